@@ -1,0 +1,93 @@
+"""Claims on the compilation itself: it succeeds, and the step fits the device."""
+
+from dataclasses import dataclass
+
+from assay.claims.measurement import (
+    describe_failure,
+    memory_of,
+    stop_unless_available,
+)
+from assay.judge.comparison import Relation, explain, holds
+from assay.model.claim import Case
+from assay.model.evidence import FailureKind
+from assay.model.units import Quantity, Unit
+from assay.model.verdict import Finding, Outcome
+from assay.model.workload import Arm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiles:
+    """The program traces, lowers and compiles, whether or not it then fits.
+
+    Measures the number of failures; running out of memory is ``FitsDevice``'s business.
+    """
+
+    name: str = "compiles"
+    unit: Unit = Unit.COUNT
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """No other arm."""
+        return ()
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if the compiler returned an executable."""
+        evidence = case.evidence
+        stop_unless_available(evidence)
+        failure = evidence.failure
+        if failure is None or failure.kind is FailureKind.OUT_OF_MEMORY:
+            return Finding(outcome=Outcome.KEPT, measured=0, limit=0, reason="it compiles")
+        return Finding(
+            outcome=Outcome.BROKEN, measured=1, limit=0, reason=describe_failure(failure)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitsDevice:
+    """The step's temp + argument + output − alias is within the device's memory.
+
+    The TPU compiler refuses a program that does not fit and names the size; the GPU compiler
+    accepts anything, so there the sum is compared with the device model.
+    """
+
+    name: str = "fits-device"
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """No other arm."""
+        return ()
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if it fits; otherwise the finding says by how much it does not."""
+        evidence = case.evidence
+        stop_unless_available(evidence)
+        failure = evidence.failure
+        if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
+            return Finding(
+                outcome=Outcome.BROKEN,
+                measured=failure.needed_bytes,
+                limit=failure.capacity_bytes,
+                reason=describe_failure(failure),
+                advice="shard it further, save less, or offload",
+            )
+        memory = memory_of(case, evidence)
+        if evidence.device_memory_bytes is None:
+            return Finding(
+                outcome=Outcome.CANNOT_RUN,
+                measured=memory.device_bytes,
+                reason="this target has no memory size of its own",
+                advice="judge it on a GPU or TPU target",
+            )
+        needed = Quantity(memory.device_bytes, Unit.BYTES)
+        capacity = Quantity(evidence.device_memory_bytes, Unit.BYTES)
+        kept = holds(needed, Relation.AT_MOST, capacity)
+        return Finding(
+            outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+            measured=needed.value,
+            limit=capacity.value,
+            reason=explain(
+                "device memory", needed, Relation.AT_MOST, capacity, "the device's memory"
+            ),
+            advice="" if kept else "shard it further, save less, or offload",
+        )

@@ -1,0 +1,101 @@
+"""Taking a measurement out of evidence, or the finding that says why there is none."""
+
+from assay.model.claim import Case, MeasurementMissing, Stopped
+from assay.model.evidence import Evidence, Failure, Memory, ModuleSummary, Traced
+from assay.model.units import format_bytes
+from assay.model.verdict import Finding, Outcome
+
+
+def describe_failure(failure: Failure) -> str:
+    """One line: the stage that failed, the sizes that an out-of-memory error named, the message."""
+    line = f"the program {failure.kind.value}: {failure.message}"
+    if failure.needed_bytes is not None and failure.capacity_bytes is not None:
+        needed, capacity = format_bytes(failure.needed_bytes), format_bytes(failure.capacity_bytes)
+        line = f"the compiler needs {needed} of {capacity} per device"
+    return line
+
+
+def stop_unless_available(evidence: Evidence) -> None:
+    """Raise ``Stopped`` with ``cannot-run`` where target or toolchain cannot do it."""
+    if evidence.unavailable is not None:
+        raise Stopped(
+            Finding(
+                outcome=Outcome.CANNOT_RUN,
+                reason=evidence.unavailable.reason,
+                advice=evidence.unavailable.remedy,
+            )
+        )
+
+
+def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
+    """Raise ``Stopped`` where there is no executable.
+
+    The judged arm's own failure breaks the claim; a reference arm's leaves it not measured.
+    """
+    stop_unless_available(evidence)
+    if evidence.failure is None:
+        return
+    own = evidence is case.evidence
+    whose = "" if own else f"reference arm {evidence.arm!r}: "
+    raise Stopped(
+        Finding(
+            outcome=Outcome.BROKEN if own else Outcome.NOT_MEASURED,
+            reason=f"nothing to measure: {whose}{describe_failure(evidence.failure)}",
+        )
+    )
+
+
+def memory_of(case: Case, evidence: Evidence) -> Memory:
+    """The compiler's memory analysis, or ``Stopped``."""
+    stop_unless_compiled(case, evidence)
+    if evidence.memory is None:
+        raise MeasurementMissing(_missing(evidence, "memory analysis"))
+    return evidence.memory
+
+
+def module_of(case: Case, evidence: Evidence) -> ModuleSummary:
+    """The optimised module's summary, or ``Stopped``."""
+    stop_unless_compiled(case, evidence)
+    if evidence.module is None:
+        raise MeasurementMissing(_missing(evidence, "HLO module"))
+    return evidence.module
+
+
+def traced_of(case: Case) -> Traced:
+    """What tracing told, or ``Stopped``; it is there even where the compiler failed."""
+    evidence = case.evidence
+    stop_unless_available(evidence)
+    if evidence.traced is None:
+        stop_unless_compiled(case, evidence)
+        raise MeasurementMissing(_missing(evidence, "jaxpr"))
+    return evidence.traced
+
+
+def stop_unless_placement_shows(evidence: Evidence) -> None:
+    """Raise ``Stopped`` where this target or toolchain cannot show memory placement at all."""
+    stop_unless_available(evidence)
+    if not evidence.separate_host_memory:
+        raise Stopped(
+            Finding(
+                outcome=Outcome.CANNOT_RUN,
+                reason="this target has one memory and ignores placement",
+                advice="judge it on a GPU or TPU target",
+            )
+        )
+    traced = evidence.traced
+    if traced and traced.host_placements_traced and not traced.placements_lowered:
+        raise Stopped(
+            Finding(
+                outcome=Outcome.CANNOT_RUN,
+                reason="the jaxpr places data on the host, but this jax drops placement when it "
+                "lowers for a device that is not present",
+                advice="use jax 0.9 or newer, or a machine that has the device",
+            )
+        )
+
+
+def _missing(evidence: Evidence, what: str) -> str:
+    return (
+        f"got no {what} of {evidence.workload}/{evidence.arm} on {evidence.target}, wanted one "
+        "from a program that compiled; this is a fault of Assay or of its adapter to jax"
+    )

@@ -1,0 +1,123 @@
+"""Claims on where the bytes are: host bytes, the device bytes they free, accepted numbers."""
+
+from dataclasses import dataclass
+
+from assay.claims.measurement import memory_of, stop_unless_placement_shows
+from assay.judge.baseline import against_accepted
+from assay.judge.comparison import Relation, explain, holds
+from assay.model.claim import Case, Formula
+from assay.model.units import Quantity, Unit
+from assay.model.verdict import Finding, Outcome
+from assay.model.workload import Arm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostBytes:
+    """The step keeps exactly the formula's bytes per device in host memory."""
+
+    equal: Formula
+    name: str = "host-bytes"
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """No other arm."""
+        return ()
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if the compiler's host temporaries are the formula's bytes."""
+        stop_unless_placement_shows(case.evidence)
+        measured = Quantity(memory_of(case, case.evidence).host_temp_bytes, self.unit)
+        limit = self.equal.of(case)
+        return finding("host memory", measured, Relation.EQUAL, limit, self.equal.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceBytesFall:
+    """Against its reference arm, the step needs less device memory by at least the formula.
+
+    Host bytes alone prove nothing: three useless programs have them (see the suite's README).
+    """
+
+    by: Formula
+    name: str = "device-bytes-fall"
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arm that saves on the device what this one moves to the host."""
+        return (arm.reference,)
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if temp bytes fell by the formula's bytes."""
+        stop_unless_placement_shows(case.evidence)
+        reference = case.other(case.arm.reference)
+        mine = memory_of(case, case.evidence).temp_bytes
+        theirs = memory_of(case, reference).temp_bytes
+        measured = Quantity(theirs - mine, self.unit)
+        what = f"the fall in device memory against {reference.arm!r}"
+        return finding(what, measured, Relation.AT_LEAST, self.by.of(case), self.by.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceBytesAtMost:
+    """The step needs no more device memory than another arm: the policy is not worse than that."""
+
+    against: str
+    name: str = "no-worse-than-nothing"
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arm it must not exceed."""
+        return (self.against,)
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if temp bytes are at most the other arm's."""
+        stop_unless_placement_shows(case.evidence)
+        limit = Quantity(memory_of(case, case.other(self.against)).temp_bytes, self.unit)
+        measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
+        return finding(
+            "device memory", measured, Relation.AT_MOST, limit, f"what {self.against!r} needs"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedTempBytes:
+    """Device temporaries have not grown past the number accepted for this target.
+
+    For what no formula gives: fusion and scheduling decide it. On another toolchain a difference
+    within ``tolerance`` (a ratio) is not counted as a change.
+    """
+
+    tolerance: float = 0.01
+    name: str = "temp-bytes"
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = True
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """No other arm."""
+        return ()
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if temp bytes are as accepted, ``improved`` if less, broken if more or missing."""
+        measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
+        versions = case.evidence.toolchain.versions
+        return against_accepted(measured, case.accepted, versions, self.tolerance)
+
+
+def finding(
+    what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str
+) -> Finding:
+    """Kept or broken by one comparison, with the line that explains it.
+
+    Raises:
+        UnitError: measurement and limit count different things.
+    """
+    kept = holds(measured, relation, limit)
+    return Finding(
+        outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+        measured=measured.value,
+        limit=limit.value,
+        reason=explain(what, measured, relation, limit, source),
+    )

@@ -1,0 +1,1 @@
+"""How a framework turns a program into something compiled."""

@@ -1,0 +1,70 @@
+"""The contract between Assay and a framework, and the frameworks that are installed."""
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from assay.model.evidence import Memory, Tensor, Traced
+from assay.model.workload import Program
+
+
+class Compiled(Protocol):
+    """An executable, live or compile-only."""
+
+    def memory(self) -> Memory:
+        """The compiler's memory analysis."""
+
+    def module_proto(self) -> bytes:
+        """The optimised module as a serialised HloModuleProto."""
+
+
+class Framework(Protocol):
+    """The stages of one framework, each of which may fail with the framework's own exception.
+
+    Law: a stage that returns has really done its work; nothing is read from a cache of another run.
+    """
+
+    # ``Any`` is the framework's own object, passed from stage to stage untouched.
+
+    def trace(self, program: Program) -> Any:
+        """The traced program."""
+
+    def lower(self, traced: Any, platform: str) -> Any:
+        """The traced program lowered for ``cpu``, ``cuda`` or ``tpu``."""
+
+    def describe(self, program: Program, traced: Any, lowered: Any) -> Traced:
+        """What tracing and lowering tell; ``lowered`` is None where lowering failed."""
+
+    def compile(self, lowered: Any) -> Compiled:
+        """The executable."""
+
+    def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
+        """The results that the program lets be observed, computed on the devices."""
+
+
+class FrameworkMissing(LookupError):
+    """The framework is not installed; the message names the command that installs it."""
+
+
+def _jax() -> Framework:
+    from assay.frameworks.jax import JaxFramework
+
+    return JaxFramework()
+
+
+_FRAMEWORKS: dict[str, Callable[[], Framework]] = {"jax": _jax}
+_INSTALL = {"jax": "pip install jax"}
+
+
+def framework(name: str) -> Framework:
+    """The framework of that name.
+
+    Raises:
+        FrameworkMissing: unknown or not installed.
+    """
+    if name not in _FRAMEWORKS:
+        known = ", ".join(sorted(_FRAMEWORKS))
+        raise FrameworkMissing(f"got framework {name!r}, wanted one of {known}")
+    if find_spec(name) is None:
+        raise FrameworkMissing(f"{name} is not installed; {_INSTALL[name]}")
+    return _FRAMEWORKS[name]()

@@ -1,0 +1,123 @@
+"""JAX as a framework: trace, lower, compile, execute, and what the jaxpr tells."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from assay.model.evidence import Memory, Residual, Tensor, Traced
+from assay.model.workload import Program
+from assay.targets import jax_internals
+
+_PLACEMENT = "annotate_device_placement"
+
+
+class JaxCompiled:
+    """A ``jax.stages.Compiled``, read."""
+
+    def __init__(self, compiled: jax.stages.Compiled) -> None:
+        self._compiled = compiled
+
+    def memory(self) -> Memory:
+        """The compiler's memory analysis, bytes per device."""
+        stats = self._compiled.memory_analysis()
+        return Memory(
+            temp_bytes=stats.temp_size_in_bytes,
+            argument_bytes=stats.argument_size_in_bytes,
+            output_bytes=stats.output_size_in_bytes,
+            alias_bytes=stats.alias_size_in_bytes,
+            host_temp_bytes=stats.host_temp_size_in_bytes,
+            host_argument_bytes=stats.host_argument_size_in_bytes,
+            host_output_bytes=stats.host_output_size_in_bytes,
+            reported_peak_bytes=getattr(stats, "peak_memory_in_bytes", None),
+        )
+
+    def module_proto(self) -> bytes:
+        """The optimised module; one program is one module."""
+        return jax_internals.executable_protos(self._compiled)[0]
+
+
+class JaxFramework:
+    """The stages of JAX."""
+
+    def trace(self, program: Program) -> jax.stages.Traced:
+        """Trace the jitted function for the program's argument shapes."""
+        shardings = {}
+        if program.in_shardings is not None:
+            shardings["in_shardings"] = program.in_shardings
+        if program.out_shardings is not None:
+            shardings["out_shardings"] = program.out_shardings
+        jitted = jax.jit(program.function, donate_argnums=program.donate_argnums, **shardings)
+        with (program.context or nullcontext)():
+            return jitted.trace(*program.arguments)
+
+    def lower(self, traced: jax.stages.Traced, platform: str) -> jax.stages.Lowered:
+        """Lower to StableHLO for the platform."""
+        return traced.lower(lowering_platforms=(platform,))
+
+    def describe(
+        self, program: Program, traced: jax.stages.Traced, lowered: jax.stages.Lowered | None
+    ) -> Traced:
+        """Names, host placements and saved residuals."""
+        equations = list(_equations(traced.jaxpr.jaxpr))
+        names = {
+            str(equation.params["name"])
+            for equation in equations
+            if equation.primitive.name == "name"
+        }
+        return Traced(
+            names=tuple(sorted(names)),
+            host_placements_traced=sum(map(_moves_to_host, equations)),
+            placements_lowered=lowered.as_text().count(_PLACEMENT) if lowered is not None else 0,
+            residuals=_residuals(program),
+        )
+
+    def compile(self, lowered: jax.stages.Lowered) -> JaxCompiled:
+        """Compile for the devices of the program's shardings."""
+        return JaxCompiled(lowered.compile())
+
+    def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
+        """Run ``program.observe`` on ``program.values()`` and bring the results to the host."""
+        assert program.values is not None and program.observe is not None
+        shardings = {} if program.in_shardings is None else {"in_shardings": program.in_shardings}
+        with (program.context or nullcontext)(), jax.default_device(devices[0]):
+            results = jax.jit(program.observe, **shardings)(*program.values())
+        leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
+        return tuple(_tensor(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
+
+
+def _equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in core.jaxprs_in_params(equation.params):
+            yield from _equations(inner)
+
+
+def _moves_to_host(equation: core.JaxprEqn) -> bool:
+    return equation.primitive.name == "device_put" and any(
+        jax_internals.is_on_host(variable.aval) for variable in equation.outvars
+    )
+
+
+def _residuals(program: Program) -> tuple[Residual, ...] | None:
+    if program.differentiated is None:
+        return None
+    with (program.context or nullcontext)():
+        saved = jax_internals.saved_residuals(program.differentiated, *program.arguments)
+    return tuple(
+        Residual(
+            dtype=np.dtype(aval.dtype).name,
+            shape=tuple(aval.shape),
+            on_host=jax_internals.is_on_host(aval),
+            origin=origin,
+        )
+        for aval, origin in saved
+    )
+
+
+def _tensor(path: str, leaf: Any) -> Tensor:
+    array = np.ascontiguousarray(leaf)
+    return Tensor(path=path, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())

@@ -1,0 +1,300 @@
+"""The graph of an HLO module: computations, instructions, and who calls whom.
+
+A module's values are decoded when they are first asked for, so that a module of 40,000
+instructions opens in the time that protobuf takes to read its bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from assay.hlo.schema import MalformedModule, Message, decode
+from assay.hlo.shape import Shape, mentions_host, read_shape
+from assay.hlo.source import SourceIndex
+
+CALLERS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while"})
+"""Opcodes that run a computation as a whole; a reduce, say, applies one to single elements."""
+
+_LOCAL_ID: Final = 0xFFFF_FFFF
+"""Newer XLA numbers an instruction (computation id << 32 | local id), older XLA (unique id); the
+low half is unique within a computation in both."""
+
+_MUST_ALIAS: Final = 2
+_LITERAL_BYTES: Final = {"s8": "s8s", "u8": "u8s", "s16": "s16s", "u16": "u16s"}
+_LITERAL_NUMBERS: Final = {"s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias:
+    """An output that may share, or must share, the buffer of an argument.
+
+    Indices are paths into the tuple: ``(1, 0)`` is the first element of the second.
+    """
+
+    output_index: tuple[int, ...]
+    parameter_number: int
+    parameter_index: tuple[int, ...]
+    must: bool
+
+
+class Instruction:
+    """One instruction. Compared by identity; ``name`` is for people, never for a verdict."""
+
+    __slots__ = ("_message", "_operands", "_shape", "computation", "id", "opcode")
+
+    def __init__(self, message: Message, computation: "Computation") -> None:
+        self._message = message
+        self._operands: tuple[Instruction, ...] | None = None
+        self._shape: Shape | None = None
+        self.computation = computation
+        self.id: int = message.id & _LOCAL_ID
+        self.opcode: str = message.opcode
+
+    def __repr__(self) -> str:
+        return f"<{self.opcode} {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The compiler's name, unique in the module and of no meaning."""
+        return str(self._message.name)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        if self._shape is None:
+            self._shape = read_shape(self._message.shape)
+        return self._shape
+
+    @property
+    def operands(self) -> tuple["Instruction", ...]:
+        """The operands, in order."""
+        if self._operands is None:
+            self._operands = tuple(
+                self.computation.instruction(operand & _LOCAL_ID)
+                for operand in self._message.operand_ids
+            )
+        return self._operands
+
+    @property
+    def called(self) -> tuple["Computation", ...]:
+        """The computations it calls; of a while, the body and then the condition."""
+        return tuple(map(self.computation.module.computation, self._message.called_computation_ids))
+
+    @property
+    def parameter_number(self) -> int:
+        """Which parameter of its computation a parameter is."""
+        return int(self._message.parameter_number)
+
+    @property
+    def tuple_index(self) -> int:
+        """Which element a get-tuple-element takes."""
+        return int(self._message.tuple_index)
+
+    @property
+    def comparison_direction(self) -> str:
+        """EQ, NE, LT, LE, GT or GE of a compare."""
+        return str(self._message.comparison_direction)
+
+    @property
+    def custom_call_target(self) -> str:
+        """What a custom-call calls."""
+        return str(self._message.custom_call_target)
+
+    @property
+    def execution_thread(self) -> str:
+        """The thread that an asynchronous computation runs on; empty means the device's main."""
+        return str(self._message.async_execution_thread)
+
+    @property
+    def is_host_transfer(self) -> bool:
+        """Whether a send or recv talks to the host rather than to another device."""
+        return bool(self._message.is_host_transfer)
+
+    @property
+    def backend_config(self) -> bytes:
+        """The backend's own words, often JSON."""
+        return bytes(self._message.backend_config)
+
+    @property
+    def integer(self) -> int | None:
+        """The value of a scalar integer constant; None for anything else."""
+        if self.opcode != "constant" or self.shape.dimensions:
+            return None
+        literal, kind = self._message.literal, self.shape.element_type
+        if kind in _LITERAL_NUMBERS:
+            numbers = getattr(literal, _LITERAL_NUMBERS[kind])
+            return int(numbers[0]) if numbers else None
+        if kind in _LITERAL_BYTES:
+            data = getattr(literal, _LITERAL_BYTES[kind])
+            return int.from_bytes(data, "little", signed=kind[0] == "s") if data else None
+        return None
+
+    @property
+    def source(self) -> str | None:
+        """``file:line`` in the user's program, None if the compiler kept none."""
+        if not self._message.HasField("metadata"):
+            return None
+        return self.computation.module.source_index.line(self._message.metadata)
+
+
+class Computation:
+    """A function of the module. Compared by identity; operands come before their users.
+
+    Large modules are made of instructions that no analysis asks for, so an Instruction is made
+    when it is first asked for, and `of` and `around_host` look through the others unmade.
+    """
+
+    def __init__(self, message: Message, module: "Module") -> None:
+        self._message = message
+        self._made: dict[int, Instruction] = {}
+        self.module = module
+        self.id: int = message.id
+        self.name: str = message.name
+        self.execution_thread: str = message.execution_thread
+
+    def __repr__(self) -> str:
+        return f"<computation {self.name}>"
+
+    def __len__(self) -> int:
+        return len(self._message.instructions)
+
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        messages = self._message.instructions
+        return {message.id & _LOCAL_ID: number for number, message in enumerate(messages)}
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """All instructions."""
+        return tuple(map(self.instruction, self._positions))
+
+    @cached_property
+    def root(self) -> Instruction:
+        """The instruction whose result the computation returns."""
+        return self.instruction(self._message.root_id & _LOCAL_ID)
+
+    @cached_property
+    def calls(self) -> tuple[Instruction, ...]:
+        """The instructions that run other computations as a whole."""
+        return self.of(CALLERS)
+
+    def of(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
+        """The instructions with one of these opcodes."""
+        return tuple(
+            self.instruction(message.id & _LOCAL_ID)
+            for message in self._message.instructions
+            if message.opcode in opcodes
+        )
+
+    def around_host(self) -> tuple[Instruction, ...]:
+        """The instructions with a result or an operand that lies, at least in part, on the host."""
+        messages = self._message.instructions
+        on_host = {message.id for message in messages if mentions_host(message.shape)}
+        if not on_host:
+            return ()
+        local = {identifier & _LOCAL_ID for identifier in on_host}
+        return tuple(
+            self.instruction(message.id & _LOCAL_ID)
+            for message in messages
+            if message.id in on_host
+            or any(operand & _LOCAL_ID in local for operand in message.operand_ids)
+        )
+
+    def instruction(self, identifier: int) -> Instruction:
+        """The instruction with this id.
+
+        Raises:
+            MalformedModule: there is none.
+        """
+        if identifier not in self._made:
+            if identifier not in self._positions:
+                raise MalformedModule(
+                    f"got no instruction {identifier} in computation {self.name!r}, wanted every "
+                    "operand and the root among its instructions; serialize the module again"
+                )
+            message = self._message.instructions[self._positions[identifier]]
+            self._made[identifier] = Instruction(message, self)
+        return self._made[identifier]
+
+    def parameter(self, number: int) -> Instruction:
+        """The parameter with this number.
+
+        Raises:
+            MalformedModule: there is none.
+        """
+        for each in self.of(frozenset({"parameter"})):
+            if each.parameter_number == number:
+                return each
+        raise MalformedModule(
+            f"got no parameter {number} in computation {self.name!r}, wanted one for each operand "
+            "of its caller; serialize the module again"
+        )
+
+
+class Module:
+    """An HLO module, read from a serialized HloModuleProto."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        self.name: str = message.name
+        self.source_index = SourceIndex(message.stack_frame_index)
+        self.computations = tuple(Computation(each, self) for each in message.computations)
+        self._by_id = {each.id: each for each in self.computations}
+        self.entry = self.computation(message.entry_computation_id)
+
+    @classmethod
+    def from_proto(cls, data: bytes) -> "Module":
+        """The module that ``as_serialized_hlo_module_proto()`` wrote.
+
+        Raises:
+            MalformedModule: ``data`` is no HloModuleProto, or only a part of one.
+        """
+        return cls(decode(data))
+
+    def computation(self, identifier: int) -> Computation:
+        """The computation with this id.
+
+        Raises:
+            MalformedModule: there is none.
+        """
+        try:
+            return self._by_id[identifier]
+        except KeyError:
+            raise MalformedModule(
+                f"got no computation {identifier} in module {self.name!r}, wanted the entry and "
+                "every called computation; serialize the whole module again"
+            ) from None
+
+    @cached_property
+    def callers(self) -> Mapping[Computation, tuple[Instruction, ...]]:
+        """For each computation that is run as a whole, the instructions that run it."""
+        found: dict[Computation, list[Instruction]] = {}
+        for computation in self.computations:
+            for instruction in computation.calls:
+                for callee in instruction.called:
+                    found.setdefault(callee, []).append(instruction)
+        return {callee: tuple(callers) for callee, callers in found.items()}
+
+    @cached_property
+    def schedule(self) -> Mapping[Computation, tuple[Instruction, ...]]:
+        """For each scheduled computation, its instructions in the order in which they start."""
+        return {
+            (computation := self.computation(entry.key)): tuple(
+                computation.instruction(each & _LOCAL_ID) for each in entry.value.instruction_ids
+            )
+            for entry in self._message.schedule.sequences
+        }
+
+    @cached_property
+    def aliases(self) -> tuple[Alias, ...]:
+        """Which outputs share the buffers of which arguments."""
+        return tuple(
+            Alias(
+                output_index=tuple(entry.output_shape_index),
+                parameter_number=entry.parameter_number,
+                parameter_index=tuple(entry.parameter_shape_index),
+                must=entry.kind == _MUST_ALIAS,
+            )
+            for entry in self._message.input_output_alias.entries
+        )

@@ -1,0 +1,62 @@
+"""Where a value comes from: the instruction that made it, behind all that only passes it on."""
+
+from dataclasses import dataclass
+
+from assay.hlo.module import Computation, Instruction
+
+_SAME_VALUE = frozenset({"copy", "reshape", "opt-barrier", "async-done", "async-update"})
+_CALLS_ONCE = frozenset({"call", "fusion", "async-start"})
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A call that was entered on the way to a value, and the call around it."""
+
+    caller: Instruction
+    outer: "Site | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An instruction's result, or the element of it at ``path``.
+
+    ``site`` is the call through which its computation was entered; without one, its computation's
+    parameters stand for themselves.
+    """
+
+    instruction: Instruction
+    path: tuple[int, ...] = ()
+    site: Site | None = None
+
+
+def origin(value: Value) -> Value:
+    """The value behind tuples, copies, barriers, calls and fusions, which only pass it on.
+
+    Ends at an instruction that computes, at a while or conditional, at a constant, or at a
+    parameter of the computation that ``value`` started in.
+    """
+    while (before := _predecessor(value)) is not None:
+        value = before
+    return value
+
+
+def _predecessor(value: Value) -> Value | None:
+    instruction, path, site = value.instruction, value.path, value.site
+    opcode = instruction.opcode
+    if opcode in {"get-tuple-element", "copy-done"}:  # a copy is its start's first element
+        return Value(instruction.operands[0], (instruction.tuple_index, *path), site)
+    if opcode in {"tuple", "copy-start"} and path:
+        operand = instruction.operands[path[0] if opcode == "tuple" else 0]
+        return Value(operand, path[1:], site)
+    if opcode in _SAME_VALUE:
+        return Value(instruction.operands[0], path, site)
+    if opcode in _CALLS_ONCE:
+        return Value(_callee(instruction).root, path, Site(instruction, site))
+    if opcode == "parameter" and site is not None:
+        return Value(site.caller.operands[instruction.parameter_number], path, site.outer)
+    return None
+
+
+def _callee(instruction: Instruction) -> Computation:
+    (callee,) = instruction.called
+    return callee

@@ -1,0 +1,76 @@
+"""One claim on one case, from evidence to the finding that is recorded."""
+
+from dataclasses import replace
+
+from assay.judge.defects import against_defect, known_defect
+from assay.model.claim import Case, Claim, Stopped
+from assay.model.verdict import Finding, Outcome
+from assay.model.workload import KnownDefect
+
+
+def judge(claim: Claim, case: Case) -> Finding:
+    """The claim's finding; whatever goes wrong while judging is an ``error``, never a pass.
+
+    A claim that says kept without a measurement and a limit broke its own law: also an error.
+    """
+    try:
+        finding = claim.judge(case)
+    except Stopped as stopped:
+        return stopped.finding
+    # A claim may be anyone's code; its fault must not take the run down, nor pass.
+    except Exception as fault:
+        return Finding(
+            outcome=Outcome.ERROR,
+            reason=f"claim {claim.name!r} failed: {type(fault).__name__}: {fault}",
+            advice="this is a fault of the claim or of Assay, not of the program",
+        )
+    if finding.outcome is Outcome.KEPT and None in (finding.measured, finding.limit):
+        return replace(
+            finding,
+            outcome=Outcome.ERROR,
+            reason=f"claim {claim.name!r} says kept but measured nothing",
+            advice="return measured and limit with every kept finding",
+        )
+    return finding
+
+
+def judge_arm(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
+    """The finding on an arm, set against the workload's known defects."""
+    defect = known_defect(
+        case.workload.known_defects,
+        arm=case.arm.name,
+        claim=claim.name,
+        target=case.evidence.target,
+        versions=case.evidence.toolchain.versions,
+    )
+    return against_defect(judge(claim, case), defect), defect
+
+
+def judge_twin(claim: Claim, case: Case) -> Finding:
+    """The verdict on the detector: it is sound only if this must-fail twin breaks the claim.
+
+    A twin that breaks it for want of a measurement proves nothing: ``not-measured``.
+    """
+    finding = judge(claim, case)
+    if finding.outcome is Outcome.BROKEN and finding.measured is None:
+        return replace(
+            finding,
+            outcome=Outcome.NOT_MEASURED,
+            reason=f"the must-fail twin could not be measured: {finding.reason}",
+            advice="",
+        )
+    if finding.outcome is Outcome.BROKEN:
+        return replace(
+            finding,
+            outcome=Outcome.KEPT,
+            reason=f"the twin breaks the claim, as it must: {finding.reason}",
+            advice="",
+        )
+    if finding.outcome in (Outcome.KEPT, Outcome.IMPROVED):
+        return replace(
+            finding,
+            outcome=Outcome.BROKEN,
+            reason=f"the claim is blind, its must-fail twin keeps it: {finding.reason}",
+            advice="the detector or the twin is wrong; no verdict of this claim can be trusted",
+        )
+    return finding

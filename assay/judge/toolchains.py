@@ -1,0 +1,43 @@
+"""Ordering toolchains, to find the accepted number that a new one is compared with."""
+
+from collections.abc import Iterable, Mapping
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from assay.model.verdict import AcceptedNumber
+
+_ORDER = ("jaxlib", "jax", "torch_xla", "torch", "libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin")
+
+
+def age(versions: Mapping[str, str]) -> tuple[tuple[Version, ...], tuple[tuple[str, str], ...]]:
+    """A sort key: the older the toolchain, the smaller.
+
+    The compiler's own package decides; the remaining versions only make the order total.
+    """
+    leading = tuple(_version(versions.get(name)) for name in _ORDER)
+    return leading, tuple(sorted(versions.items()))
+
+
+def _version(text: str | None) -> Version:
+    try:
+        return Version(text or "0")
+    except InvalidVersion:
+        return Version("0")
+
+
+def nearest_accepted(
+    accepted: Iterable[AcceptedNumber], versions: Mapping[str, str]
+) -> AcceptedNumber | None:
+    """The number accepted on this very toolchain, else on the newest older one, else None."""
+    older = [number for number in accepted if age(number.toolchain) <= age(versions)]
+    exact = [number for number in older if dict(number.toolchain) == dict(versions)]
+    return (exact or sorted(older, key=lambda number: age(number.toolchain)) or [None])[-1]
+
+
+def in_range(specifiers: Mapping[str, str], versions: Mapping[str, str]) -> bool:
+    """Whether every package named is present at a version that its specifier admits."""
+    return all(
+        name in versions and SpecifierSet(specifier).contains(versions[name], prereleases=True)
+        for name, specifier in specifiers.items()
+    )

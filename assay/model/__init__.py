@@ -1,0 +1,1 @@
+"""The words every room shares: plain values, standard library only."""

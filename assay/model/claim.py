@@ -1,0 +1,100 @@
+"""Claims: a promise about evidence, judged by one pure method."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from assay.model.evidence import Evidence
+from assay.model.units import Quantity, Unit
+from assay.model.verdict import AcceptedNumber, Finding
+from assay.model.workload import Arm, Workload, matches_any
+
+
+class MeasurementMissing(LookupError):
+    """A claim asked for a measurement that the evidence does not hold: an error, never a pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """All that a claim may look at: one arm's evidence, other arms', and the accepted number."""
+
+    workload: Workload
+    arm: Arm
+    evidence: Evidence
+    others: Mapping[str, Evidence] = field(default_factory=dict)
+    accepted: AcceptedNumber | None = None
+
+    def other(self, arm: str) -> Evidence:
+        """Another arm's evidence on the same target.
+
+        Raises:
+            MeasurementMissing: the claim did not announce that it needs the arm.
+        """
+        try:
+            return self.others[arm]
+        except KeyError:
+            raise MeasurementMissing(
+                f"got no evidence of arm {arm!r} beside {self.arm.name!r}, "
+                "wanted it for the comparison; list it in the claim's needs()"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A limit computed from shapes; ``text`` is what the verdict prints of it."""
+
+    text: str
+    of: Callable[[Case], Quantity]
+
+
+class Stopped(Exception):
+    """Evidence ends before the measurement; carries the finding that follows from that."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.reason)
+        self.finding = finding
+
+
+class Claim(Protocol):
+    """A promise with a name and a unit.
+
+    Law: ``judge`` is pure, and returns ``kept`` only if it compared a measurement with a limit.
+    It may raise ``Stopped``; anything else it raises is an ``error`` verdict.
+    """
+
+    @property
+    def name(self) -> str:
+        """The claim's name in ids and records."""
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of its measurement and its limit."""
+
+    @property
+    def uses_baseline(self) -> bool:
+        """Whether its limit is an accepted number."""
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """Names of the other arms whose evidence ``judge`` looks at."""
+
+    def judge(self, case: Case) -> Finding:
+        """The verdict on one case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A claim put to some arms of some workloads; a module-level ``test_…`` value is collected.
+
+    ``arms`` are shell patterns. ``twin`` names the arm that must break the claim: wherever an
+    arm is judged, the twin is judged on the same target too, and a twin that keeps the claim fails
+    the run, for the detector is then blind.
+    """
+
+    claim: Claim
+    workloads: Sequence[Workload]
+    arms: tuple[str, ...] = ("*",)
+    twin: str = ""
+
+    def covers(self, arm: str) -> bool:
+        """Whether the check is put to the arm of that name."""
+        return matches_any(arm, self.arms)

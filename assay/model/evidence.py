@@ -1,0 +1,150 @@
+"""Evidence: what was seen of one program on one target with one toolchain."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from assay.hlo.moves import Direction
+from assay.hlo.summary import ModuleSummary
+
+HOST_MEMORY_SPACE = 5
+"""XLA's memory space colour for host memory (xla/layout.h, ``Layout::kHostMemorySpace``)."""
+
+
+class FailureKind(Enum):
+    """The stage at which a program stopped, as far as the toolchain tells."""
+
+    TRACE = "does not trace"
+    LOWERING = "does not lower"
+    OUT_OF_MEMORY = "out of memory"
+    COMPILER = "compiler error"
+    CRASH = "compiler crash"
+    TIMEOUT = "timed out"
+    EXECUTION = "does not run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a program gave no executable.
+
+    ``needed_bytes`` and ``capacity_bytes`` are what an out-of-memory error names, per device.
+    """
+
+    kind: FailureKind
+    message: str
+    needed_bytes: int | None = None
+    capacity_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavailable:
+    """The target or toolchain cannot do it: the reason, and what would mend it."""
+
+    reason: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """Versions of every part that decides what a compiler emits, and its flags."""
+
+    versions: dict[str, str]
+    flags: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"{name} {version}" for name, version in sorted(self.versions.items())]
+        return ", ".join([*parts, self.flags] if self.flags else parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """One value that autodiff keeps from the forward pass for the backward pass."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    on_host: bool
+    origin: str
+
+    def __str__(self) -> str:
+        place = "<host>" if self.on_host else ""
+        return f"{self.dtype}{place}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """What the jaxpr and the lowered module tell before any compiler ran.
+
+    ``residuals`` is None where the program names no differentiated function.
+    ``host_placements_traced`` counts the moves to host memory in the jaxpr,
+    ``placements_lowered`` the placement annotations that survived lowering.
+    """
+
+    names: tuple[str, ...]
+    host_placements_traced: int
+    placements_lowered: int
+    residuals: tuple[Residual, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The compiler's memory analysis, bytes per device (XLA ``CompiledMemoryStats``)."""
+
+    temp_bytes: int
+    argument_bytes: int
+    output_bytes: int
+    alias_bytes: int
+    host_temp_bytes: int
+    host_argument_bytes: int = 0
+    host_output_bytes: int = 0
+    reported_peak_bytes: int | None = None
+
+    @property
+    def device_bytes(self) -> int:
+        """Device memory the step needs: temp + argument + output − alias."""
+        return self.temp_bytes + self.argument_bytes + self.output_bytes - self.alias_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One array of results: row-major little-endian bytes."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seconds:
+    """Wall time of each stage; ``read`` is ours, the rest the toolchain's."""
+
+    trace: float = 0.0
+    lower: float = 0.0
+    compile: float = 0.0
+    read: float = 0.0
+    execute: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was seen of (workload, arm, target, toolchain), computed once a run.
+
+    ``separate_host_memory`` is False where host and device share one memory (CPU), so that
+    placement cannot be observed. ``values`` is None where the program was not executed, and
+    ``not_executed`` then says why.
+    """
+
+    workload: str
+    arm: str
+    target: str
+    toolchain: Toolchain
+    separate_host_memory: bool = True
+    device_count: int = 1
+    device_memory_bytes: int | None = None
+    unavailable: Unavailable | None = None
+    failure: Failure | None = None
+    traced: Traced | None = None
+    memory: Memory | None = None
+    module: ModuleSummary | None = None
+    values: tuple[Tensor, ...] | None = None
+    not_executed: str = ""
+    seconds: Seconds = field(default_factory=Seconds)

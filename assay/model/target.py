@@ -1,0 +1,143 @@
+"""Words for targets: a compiler, and the device it compiles for. Standard library only."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+Kind = Literal["cpu", "gpu", "tpu"]
+
+_PART = re.compile(r"[a-z0-9_]+")
+_TOPOLOGY = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*)*")
+NAME_SHAPE = (
+    "a model, then ':' and a topology of positive sizes, "
+    "such as cpu:8, gpu, gpu-h100:8 or tpu-v5e:2x4"
+)
+
+
+class TargetError(ValueError):
+    """A target is asked for in a way that cannot be meant. Says what to do instead."""
+
+
+def misuse(*, got: str, wanted: str, do: str) -> TargetError:
+    """The error for a misused target: what came, what was wanted, what to do about it."""
+    return TargetError(f"got {got}; wanted {wanted}; do this: {do}")
+
+
+class State(enum.Enum):
+    """What a target can do here: run programs, compile them only, or neither."""
+
+    LIVE = "live"
+    COMPILE_ONLY = "compile-only"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Availability:
+    """What a target can do here; if nothing, why not and the command or step that mends it."""
+
+    state: State
+    reason: str = ""
+    remedy: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.state is State.UNAVAILABLE) != bool(self.reason and self.remedy):
+            raise misuse(
+                got=f"state {self.state.value} with reason {self.reason!r}, remedy {self.remedy!r}",
+                wanted="a reason and a remedy exactly when unavailable",
+                do="say why the target is unavailable, and what mends it",
+            )
+
+    @property
+    def usable(self) -> bool:
+        """Whether programs can at least be compiled."""
+        return self.state is not State.UNAVAILABLE
+
+
+def unavailable(reason: str, remedy: str) -> Availability:
+    """Short for an Availability of state UNAVAILABLE."""
+    return Availability(state=State.UNAVAILABLE, reason=reason, remedy=remedy)
+
+
+class TargetUnavailable(TargetError):  # noqa: N818 - a state of the target
+    """A well-formed target cannot be had here. Carries the Availability that says why."""
+
+    def __init__(self, target: str, availability: Availability) -> None:
+        super().__init__(target, availability)
+        self.target = target
+        self.availability = availability
+
+    def __str__(self) -> str:
+        why = self.availability
+        return f"target {self.target} is unavailable: {why.reason}; do this: {why.remedy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TargetName:
+    """A device model and the topology asked for; `parse(str(name)) == name`.
+
+    An empty topology means one compiled-for device, or, on a live target, all there are.
+    No part of a model looks like a topology, so `path_form` names one target alone.
+    """
+
+    model: str
+    topology: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        parts = self.model.split("-")
+        if not (
+            all(_PART.fullmatch(part) and not _TOPOLOGY.fullmatch(part) for part in parts)
+            and all(size > 0 for size in self.topology)
+        ):
+            raise _malformed(str(self))
+
+    @classmethod
+    def parse(cls, text: str) -> TargetName:
+        """The name that `text` spells. Raises TargetError where it spells none."""
+        model, colon, topology = text.partition(":")
+        if colon and not _TOPOLOGY.fullmatch(topology):
+            raise _malformed(text)
+        return cls(model=model, topology=tuple(map(int, topology.split("x"))) if colon else ())
+
+    def __str__(self) -> str:
+        return f"{self.model}:{self.topology_text}" if self.topology else self.model
+
+    @property
+    def topology_text(self) -> str:
+        """The topology as it is written, `2x4`; empty where none was asked for."""
+        return "x".join(map(str, self.topology))
+
+    @property
+    def path_form(self) -> str:
+        """The name as a file or folder is called: ':' written '-'."""
+        return str(self).replace(":", "-")
+
+
+def _malformed(text: str) -> TargetError:
+    return misuse(got=repr(text), wanted=NAME_SHAPE, do="see `assay targets` for the names")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceModel:
+    """What is known of one device, per device as the compiler sees it (a core, if so split).
+
+    `memory_bytes` is what programs can use; `nominal_memory_bytes` what the vendor prints.
+    The host link counts one direction. `compiler` is handed to the compiler as it is.
+    `sources` names the origin of every number, by field.
+    """
+
+    name: str
+    kind: Kind
+    title: str
+    default_topology: tuple[int, ...]
+    memory_bytes: int
+    nominal_memory_bytes: int
+    memory_bandwidth_bytes_per_second: int
+    host_link_bandwidth_bytes_per_second: int | None = None
+    peak_bf16_flops_per_second: int | None = None
+    compiler: Mapping[str, object] = field(hash=False, default_factory=lambda: MappingProxyType({}))
+    sources: Mapping[str, str] = field(hash=False, default_factory=lambda: MappingProxyType({}))

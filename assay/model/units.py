@@ -1,0 +1,70 @@
+"""Units and quantities: two numbers are compared only when they count the same thing."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+_BINARY_STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+class Unit(Enum):
+    """What a number counts; a claim names one and may be judged on no other."""
+
+    BYTES = "bytes"
+    COUNT = "count"
+    SECONDS = "seconds"
+    RATIO = "ratio"
+
+
+class UnitError(TypeError):
+    """Two quantities of different units met, or a number came without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number with its unit; ``str`` gives what a person reads (``16.0 GiB``)."""
+
+    value: int | float
+    unit: Unit
+
+    def __str__(self) -> str:
+        return format_quantity(self.value, self.unit)
+
+
+def same_unit(left: Quantity, right: Quantity) -> Unit:
+    """The unit both share.
+
+    Raises:
+        UnitError: they count different things.
+    """
+    if left.unit is not right.unit:
+        raise UnitError(
+            f"got {left.value} {left.unit.value} against {right.value} {right.unit.value}, "
+            "wanted two quantities of one unit; "
+            "name the same unit in the claim and in its limit"
+        )
+    return left.unit
+
+
+def format_quantity(value: float, unit: Unit) -> str:
+    """A number as a person reads it, bytes in binary steps."""
+    if unit is Unit.BYTES:
+        return format_bytes(value)
+    if unit is Unit.SECONDS:
+        return f"{value:.3g} s"
+    if unit is Unit.RATIO:
+        return f"{value:.3g}"
+    return f"{value:,}"
+
+
+def format_bytes(value: float) -> str:
+    """Bytes in the largest binary step that keeps the number at 1 or more."""
+    magnitude = abs(value)
+    step = 0
+    while magnitude >= 1024 and step < len(_BINARY_STEPS) - 1:
+        magnitude /= 1024
+        step += 1
+    if step == 0:
+        return f"{value:,.0f} B"
+    scaled = value / 1024**step
+    text = f"{scaled:.4f}".rstrip("0")
+    return f"{text}0 {_BINARY_STEPS[step]}" if text.endswith(".") else f"{text} {_BINARY_STEPS[step]}"

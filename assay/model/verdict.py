@@ -1,0 +1,100 @@
+"""Verdicts: what a claim came to, and the one line that is kept of it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from assay.model.units import Unit
+
+RECORD_SCHEMA = 1
+
+
+class Outcome(Enum):
+    """The closed set of verdicts; *fixed*, other tools read these words."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    KNOWN_DEFECT = "known-defect"
+    FIXED_UPSTREAM = "fixed-upstream"
+    IMPROVED = "improved"
+    CANNOT_RUN = "cannot-run"
+    NOT_MEASURED = "not-measured"
+    ERROR = "error"
+
+    @property
+    def fails(self) -> bool:
+        """Whether this verdict fails the run."""
+        return self in (Outcome.BROKEN, Outcome.FIXED_UPSTREAM, Outcome.ERROR)
+
+    @property
+    def judged(self) -> bool:
+        """Whether the claim was really put to the test."""
+        return self not in (Outcome.CANNOT_RUN, Outcome.NOT_MEASURED, Outcome.ERROR)
+
+
+class ExitCode(Enum):
+    """How every Assay command ends; *fixed*."""
+
+    KEPT = 0
+    BROKEN = 1
+    MISUSE = 2
+    CRASHED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one claim says of one case: numbers in the claim's unit, the cause, the next step."""
+
+    outcome: Outcome
+    measured: int | float | None = None
+    limit: int | float | None = None
+    reason: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedNumber:
+    """A baseline as it stood when a verdict was reached."""
+
+    value: int | float
+    toolchain: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One line of ``records.jsonl``; field names are *fixed*."""
+
+    schema: int
+    run: str
+    suite: str
+    workload: str
+    arm: str
+    claim: str
+    target: str
+    toolchain: dict[str, str]
+    verdict: Outcome
+    measured: int | float | None
+    limit: int | float | None
+    unit: Unit
+    baseline: AcceptedNumber | None
+    reason: str
+    advice: str
+    upstream: str
+    seconds: float
+
+    @property
+    def must_fail(self) -> bool:
+        """Whether this line is a twin's: kept means that the claim broke, as it must."""
+        return self.claim.endswith(MUST_FAIL)
+
+
+MUST_FAIL = ".must-fail"
+"""Suffix of a claim's name on the line of its must-fail twin."""
+
+
+def exit_code(outcomes: list[Outcome]) -> ExitCode:
+    """The fixed rule: an error outranks a broken claim, and a run that judged nothing is no pass."""
+    if Outcome.ERROR in outcomes:
+        return ExitCode.CRASHED
+    if any(outcome.fails for outcome in outcomes):
+        return ExitCode.BROKEN
+    return ExitCode.KEPT if any(outcome.judged for outcome in outcomes) else ExitCode.BROKEN

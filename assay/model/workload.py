@@ -1,0 +1,158 @@
+"""Workloads: a program as a user writes it, the ways to write it, and where each way is tried."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from typing import Any
+
+
+class Level(IntEnum):
+    """How much is tried; each level holds the ones before it."""
+
+    QUICK = 1
+    FULL = 2
+    DEVICE = 3
+    SOAK = 4
+
+    @classmethod
+    def parse(cls, text: str) -> "Level":
+        """The level of that name.
+
+        Raises:
+            ValueError: no such level.
+        """
+        try:
+            return cls[text.upper()]
+        except KeyError:
+            names = ", ".join(level.name.lower() for level in cls)
+            raise ValueError(f"got level {text!r}, wanted one of {names}") from None
+
+
+class Role(IntEnum):
+    """What an arm stands for; a twin is tried only beside the claim that it must break."""
+
+    CONTROL = 1
+    POLICY = 2
+    DEFECT = 3
+    REMEDY = 4
+    TWIN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One jittable function with the shapes, shardings and values to compile and run it.
+
+    ``function`` is compiled for ``arguments`` (pytrees of arrays or ``ShapeDtypeStruct``) under
+    the shardings given. ``differentiated`` is the scalar function of the same arguments whose
+    saved residuals are listed. ``values`` makes concrete arguments and ``observe`` maps them to the
+    results that are compared between arms; without both the program is never executed. ``context``
+    is entered around tracing (a mesh, logical axis rules).
+    """
+
+    # The framework's own values pass through untouched, hence Any: the model knows no framework.
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    in_shardings: Any = None
+    out_shardings: Any = None
+    donate_argnums: tuple[int, ...] = ()
+    differentiated: Callable[..., Any] | None = None
+    values: Callable[[], tuple[Any, ...]] | None = None
+    observe: Callable[..., Any] | None = None
+    context: Callable[[], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One way to write a workload's program.
+
+    ``program`` gets the target's devices and returns the program to compile for them.
+    ``reference`` names the arm that this one is compared with; ``names`` are the
+    ``checkpoint_name`` names that its policy asks for.
+    """
+
+    name: str
+    role: Role
+    program: Callable[[Sequence[Any]], Program]
+    reference: str = ""
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which arms are tried on which targets from which level on (shell patterns)."""
+
+    level: Level
+    targets: tuple[str, ...]
+    arms: tuple[str, ...] = ("*",)
+
+    def holds(self, arm: str, target: str, level: Level) -> bool:
+        """Whether this scope has the arm tried on the target at that level."""
+        return (
+            self.level <= level
+            and matches_any(target, self.targets)
+            and matches_any(arm, self.arms)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDefect:
+    """A claim expected to break on some targets and toolchains, and where that is reported.
+
+    ``arms``, ``claims`` and ``targets`` are shell patterns; ``toolchain`` maps a package to a
+    version specifier (``{"jaxlib": ">=0.10"}``). ``last_seen`` is an ISO date.
+    """
+
+    arms: tuple[str, ...]
+    claims: tuple[str, ...]
+    targets: tuple[str, ...]
+    reason: str
+    upstream: str
+    last_seen: str
+    toolchain: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A program family with its sizes; ``sizes`` feed the formulas of its claims."""
+
+    suite: str
+    name: str
+    arms: tuple[Arm, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    framework: str = "jax"
+    scopes: tuple[Scope, ...] = (Scope(level=Level.QUICK, targets=("*",)),)
+    known_defects: tuple[KnownDefect, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Reject two arms of one name, and references to arms that do not exist."""
+        names = [arm.name for arm in self.arms]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"{self.name}: got several arms named {repeated}; name each once")
+        missing = sorted({arm.reference for arm in self.arms if arm.reference} - set(names))
+        if missing:
+            raise ValueError(f"{self.name}: got references to {missing}, wanted one of {names}")
+
+    def arm(self, name: str) -> Arm:
+        """The arm of that name.
+
+        Raises:
+            LookupError: the workload has none.
+        """
+        for arm in self.arms:
+            if arm.name == name:
+                return arm
+        names = ", ".join(arm.name for arm in self.arms)
+        raise LookupError(f"{self.name}: got arm {name!r}, wanted one of {names}")
+
+    def tries(self, arm: Arm, target: str, level: Level) -> bool:
+        """Whether the arm is tried on the target at that level."""
+        return arm.role is not Role.TWIN and any(
+            scope.holds(arm.name, target, level) for scope in self.scopes
+        )
+
+
+def matches_any(text: str, patterns: Sequence[str]) -> bool:
+    """Whether any of the shell patterns matches the whole text."""
+    return any(fnmatchcase(text, pattern) for pattern in patterns)

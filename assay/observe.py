@@ -1,0 +1,177 @@
+"""Program → evidence: trace, lower, compile, read and, where the target runs, execute."""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from assay.frameworks.framework import Framework, FrameworkMissing, framework
+from assay.frameworks.versions import toolchain
+from assay.hlo.summary import read
+from assay.model.evidence import (
+    Evidence,
+    Failure,
+    FailureKind,
+    Seconds,
+    Toolchain,
+    Unavailable,
+)
+from assay.model.target import TargetUnavailable
+from assay.model.workload import Arm, Program, Workload
+from assay.targets import Target, resolve
+
+_MESSAGE_CHARACTERS = 600
+_SIZE = r"([0-9.]+)([KMGT]?)i?B?"
+_OUT_OF_MEMORY = re.compile(rf"Used {_SIZE} of {_SIZE} hbm", re.IGNORECASE)
+_STEP = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_CANNOT_COMPILE_HERE = (
+    (
+        "No PTX compilation provider",
+        "the GPU compiler found no PTX assembler",
+        "pip install nvidia-cuda-nvcc nvidia-nvvm",
+    ),
+)
+_T = TypeVar("_T")
+
+
+class _Halted(Exception):
+    """A stage failed; carries how."""
+
+    def __init__(self, end: Failure | Unavailable) -> None:
+        super().__init__(str(end))
+        self.end = end
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Times the stages, and turns what they raise into evidence."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def stage(self, name: str, kind: FailureKind, work: Callable[[], _T]) -> _T:
+        start = time.perf_counter()
+        try:
+            return work()
+        # A program or a compiler may raise anything; whatever it is, it is evidence.
+        except Exception as error:
+            raise _Halted(_end(kind, error)) from error
+        finally:
+            self.seconds[name] = time.perf_counter() - start
+
+
+def observe(workload: Workload, arm: Arm, target_name: str) -> Evidence:
+    """What is seen of one arm on one target, in this process.
+
+    Never raises for what the program, the compiler or the target does: that is evidence.
+
+    Raises:
+        TargetError: no target has that name.
+    """
+    target = resolve(target_name)
+    blank = Evidence(
+        workload=workload.name,
+        arm=arm.name,
+        target=str(target.name),
+        toolchain=Toolchain(versions={}),
+        separate_host_memory=target.platform != "cpu",
+        device_memory_bytes=target.model.memory_bytes if target.model else None,
+    )
+    try:
+        tools = framework(workload.framework)
+        devices = target.devices()
+    except FrameworkMissing as missing:
+        return replace(blank, unavailable=Unavailable(reason=str(missing)))
+    except TargetUnavailable as absent:
+        return replace(blank, unavailable=Unavailable(reason=str(absent)))
+    known = replace(
+        blank, toolchain=toolchain(workload.framework, target.platform), device_count=len(devices)
+    )
+    watch = _Watch()
+    try:
+        program = watch.stage("build", FailureKind.TRACE, lambda: arm.program(devices))
+    except _Halted as halted:
+        return _ended(known, halted.end)
+    return _stages(known, tools, target, program, watch)
+
+
+def _stages(
+    evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
+) -> Evidence:
+    traced: Any = None
+    lowered: Any = None
+    end: Failure | Unavailable | None = None
+    try:
+        traced = watch.stage("trace", FailureKind.TRACE, lambda: tools.trace(program))
+        lowered = watch.stage(
+            "lower", FailureKind.LOWERING, lambda: tools.lower(traced, target.platform)
+        )
+        compiled = watch.stage("compile", FailureKind.COMPILER, lambda: tools.compile(lowered))
+        memory = watch.stage("analyse", FailureKind.COMPILER, compiled.memory)
+        start = time.perf_counter()
+        module = read(compiled.module_proto())
+        watch.seconds["read"] = time.perf_counter() - start
+        evidence = replace(evidence, memory=memory, module=module)
+        evidence = _execute(evidence, tools, target, program, watch)
+    except _Halted as halted:
+        end = halted.end
+    if traced is not None:
+        evidence = replace(evidence, traced=tools.describe(program, traced, lowered))
+    return _ended(replace(evidence, seconds=_seconds(watch)), end)
+
+
+def _execute(
+    evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
+) -> Evidence:
+    if not target.executes:
+        return replace(evidence, not_executed="a compile-only target runs nothing")
+    if program.values is None or program.observe is None:
+        return replace(evidence, not_executed="the program gives no values to run it on")
+    devices = target.devices()
+    values = watch.stage(
+        "execute", FailureKind.EXECUTION, lambda: tools.execute(program, devices)
+    )
+    return replace(evidence, values=values)
+
+
+def _seconds(watch: _Watch) -> Seconds:
+    spent = watch.seconds
+    return Seconds(
+        trace=spent.get("trace", 0.0),
+        lower=spent.get("lower", 0.0),
+        compile=spent.get("compile", 0.0),
+        read=spent.get("read", 0.0) + spent.get("analyse", 0.0),
+        execute=spent.get("execute", 0.0),
+    )
+
+
+def _ended(evidence: Evidence, end: Failure | Unavailable | None) -> Evidence:
+    if isinstance(end, Unavailable):
+        return replace(evidence, unavailable=end)
+    return replace(evidence, failure=end)
+
+
+def _end(kind: FailureKind, error: Exception) -> Failure | Unavailable:
+    text = str(error) or repr(error)
+    for sign, reason, remedy in _CANNOT_COMPILE_HERE:
+        if sign in text:
+            return Unavailable(reason=reason, remedy=remedy)
+    message = _shorten(f"{type(error).__name__}: {text}")
+    if kind is not FailureKind.COMPILER or "RESOURCE_EXHAUSTED" not in text:
+        return Failure(kind=kind, message=message)
+    sizes = _OUT_OF_MEMORY.search(text)
+    return Failure(
+        kind=FailureKind.OUT_OF_MEMORY,
+        message=message,
+        needed_bytes=_bytes(sizes[1], sizes[2]) if sizes else None,
+        capacity_bytes=_bytes(sizes[3], sizes[4]) if sizes else None,
+    )
+
+
+def _bytes(number: str, step: str) -> int:
+    return round(float(number) * 1024 ** _STEP[step.upper()])
+
+
+def _shorten(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _MESSAGE_CHARACTERS else flat[: _MESSAGE_CHARACTERS - 1] + "…"

@@ -1,0 +1,89 @@
+"""The pytest door: options, one item a workload × arm × target × claim, records, exit code."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from assay.model.claim import Check
+from assay.model.target import TargetError
+from assay.model.verdict import ExitCode
+from assay.plugin.controller import Controller
+from assay.plugin.fixture import assay
+from assay.plugin.items import attach_verdicts, check_items, reject_repeated
+from assay.plugin.session import Session
+from assay.plugin.settings import Settings, SettingsError
+from assay.store.baselines import BaselineError
+
+__all__ = ["assay"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add Assay's options; their names are *fixed*."""
+    group = parser.getgroup("assay", "XLA regression checks")
+    group.addoption(
+        "--target",
+        action="append",
+        default=[],
+        help="judge on this target (repeatable, commas); default: every available one",
+    )
+    group.addoption("--level", default="quick", help="quick, full, device or soak")
+    group.addoption(
+        "--update-baselines",
+        default="nothing",
+        metavar="{new,all}",
+        help="accept measured numbers that have no baseline (new), or all of them (all)",
+    )
+    group.addoption("--results-dir", default="results", help="where runs are written")
+    group.addoption("--baselines-dir", default="baselines", help="where accepted numbers are kept")
+    group.addoption(
+        "--compile-timeout",
+        default="900",
+        metavar="SECONDS",
+        help="give up on one program after this long",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check options and baseline files before anything is collected."""
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    try:
+        settings = Settings.parse(config.rootpath, vars(config.option))
+        session = Session(settings, name=worker.get(Controller.RUN_NAME, ""))
+    except (SettingsError, TargetError, BaselineError) as error:
+        raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
+    config.stash[Session.KEY] = session
+    if not worker:
+        config.pluginmanager.register(Controller(config, session), "assay-controller")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the observers, also after Ctrl-C."""
+    if Session.KEY in config.stash:
+        config.stash[Session.KEY].close()
+
+
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """Turn a module's ``test_… = Check(…)`` into its items."""
+    if not isinstance(obj, Check) or not name.startswith("test"):
+        return None
+    return check_items(collector, name, obj, collector.config.stash[Session.KEY])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fail early where two items would write the same verdict."""
+    reject_repeated(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach the verdicts to the report; that is what comes back from a worker."""
+    report = yield
+    if call.when == "call":
+        attach_verdicts(item, report)
+    return report

@@ -1,0 +1,78 @@
+"""The one process that writes: records as they are reached, then summary, baselines, exit code."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from assay.model.verdict import ExitCode, Record, exit_code
+from assay.plugin.items import verdicts_of
+from assay.plugin.progress import Progress
+from assay.plugin.session import Session
+from assay.report.junit import junit
+from assay.report.summary import summary
+from assay.report.terminal import print_run
+from assay.run import accept_numbers
+from assay.store import records, results
+
+_PYTEST_OWN = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+
+
+class Controller:
+    """Hooks of the process that has the terminal; workers send it their verdicts on reports."""
+
+    RUN_NAME = "assay_run"
+
+    def __init__(self, config: pytest.Config, session: Session) -> None:
+        self._config = config
+        self._session = session
+        self._progress = Progress()
+        self._records: list[Record] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell an xdist worker which run it works for (``node`` is xdist's WorkerController)."""
+        node.workerinput[self.RUN_NAME] = self._session.name
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Iterable[str]) -> None:
+        """Learn from a worker what will be observed."""
+        self._progress.expect(ids)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Learn what will be observed, in a run without workers."""
+        self._progress.expect(item.nodeid for item in session.items)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Say which program is begun."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            self._progress.begin(nodeid, reporter)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep each verdict as soon as it is reached."""
+        for record in verdicts_of(report):
+            records.append(self._session.run.directory, record)
+            self._records.append(record)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write what a run leaves behind, and end with Assay's exit code."""
+        if not self._records:
+            return
+        run = self._session.run
+        results.write(run.directory, "summary.md", summary(self._records).encode())
+        results.write(run.directory, "junit.xml", junit(self._records))
+        results.point_latest(run.directory)
+        accept_numbers(run, self._records)
+        code = exit_code([record.verdict for record in self._records])
+        if exitstatus not in _PYTEST_OWN and code is not ExitCode.KEPT:
+            session.exitstatus = code.value
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the summary that a person reads."""
+        if self._records:
+            terminalreporter.ensure_newline()
+            console = Console(file=terminalreporter._tw._file)
+            print_run(console, self._records)
+            terminalreporter.write_line(f"records: {self._session.run.directory}")

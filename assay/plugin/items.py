@@ -1,0 +1,133 @@
+"""Items: one trial each, and the verdicts that ride on their reports."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from _pytest._code.code import TerminalRepr
+
+from assay.model.claim import Check
+from assay.model.units import format_quantity
+from assay.model.verdict import Outcome, Record
+from assay.model.workload import Workload
+from assay.plugin.session import Session
+from assay.run import Trial
+
+PAYLOAD = "assay_verdicts"
+VERDICTS: pytest.StashKey[list[Record]] = pytest.StashKey()
+
+
+class ClaimFailed(Exception):
+    """A verdict that fails the run; carries the record."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record.reason)
+        self.record = record
+
+
+class TrialItem(pytest.Item):
+    """One claim put to one arm on one target."""
+
+    def __init__(self, *, trial: Trial, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.trial = trial
+        # So that ``-k`` finds a verdict by the words that the report prints of it.
+        self.extra_keyword_matches |= {trial.claim_name, trial.workload.suite}
+
+    def runtest(self) -> None:
+        """Judge the trial, and end as pytest ends: passed, skipped, expected to fail, failed."""
+        record = self.config.stash[Session.KEY].judge(self.trial)
+        self.stash.setdefault(VERDICTS, []).append(record)
+        conclude(record)
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], *rest: Any
+    ) -> str | TerminalRepr:
+        """The verdict in words; a traceback only where Assay itself failed."""
+        if isinstance(excinfo.value, ClaimFailed):
+            return explain(excinfo.value.record)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the check stands."""
+        return self.path, None, self.name
+
+
+def conclude(record: Record) -> None:
+    """End the test as the verdict asks."""
+    if record.verdict.fails:
+        raise ClaimFailed(record)
+    if record.verdict is Outcome.KNOWN_DEFECT:
+        pytest.xfail(f"{record.reason} ({record.upstream})")
+    if not record.verdict.judged:
+        pytest.skip(f"{record.verdict.value}: {record.reason}")
+
+
+def explain(record: Record) -> str:
+    """A failing verdict, with what was measured, what was wanted, and what to do."""
+    lines = [
+        f"{record.verdict.value}: {record.claim} of {record.workload}/{record.arm} on {record.target}",
+        f"  {record.reason}",
+    ]
+    for word, number in (("measured", record.measured), ("limit", record.limit)):
+        if number is not None:
+            lines.append(f"  {word}: {format_quantity(number, record.unit)} ({number:,})")
+    lines += [f"  {word}: {text}" for word, text in (("do", record.advice), ("see", record.upstream)) if text]
+    return "\n".join(lines)
+
+
+def check_items(
+    collector: pytest.Collector, name: str, check: Check, session: Session
+) -> list[pytest.Item]:
+    """The items of one check at the session's targets and level."""
+    return [
+        TrialItem.from_parent(collector, name=f"{name}[{trial}]", trial=trial)
+        for workload in check.workloads
+        for target in session.settings.targets
+        for trial in _trials(check, workload, target, session)
+    ]
+
+
+def _trials(check: Check, workload: Workload, target: str, session: Session) -> Iterator[Trial]:
+    tried = [
+        Trial(check=check, workload=workload, arm=arm, target=target)
+        for arm in workload.arms
+        if check.covers(arm.name) and workload.tries(arm, target, session.settings.level)
+    ]
+    yield from tried
+    if tried and check.twin:
+        twin = workload.arm(check.twin)
+        yield Trial(check=check, workload=workload, arm=twin, target=target, must_fail=True)
+
+
+def reject_repeated(items: list[pytest.Item]) -> None:
+    """Fail where two items would write the same verdict.
+
+    Raises:
+        pytest.UsageError: two checks put one claim to one arm on one target.
+    """
+    seen: dict[tuple[str, str, str], str] = {}
+    for item in items:
+        if isinstance(item, TrialItem):
+            trial = item.trial
+            key = (trial.workload.suite, str(trial), trial.claim_name)
+            if key in seen:
+                raise pytest.UsageError(
+                    f"got two checks of {trial.claim_name!r} on {trial}: {seen[key]} and "
+                    f"{item.nodeid}, wanted one; give one of the claims another name"
+                )
+            seen[key] = item.nodeid
+
+
+def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Put the item's verdicts on its report, as text that an xdist worker can send."""
+    records = item.stash.get(VERDICTS, [])
+    setattr(report, PAYLOAD, [msgspec.json.encode(record).decode() for record in records])
+
+
+def verdicts_of(report: pytest.TestReport) -> list[Record]:
+    """The verdicts that ``attach_verdicts`` put on a report."""
+    payload: list[str] = getattr(report, PAYLOAD, [])
+    return [msgspec.json.decode(text, type=Record) for text in payload]

@@ -1,0 +1,71 @@
+"""One process's share of a run: where it writes, and the observers that it keeps alive."""
+
+import secrets
+from datetime import UTC, datetime
+from functools import cached_property
+
+import pytest
+
+from assay.isolate import Observer
+from assay.model.evidence import Evidence
+from assay.model.target import TargetName
+from assay.model.verdict import Record
+from assay.model.workload import Arm, Workload
+from assay.plugin.settings import Settings
+from assay.run import Run, Trial
+from assay.store import baselines
+
+_LIVE = ("gpu", "tpu")
+
+
+class Session:
+    """Judges trials for one pytest process; observers start when they are first needed."""
+
+    KEY: pytest.StashKey["Session"] = pytest.StashKey()
+
+    def __init__(self, settings: Settings, name: str = "") -> None:
+        """Join the run of that name, or begin a new one.
+
+        Raises:
+            BaselineError: a baseline file is damaged.
+        """
+        baselines.check_all(settings.baselines)
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        self.settings = settings
+        self.name = name or f"{stamp}-{secrets.token_hex(2)}"
+        self._observers: dict[str, Observer] = {}
+
+    @cached_property
+    def run(self) -> Run:
+        """The run that this process works for; its folder is there from now on."""
+        directory = self.settings.results / self.name
+        directory.mkdir(parents=True, exist_ok=True)
+        return Run(
+            name=self.name,
+            directory=directory,
+            baselines=self.settings.baselines,
+            accept=self.settings.accept,
+            observe=self._observe,
+        )
+
+    def judge(self, trial: Trial) -> Record:
+        """The verdict on one trial."""
+        return self.run.judge(trial)
+
+    def close(self) -> None:
+        """End all observers."""
+        for observer in self._observers.values():
+            observer.close()
+        self._observers.clear()
+
+    def _observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
+        # A live accelerator needs a process whose jax was started for it.
+        name = TargetName.parse(target)
+        place = name.model if name.model in _LIVE else "compile-only"
+        if place not in self._observers:
+            names = [TargetName.parse(text) for text in self.settings.targets]
+            served = [name, *(other for other in names if other.model not in _LIVE)]
+            self._observers[place] = Observer(
+                served, timeout_seconds=self.settings.compile_timeout_seconds
+            )
+        return self._observers[place].observe(workload, arm, target)

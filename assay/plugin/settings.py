@@ -1,0 +1,85 @@
+"""The options of a run, parsed once at the border."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.model.target import State
+from assay.model.workload import Level
+from assay.run import Accept
+from assay.targets import resolve, survey
+
+
+class SettingsError(ValueError):
+    """An option that cannot be used: got, wanted, do this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a run was asked to do; ``targets`` are canonical names, in the order asked."""
+
+    root: Path
+    targets: tuple[str, ...]
+    level: Level
+    accept: Accept
+    results: Path
+    baselines: Path
+    compile_timeout_seconds: float
+
+    @classmethod
+    def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
+        """Settings from pytest's parsed options.
+
+        Raises:
+            SettingsError: a value that is none of those wanted.
+            TargetError: an unknown target.
+        """
+        try:
+            level = Level.parse(options["level"])
+        except ValueError as error:
+            raise SettingsError(f"{error}; give --level quick, full, device or soak") from None
+        return cls(
+            root=root,
+            targets=_targets(options["target"]),
+            level=level,
+            accept=_accept(options["update_baselines"]),
+            results=root / options["results_dir"],
+            baselines=root / options["baselines_dir"],
+            compile_timeout_seconds=_seconds(options["compile_timeout"]),
+        )
+
+
+def _targets(asked: Sequence[str]) -> tuple[str, ...]:
+    names = [name.strip() for text in asked for name in text.split(",") if name.strip()]
+    if asked and not names:
+        raise SettingsError("got --target without a name, wanted one; see `assay targets`")
+    if names:
+        return tuple(dict.fromkeys(str(resolve(name).name) for name in names))
+    return tuple(
+        str(target.name)
+        for target, availability in survey()
+        if availability.state is not State.UNAVAILABLE
+    )
+
+
+def _accept(text: str) -> Accept:
+    try:
+        return Accept(text)
+    except ValueError:
+        raise SettingsError(
+            f"got --update-baselines={text}, wanted new or all; "
+            "new accepts what has no number yet, all replaces every number"
+        ) from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise SettingsError(
+            f"got --compile-timeout={text}, wanted a positive number of seconds; try 900"
+        )
+    return seconds

@@ -1,0 +1,1 @@
+"""Reports: records become a grid, explanations, Markdown, JUnit XML; nothing here judges."""

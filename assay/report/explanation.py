@@ -1,0 +1,87 @@
+"""Explanations: a cause in words — measured, limit, why, what to do next, how to rerun."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assay.model.verdict import Outcome, Record
+from assay.report.causes import Cause
+from assay.report.words import WORDS, amount, plain, plural, rerun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """One labelled line; a verbatim one is there to be copied and must not be wrapped."""
+
+    label: str
+    text: str
+    verbatim: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a reader needs to act on one cause."""
+
+    verdict: Outcome
+    title: str
+    details: tuple[Detail, ...]
+
+
+def explain(cause: Cause) -> Explanation:
+    """The cause in words; a group names one example and everywhere it was seen."""
+    alone = cause.verdict.fails or cause.verdict is Outcome.IMPROVED
+    return Explanation(
+        verdict=cause.verdict,
+        title=plain(_where(cause.example) if alone else _title(cause)),
+        details=tuple(_of_one(cause.example) if alone else _of_many(cause)),
+    )
+
+
+def _where(record: Record) -> str:
+    place = f"{record.suite}/{record.workload}/{record.arm}"
+    return f"{record.claim} · {place} on {record.target}"
+
+
+def _title(cause: Cause) -> str:
+    spread = f"{plural(len(cause.claims), 'claim')} on {plural(len(cause.targets), 'target')}"
+    counts = f"{plural(len(cause.records), 'verdict')}, {spread}"
+    if cause.verdict is Outcome.KNOWN_DEFECT:
+        return f"{cause.example.suite}/{cause.example.arm} · {counts}"
+    return f"{WORDS[cause.verdict].meaning} · {counts}"
+
+
+def _of_one(record: Record) -> Iterator[Detail]:
+    if record.measured is not None or record.limit is not None:
+        yield Detail(label="measured", text=_numbers(record))
+    yield from _why(record)
+    yield Detail(label="rerun", text=plain(rerun(record)), verbatim=True)
+
+
+def _of_many(cause: Cause) -> Iterator[Detail]:
+    yield Detail(label="on", text=plain(", ".join(cause.targets)))
+    yield Detail(label="claims", text=plain(", ".join(cause.claims)))
+    if cause.verdict is Outcome.KNOWN_DEFECT:
+        example = cause.example
+        text = f"{example.claim} of {example.workload} on {example.target}: {_numbers(example)}"
+        yield Detail(label="example", text=plain(text))
+    yield from _why(cause.example)
+    if cause.verdict is Outcome.KNOWN_DEFECT:
+        yield Detail(label="rerun", text=plain(rerun(cause.example)), verbatim=True)
+
+
+def _why(record: Record) -> Iterator[Detail]:
+    next_step = record.advice or WORDS[record.verdict].next_step
+    if record.reason:
+        yield Detail(label="cause", text=plain(record.reason))
+    if next_step:
+        yield Detail(label="next", text=plain(next_step))
+    if record.upstream and record.verdict.judged:
+        yield Detail(label="upstream", text=plain(record.upstream), verbatim=True)
+
+
+def _numbers(record: Record) -> str:
+    numbers = f"{amount(record.measured, record.unit)} · limit {amount(record.limit, record.unit)}"
+    if record.baseline is None:
+        return numbers
+    versions = sorted(record.baseline.toolchain.items())
+    accepted = ", ".join(f"{name} {version}" for name, version in versions)
+    return plain(f"{numbers} · accepted {amount(record.baseline.value, record.unit)} on {accepted}")

@@ -1,0 +1,104 @@
+"""The grid: workloads and arms down, targets across, one cell each."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from assay.model.verdict import Outcome, Record
+from assay.report.words import RANK
+
+_LIVE = ("cpu", "gpu", "tpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One arm of one workload."""
+
+    suite: str
+    workload: str
+    arm: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """How many verdicts of each kind an arm got on a target; never empty."""
+
+    counts: dict[Outcome, int]
+
+    @property
+    def verdict(self) -> Outcome:
+        """The one that stands for the cell: its worst."""
+        return min(self.counts, key=RANK.__getitem__)
+
+    @property
+    def kept(self) -> int:
+        """The claims that are kept."""
+        return self.counts.get(Outcome.KEPT, 0)
+
+    @property
+    def measurable(self) -> int:
+        """The claims that are kept, and those that could have been, had they been measured."""
+        return self.kept + self.counts.get(Outcome.NOT_MEASURED, 0)
+
+    @property
+    def partly_measured(self) -> bool:
+        """Whether it stands as kept although some claims were not measured."""
+        return self.verdict is Outcome.KEPT and self.kept < self.measurable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Rows in order of first appearance, live targets first; an arm not tried has no cell."""
+
+    rows: tuple[Row, ...]
+    targets: tuple[str, ...]
+    cells: dict[tuple[Row, str], Cell]
+
+    def cell(self, row: Row, target: str) -> Cell | None:
+        """The cell, or None where the arm was not tried on the target."""
+        return self.cells.get((row, target))
+
+
+def grid(records: Iterable[Record]) -> Grid:
+    """Every record counted once; a must-fail twin's in the cell of the twin's own arm."""
+    counts: dict[tuple[Row, str], Counter[Outcome]] = {}
+    for record in records:
+        row = Row(suite=record.suite, workload=record.workload, arm=record.arm)
+        counts.setdefault((row, record.target), Counter())[record.verdict] += 1
+    return Grid(
+        rows=tuple(dict.fromkeys(row for row, _ in counts)),
+        targets=in_order(target for _, target in counts),
+        cells={key: Cell(counts=dict(counter)) for key, counter in counts.items()},
+    )
+
+
+def in_order(targets: Iterable[str]) -> tuple[str, ...]:
+    """Each target once: the live cpu, gpu, tpu first, then by name."""
+    return tuple(sorted(set(targets), key=_position))
+
+
+def _position(target: str) -> tuple[int, str]:
+    model = target.partition(":")[0]
+    return (_LIVE.index(model) if model in _LIVE else len(_LIVE), target)
+
+
+def short_names(targets: Iterable[str]) -> dict[str, str]:
+    """Column heads: ``h100`` for ``gpu-h100:8``; longer only where two targets would share one."""
+    names = tuple(targets)
+    models, kindless = Counter(map(_model, names)), Counter(map(_without_kind, names))
+    short = {}
+    for name in names:
+        if models[_model(name)] == 1:
+            short[name] = _model(name)
+        else:
+            short[name] = _without_kind(name) if kindless[_without_kind(name)] == 1 else name
+    return short
+
+
+def _model(target: str) -> str:
+    return target if target.startswith("cpu") else _without_kind(target).partition(":")[0]
+
+
+def _without_kind(target: str) -> str:
+    kind, dash, rest = target.partition("-")
+    return rest if dash and kind in _LIVE else target

@@ -1,0 +1,95 @@
+"""Qualification: what the records of one run say of one target, feature by feature."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from assay.model.verdict import ExitCode, Outcome, Record, exit_code
+from assay.report.judged_claim import JudgedClaim, judged_claim
+from assay.report.ruling import Decision, rule
+from assay.report.words import toolchain_versions
+
+QUALIFICATION_SCHEMA = 1
+_REPORTED = (Outcome.KNOWN_DEFECT, Outcome.FIXED_UPSTREAM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where the records come from; ``date`` is ISO 8601."""
+
+    target: str
+    toolchain: dict[str, str]
+    platform: str
+    python: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """One arm of a suite over all its workloads; ``known`` marks a failure reported upstream."""
+
+    suite: str
+    arm: str
+    decision: Decision
+    known: bool
+    reason: str
+    upstream: tuple[str, ...]
+    claims: tuple[JudgedClaim, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qualification:
+    """The vendor's answer; ``exit_code`` follows the fixed rule on the target's records."""
+
+    schema: int
+    target: str
+    runs: tuple[str, ...]
+    environment: Environment
+    features: tuple[Feature, ...]
+    exit_code: ExitCode
+
+
+def qualify(
+    records: Iterable[Record], *, target: str, platform: str, python: str, date: str
+) -> Qualification:
+    """Decide every feature of one target from its records; those of other targets are ignored."""
+    mine = tuple(record for record in records if record.target == target)
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in mine:
+        if not record.must_fail:
+            groups.setdefault((record.suite, record.arm), []).append(record)
+    return Qualification(
+        schema=QUALIFICATION_SCHEMA,
+        target=target,
+        runs=tuple(dict.fromkeys(record.run for record in mine)),
+        environment=Environment(
+            target=target,
+            toolchain=toolchain_versions(mine),
+            platform=platform,
+            python=python,
+            date=date,
+        ),
+        features=tuple(_feature(group, mine) for group in groups.values()),
+        exit_code=exit_code([record.verdict for record in mine]),
+    )
+
+
+def to_json(qualification: Qualification) -> bytes:
+    """``qualification.json``: indented, with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(qualification), indent=2) + b"\n"
+
+
+def _feature(group: Sequence[Record], mine: Sequence[Record]) -> Feature:
+    claims = tuple(judged_claim(record, mine) for record in group)
+    ruling = rule(claims)
+    links = dict.fromkeys(claim.upstream for claim in claims if claim.verdict in _REPORTED)
+    return Feature(
+        suite=group[0].suite,
+        arm=group[0].arm,
+        decision=ruling.decision,
+        known=ruling.known,
+        reason=ruling.reason,
+        upstream=tuple(filter(None, links)),
+        claims=claims,
+    )

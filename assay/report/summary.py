@@ -1,0 +1,84 @@
+"""``summary.md``: a run as GitHub shows it."""
+
+from collections.abc import Iterable, Iterator
+
+from assay.model.verdict import Outcome, Record
+from assay.report.causes import Cause, causes
+from assay.report.explanation import Explanation, explain
+from assay.report.grid import Cell, Grid, Row, grid
+from assay.report.markdown import code, escape, table
+from assay.report.words import WORDS, closing_sentence, headline, plural
+
+_UNJUDGED = (Outcome.NOT_MEASURED, Outcome.CANNOT_RUN)
+
+
+def summary(records: Iterable[Record]) -> str:
+    """The whole page: verdict of the run, grid, then every cause worst first."""
+    all_records = tuple(records)
+    return "\n\n".join(_blocks(all_records)) + "\n"
+
+
+def _blocks(records: tuple[Record, ...]) -> Iterator[str]:
+    yield "# Assay"
+    yield f"**{escape(closing_sentence(records))}**"
+    yield escape(headline(records))
+    yield from _grid_blocks(grid(records))
+    found = causes(records)
+    judged = [cause for cause in found if cause.verdict not in _UNJUDGED]
+    if judged:
+        yield "## What needs a reader"
+        yield from map(_explanation_block, map(explain, judged))
+    unjudged = [cause for cause in found if cause.verdict in _UNJUDGED]
+    if unjudged:
+        yield "## What could not be judged"
+        head = ("verdict", "how many", "claims", "on", "cause", "next")
+        yield table(head, map(_unjudged_row, unjudged))
+
+
+def _grid_blocks(shown: Grid) -> Iterator[str]:
+    for suite in dict.fromkeys(row.suite for row in shown.rows):
+        yield f"## {escape(suite)}"
+        head = ("workload", "arm", *map(escape, shown.targets))
+        rows = (
+            (escape(row.workload), escape(row.arm), *_cells(shown, row))
+            for row in shown.rows
+            if row.suite == suite
+        )
+        yield table(head, rows)
+
+
+def _cells(shown: Grid, row: Row) -> Iterator[str]:
+    return (_cell(shown.cell(row, target)) for target in shown.targets)
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if cell.partly_measured:
+        return f"kept {cell.kept} of {cell.measurable}"
+    word = WORDS[cell.verdict].text
+    return f"**{word}**" if cell.verdict.fails else word
+
+
+def _explanation_block(explanation: Explanation) -> str:
+    lines = [f"### {WORDS[explanation.verdict].text} · {escape(explanation.title)}", ""]
+    for detail in explanation.details:
+        text = code(detail.text) if detail.label == "rerun" else _text_or_link(detail.text)
+        lines.append(f"- {detail.label}: {text}")
+    return "\n".join(lines)
+
+
+def _text_or_link(text: str) -> str:
+    is_link = text.startswith(("https://", "http://")) and not set(text) & set(" <>\n")
+    return f"<{text}>" if is_link else escape(text)
+
+
+def _unjudged_row(cause: Cause) -> tuple[str, ...]:
+    return (
+        escape(WORDS[cause.verdict].meaning),
+        plural(len(cause.records), "verdict"),
+        escape(", ".join(cause.claims)),
+        escape(", ".join(cause.targets)),
+        escape(cause.example.reason),
+        escape(cause.example.advice),
+    )

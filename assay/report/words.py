@@ -1,0 +1,147 @@
+"""The words every report shares: one for each verdict, numbers with units, and how to rerun."""
+
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from assay.model.units import Unit, format_quantity
+from assay.model.verdict import MUST_FAIL, ExitCode, Outcome, Record, exit_code
+
+DASH = "\N{EN DASH}"
+"""Stands where there is nothing to tell."""
+
+_KEYWORD = re.compile(r"[\w:+\-.\[\]\\/]+")
+"""What pytest's ``-k`` takes as one word (_pytest/mark/expression.py, ``Scanner.lex``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """How a verdict is written in a cell, coloured, named in a sentence, and answered."""
+
+    text: str
+    style: str
+    meaning: str
+    next_step: str = ""
+
+
+WORDS: dict[Outcome, Word] = {
+    Outcome.ERROR: Word(
+        text="ERROR",
+        style="bold white on red",
+        meaning="failed in Assay",
+        next_step="mend Assay or the claim; this says nothing about the program",
+    ),
+    Outcome.BROKEN: Word(
+        text="BROKEN",
+        style="bold red",
+        meaning="broken",
+        next_step="mend the program; if the compiler is at fault, report it upstream and enter "
+        "the link as a known defect of the workload",
+    ),
+    Outcome.FIXED_UPSTREAM: Word(
+        text="fixed!",
+        style="bold magenta",
+        meaning="fixed upstream",
+        next_step="retire the known defect",
+    ),
+    Outcome.IMPROVED: Word(
+        text="better",
+        style="bold cyan",
+        meaning="better than accepted",
+        next_step="accept it with --update-baselines=all",
+    ),
+    Outcome.KNOWN_DEFECT: Word(
+        text="known",
+        style="yellow",
+        meaning="broken as known",
+        next_step="nothing, until upstream mends it",
+    ),
+    Outcome.KEPT: Word(text="kept", style="green", meaning="kept"),
+    Outcome.NOT_MEASURED: Word(text="?", style="blue", meaning="not measured"),
+    Outcome.CANNOT_RUN: Word(text=DASH, style="dim", meaning="cannot run"),
+}
+"""Worst first: the first of a cell's verdicts in this order stands for the cell.
+
+``known-defect`` outranks ``kept``, for a reader must see it. ``kept`` outranks what could not be
+judged, for no compile-only target can judge every claim.
+"""
+
+RANK: dict[Outcome, int] = {outcome: rank for rank, outcome in enumerate(WORDS)}
+"""0 for the worst verdict."""
+
+
+def plain(text: str) -> str:
+    """The text with nothing in it that steers a terminal or that XML forbids."""
+    return "".join(map(_plain_character, text))
+
+
+def _plain_character(character: str) -> str:
+    if character.isprintable() or character == "\n":
+        return character
+    return " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
+
+
+def amount(value: float | None, unit: Unit) -> str:
+    """A number with its unit, or a dash where there is none."""
+    return DASH if value is None else format_quantity(value, unit)
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 verdict``, ``2 verdicts``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def rerun(record: Record) -> str:
+    """The command that reaches this verdict again: all claims on the arm there, or all its twins.
+
+    An item's id is ``test[workload/arm@target]``, with ``/must-fail`` on a twin's.
+    """
+    program = f"{record.workload}/{record.arm}"
+    twin = [MUST_FAIL.removeprefix(".")] if record.must_fail else []
+    expression = " and ".join([*_KEYWORD.findall(program), *twin])
+    return f"pytest suites --target {shlex.quote(record.target)} -k {shlex.quote(expression)}"
+
+
+def toolchain_versions(records: Iterable[Record]) -> dict[str, str]:
+    """Every package of every toolchain, sorted; several versions of one are joined by commas."""
+    seen = {item for record in records for item in record.toolchain.items()}
+    return {
+        name: ", ".join(sorted(version for other, version in seen if other == name))
+        for name in sorted({name for name, _ in seen})
+    }
+
+
+def headline(records: Iterable[Record]) -> str:
+    """One line: the run, how many verdicts, the work they took, the toolchain.
+
+    The seconds are summed over the verdicts, so parallel work counts in full.
+    """
+    kept = tuple(records)
+    runs = ", ".join(dict.fromkeys(record.run for record in kept)) or "no run"
+    seconds = sum(record.seconds for record in kept)
+    versions = (f"{name} {version}" for name, version in toolchain_versions(kept).items())
+    facts = (runs, plural(len(kept), "verdict"), f"{seconds:,.1f} s of work", ", ".join(versions))
+    return plain(" · ".join(fact for fact in facts if fact))
+
+
+def closing_sentence(records: Iterable[Record]) -> str:
+    """What the run came to, by the fixed rule, and its counts, worst first."""
+    outcomes = [record.verdict for record in records]
+    code = exit_code(outcomes)
+    counts = ", ".join(
+        f"{outcomes.count(outcome):,} {word.meaning}"
+        for outcome, word in WORDS.items()
+        if outcome in outcomes
+    )
+    return f"{_came_to(code, outcomes)} (exit {code.value}): {counts or 'no verdicts'}."
+
+
+def _came_to(code: ExitCode, outcomes: list[Outcome]) -> str:
+    if code is ExitCode.CRASHED:
+        return "Assay itself failed"
+    if code is ExitCode.KEPT:
+        return "Nothing regressed"
+    if any(outcome.fails for outcome in outcomes):
+        return "The run fails"
+    return "The run judged nothing, which is no pass"

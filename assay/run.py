@@ -1,0 +1,174 @@
+"""Workload × target → records: the one place where the parts meet."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from assay.judge.case import judge_arm, judge_twin
+from assay.judge.toolchains import nearest_accepted
+from assay.model.claim import Case, Check
+from assay.model.evidence import Evidence
+from assay.model.verdict import (
+    MUST_FAIL,
+    RECORD_SCHEMA,
+    AcceptedNumber,
+    Finding,
+    Outcome,
+    Record,
+)
+from assay.model.workload import Arm, Workload
+from assay.store import baselines, evidence
+
+
+class Accept(Enum):
+    """What ``--update-baselines`` accepts."""
+
+    NOTHING = "nothing"
+    NEW = "new"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One item: a check put to one arm on one target, or to its must-fail twin there."""
+
+    check: Check
+    workload: Workload
+    arm: Arm
+    target: str
+    must_fail: bool = False
+
+    @property
+    def claim_name(self) -> str:
+        """The claim's name on the record."""
+        return self.check.claim.name + (MUST_FAIL if self.must_fail else "")
+
+    @property
+    def program(self) -> str:
+        """What is compiled, and for what."""
+        return f"{self.workload.name}/{self.arm.name}@{self.target}"
+
+    def __str__(self) -> str:
+        return self.program + ("/must-fail" if self.must_fail else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run's folder, its observer and its baselines."""
+
+    name: str
+    directory: Path
+    baselines: Path
+    accept: Accept
+    observe: Callable[[Workload, Arm, str], Evidence]
+
+    def judge(self, trial: Trial) -> Record:
+        """Observe what the trial needs, once a run, and judge it.
+
+        Raises:
+            BaselineError: the baseline file is damaged.
+        """
+        start = time.perf_counter()
+        case = self._case(trial)
+        claim = trial.check.claim
+        defect = None
+        if trial.must_fail:
+            finding = self._judge_twin(trial, case)
+        else:
+            finding, defect = judge_arm(claim, case)
+            finding, case = self._accepted(trial, case, finding)
+        return Record(
+            schema=RECORD_SCHEMA,
+            run=self.name,
+            suite=trial.workload.suite,
+            workload=trial.workload.name,
+            arm=trial.arm.name,
+            claim=trial.claim_name,
+            target=trial.target,
+            toolchain=case.evidence.toolchain.versions,
+            verdict=finding.outcome,
+            measured=finding.measured,
+            limit=finding.limit,
+            unit=claim.unit,
+            baseline=case.accepted,
+            reason=finding.reason,
+            advice=finding.advice,
+            upstream=defect.upstream if defect else "",
+            seconds=round(time.perf_counter() - start, 6),
+        )
+
+    def evidence(self, workload: Workload, arm: Arm, target: str) -> Evidence:
+        """The evidence of one arm on one target, computed once a run."""
+        key = (workload.suite, workload.name, arm.name, target)
+        return evidence.once(self.directory, key, lambda: self.observe(workload, arm, target))
+
+    def _case(self, trial: Trial) -> Case:
+        workload, target = trial.workload, trial.target
+        mine = self.evidence(workload, trial.arm, target)
+        others = {
+            name: self.evidence(workload, workload.arm(name), target)
+            for name in trial.check.claim.needs(trial.arm)
+        }
+        accepted = None
+        if trial.check.claim.uses_baseline:
+            # A twin is held against the number of the arm that it is compared with.
+            arm = trial.arm.reference if trial.must_fail else trial.arm.name
+            stored = baselines.load(self.baselines, workload.suite, target)
+            numbers = stored.numbers((workload.name, arm, trial.check.claim.name))
+            accepted = nearest_accepted(numbers, mine.toolchain.versions)
+        return Case(
+            workload=workload, arm=trial.arm, evidence=mine, others=others, accepted=accepted
+        )
+
+    def _judge_twin(self, trial: Trial, case: Case) -> Finding:
+        if trial.check.claim.uses_baseline and case.accepted is None:
+            return Finding(
+                outcome=Outcome.NOT_MEASURED,
+                reason=f"no number is accepted for {trial.arm.reference!r} to hold the twin against",
+                advice="accept one with --update-baselines=new",
+            )
+        return judge_twin(trial.check.claim, case)
+
+    def _accepted(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
+        if not self.accepts(trial, case, finding) or finding.measured is None:
+            return finding, case
+        versions = case.evidence.toolchain.versions
+        number = AcceptedNumber(value=finding.measured, toolchain=versions)
+        reason = f"accepted now: {finding.reason}"
+        kept = replace(
+            finding, outcome=Outcome.KEPT, limit=finding.measured, reason=reason, advice=""
+        )
+        return kept, replace(case, accepted=number)
+
+    def accepts(self, trial: Trial, case: Case, finding: Finding) -> bool:
+        """Whether ``--update-baselines`` takes this measurement as the accepted number.
+
+        ``new`` takes what no number exists for, and a new toolchain's number that is no worse.
+        """
+        if not trial.check.claim.uses_baseline or trial.must_fail:
+            return False
+        if self.accept is Accept.NEW:
+            return case.accepted is None or (
+                finding.outcome in (Outcome.KEPT, Outcome.IMPROVED)
+                and dict(case.accepted.toolchain) != case.evidence.toolchain.versions
+            )
+        return self.accept is Accept.ALL
+
+
+def accept_numbers(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
+    """Write the numbers that the records say were accepted now; returns the files written.
+
+    One process calls this once, at the end of a run, so that no two write the same file.
+    """
+    changed: dict[tuple[str, str], baselines.Baseline] = {}
+    for record in records:
+        if run.accept is Accept.NOTHING or record.baseline is None or record.must_fail:
+            continue
+        place = (record.suite, record.target)
+        if place not in changed:
+            changed[place] = baselines.load(run.baselines, *place)
+        key = (record.workload, record.arm, record.claim)
+        changed[place] = changed[place].accepting(key, record.baseline)
+    return tuple(baselines.save(run.baselines, baseline) for baseline in changed.values())

@@ -1,0 +1,137 @@
+"""``baselines/<target>/<suite>.json``: the numbers that were accepted, and on which toolchain.
+
+The file is sorted and carries no time stamps: writing the same numbers twice gives the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from assay.judge.toolchains import age
+from assay.model.verdict import AcceptedNumber
+from assay.store.files import write_whole
+
+SCHEMA = 1
+Key = tuple[str, str, str]
+"""(workload, arm, claim)."""
+
+
+class BaselineError(ValueError):
+    """A baseline file that cannot be read."""
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    toolchain: dict[str, str]
+    value: int | float
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    schema: int
+    suite: str
+    target: str
+    accepted: dict[str, list[_Entry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """All accepted numbers of one suite on one target."""
+
+    suite: str
+    target: str
+    accepted: Mapping[Key, tuple[AcceptedNumber, ...]] = field(default_factory=dict)
+
+    def numbers(self, key: Key) -> tuple[AcceptedNumber, ...]:
+        """What was accepted under the key, one number a toolchain."""
+        return self.accepted.get(key, ())
+
+    def without(self, keys: Iterable[Key]) -> "Baseline":
+        """The same without some keys."""
+        gone = set(keys)
+        kept = {key: numbers for key, numbers in self.accepted.items() if key not in gone}
+        return Baseline(self.suite, self.target, kept)
+
+    def accepting(self, key: Key, number: AcceptedNumber) -> "Baseline":
+        """The same with one more number; it replaces an earlier one of the same toolchain."""
+        others = [
+            known
+            for known in self.numbers(key)
+            if dict(known.toolchain) != dict(number.toolchain)
+        ]
+        return Baseline(self.suite, self.target, {**self.accepted, key: (*others, number)})
+
+
+def path_of(root: Path, suite: str, target: str) -> Path:
+    """Where the numbers of a suite on a target are kept (``:`` is written ``-``)."""
+    return root / target.replace(":", "-") / f"{suite}.json"
+
+
+def load(root: Path, suite: str, target: str) -> Baseline:
+    """The accepted numbers, none where there is no file.
+
+    Raises:
+        BaselineError: the file is damaged, empty, or speaks of another suite or target.
+    """
+    path = path_of(root, suite, target)
+    if not path.exists():
+        return Baseline(suite, target)
+    file = _decode(path)
+    if (file.schema, file.suite, file.target) != (SCHEMA, suite, target):
+        raise BaselineError(
+            f"{path}: got schema {file.schema} for {file.suite} on {file.target}, wanted schema "
+            f"{SCHEMA} for {suite} on {target}; move the file to its own place"
+        )
+    accepted = {_key(path, key): _numbers(value) for key, value in file.accepted.items()}
+    return Baseline(suite, target, accepted)
+
+
+def check_all(root: Path) -> None:
+    """Read every baseline file.
+
+    Raises:
+        BaselineError: one of them is damaged.
+    """
+    for path in sorted(root.glob("*/*.json")):
+        _decode(path)
+
+
+def save(root: Path, baseline: Baseline) -> Path:
+    """Write the file, or remove it where nothing is accepted; returns its path."""
+    path = path_of(root, baseline.suite, baseline.target)
+    if not baseline.accepted:
+        path.unlink(missing_ok=True)
+        return path
+    accepted = {
+        "/".join(key): [
+            _Entry(toolchain=dict(sorted(number.toolchain.items())), value=number.value)
+            for number in sorted(numbers, key=lambda number: age(number.toolchain))
+        ]
+        for key, numbers in sorted(baseline.accepted.items())
+    }
+    file = _File(schema=SCHEMA, suite=baseline.suite, target=baseline.target, accepted=accepted)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+    return path
+
+
+def _decode(path: Path) -> _File:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_File)
+    except msgspec.MsgspecError as error:
+        raise BaselineError(
+            f"{path}: got a file that is no baseline ({error}), "
+            "wanted what --update-baselines writes; restore it from version control"
+        ) from None
+
+
+def _key(path: Path, text: str) -> Key:
+    parts = text.split("/")
+    if len(parts) != 3:
+        raise BaselineError(
+            f"{path}: got entry {text!r}, wanted workload/arm/claim; restore the file"
+        )
+    return parts[0], parts[1], parts[2]
+
+
+def _numbers(entries: list[_Entry]) -> tuple[AcceptedNumber, ...]:
+    return tuple(AcceptedNumber(value=entry.value, toolchain=entry.toolchain) for entry in entries)

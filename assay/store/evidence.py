@@ -1,0 +1,48 @@
+"""A run's evidence: computed once for each (workload, arm, target), whichever process is first."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from filelock import FileLock
+
+from assay.model.evidence import Evidence
+from assay.store.files import write_whole
+
+FOLDER = "evidence"
+
+
+def once(
+    directory: Path, key: tuple[str, str, str, str], observe: Callable[[], Evidence]
+) -> Evidence:
+    """The evidence of (suite, workload, arm, target), observed now if no process did before.
+
+    Other processes that ask for the same evidence meanwhile wait for it.
+    """
+    path = _path(directory, key)
+    if path.exists():
+        return load(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        if path.exists():
+            return load(path)
+        evidence = observe()
+        write_whole(path, msgspec.json.encode(evidence))
+        return evidence
+
+
+def load(path: Path) -> Evidence:
+    """The evidence in a file that ``once`` wrote."""
+    return msgspec.json.decode(path.read_bytes(), type=Evidence)
+
+
+def load_all(directory: Path) -> tuple[Evidence, ...]:
+    """All evidence of a run's folder, by file name."""
+    return tuple(load(path) for path in sorted((directory / FOLDER).glob("*.json")))
+
+
+def _path(directory: Path, key: tuple[str, str, str, str]) -> Path:
+    digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
+    readable = "-".join(key[1:]).replace(":", "-").replace("/", "-")
+    return directory / FOLDER / f"{readable}-{digest}.json"

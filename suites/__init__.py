@@ -1,0 +1,1 @@
+"""What compilers must keep: one folder a suite."""

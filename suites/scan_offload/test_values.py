@@ -1,0 +1,15 @@
+"""Offloading and rematerialisation move and recompute; they change no number.
+
+Loss and every gradient equal those of the arm without offload: bit for bit on CPU, which does
+every arm's arithmetic in one order, and to the rounding of the matrix unit elsewhere.
+"""
+
+from assay import Check, claims
+from suites.scan_offload.workloads import EXECUTED_WORKLOADS
+
+test_loss_and_gradients_equal_those_without_offload = Check(
+    claim=claims.ValuesEqual(),
+    workloads=EXECUTED_WORKLOADS,
+    arms=("*save-*", "*offload-*", "outside-*", "nested-*", "unroll-*", "custom-*", "no-remat"),
+    twin="twin-wrong-gradient",
+)

@@ -1,0 +1,202 @@
+"""Trip counts against a loop that Python really runs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.hlo.module import Module
+from assay.hlo.trips import TripCount, TripCounter, TripSource
+
+from .conftest import proto_of
+from .programs import counting_loop
+
+COMPARE = {
+    "LT": int.__lt__,
+    "LE": int.__le__,
+    "GT": int.__gt__,
+    "GE": int.__ge__,
+    "EQ": int.__eq__,
+    "NE": int.__ne__,
+}
+
+
+def count_of(text: str) -> TripCount:
+    """The trip count of the while that the entry returns."""
+    module = Module.from_proto(proto_of(text))
+    return TripCounter(module).count(module.entry.root)
+
+
+def runs(
+    *, init: int, bound: int, step: int, direction: str, swap: bool, bits: int | None = None
+) -> int | None:
+    """Iterations of the loop by running it; wrapping at ``bits``; None if it runs too long."""
+    value, iterations = init, 0
+    while COMPARE[direction](*((bound, value) if swap else (value, bound))):
+        value, iterations = value + step, iterations + 1
+        if bits is not None:
+            value = (value + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+        if iterations > 1000:
+            return None
+    return iterations
+
+
+@given(
+    init=st.integers(-60, 60),
+    bound=st.integers(-60, 60),
+    step=st.integers(-7, 7),
+    direction=st.sampled_from(sorted(COMPARE)),
+    swap=st.booleans(),
+)
+def test_a_derived_count_is_what_running_the_loop_gives(
+    init: int, bound: int, step: int, direction: str, swap: bool
+) -> None:
+    text = counting_loop(
+        init=str(init), bound=str(bound), step=str(step), direction=direction, swap=swap
+    )
+    expected = runs(init=init, bound=bound, step=step, direction=direction, swap=swap)
+    count = count_of(text)
+    assert count.trips == expected
+    assert count.found is (TripSource.UNKNOWN if expected is None else TripSource.DERIVED)
+    assert bool(count.reason) == (expected is None)
+
+
+@given(
+    init=st.integers(-128, 127),
+    bound=st.integers(-128, 127),
+    step=st.integers(-100, 100),
+    direction=st.sampled_from(sorted(COMPARE)),
+)
+def test_a_counter_that_wraps_is_never_counted_wrongly(
+    init: int, bound: int, step: int, direction: str
+) -> None:
+    text = counting_loop(
+        init=str(init), bound=str(bound), step=str(step), direction=direction, kind="s8"
+    )
+    ran = runs(init=init, bound=bound, step=step, direction=direction, swap=False, bits=8)
+    assert count_of(text).trips in {None, ran}
+
+
+def test_an_unsigned_counter_may_step_down() -> None:
+    text = counting_loop(init="9", bound="2", step=str(2**32 - 1), direction="GT", kind="u32")
+    assert count_of(text).trips == 7
+
+
+def test_the_compilers_own_count_is_believed() -> None:
+    text = counting_loop(init="0", bound="4", step="1", direction="LT").replace(
+        "body=body", 'body=body, backend_config={"known_trip_count":{"n":"32"}}'
+    )
+    assert count_of(text) == TripCount(trips=32, found=TripSource.KNOWN)
+
+
+def test_other_words_of_the_backend_do_no_harm() -> None:
+    text = counting_loop(init="0", bound="4", step="1", direction="LT").replace(
+        "body=body", 'body=body, backend_config="known_trip_count: 32"'
+    )
+    assert count_of(text) == TripCount(trips=4, found=TripSource.DERIVED)
+
+
+# Each text counts 3, 5, ... up to 11, the long way round; the state is (counter, bound, other).
+STATE = "(s32[], s32[], s32[])"
+HIDDEN = f"""HloModule hidden
+less_than {{ b = s32[] parameter(0)
+  a = s32[] parameter(1)
+  ROOT less = pred[] compare(a, b), direction=LT }}
+two_results {{ a = s32[] parameter(0)
+  two = s32[] constant(2)
+  minus = s32[] constant(-2)
+  up = s32[] subtract(a, minus)
+  down = s32[] subtract(a, two)
+  ROOT both = (s32[], s32[]) tuple(down, up) }}
+forward {{ a = s32[] parameter(0)
+  ROOT sum = s32[] copy(a) }}
+condition {{ state = {STATE} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  bound = s32[] get-tuple-element(state), index=1
+  ROOT go = pred[] fusion(bound, i), kind=kLoop, calls=less_than }}
+body {{ state = {STATE} parameter(0)
+  barrier = {STATE} opt-barrier(state)
+  i = s32[] get-tuple-element(barrier), index=0
+  bound = s32[] get-tuple-element(barrier), index=1
+  other = s32[] get-tuple-element(barrier), index=2
+  called = s32[] call(i), to_apply=forward
+  fused = (s32[], s32[]) fusion(called), kind=kLoop, calls=two_results
+  next = s32[] get-tuple-element(fused), index=1
+  kept = s32[] copy(bound)
+  changed = s32[] multiply(other, other)
+  ROOT after = {STATE} tuple(next, kept, changed) }}
+ENTRY main {{ three = s16[] constant(3)
+  init = s32[] convert(three)
+  eleven = s32[] constant(11)
+  start = {STATE} tuple(init, eleven, eleven)
+  ROOT loop = {STATE} while(start), condition=condition, body=body }}
+"""
+
+
+def test_bound_and_step_are_found_behind_fusions_calls_and_the_carried_state() -> None:
+    assert count_of(HIDDEN).trips == len(range(3, 11, 2))
+
+
+def test_a_carried_bound_that_changes_is_not_taken_for_a_constant() -> None:
+    count = count_of(HIDDEN.replace("tuple(next, kept, changed)", "tuple(next, changed, kept)"))
+    assert (count.trips, count.found) == (None, TripSource.UNKNOWN)
+    assert "multiply" in count.reason
+
+
+def test_a_bound_that_falls_as_the_counter_rises_is_followed() -> None:
+    text = HIDDEN.replace(
+        "kept = s32[] copy(bound)",
+        "one = s32[] constant(1)\n  kept = s32[] subtract(bound, one)",
+    )
+    assert count_of(text).trips == 3  # 3<11, 5<10, 7<9, and not 9<8
+
+
+def test_a_negated_condition_is_understood() -> None:
+    text = counting_loop(init="0", bound="6", step="1", direction="GE").replace(
+        "ROOT go = pred[] compare(i, bound), direction=GE",
+        "ends = pred[] compare(i, bound), direction=GE\n  ROOT go = pred[] not(ends)",
+    )
+    assert count_of(text).trips == 6
+
+
+def test_a_peeled_loop_counts_from_its_start_not_from_zero() -> None:
+    assert count_of(counting_loop(init="1", bound="32", step="1", direction="LT")).trips == 31
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("init = s32[] constant(0)", "init = s32[] parameter(0)", "program's arguments"),
+        ("next = s32[] add(i, step)", "next = s32[] multiply(i, step)", "multiply"),
+        ("next = s32[] add(i, step)", "next = s32[] add(i, i)", "by no constant"),
+        ("direction=LT", "direction=NE", "never meets"),
+    ],
+)
+def test_what_cannot_be_told_has_a_reason(old: str, new: str, reason: str) -> None:
+    text = counting_loop(init="0", bound="7", step="2", direction="LT").replace(old, new)
+    count = count_of(text)
+    assert count.trips is None
+    assert reason in count.reason
+
+
+def test_a_condition_that_is_no_comparison_has_a_reason() -> None:
+    text = counting_loop(init="0", bound="7", step="2", direction="LT").replace(
+        "ROOT go = pred[] compare(i, bound), direction=LT",
+        "less = pred[] compare(i, bound), direction=LT\n  ROOT go = pred[] and(less, less)",
+    )
+    assert "ends in and" in count_of(text).reason
+
+
+def test_a_float_counter_has_a_reason() -> None:
+    text = counting_loop(init="0", bound="7", step="2", direction="LT", kind="f32")
+    count = count_of(text)
+    assert count.trips is None
+    assert count.reason
+
+
+def test_a_long_chain_of_additions_ends_in_a_reason_not_in_a_crash() -> None:
+    lines = [f"  n{k + 1} = s32[] add(n{k}, n{k})" for k in range(3000)]
+    text = counting_loop(init="0", bound="7", step="1", direction="LT").replace(
+        "next = s32[] add(i, step)",
+        "n0 = s32[] add(i, step)\n" + "\n".join(lines) + "\n  next = s32[] copy(n3000)",
+    )
+    assert "too many steps" in count_of(text).reason

@@ -1,0 +1,40 @@
+"""One whole record, of which a test says only what matters to it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assay.model.units import Unit
+from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
+
+_KEPT = Record(
+    schema=RECORD_SCHEMA,
+    run="2026-11-20",
+    suite="scan_offload",
+    workload="scan_stack",
+    arm="offload-hidden",
+    claim="host-bytes",
+    target="gpu-h100:8",
+    toolchain={"jax": "0.12.0", "jaxlib": "0.12.0"},
+    verdict=Outcome.KEPT,
+    measured=16 * 2**30,
+    limit=16 * 2**30,
+    unit=Unit.BYTES,
+    baseline=None,
+    reason="host memory is 16.0 GiB, wanted = 16.0 GiB (the stack)",
+    advice="",
+    upstream="",
+    seconds=0.25,
+)
+
+
+@pytest.fixture(scope="session")
+def record_of() -> Callable[..., Record]:
+    """A kept record with the fields given in place of its own."""
+
+    def make(**fields: Any) -> Record:
+        return replace(_KEPT, **fields)
+
+    return make

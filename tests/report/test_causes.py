@@ -1,0 +1,122 @@
+"""Each cause is read once, what fails is read in full, and nothing but kept is left out."""
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.model.verdict import AcceptedNumber, Outcome, Record
+from assay.report.causes import causes
+from assay.report.explanation import explain
+
+RecordOf = Callable[..., Record]
+
+LINK = "https://github.com/jax-ml/jax/issues/25010"
+
+
+def details_of(record: Record) -> dict[str, str]:
+    (cause,) = causes([record])
+    return {detail.label: detail.text for detail in explain(cause).details}
+
+
+@given(st.lists(st.tuples(st.sampled_from(Outcome), st.sampled_from("ab"))))
+def test_every_record_but_the_kept_is_in_exactly_one_cause(
+    record_of: RecordOf, drawn: list[tuple[Outcome, str]]
+) -> None:
+    records = [record_of(verdict=verdict, reason=reason) for verdict, reason in drawn]
+    explained = [id(record) for cause in causes(records) for record in cause.records]
+    assert sorted(explained) == sorted(
+        id(record) for record in records if record.verdict is not Outcome.KEPT
+    )
+
+
+def test_causes_come_worst_first(record_of: RecordOf) -> None:
+    found = causes(record_of(verdict=outcome) for outcome in Outcome)
+    assert [cause.verdict for cause in found] == [
+        Outcome.ERROR,
+        Outcome.BROKEN,
+        Outcome.FIXED_UPSTREAM,
+        Outcome.IMPROVED,
+        Outcome.KNOWN_DEFECT,
+        Outcome.NOT_MEASURED,
+        Outcome.CANNOT_RUN,
+    ]
+
+
+def test_a_known_defect_is_one_cause_over_targets_claims_and_workloads(record_of: RecordOf) -> None:
+    known = [
+        record_of(
+            verdict=Outcome.KNOWN_DEFECT, target=target, claim=claim, workload=work, upstream=LINK
+        )
+        for target in ("tpu", "gpu")
+        for claim in ("host-bytes", "device-bytes-fall")
+        for work in ("scan_stack", "flax_encoder")
+    ]
+    (cause,) = causes(known)
+    assert (len(cause.records), cause.targets) == (8, ("gpu", "tpu"))
+    explanation = explain(cause)
+    assert "8 verdicts, 2 claims on 2 targets" in explanation.title
+    assert [detail.text for detail in explanation.details].count(LINK) == 1
+
+
+def test_known_defects_of_different_links_or_arms_stay_apart(record_of: RecordOf) -> None:
+    known = record_of(verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
+    others = {"upstream": LINK + "1", "arm": "tie", "suite": "dus_remat"}
+    for field, value in others.items():
+        fields = {"verdict": Outcome.KNOWN_DEFECT, "upstream": LINK, field: value}
+        assert len(causes([known, record_of(**fields)])) == 2
+
+
+def test_broken_claims_of_one_reason_still_stand_alone(record_of: RecordOf) -> None:
+    assert len(causes([record_of(verdict=Outcome.BROKEN)] * 3)) == 3
+
+
+def test_what_could_not_be_judged_is_grouped_by_reason(record_of: RecordOf) -> None:
+    def unable(**fields: object) -> Record:
+        return record_of(verdict=Outcome.CANNOT_RUN, **fields)
+
+    records = [unable(reason="x"), unable(reason="y"), unable(reason="x", target="tpu")]
+    assert [len(cause.records) for cause in causes(records)] == [2, 1]
+
+
+def test_a_measured_record_is_the_example(record_of: RecordOf) -> None:
+    blank = record_of(verdict=Outcome.KNOWN_DEFECT, measured=None)
+    told = record_of(verdict=Outcome.KNOWN_DEFECT, measured=7)
+    (cause,) = causes([blank, told])
+    assert cause.example is told
+
+
+def test_a_broken_claim_says_measured_limit_cause_next_and_rerun(record_of: RecordOf) -> None:
+    accepted = AcceptedNumber(value=2**30, toolchain={"jax": "0.10.2"})
+    details = details_of(
+        record_of(
+            verdict=Outcome.BROKEN,
+            measured=2**31,
+            limit=2**30,
+            baseline=accepted,
+            reason="too much",
+            advice="shard it",
+            upstream=LINK,
+        )
+    )
+    assert details == {
+        "measured": "2.0 GiB · limit 1.0 GiB · accepted 1.0 GiB on jax 0.10.2",
+        "cause": "too much",
+        "next": "shard it",
+        "upstream": LINK,
+        "rerun": "pytest suites --target gpu-h100:8 -k scan_stack/offload-hidden",
+    }
+
+
+def test_a_broken_claim_without_advice_still_says_what_to_do(record_of: RecordOf) -> None:
+    assert details_of(record_of(verdict=Outcome.BROKEN, advice=""))["next"]
+
+
+def test_what_was_never_judged_points_at_no_upstream_defect(record_of: RecordOf) -> None:
+    for verdict in (Outcome.CANNOT_RUN, Outcome.NOT_MEASURED, Outcome.ERROR):
+        assert "upstream" not in details_of(record_of(verdict=verdict, upstream=LINK))
+
+
+def test_a_failure_without_numbers_claims_none(record_of: RecordOf) -> None:
+    details = details_of(record_of(verdict=Outcome.ERROR, measured=None, limit=None))
+    assert "measured" not in details

@@ -1,0 +1,215 @@
+"""Each rule of qualification, beside the smallest change that turns its decision round."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from assay.model.verdict import ExitCode, Outcome, Record
+from assay.report.judged_claim import Detector
+from assay.report.qualification import Feature, Qualification, qualify, to_json
+from assay.report.ruling import Decision
+from assay.report.vendor_page import vendor_page
+
+RecordOf = Callable[..., Record]
+
+LINK = "https://github.com/jax-ml/jax/issues/25010"
+UNJUDGED = {"measured": None, "limit": None}
+
+
+def qualified(*records: Record) -> Qualification:
+    return qualify(
+        records, target="gpu-h100:8", platform="Linux x86_64", python="3.12.1", date="2026-11-20"
+    )
+
+
+def feature(*records: Record) -> Feature:
+    """The feature of the arm ``offload-hidden``."""
+    (found,) = (item for item in qualified(*records).features if item.arm == "offload-hidden")
+    return found
+
+
+@pytest.fixture
+def twin(record_of: RecordOf) -> Record:
+    return record_of(arm="useless", claim="host-bytes.must-fail", reason="breaks, as it must")
+
+
+def test_kept_with_a_twin_that_failed_passes(record_of: RecordOf, twin: Record) -> None:
+    passed = feature(record_of(), twin)
+    assert (passed.decision, passed.known) == (Decision.PASS, False)
+    assert passed.claims[0].detector is Detector.SOUND
+    assert [(seen.arm, seen.verdict) for seen in passed.claims[0].twins] == [
+        ("useless", Outcome.KEPT)
+    ]
+
+
+def test_better_than_accepted_passes_too(record_of: RecordOf, twin: Record) -> None:
+    assert feature(record_of(verdict=Outcome.IMPROVED), twin).decision is Decision.PASS
+
+
+def test_kept_without_any_twin_is_not_measured(record_of: RecordOf) -> None:
+    found = feature(record_of())
+    assert found.decision is Decision.NOT_MEASURED
+    assert found.reason == "no must-fail twin of host-bytes failed in this run"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"run": "2026-11-19"},
+        {"suite": "dus_remat"},
+        {"target": "tpu"},
+        {"claim": "device-bytes-fall.must-fail"},
+        {"verdict": Outcome.CANNOT_RUN},
+        {"verdict": Outcome.NOT_MEASURED},
+    ],
+)
+def test_a_twin_that_did_not_fail_here_vouches_for_nothing(
+    record_of: RecordOf, elsewhere: dict[str, object]
+) -> None:
+    fields = {"arm": "useless", "claim": "host-bytes.must-fail", **elsewhere}
+    found = feature(record_of(), record_of(**fields))
+    assert found.decision is Decision.NOT_MEASURED
+    assert found.claims[0].detector is Detector.UNPROVEN
+
+
+@pytest.mark.parametrize("verdict", [Outcome.BROKEN, Outcome.ERROR])
+def test_a_blind_twin_outweighs_a_sound_one(
+    record_of: RecordOf, twin: Record, verdict: Outcome
+) -> None:
+    blind = record_of(arm="useless-too", claim="host-bytes.must-fail", verdict=verdict)
+    found = feature(record_of(), twin, blind)
+    assert found.decision is Decision.NOT_MEASURED
+    assert found.reason == "the must-fail twin of host-bytes did not fail in this run"
+
+
+def test_a_twin_of_another_workload_vouches_only_where_there_is_no_nearer_one(
+    record_of: RecordOf, twin: Record
+) -> None:
+    blind_elsewhere = record_of(
+        workload="flax_encoder", claim="host-bytes.must-fail", verdict=Outcome.BROKEN
+    )
+    assert feature(record_of(), twin, blind_elsewhere).decision is Decision.PASS
+    assert feature(record_of(), blind_elsewhere).decision is Decision.NOT_MEASURED
+    assert feature(record_of(workload="flax_encoder"), twin).decision is Decision.PASS
+
+
+def test_one_claim_without_a_twin_blocks_the_pass_of_all(record_of: RecordOf, twin: Record) -> None:
+    found = feature(record_of(), record_of(claim="temp-bytes"), twin)
+    assert found.decision is Decision.NOT_MEASURED
+    assert "temp-bytes" in found.reason
+    assert "host-bytes" not in found.reason
+
+
+@pytest.mark.parametrize("verdict", [Outcome.BROKEN, Outcome.FIXED_UPSTREAM])
+def test_one_broken_claim_fails_the_feature(
+    record_of: RecordOf, twin: Record, verdict: Outcome
+) -> None:
+    broken = record_of(workload="flax_encoder", verdict=verdict, reason="0 B")
+    found = feature(record_of(), broken, twin)
+    assert (found.decision, found.known) == (Decision.FAIL, False)
+    assert found.reason == "host-bytes in flax_encoder: 0 B"
+
+
+def test_a_known_defect_fails_as_known_with_its_link(record_of: RecordOf, twin: Record) -> None:
+    known = record_of(claim="temp-bytes", verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
+    found = feature(record_of(), known, twin)
+    assert (found.decision, found.known, found.upstream) == (Decision.FAIL, True, (LINK,))
+
+
+def test_a_defect_that_could_not_be_looked_for_is_not_cited(record_of: RecordOf) -> None:
+    unable = record_of(verdict=Outcome.CANNOT_RUN, upstream=LINK, **UNJUDGED)
+    assert feature(unable).upstream == ()
+
+
+def test_a_broken_claim_beside_a_known_defect_is_not_known(record_of: RecordOf) -> None:
+    known = record_of(verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
+    found = feature(known, record_of(verdict=Outcome.BROKEN))
+    assert (found.decision, found.known) == (Decision.FAIL, False)
+
+
+def test_an_error_leaves_the_feature_unmeasured_whatever_else_it_did(record_of: RecordOf) -> None:
+    failed = record_of(verdict=Outcome.ERROR, reason="KeyError: 'while'")
+    found = feature(record_of(verdict=Outcome.BROKEN), failed)
+    assert found.decision is Decision.NOT_MEASURED
+    assert "KeyError: 'while'" in found.reason
+
+
+def test_a_feature_cannot_run_only_if_no_claim_could(record_of: RecordOf, twin: Record) -> None:
+    unable = record_of(verdict=Outcome.CANNOT_RUN, reason="no PTX", **UNJUDGED)
+    missing = record_of(verdict=Outcome.NOT_MEASURED, reason="unknown trip count", **UNJUDGED)
+    assert feature(unable, unable).decision is Decision.CANNOT_RUN
+    assert feature(unable, unable).reason == "no PTX"
+    assert feature(unable, missing).decision is Decision.NOT_MEASURED
+    assert feature(unable, missing).reason == "unknown trip count"
+    passed = feature(unable, missing, record_of(), twin)
+    assert passed.decision is Decision.PASS
+    assert "2 more could not be judged" in passed.reason
+
+
+def test_an_arm_that_is_only_a_twin_is_no_feature(record_of: RecordOf, twin: Record) -> None:
+    assert [item.arm for item in qualified(record_of(), twin).features] == ["offload-hidden"]
+
+
+def test_records_of_other_targets_are_ignored(record_of: RecordOf, twin: Record) -> None:
+    elsewhere = record_of(target="tpu", verdict=Outcome.ERROR)
+    assert qualified(record_of(), twin, elsewhere) == qualified(record_of(), twin)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"),
+    [
+        (Outcome.KEPT, ExitCode.KEPT),
+        (Outcome.KNOWN_DEFECT, ExitCode.KEPT),
+        (Outcome.BROKEN, ExitCode.BROKEN),
+        (Outcome.CANNOT_RUN, ExitCode.BROKEN),
+        (Outcome.ERROR, ExitCode.CRASHED),
+    ],
+)
+def test_the_exit_code_follows_the_fixed_rule(
+    record_of: RecordOf, verdict: Outcome, code: ExitCode
+) -> None:
+    assert qualified(record_of(verdict=verdict)).exit_code is code
+
+
+def test_a_blind_twin_fails_the_exit_code_too(record_of: RecordOf) -> None:
+    blind = record_of(claim="host-bytes.must-fail", verdict=Outcome.BROKEN)
+    assert qualified(record_of(), blind).exit_code is ExitCode.BROKEN
+
+
+def test_no_record_is_no_pass() -> None:
+    assert qualified().exit_code is ExitCode.BROKEN
+    assert "0 features" in vendor_page(qualified())
+
+
+def test_the_json_reads_back_as_the_same_value(record_of: RecordOf, twin: Record) -> None:
+    known = record_of(arm="tie", verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
+    made = qualified(record_of(), twin, known)
+    text = to_json(made)
+    assert text.endswith(b"}\n")
+    assert msgspec.json.decode(text, type=Qualification) == made
+    loose = msgspec.json.decode(text)
+    assert (loose["schema"], loose["target"], loose["exit_code"]) == (1, "gpu-h100:8", 0)
+    assert loose["environment"] == {
+        "target": "gpu-h100:8",
+        "toolchain": {"jax": "0.12.0", "jaxlib": "0.12.0"},
+        "platform": "Linux x86_64",
+        "python": "3.12.1",
+        "date": "2026-11-20",
+    }
+    assert [item["decision"] for item in loose["features"]] == ["pass", "fail"]
+
+
+def test_the_page_gives_headline_environment_decisions_and_numbers(
+    record_of: RecordOf, twin: Record
+) -> None:
+    known = record_of(arm="tie", verdict=Outcome.KNOWN_DEFECT, upstream=LINK, reason="a | b")
+    page = vendor_page(qualified(record_of(), twin, known))
+    assert "**2 features: 1 pass, 1 fail, 0 cannot-run, 0 not-measured. Exit code 0.**" in page
+    assert "| python | 3.12.1 |" in page
+    assert "| scan\\_offload/offload-hidden | **pass** |" in page
+    assert "| scan\\_offload/tie | **fail** (known) | host-bytes in scan\\_stack: a \\| b |" in page
+    assert f"Upstream: `{LINK}`" in page
+    assert (
+        "| host-bytes | kept | 16.0 GiB | 16.0 GiB | sound (scan\\_stack/useless: kept) |" in page
+    )

@@ -1,0 +1,69 @@
+"""``summary.md`` shows every arm, explains every cause, and no text breaks its tables."""
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.model.verdict import Outcome, Record
+from assay.report.markdown import code, escape, table
+from assay.report.summary import summary
+
+RecordOf = Callable[..., Record]
+
+
+def test_the_grid_has_a_row_for_each_arm_and_a_column_for_each_target(record_of: RecordOf) -> None:
+    page = summary(
+        [
+            record_of(arm="nothing", target="cpu:8"),
+            record_of(arm="nothing", target="gpu-h100:8", verdict=Outcome.BROKEN),
+            record_of(arm="tie", target="gpu-h100:8", verdict=Outcome.KNOWN_DEFECT),
+        ]
+    )
+    assert "| workload | arm | cpu:8 | gpu-h100:8 |" in page
+    assert "| scan\\_stack | nothing | kept | **BROKEN** |" in page
+    assert "| scan\\_stack | tie |  | known |" in page
+
+
+def test_a_broken_claim_is_explained_in_full(record_of: RecordOf) -> None:
+    page = summary([record_of(verdict=Outcome.BROKEN, measured=0, reason="too little")])
+    assert "### BROKEN · host-bytes · scan\\_offload/scan\\_stack/offload-hidden" in page
+    assert "- measured: 0 B · limit 16.0 GiB" in page
+    assert "- cause: too little" in page
+    assert "- rerun: `pytest suites --target gpu-h100:8 -k scan_stack/offload-hidden`" in page
+
+
+def test_a_run_that_kept_all_needs_no_reader(record_of: RecordOf) -> None:
+    page = summary([record_of()])
+    assert "What needs a reader" not in page
+    assert "What could not be judged" not in page
+
+
+def test_a_pipe_in_a_reason_opens_no_column(record_of: RecordOf) -> None:
+    page = summary([record_of(verdict=Outcome.CANNOT_RUN, reason="a | b\nc", advice="<b>x</b>")])
+    (row,) = [line for line in page.splitlines() if "a \\| b c" in line]
+    assert "\\<b\\>x\\</b\\>" in row
+    assert row.replace("\\|", "").count("|") == 7
+
+
+def test_an_upstream_that_is_no_link_is_text(record_of: RecordOf) -> None:
+    for upstream, shown in {
+        "https://example.org/1": "<https://example.org/1>",
+        "javascript:x": "javascript:x",
+        "https://x> <script>": "https://x\\> \\<script\\>",
+    }.items():
+        page = summary([record_of(verdict=Outcome.KNOWN_DEFECT, upstream=upstream)])
+        assert f"- upstream: {shown}\n" in page
+
+
+@given(st.text(), st.text())
+def test_any_text_stays_in_its_cell(left: str, right: str) -> None:
+    row = table(["a", "b"], [[escape(left), escape(right)]]).split("\n")[2:]
+    assert len(row) == 1
+    unescaped = row[0].replace("\\\\", "").replace("\\|", "")
+    assert unescaped.count("|") == 3
+
+
+def test_code_outgrows_the_backticks_in_it() -> None:
+    assert code("a `b` c") == "``a `b` c``"
+    assert code("`b`") == "`` `b` ``"

@@ -1,0 +1,75 @@
+"""Every verdict has its word, text is made harmless, the last sentence follows the exit code."""
+
+from collections.abc import Callable
+
+import pytest
+from _pytest.mark.expression import Expression
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.model.verdict import Outcome, Record
+from assay.report.words import (
+    WORDS,
+    closing_sentence,
+    headline,
+    plain,
+    rerun,
+    toolchain_versions,
+)
+
+RecordOf = Callable[..., Record]
+
+
+def test_every_verdict_has_a_word_of_its_own() -> None:
+    assert set(WORDS) == set(Outcome)
+    assert len({word.text for word in WORDS.values()}) == len(Outcome)
+    assert len({word.text.lower() for word in WORDS.values()}) == len(Outcome)
+
+
+@given(st.text())
+def test_plain_text_steers_no_terminal(text: str) -> None:
+    assert all(letter.isprintable() or letter == "\n" for letter in plain(text))
+
+
+def test_plain_leaves_words_lines_and_signs_as_they_are() -> None:
+    assert plain("16 GiB ≤ 8 GiB\nsecond line") == "16 GiB ≤ 8 GiB\nsecond line"
+    assert plain("\x1b[31mred\ttab") == "\N{REPLACEMENT CHARACTER}[31mred tab"
+
+
+def test_the_rerun_keyword_is_one_that_pytest_reads(record_of: RecordOf) -> None:
+    command = rerun(record_of(arm="two words@once", claim="bytes=0.must-fail"))
+    assert command == (
+        "pytest suites --target gpu-h100:8 -k 'scan_stack/two and words and once and must-fail'"
+    )
+    Expression.compile(command.split("'")[1])
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "begins"),
+    [
+        ([Outcome.KEPT, Outcome.CANNOT_RUN], "Nothing regressed (exit 0)"),
+        ([Outcome.KEPT, Outcome.KNOWN_DEFECT, Outcome.IMPROVED], "Nothing regressed (exit 0)"),
+        ([Outcome.KEPT, Outcome.BROKEN], "The run fails (exit 1)"),
+        ([Outcome.KEPT, Outcome.FIXED_UPSTREAM], "The run fails (exit 1)"),
+        ([Outcome.BROKEN, Outcome.ERROR], "Assay itself failed (exit 3)"),
+        ([Outcome.CANNOT_RUN], "The run judged nothing, which is no pass (exit 1)"),
+        ([], "The run judged nothing, which is no pass (exit 1)"),
+    ],
+)
+def test_the_last_sentence_follows_the_fixed_rule(
+    record_of: RecordOf, outcomes: list[Outcome], begins: str
+) -> None:
+    records = [record_of(verdict=outcome) for outcome in outcomes]
+    assert closing_sentence(records).startswith(begins)
+
+
+def test_the_headline_names_run_verdicts_work_and_toolchain(record_of: RecordOf) -> None:
+    records = [record_of(), record_of(toolchain={"jax": "0.12.0", "libtpu": "0.0.51"})]
+    assert headline(records) == (
+        "2026-11-20 · 2 verdicts · 0.5 s of work · jax 0.12.0, jaxlib 0.12.0, libtpu 0.0.51"
+    )
+
+
+def test_two_versions_of_one_package_are_both_named(record_of: RecordOf) -> None:
+    records = [record_of(toolchain={"jax": version}) for version in ("0.12", "0.10")]
+    assert toolchain_versions(records) == {"jax": "0.10, 0.12"}

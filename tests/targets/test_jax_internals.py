@@ -1,0 +1,49 @@
+"""Programs come out of jax as HloModuleProto, whichever compiler made them."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import jax
+import pytest
+
+from assay.targets import jax_internals, resolve
+
+if TYPE_CHECKING:
+    from jax.stages import Compiled
+
+HLO = "HloModule tiny\nENTRY e { x = f32[4]{0} parameter(0) ROOT n = f32[4]{0} negate(x) }"
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu-h100", "tpu-v5e:2x4"])
+def test_an_executable_hands_its_modules_out(name: str) -> None:
+    target = resolve(name)
+    here = jax.sharding.SingleDeviceSharding(target.devices()[0])
+    program = jax.jit(lambda x: x + 1, in_shardings=here, out_shardings=here)
+    argument = jax.ShapeDtypeStruct((8, 128), "float32")  # type: ignore[no-untyped-call]
+    lowered = program.trace(argument).lower(lowering_platforms=(target.platform,))
+    (module,) = jax_internals.executable_protos(lowered.compile())
+    assert b"jit__lambda" in module
+
+
+def test_text_becomes_a_module() -> None:
+    assert b"tiny" in jax_internals.hlo_module_from_text(HLO)
+
+
+def test_a_text_that_is_no_hlo_is_refused() -> None:
+    with pytest.raises(ValueError, match="got no HLO"):
+        jax_internals.hlo_module_from_text("nonsense")
+
+
+def test_a_jaxlib_without_the_parser_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib, "import_module", lambda _: SimpleNamespace())
+    with pytest.raises(jax_internals.InternalsMoved, match="wanted hlo_module_from_text"):
+        jax_internals.hlo_module_from_text(HLO)
+
+
+def test_an_executable_without_modules_is_named() -> None:
+    compiled = cast("Compiled", SimpleNamespace(runtime_executable=object))
+    with pytest.raises(jax_internals.InternalsMoved, match="hlo_modules"):
+        jax_internals.executable_protos(compiled)

@@ -2,7 +2,8 @@
 
 from assay import claims
 from assay.model.claim import Case, Check, Claim, Formula
-from assay.model.evidence import Direction, Evidence
+from assay.model.evidence import Evidence
+from assay.model.module import Direction
 from assay.model.target import TargetError
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome

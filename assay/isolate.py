@@ -4,27 +4,35 @@ The child is started once and serves many requests; requests and answers are fra
 length and a payload. A child that dies is evidence, and the next request starts another.
 """
 
+import contextlib
 import os
+import select
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import cloudpickle
 import msgspec
 
 from assay.frameworks.versions import toolchain
 from assay.model.evidence import Evidence, Failure, FailureKind
-from assay.model.workload import Arm, Workload
 from assay.model.target import TargetName
+from assay.model.workload import Arm, Workload
 from assay.targets import environment, prepare, resolve
 
 _LENGTH = struct.Struct("<I")
 _LAST_WORDS = 400
+_READY = b"ready"
+# Importing jax on a cold disk takes tens of seconds; no program is part of it.
+_START_SECONDS = 300.0
 
 
 class ObservationError(RuntimeError):
@@ -49,7 +57,7 @@ class Observer:
         self._child: subprocess.Popen[bytes] | None = None
         self._words: IO[bytes] | None = None
 
-    def __enter__(self) -> "Observer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -69,7 +77,8 @@ class Observer:
         """
         request = _pickle(workload, arm, target)
         child = self._running()
-        assert child.stdin and child.stdout
+        assert child.stdin
+        assert child.stdout
         try:
             _write(child.stdin, request)
             reply = _read(child.stdout, self._timeout_seconds)
@@ -92,26 +101,44 @@ class Observer:
         child.kill()
         child.wait()
         for stream in (child.stdin, child.stdout, self._words):
-            if stream is not None:
-                stream.close()
+            # A request that a dead child did not take is still in the buffer.
+            with contextlib.suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._child is None:
-            # Kept open for the child's lifetime and closed in close().
-            self._words = tempfile.TemporaryFile()
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "assay.isolate", *map(str, self._targets)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._words,
-                env=_child_environment(self._targets, os.environ),
-                # Ctrl-C is for the parent, which then ends the child itself.
-                start_new_session=True,
-            )
+            self._child = self._started()
+            self._await_ready(self._child)
         return self._child
 
+    def _started(self) -> subprocess.Popen[bytes]:
+        # Kept open for the child's lifetime and closed in close().
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115
+        return subprocess.Popen(
+            [sys.executable, "-m", "assay.isolate", *map(str, self._targets)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            env=_child_environment(self._targets, os.environ),
+            # Ctrl-C is for the parent, which then ends the child itself.
+            start_new_session=True,
+        )
+
+    def _await_ready(self, child: subprocess.Popen[bytes]) -> None:
+        assert child.stdout
+        try:
+            _read(child.stdout, _START_SECONDS)
+        except TimeoutError:
+            self.close()
+            raise ObservationError(f"no observer within {_START_SECONDS:g} s") from None
+        # Death before any program was seen is no program's fault.
+        except EOFError:
+            raise ObservationError(f"the observer did not start: {self._epitaph()}") from None
+
     def _epitaph(self) -> str:
-        assert self._child is not None and self._words is not None
+        assert self._child is not None
+        assert self._words is not None
         status = self._child.wait()
         name = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         self._words.seek(0)
@@ -122,16 +149,14 @@ class Observer:
 
 
 def _child_environment(targets: Sequence[TargetName], base: Mapping[str, str]) -> dict[str, str]:
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     # A compile time is only one if nothing was compiled before.
     fresh = {"JAX_ENABLE_COMPILATION_CACHE": "false", "PYTHONPATH": path}
     return environment(targets, base) | fresh
 
 
 def _pickle(workload: Workload, arm: Arm, target: str) -> bytes:
-    foreign = [
-        module for module in _modules_of(workload, arm) if not _importable(module.__name__)
-    ]
+    foreign = [module for module in _modules_of(workload, arm) if not _importable(module)]
     for module in foreign:
         cloudpickle.register_pickle_by_value(module)
     try:
@@ -155,13 +180,25 @@ def _modules_of(workload: Workload, arm: Arm) -> list[ModuleType]:
     return [sys.modules[name] for name in sorted(names) if name in sys.modules]
 
 
-def _importable(name: str) -> bool:
-    from importlib.util import find_spec
+def _importable(module: ModuleType) -> bool:
+    """Whether a fresh process would import this very module by its name.
 
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
+    Its presence in ``sys.modules`` does not tell: pytest may have loaded it from a file.
+    """
+    if module.__name__ in sys.builtin_module_names:
+        return True
+    path: Sequence[str] | None = None
+    spec: ModuleSpec | None = None
+    parts = module.__name__.split(".")
+    for end in range(1, len(parts) + 1):
+        spec = _find(".".join(parts[:end]), path)
+        path = spec.submodule_search_locations if spec else []
+    return spec is not None and spec.origin == getattr(module, "__file__", None)
+
+
+def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    found = (finder.find_spec(name, path) for finder in sys.meta_path)
+    return next(filter(None, found), None)
 
 
 def _lost(workload: Workload, arm: Arm, target: str, kind: FailureKind, words: str) -> Evidence:
@@ -180,8 +217,6 @@ def _write(stream: IO[bytes], payload: bytes) -> None:
 
 
 def _read(stream: IO[bytes], timeout_seconds: float | None) -> bytes:
-    import select
-
     if timeout_seconds is not None:
         ready, _, _ = select.select([stream], [], [], timeout_seconds)
         if not ready:
@@ -204,15 +239,28 @@ def serve(targets: Sequence[TargetName]) -> None:
     """The child's side: answer requests from standard input until it closes."""
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
-    # Whatever a compiler prints to standard output must not reach the answers.
+    # What a program reads or prints must reach neither the requests nor the answers.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
+    threading.Thread(target=_end_with_parent, args=(requests.fileno(),), daemon=True).start()
     prepare(targets)
+    import assay.observe  # noqa: F401 -- an Assay that cannot be imported must not be ready.
+
+    _write(answers, _READY)
     while True:
         try:
             request = _read(requests, None)
         except EOFError:
             return
         _write(answers, msgspec.msgpack.encode(_answer(request)))
+
+
+def _end_with_parent(requests: int) -> None:
+    """End this process once nobody can ask any more, even in the middle of a program."""
+    hangup = select.poll()
+    hangup.register(requests, 0)
+    hangup.poll()
+    os._exit(1)
 
 
 def _answer(request: bytes) -> _Answer:
@@ -225,7 +273,7 @@ def _answer(request: bytes) -> _Answer:
         workload, arm, target = loaded
         return _Answer(evidence=observe(workload, arm, target))
     # The child's own failure must reach the parent as words, whatever it is.
-    except Exception:
+    except Exception:  # noqa: BLE001
         return _Answer(crash=traceback.format_exc())
 
 

@@ -23,7 +23,11 @@ from assay.targets import Target, resolve
 
 _MESSAGE_CHARACTERS = 600
 _SIZE = r"([0-9.]+)([KMGT]?)i?B?"
-_OUT_OF_MEMORY = re.compile(rf"Used {_SIZE} of {_SIZE} hbm", re.IGNORECASE)
+# libtpu's two wordings (0.0.51): a little over the device's memory, and far over it.
+_OUT_OF_MEMORY = (
+    re.compile(rf"Used {_SIZE} of {_SIZE} hbm", re.IGNORECASE),
+    re.compile(rf"\({_SIZE}\) exceeds available HBM \({_SIZE}\)", re.IGNORECASE),
+)
 _STEP = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _CANNOT_COMPILE_HERE = (
     (
@@ -128,9 +132,7 @@ def _execute(
     if program.values is None or program.observe is None:
         return replace(evidence, not_executed="the program gives no values to run it on")
     devices = target.devices()
-    values = watch.stage(
-        "execute", FailureKind.EXECUTION, lambda: tools.execute(program, devices)
-    )
+    values = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.execute(program, devices))
     return replace(evidence, values=values)
 
 
@@ -159,7 +161,7 @@ def _end(kind: FailureKind, error: Exception) -> Failure | Unavailable:
     message = _shorten(f"{type(error).__name__}: {text}")
     if kind is not FailureKind.COMPILER or "RESOURCE_EXHAUSTED" not in text:
         return Failure(kind=kind, message=message)
-    sizes = _OUT_OF_MEMORY.search(text)
+    sizes = next(filter(None, (wording.search(text) for wording in _OUT_OF_MEMORY)), None)
     return Failure(
         kind=FailureKind.OUT_OF_MEMORY,
         message=message,
@@ -169,7 +171,7 @@ def _end(kind: FailureKind, error: Exception) -> Failure | Unavailable:
 
 
 def _bytes(number: str, step: str) -> int:
-    return round(float(number) * 1024 ** _STEP[step.upper()])
+    return round(float(number) * 1024.0 ** _STEP[step.upper()])
 
 
 def _shorten(text: str) -> str:

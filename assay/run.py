@@ -126,7 +126,7 @@ class Run:
         if trial.check.claim.uses_baseline and case.accepted is None:
             return Finding(
                 outcome=Outcome.NOT_MEASURED,
-                reason=f"no number is accepted for {trial.arm.reference!r} to hold the twin against",
+                reason=f"no number is accepted for {trial.arm.reference!r} to hold it against",
                 advice="accept one with --update-baselines=new",
             )
         return judge_twin(trial.check.claim, case)

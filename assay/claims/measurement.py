@@ -1,7 +1,8 @@
 """Taking a measurement out of evidence, or the finding that says why there is none."""
 
 from assay.model.claim import Case, MeasurementMissing, Stopped
-from assay.model.evidence import Evidence, Failure, Memory, ModuleSummary, Traced
+from assay.model.evidence import Evidence, Failure, Memory, Traced
+from assay.model.module import ModuleSummary
 from assay.model.units import format_bytes
 from assay.model.verdict import Finding, Outcome
 

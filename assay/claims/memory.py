@@ -6,7 +6,7 @@ from assay.claims.measurement import memory_of, stop_unless_placement_shows
 from assay.judge.baseline import against_accepted
 from assay.judge.comparison import Relation, explain, holds
 from assay.model.claim import Case, Formula
-from assay.model.units import Quantity, Unit
+from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
 
@@ -21,8 +21,8 @@ class HostBytes:
     uses_baseline: bool = False
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
-        return ()
+        """The arms that the formula reads."""
+        return self.equal.arms
 
     def judge(self, case: Case) -> Finding:
         """Kept if the compiler's host temporaries are the formula's bytes."""
@@ -46,7 +46,7 @@ class DeviceBytesFall:
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
         """The arm that saves on the device what this one moves to the host."""
-        return (arm.reference,)
+        return (arm.reference, *self.by.arms)
 
     def judge(self, case: Case) -> Finding:
         """Kept if temp bytes fell by the formula's bytes."""
@@ -61,25 +61,31 @@ class DeviceBytesFall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBytesAtMost:
-    """The step needs no more device memory than another arm: the policy is not worse than that."""
+    """The step needs no more device memory than another arm, and what the formula allows besides.
+
+    A policy that ends above saving nothing at all costs transfers and memory both.
+    """
 
     against: str
+    beyond: Formula
     name: str = "no-worse-than-nothing"
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
         """The arm it must not exceed."""
-        return (self.against,)
+        return (self.against, *self.beyond.arms)
 
     def judge(self, case: Case) -> Finding:
         """Kept if temp bytes are at most the other arm's."""
         stop_unless_placement_shows(case.evidence)
-        limit = Quantity(memory_of(case, case.other(self.against)).temp_bytes, self.unit)
+        beyond = self.beyond.of(case)
+        same_unit(beyond, Quantity(0, self.unit))
+        theirs = memory_of(case, case.other(self.against)).temp_bytes
+        limit = Quantity(theirs + beyond.value, self.unit)
         measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
-        return finding(
-            "device memory", measured, Relation.AT_MOST, limit, f"what {self.against!r} needs"
-        )
+        source = f"what {self.against!r} needs, and {self.beyond.text}"
+        return finding("device memory", measured, Relation.AT_MOST, limit, source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

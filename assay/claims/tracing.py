@@ -26,8 +26,8 @@ class ResidualsOnHost:
     uses_baseline: bool = False
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
-        return ()
+        """The arms that the formula reads."""
+        return self.equal.arms
 
     def judge(self, case: Case) -> Finding:
         """Kept if the saved residuals placed on the host add up to the formula."""

@@ -6,7 +6,7 @@ from assay.claims.measurement import module_of, stop_unless_placement_shows
 from assay.claims.memory import finding
 from assay.judge.comparison import Relation
 from assay.model.claim import Case, Formula
-from assay.model.evidence import Direction, ModuleSummary
+from assay.model.module import Direction, nbytes_per_run
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
@@ -27,34 +27,28 @@ class TransferredBytes:
         return f"{self.direction.value}-bytes"
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
-        return ()
+        """The arms that the formula reads."""
+        return self.equal.arms
 
     def judge(self, case: Case) -> Finding:
         """Kept if the transfers of all loops, trip counts included, add up to the formula."""
         stop_unless_placement_shows(case.evidence)
         module = module_of(case, case.evidence)
-        uncounted = [
+        uncertain = [
             transfer
             for transfer in module.transfers
-            if transfer.direction is self.direction and transfer.executions is None
+            if transfer.direction is self.direction
+            and (transfer.executions is None or transfer.at_most)
         ]
-        if uncounted:
+        if uncertain:
             return Finding(
                 outcome=Outcome.NOT_MEASURED,
-                reason=f"{len(uncounted)} transfers run in loops of unknown trip count, "
-                f"the first in {uncounted[0].computation}",
-                advice="give the loop a static length",
+                reason=f"{len(uncertain)} transfers run an unknown number of times, "
+                f"the first in {uncertain[0].computation}",
+                advice="give the loop a static length; take the transfer out of the conditional",
             )
-        measured = Quantity(transferred_bytes(module, self.direction), self.unit)
+        total = nbytes_per_run(module.transfers, self.direction)
+        assert total is not None
+        measured = Quantity(total, self.unit)
         what = f"{self.direction.value} traffic per step"
         return finding(what, measured, Relation.EQUAL, self.equal.of(case), self.equal.text)
-
-
-def transferred_bytes(module: ModuleSummary, direction: Direction) -> int:
-    """Bytes that cross in that direction per step; transfers of unknown count are left out."""
-    return sum(
-        transfer.nbytes_per_execution * transfer.executions
-        for transfer in module.transfers
-        if transfer.direction is direction and transfer.executions is not None
-    )

@@ -23,7 +23,8 @@ class JaxCompiled:
 
     def memory(self) -> Memory:
         """The compiler's memory analysis, bytes per device."""
-        stats = self._compiled.memory_analysis()
+        # jax gives None only where a backend has no analysis; reading it then fails, loudly.
+        stats: Any = self._compiled.memory_analysis()
         return Memory(
             temp_bytes=stats.temp_size_in_bytes,
             argument_bytes=stats.argument_size_in_bytes,
@@ -56,7 +57,8 @@ class JaxFramework:
 
     def lower(self, traced: jax.stages.Traced, platform: str) -> jax.stages.Lowered:
         """Lower to StableHLO for the platform."""
-        return traced.lower(lowering_platforms=(platform,))
+        lowered: jax.stages.Lowered = traced.lower(lowering_platforms=(platform,))
+        return lowered
 
     def describe(
         self, program: Program, traced: jax.stages.Traced, lowered: jax.stages.Lowered | None
@@ -81,7 +83,8 @@ class JaxFramework:
 
     def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
         """Run ``program.observe`` on ``program.values()`` and bring the results to the host."""
-        assert program.values is not None and program.observe is not None
+        assert program.values is not None
+        assert program.observe is not None
         shardings = {} if program.in_shardings is None else {"in_shardings": program.in_shardings}
         with (program.context or nullcontext)(), jax.default_device(devices[0]):
             results = jax.jit(program.observe, **shardings)(*program.values())

@@ -21,7 +21,10 @@ _FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
 def toolchain(framework: str, platform: str) -> Toolchain:
     """The toolchain that compiles the framework's programs for ``cpu``, ``cuda`` or ``tpu``."""
-    names = (*_FRAMEWORK_PACKAGES.get(framework, (framework,)), *_PLATFORM_PACKAGES.get(platform, ()))
+    names = (
+        *_FRAMEWORK_PACKAGES.get(framework, (framework,)),
+        *_PLATFORM_PACKAGES.get(platform, ()),
+    )
     flags = [f"{name}={os.environ[name]}" for name in _FLAG_VARIABLES if os.environ.get(name)]
     found = {name: installed_version(name) for name in names}
     return Toolchain(

@@ -1,35 +1,11 @@
 """While loops: what each repeats, how often, and which arrays it carries."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from assay.hlo.executions import Executions
 from assay.hlo.module import Computation, Module
-from assay.hlo.shape import Shape
-from assay.hlo.trips import TripCounter, TripSource
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
-    """One while instruction, in plain values.
-
-    ``trips`` is the runs of the body per run of the loop, None for the ``reason`` given.
-    ``executions`` is the runs of the loop per run of the module: None if unknown, an upper bound
-    if ``at_most``. ``carries`` are the arrays of the loop's state as
-    the compiler stores them: a saved stack that it keeps narrower or wider shows here.
-    """
-
-    instruction: str
-    computation: str
-    body: str
-    condition: str
-    trips: int | None
-    trips_from: TripSource
-    reason: str
-    executions: int | None
-    at_most: bool
-    carries: tuple[Shape, ...]
-    source: str | None
+from assay.hlo.trips import TripCounter
+from assay.model.module import Loop
 
 
 def loops(

@@ -1,17 +1,25 @@
 """The graph of an HLO module: computations, instructions, and who calls whom.
 
-A module's values are decoded when they are first asked for, so that a module of 40,000
-instructions opens in the time that protobuf takes to read its bytes.
+A module's instructions are decoded when they are first asked for, so that time and memory grow
+with its bytes, and the few instructions that loops and transfers touch are all that is made.
 """
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from assay.hlo.schema import MalformedModule, Message, decode
-from assay.hlo.shape import Shape, mentions_host, read_shape
+from assay.hlo.schema import (
+    MalformedModule,
+    Message,
+    decode,
+    decode_instruction,
+    decode_outline,
+)
+from assay.hlo.shape import may_mention_host, mentions_host, read_shape
 from assay.hlo.source import SourceIndex
+from assay.model.module import Shape
 
 CALLERS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while"})
 """Opcodes that run a computation as a whole; a reduce, say, applies one to single elements."""
@@ -146,7 +154,8 @@ class Computation:
     """
 
     def __init__(self, message: Message, module: "Module") -> None:
-        self._message = message
+        self._root_id: int = message.root_id & _LOCAL_ID
+        self._encoded: Sequence[bytes] = message.instructions
         self._made: dict[int, Instruction] = {}
         self.module = module
         self.id: int = message.id
@@ -157,22 +166,30 @@ class Computation:
         return f"<computation {self.name}>"
 
     def __len__(self) -> int:
-        return len(self._message.instructions)
+        return len(self._encoded)
+
+    @cached_property
+    def _opcodes(self) -> dict[int, str]:
+        """The opcode of each instruction, by id, in order."""
+        return {
+            each.id & _LOCAL_ID: sys.intern(each.opcode)
+            for each in map(decode_outline, self._encoded)
+        }
 
     @cached_property
     def _positions(self) -> dict[int, int]:
-        messages = self._message.instructions
-        return {message.id & _LOCAL_ID: number for number, message in enumerate(messages)}
+        """Where in the computation each instruction is, by id."""
+        return {identifier: number for number, identifier in enumerate(self._opcodes)}
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
         """All instructions."""
-        return tuple(map(self.instruction, self._positions))
+        return tuple(map(self.instruction, self._opcodes))
 
     @cached_property
     def root(self) -> Instruction:
         """The instruction whose result the computation returns."""
-        return self.instruction(self._message.root_id & _LOCAL_ID)
+        return self.instruction(self._root_id)
 
     @cached_property
     def calls(self) -> tuple[Instruction, ...]:
@@ -182,23 +199,24 @@ class Computation:
     def of(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
         """The instructions with one of these opcodes."""
         return tuple(
-            self.instruction(message.id & _LOCAL_ID)
-            for message in self._message.instructions
-            if message.opcode in opcodes
+            self.instruction(each) for each, opcode in self._opcodes.items() if opcode in opcodes
         )
 
-    def around_host(self) -> tuple[Instruction, ...]:
-        """The instructions with a result or an operand that lies, at least in part, on the host."""
-        messages = self._message.instructions
-        on_host = {message.id for message in messages if mentions_host(message.shape)}
+    def around_host(self, *, but: frozenset[str]) -> tuple[Instruction, ...]:
+        """The instructions with a result or an operand that lies, at least in part, on the host.
+
+        Those with an opcode of ``but`` are left out.
+        """
+        suspects = map(decode_instruction, filter(may_mention_host, self._encoded))
+        on_host = {each.id for each in suspects if mentions_host(each.shape)}
         if not on_host:
             return ()
-        local = {identifier & _LOCAL_ID for identifier in on_host}
+        on_host |= {identifier & _LOCAL_ID for identifier in on_host}
         return tuple(
-            self.instruction(message.id & _LOCAL_ID)
-            for message in messages
-            if message.id in on_host
-            or any(operand & _LOCAL_ID in local for operand in message.operand_ids)
+            self.instruction(outline.id & _LOCAL_ID)
+            for outline in map(decode_outline, self._encoded)
+            if (outline.id in on_host or not on_host.isdisjoint(outline.operand_ids))
+            and outline.opcode not in but
         )
 
     def instruction(self, identifier: int) -> Instruction:
@@ -213,8 +231,8 @@ class Computation:
                     f"got no instruction {identifier} in computation {self.name!r}, wanted every "
                     "operand and the root among its instructions; serialize the module again"
                 )
-            message = self._message.instructions[self._positions[identifier]]
-            self._made[identifier] = Instruction(message, self)
+            encoded = self._encoded[self._positions[identifier]]
+            self._made[identifier] = Instruction(decode_instruction(encoded), self)
         return self._made[identifier]
 
     def parameter(self, number: int) -> Instruction:

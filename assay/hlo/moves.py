@@ -7,11 +7,10 @@ its results where the caller's results lie, and what is between them lies on the
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Final
 
 from assay.hlo.module import Computation, Instruction
-from assay.hlo.shape import Shape
+from assay.model.module import Direction, Shape
 
 HOST_THREAD: Final = "host"
 """The execution thread of computations that run on the host's processor."""
@@ -19,9 +18,7 @@ HOST_THREAD: Final = "host"
 HOST_LINKS: Final = frozenset({"infeed", "outfeed", "recv", "send"})
 """Opcodes that may move bytes to or from the host without naming host memory."""
 
-# These pass values on, or name what another instruction moved. What a while, a call and a
-# conditional run is looked at in their computations.
-_MOVES_NOTHING: Final = frozenset(
+MOVES_NOTHING: Final = frozenset(
     {
         "add-dependency",
         "after-all",
@@ -47,6 +44,9 @@ _MOVES_NOTHING: Final = frozenset(
         "while",
     }
 )
+"""Opcodes that pass values on, or name what another instruction moved. What a while, a call and a
+conditional run is looked at in their computations."""
+
 _CARRIERS: Final = frozenset({"async-start", "fusion"})
 _VIEWS: Final = frozenset({"bitcast", "reshape"})
 _SLICES: Final = frozenset({"dynamic-slice", "gather", "slice"})
@@ -60,13 +60,6 @@ _WRITTEN: Final = {
 
 Place = bool | tuple["Place", ...]
 """Whether an array lies in host memory; for a tuple, the places of its elements."""
-
-
-class Direction(Enum):
-    """Which way bytes move."""
-
-    TO_HOST = "to_host"
-    TO_DEVICE = "to_device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +88,7 @@ def moves(instruction: Instruction) -> tuple[Move, ...]:
 def _moves(instruction: Instruction, operands: Sequence[Place], result: Place) -> tuple[Move, ...]:
     opcode, shape = instruction.opcode, instruction.shape
     allocates = opcode == "custom-call" and not operands  # AllocateBuffer: memory without content
-    if allocates or opcode in _MOVES_NOTHING:
+    if allocates or opcode in MOVES_NOTHING:
         return ()
     if opcode in HOST_LINKS:
         return tuple(_through_link(instruction))

@@ -1,6 +1,10 @@
-"""The part of XLA's HloModuleProto that Assay reads, as a protobuf message class.
+"""The part of XLA's HloModuleProto that Assay reads, as protobuf message classes.
 
-The class is built at import with protobuf's descriptor API, in a descriptor pool and a package of
+A module's instructions stay bytes, which on the wire is what a message in a message is, until one
+is asked for: decoded all at once they take ten times the memory of the bytes, and time that grows
+faster than the module.
+
+The classes are built at import with protobuf's descriptor API, in a descriptor pool and a package of
 its own: XLA's full schema may be registered in the same process (tensorflow, torch_xla), and the
 two do not collide. Field numbers are those of ``xla/service/hlo.proto`` and
 ``xla/xla_data.proto``; fields that are not named here are skipped.
@@ -34,7 +38,7 @@ _SCALARS: Final = {
 }
 
 # Message -> field -> (number, type); "*" marks a repeated field. A map is, on the wire, a repeated
-# message of key and value; an enum is an int32.
+# message of key and value; an enum is an int32; a message that is decoded later is bytes.
 _MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     "Module": {
         "name": (1, "string"),
@@ -46,11 +50,13 @@ _MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     },
     "Computation": {
         "name": (1, "string"),
-        "instructions": (2, "Instruction*"),
+        "instructions": (2, "bytes*"),
         "id": (5, "int64"),
         "root_id": (6, "int64"),
         "execution_thread": (8, "string"),
     },
+    # Of an Instruction, what tells whether to decode the rest.
+    "Outline": {"opcode": (2, "string"), "id": (35, "int64"), "operand_ids": (36, "int64*")},
     "Instruction": {
         "name": (1, "string"),
         "opcode": (2, "string"),
@@ -162,6 +168,32 @@ def decode(data: bytes) -> Message:
     return message
 
 
+def decode_outline(data: bytes) -> Message:
+    """The id, opcode and operands of an instruction.
+
+    Raises:
+        MalformedModule: ``data`` is no HloInstructionProto.
+    """
+    return _decode_part(_OUTLINE_CLASS, data)
+
+
+def decode_instruction(data: bytes) -> Message:
+    """All that Assay reads of an instruction.
+
+    Raises:
+        MalformedModule: ``data`` is no HloInstructionProto.
+    """
+    return _decode_part(_INSTRUCTION_CLASS, data)
+
+
+def _decode_part(kind: type[Message], data: bytes) -> Message:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        got = f"an instruction of {len(data)} bytes that protobuf cannot read"
+        raise MalformedModule(_advice(got)) from error
+
+
 def _advice(got: str) -> str:
     return (
         f"got {got}, wanted a serialized HloModuleProto; "
@@ -195,7 +227,7 @@ def _describe_field(name: str, number: int, kind: str) -> FieldDescriptorProto:
     return field
 
 
-def _module_class() -> type[Message]:
+def _pool() -> DescriptorPool:
     pool = DescriptorPool()
     pool.Add(
         FileDescriptorProto(
@@ -205,7 +237,14 @@ def _module_class() -> type[Message]:
             message_type=[_describe_message(*message) for message in _MESSAGES.items()],
         )
     )
-    return GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Module"))
+    return pool
 
 
-_MODULE_CLASS: Final = _module_class()
+def _class(pool: DescriptorPool, name: str) -> type[Message]:
+    return GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+_POOL: Final = _pool()
+_MODULE_CLASS: Final = _class(_POOL, "Module")
+_INSTRUCTION_CLASS: Final = _class(_POOL, "Instruction")
+_OUTLINE_CLASS: Final = _class(_POOL, "Outline")

@@ -3,12 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 from assay.hlo.module import Computation, Instruction, Module
-from assay.hlo.shape import Shape
 from assay.hlo.values import Value, origin
+from assay.model.module import Shape, TripSource
 
 _DEPTH: Final = 64
 _PASSES_OPERANDS: Final = frozenset({"while", "call", "fusion", "async-start"})
@@ -16,14 +15,6 @@ _NEGATION: Final = {"LT": "GE", "GE": "LT", "LE": "GT", "GT": "LE", "EQ": "NE", 
 
 Variable = tuple[int, ...]
 """A parameter of a computation: its number, then the path into its tuple."""
-
-
-class TripSource(Enum):
-    """How a trip count was found."""
-
-    KNOWN = "the compiler's known_trip_count"
-    DERIVED = "init, bound and step"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

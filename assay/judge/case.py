@@ -18,7 +18,7 @@ def judge(claim: Claim, case: Case) -> Finding:
     except Stopped as stopped:
         return stopped.finding
     # A claim may be anyone's code; its fault must not take the run down, nor pass.
-    except Exception as fault:
+    except Exception as fault:  # noqa: BLE001
         return Finding(
             outcome=Outcome.ERROR,
             reason=f"claim {claim.name!r} failed: {type(fault).__name__}: {fault}",
@@ -38,6 +38,7 @@ def judge_arm(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
     """The finding on an arm, set against the workload's known defects."""
     defect = known_defect(
         case.workload.known_defects,
+        workload=case.workload.name,
         arm=case.arm.name,
         claim=claim.name,
         target=case.evidence.target,

@@ -11,6 +11,7 @@ from assay.model.workload import KnownDefect, matches_any
 def known_defect(
     defects: Iterable[KnownDefect],
     *,
+    workload: str,
     arm: str,
     claim: str,
     target: str,
@@ -19,7 +20,8 @@ def known_defect(
     """The first entry that speaks of this arm, claim, target and toolchain."""
     for defect in defects:
         if (
-            matches_any(arm, defect.arms)
+            matches_any(workload, defect.workloads)
+            and matches_any(arm, defect.arms)
             and matches_any(claim, defect.claims)
             and matches_any(target, defect.targets)
             and in_range(defect.toolchain, versions)

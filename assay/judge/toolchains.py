@@ -32,7 +32,8 @@ def nearest_accepted(
     """The number accepted on this very toolchain, else on the newest older one, else None."""
     older = [number for number in accepted if age(number.toolchain) <= age(versions)]
     exact = [number for number in older if dict(number.toolchain) == dict(versions)]
-    return (exact or sorted(older, key=lambda number: age(number.toolchain)) or [None])[-1]
+    best = exact or sorted(older, key=lambda number: age(number.toolchain))
+    return best[-1] if best else None
 
 
 def in_range(specifiers: Mapping[str, str], versions: Mapping[str, str]) -> bool:

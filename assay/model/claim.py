@@ -41,10 +41,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A limit computed from shapes; ``text`` is what the verdict prints of it."""
+    """A limit computed from shapes; ``text`` is what the verdict prints of it.
+
+    ``arms`` names other arms whose evidence it reads.
+    """
 
     text: str
     of: Callable[[Case], Quantity]
+    arms: tuple[str, ...] = ()
 
 
 class Stopped(Exception):

@@ -3,11 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
-from assay.hlo.moves import Direction
-from assay.hlo.summary import ModuleSummary
-
-HOST_MEMORY_SPACE = 5
-"""XLA's memory space colour for host memory (xla/layout.h, ``Layout::kHostMemorySpace``)."""
+from assay.model.module import ModuleSummary
 
 
 class FailureKind(Enum):

@@ -63,7 +63,7 @@ def unavailable(reason: str, remedy: str) -> Availability:
     return Availability(state=State.UNAVAILABLE, reason=reason, remedy=remedy)
 
 
-class TargetUnavailable(TargetError):  # noqa: N818 - a state of the target
+class TargetUnavailable(TargetError):
     """A well-formed target cannot be had here. Carries the Availability that says why."""
 
     def __init__(self, target: str, availability: Availability) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+_BINARY_STEP = 1024
 _BINARY_STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -60,11 +61,13 @@ def format_bytes(value: float) -> str:
     """Bytes in the largest binary step that keeps the number at 1 or more."""
     magnitude = abs(value)
     step = 0
-    while magnitude >= 1024 and step < len(_BINARY_STEPS) - 1:
-        magnitude /= 1024
+    while magnitude >= _BINARY_STEP and step < len(_BINARY_STEPS) - 1:
+        magnitude /= _BINARY_STEP
         step += 1
     if step == 0:
         return f"{value:,.0f} B"
-    scaled = value / 1024**step
+    scaled = value / _BINARY_STEP**step
     text = f"{scaled:.4f}".rstrip("0")
-    return f"{text}0 {_BINARY_STEPS[step]}" if text.endswith(".") else f"{text} {_BINARY_STEPS[step]}"
+    return (
+        f"{text}0 {_BINARY_STEPS[step]}" if text.endswith(".") else f"{text} {_BINARY_STEPS[step]}"
+    )

@@ -92,7 +92,7 @@ MUST_FAIL = ".must-fail"
 
 
 def exit_code(outcomes: list[Outcome]) -> ExitCode:
-    """The fixed rule: an error outranks a broken claim, and a run that judged nothing is no pass."""
+    """The fixed rule: an error outranks a broken claim; a run that judged nothing is no pass."""
     if Outcome.ERROR in outcomes:
         return ExitCode.CRASHED
     if any(outcome.fails for outcome in outcomes):

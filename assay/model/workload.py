@@ -99,13 +99,14 @@ class Scope:
 class KnownDefect:
     """A claim expected to break on some targets and toolchains, and where that is reported.
 
-    ``arms``, ``claims`` and ``targets`` are shell patterns; ``toolchain`` maps a package to a
+    ``arms``, ``claims``, ``targets`` and ``workloads`` are shell patterns; ``toolchain`` maps a package to a
     version specifier (``{"jaxlib": ">=0.10"}``). ``last_seen`` is an ISO date.
     """
 
     arms: tuple[str, ...]
     claims: tuple[str, ...]
     targets: tuple[str, ...]
+    workloads: tuple[str, ...] = ("*",)
     reason: str
     upstream: str
     last_seen: str

@@ -1,6 +1,8 @@
 """The one process that writes: records as they are reached, then summary, baselines, exit code."""
 
+import shutil
 from collections.abc import Iterable
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from assay.report.terminal import print_run
 from assay.run import accept_numbers
 from assay.store import records, results
 
+_WIDTH_OF_A_FILE = 100
 _PYTEST_OWN = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
 
 
@@ -73,6 +76,12 @@ class Controller:
         """Print the summary that a person reads."""
         if self._records:
             terminalreporter.ensure_newline()
-            console = Console(file=terminalreporter._tw._file)
-            print_run(console, self._records)
+            terminalreporter.write(_rendered(self._records, colour=terminalreporter.hasmarkup))
             terminalreporter.write_line(f"records: {self._session.run.directory}")
+
+
+def _rendered(seen: list[Record], *, colour: bool) -> str:
+    text = StringIO()
+    width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
+    print_run(Console(file=text, width=width, force_terminal=colour, highlight=False), seen)
+    return text.getvalue()

@@ -1,6 +1,6 @@
 """The ``assay`` fixture: HLO and budget assertions in anyone's plain test."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -81,12 +81,16 @@ class Assay:
             suite=self._node.path.stem,
             name=f"{self._node.name}-{self._count}",
             arms=(
-                Arm(name=getattr(function, "__name__", "program"), role=Role.CONTROL, program=program),
+                Arm(
+                    name=getattr(function, "__name__", "program"),
+                    role=Role.CONTROL,
+                    program=program,
+                ),
             ),
         )
 
 
 @pytest.fixture
-def assay(request: pytest.FixtureRequest) -> Iterator[Assay]:
+def assay(request: pytest.FixtureRequest) -> Assay:
     """Observe programs on any target and judge claims on them, inside a plain test."""
-    yield Assay(request)
+    return Assay(request)

@@ -67,14 +67,19 @@ def conclude(record: Record) -> None:
 
 def explain(record: Record) -> str:
     """A failing verdict, with what was measured, what was wanted, and what to do."""
+    program = f"{record.workload}/{record.arm}"
     lines = [
-        f"{record.verdict.value}: {record.claim} of {record.workload}/{record.arm} on {record.target}",
+        f"{record.verdict.value}: {record.claim} of {program} on {record.target}",
         f"  {record.reason}",
     ]
     for word, number in (("measured", record.measured), ("limit", record.limit)):
         if number is not None:
             lines.append(f"  {word}: {format_quantity(number, record.unit)} ({number:,})")
-    lines += [f"  {word}: {text}" for word, text in (("do", record.advice), ("see", record.upstream)) if text]
+    lines += [
+        f"  {word}: {text}"
+        for word, text in (("do", record.advice), ("see", record.upstream))
+        if text
+    ]
     return "\n".join(lines)
 
 

@@ -33,4 +33,6 @@ class Progress:
         what, _, target = program.rpartition("@")
         total = len(self._expected)
         reporter.ensure_newline()
-        reporter.write_line(f"  [{len(self._begun):>{len(str(total))}}/{total}] {what} for {target}")
+        reporter.write_line(
+            f"  [{len(self._begun):>{len(str(total))}}/{total}] {what} for {target}"
+        )

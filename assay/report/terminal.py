@@ -82,17 +82,16 @@ def _print_detail(console: Console, detail: Detail) -> None:
 def _layout(shown: Grid, width: int) -> _Layout:
     longest = max((cell_len(_INDENT + plain(row.arm)) for row in shown.rows), default=0)
     heads = {target: plain(name) for target, name in short_names(shown.targets).items()}
-    texts = {
-        target: (_cell_text(shown.cell(row, target))[0] for row in shown.rows)
-        for target in shown.targets
-    }
     return _Layout(
         label=min(longest, width // 2),
         heads=heads,
-        widths={
-            target: max(map(cell_len, (heads[target], *texts[target]))) for target in shown.targets
-        },
+        widths={target: _column_width(shown, target, head) for target, head in heads.items()},
     )
+
+
+def _column_width(shown: Grid, target: str, head: str) -> int:
+    texts = (_cell_text(shown.cell(row, target))[0] for row in shown.rows)
+    return max(map(cell_len, (head, *texts)))
 
 
 def _parts(targets: tuple[str, ...], layout: _Layout, width: int) -> list[tuple[str, ...]]:

@@ -1,1 +1,1 @@
-"""What is kept on disk: evidence of a run, records, accepted numbers; nothing else touches files."""
+"""What is kept on disk: evidence, records, accepted numbers; only this room writes files."""

@@ -55,9 +55,7 @@ class Baseline:
     def accepting(self, key: Key, number: AcceptedNumber) -> "Baseline":
         """The same with one more number; it replaces an earlier one of the same toolchain."""
         others = [
-            known
-            for known in self.numbers(key)
-            if dict(known.toolchain) != dict(number.toolchain)
+            known for known in self.numbers(key) if dict(known.toolchain) != dict(number.toolchain)
         ]
         return Baseline(self.suite, self.target, {**self.accepted, key: (*others, number)})
 
@@ -125,12 +123,13 @@ def _decode(path: Path) -> _File:
 
 
 def _key(path: Path, text: str) -> Key:
-    parts = text.split("/")
-    if len(parts) != 3:
+    try:
+        workload, arm, claim = text.split("/")
+    except ValueError:
         raise BaselineError(
             f"{path}: got entry {text!r}, wanted workload/arm/claim; restore the file"
-        )
-    return parts[0], parts[1], parts[2]
+        ) from None
+    return workload, arm, claim
 
 
 def _numbers(entries: list[_Entry]) -> tuple[AcceptedNumber, ...]:

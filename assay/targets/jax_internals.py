@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-class InternalsMoved(RuntimeError):  # noqa: N818 - says what happened
+class InternalsMoved(RuntimeError):
     """This jaxlib lacks a private function that Assay reads programs with."""
 
     def __init__(self, wanted: str) -> None:
@@ -68,7 +68,7 @@ def host_memory_supported(device: Device) -> bool:
     here, host = jax.sharding.SingleDeviceSharding(device), _host_memory()
     program = jax.jit(lambda x: jax.device_put(x, host), in_shardings=here)
     platform = "cuda" if device.platform == "gpu" else device.platform
-    argument = jax.ShapeDtypeStruct((8, 128), "float32")  # type: ignore[no-untyped-call]
+    argument = jax.ShapeDtypeStruct((8, 128), "float32")
     lowered = program.trace(argument).lower(lowering_platforms=(platform,))
     return "annotate_device_placement" in lowered.as_text()
 

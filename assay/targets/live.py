@@ -59,7 +59,7 @@ def request_cpu_devices(count: int) -> None:
 
 
 def _settings() -> Any:
-    """jax's configuration; its attributes are made at run time, so no type knows them."""
+    """Jax's configuration; its attributes are made at run time, so no type knows them."""
     import jax
 
     return jax.config
@@ -140,5 +140,5 @@ def _compile_one_operation(device: Device, platform: str) -> None:
     here = jax.sharding.SingleDeviceSharding(device)
     # a sine: on a GPU it takes the PTX assembler and libdevice, as most programs do
     program = jax.jit(jax.lax.sin, in_shardings=here, out_shardings=here)
-    argument = jax.ShapeDtypeStruct((8, 128), "float32")  # type: ignore[no-untyped-call]
+    argument = jax.ShapeDtypeStruct((8, 128), "float32")
     program.trace(argument).lower(lowering_platforms=(platform,)).compile()

@@ -15,7 +15,7 @@ Block = Callable[[jax.Array, Weights], jax.Array]
 
 
 def custom_vjp_program(
-    sizes: Sizes, attempt: str, remat: bool, devices: Sequence[Any]
+    sizes: Sizes, attempt: str, devices: Sequence[Any], *, remat: bool
 ) -> Program:
     """A scan over custom_vjp blocks, each inside ``jax.checkpoint`` or not.
 
@@ -26,10 +26,10 @@ def custom_vjp_program(
     mesh = mesh_of(devices)
     plain = partial(block, mesh=mesh, residual_at=())
     custom = _ATTEMPTS[attempt](plain)
-    return training_program(sizes, mesh, partial(_scan, custom, remat))
+    return training_program(sizes, mesh, partial(_scan, custom, remat=remat))
 
 
-def _scan(custom: Block, remat: bool, params: Params, x: jax.Array) -> jax.Array:
+def _scan(custom: Block, params: Params, x: jax.Array, *, remat: bool) -> jax.Array:
     def step(x: jax.Array, weights: Weights) -> tuple[jax.Array, None]:
         return custom(x, weights), None
 

@@ -96,7 +96,8 @@ def flax_program(sizes: Sizes, writing: Writing, devices: Sequence[Any]) -> Prog
 
 
 def _loss(model: Model, params: Any, inputs: jax.Array, target: jax.Array) -> jax.Array:
-    return jnp.mean((model.apply(params, inputs) - target) ** 2)
+    predictions: Any = model.apply(params, inputs)  # flax types it as perhaps with state.
+    return jnp.mean((predictions - target) ** 2)
 
 
 def _values(model: Model, sizes: Sizes) -> tuple[Any, ...]:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import prod
 
 from assay import Arm, Case, Formula, Quantity, Unit, Workload
-from suites.scan_offload.programs import Sizes
+from suites.scan_offload.programs import HIDDEN, Sizes
 
 _F32_BYTES = 4
-_ROWS_IN_FLIGHT = 2
+_ROWS_IN_FLIGHT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ def _moved(case: Case) -> tuple[str, ...]:
 
 
 def _moved_bytes(case: Case, devices: int) -> int:
-    shapes = [_sizes(case).activation_shape(name, devices) for name in _moved(case)]
-    return sum(map(prod, shapes)) * _F32_BYTES
+    elements = sum(_sizes(case).activation_elements(name) for name in _moved(case))
+    return elements * _F32_BYTES // devices
 
 
 def _moved_everywhere(case: Case) -> Quantity:
@@ -47,25 +47,46 @@ def _moved_per_device(case: Case) -> Quantity:
     return Quantity(_moved_bytes(case, case.evidence.device_count), Unit.BYTES)
 
 
+def _in_flight(case: Case) -> Quantity:
+    stack = _moved_bytes(case, case.evidence.device_count)
+    return Quantity(_ROWS_IN_FLIGHT * stack // _sizes(case).layers, Unit.BYTES)
+
+
 def _freed_per_device(case: Case) -> Quantity:
-    rows = _ROWS_IN_FLIGHT * _moved_bytes(case, case.evidence.device_count) // _sizes(case).layers
     stored = sum(_stored_bytes(case, name) for name in _moved(case))
-    return Quantity(stored - rows, Unit.BYTES)
+    return Quantity(stored - _in_flight(case).value, Unit.BYTES)
 
 
 def _stored_bytes(case: Case, name: str) -> int:
-    """Bytes that the reference arm's loops really carry of an activation on the device.
+    """Bytes per device of the stack that the compiler keeps when the activation is saved.
 
-    A compiler may keep the stack narrower than f32 (TPU keeps what only feeds a bf16 product as
-    bf16); offloading cannot free more than was there. Without such a loop it is the f32 stack.
+    A compiler may keep it narrower than f32 (TPU keeps what only feeds a bf16 product as bf16),
+    and offloading cannot free more than was there. The arm that saves nothing carries the
+    residual's stack alone; what saving ``hidden`` adds to it is the hidden activation's.
     """
-    shape = _sizes(case).activation_shape(name, case.evidence.device_count)
-    module = case.other(case.arm.reference).module
-    carried = [
-        sum(carry.nbytes for carry in loop.carries if sorted(carry.dimensions) == sorted(shape))
-        for loop in (module.loops if module else ())
-    ]
-    return max(carried, default=0) or prod(shape) * _F32_BYTES
+    elements = _sizes(case).activation_elements(name) // case.evidence.device_count
+    stored = _carried_bytes(case, "nothing", elements)
+    if name == HIDDEN:
+        stored = _carried_bytes(case, "save-hidden", elements) - stored
+    return stored or elements * _F32_BYTES
+
+
+def _carried_bytes(case: Case, arm: str, elements: int) -> int:
+    module = case.other(arm).module
+    layers = _sizes(case).layers
+    return max(
+        (
+            sum(
+                carry.nbytes
+                for carry in loop.carries
+                if not carry.on_host
+                and layers in carry.dimensions
+                and prod(carry.dimensions) == elements
+            )
+            for loop in (module.loops if module else ())
+        ),
+        default=0,
+    )
 
 
 ACTIVATION = Formula("layers · batch · sequence · width · 4 B of what is moved", _moved_everywhere)
@@ -76,8 +97,13 @@ ACTIVATION_PER_DEVICE = Formula(
 )
 """The moved activations on one device."""
 
+ROWS_IN_FLIGHT = Formula("three rows in flight", _in_flight)
+"""One layer's row may be leaving, one arriving, and one in use."""
+
 FREED_PER_DEVICE = Formula(
-    "the moved activations as the reference arm stores them, less two rows in flight",
+    "the moved activations as the compiler stores them when they are saved, less three rows in "
+    "flight",
     _freed_per_device,
+    arms=("nothing", "save-hidden"),
 )
-"""What offloading must free: one row may be on its way out and one on its way in."""
+"""What offloading must free on one device."""

@@ -1,10 +1,103 @@
-"""What today's compilers do not keep, and where that is reported."""
+"""What today's compilers do not keep, and where that is reported.
+
+Each entry was seen broken on jaxlib 0.10.2 and 0.12.0.1 with libtpu 0.0.51. The README of this
+suite tells each story.
+"""
 
 from assay import KnownDefect
 
 _REPORT = "https://github.com/openxla/xla/issues/17541"
+_JAX_REPORT = "https://github.com/jax-ml/jax/issues/23869"
 _SEEN = "2026-11-20"
 _DEVICES = ("gpu*", "tpu*")
 _OFFLOAD = ("host-bytes", "device-bytes-fall", "to-host-bytes", "to-device-bytes")
+_AFTER_COMPILING = (*_OFFLOAD, "fits-device", "no-worse-than-nothing", "temp-bytes", "values-equal")
 
-KNOWN_DEFECTS: tuple[KnownDefect, ...] = ()
+KNOWN_DEFECTS = (
+    KnownDefect(
+        arms=("offload-residual-output", "offload-residual-on-carry"),
+        claims=("residuals-on-host",),
+        targets=("*",),
+        reason="a name on the block's output, or on the carry outside jax.checkpoint, is not what "
+        "autodiff saves: it saves the block's input, so the policy never sees the name",
+        upstream=_JAX_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("offload-residual-output", "offload-residual-on-carry"),
+        claims=_OFFLOAD,
+        targets=_DEVICES,
+        reason="the name is ignored, in silence; name the value at the block's input instead",
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("outside-offload-*", "nested-offload-residual-output"),
+        claims=("device-bytes-fall",),
+        targets=_DEVICES,
+        reason="with remat outside the scan the stack goes to the host and the recomputation "
+        "makes it again on the device: it moves, but saves nothing",
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("unroll-2-offload-*",),
+        claims=("compiles", *_AFTER_COMPILING),
+        targets=_DEVICES,
+        reason="the offloader does not follow the stack through an unrolled body's reshape",
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("loop-offload-residual-input",),
+        claims=_OFFLOAD,
+        targets=("gpu*",),
+        reason="without a scan the compiler drops the copies to the host and back as redundant",
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("loop-offload-residual-input",),
+        claims=_OFFLOAD,
+        targets=("tpu*",),
+        reason="without a scan each block's copy is placed by itself: the bytes on the host are "
+        "not the stack's, and the device needs more memory than without offload",
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("custom-vjp-literal*",),
+        claims=("compiles", *_AFTER_COMPILING),
+        targets=("*",),
+        reason="JAX rejects the report's program by type: its forward rule returns the output in "
+        "host memory where the function returns it on the device",
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("custom-vjp-roundtrip*",),
+        claims=_OFFLOAD,
+        targets=_DEVICES,
+        reason="the round trip of the output is removed (GPU) or moves one row for nothing (TPU); "
+        "what autodiff saves stays on the device",
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("custom-vjp-residual-remat",),
+        claims=_OFFLOAD,
+        targets=_DEVICES,
+        reason="jax.checkpoint around the custom_vjp undoes its offload",
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("offload-hidden",),
+        claims=("device-bytes-fall", "no-worse-than-nothing"),
+        targets=("tpu*",),
+        reason="the TPU compiler keeps a bf16 copy of the stack on the device beside the f32 one "
+        "on the host: the policy costs more device memory than saving nothing",
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+)

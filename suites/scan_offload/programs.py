@@ -36,16 +36,10 @@ class Sizes:
     hidden: int
     executed: bool = False
 
-    def activation_shape(self, name: str, devices: int = 1) -> tuple[int, ...]:
-        """Shape on one device of a named activation of all layers.
-
-        ``hidden`` is sharded over (batch, width), ``residual`` over (batch, sequence).
-        """
-        data, model = mesh_shape(devices)
-        rows = (self.layers, self.batch // data)
-        if name == HIDDEN:
-            return (*rows, self.sequence, self.hidden // model)
-        return (*rows, self.sequence // model, self.embedding)
+    def activation_elements(self, name: str) -> int:
+        """Elements of a named activation of all layers, over all devices."""
+        width = self.hidden if name == HIDDEN else self.embedding
+        return self.layers * self.batch * self.sequence * width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,11 @@ held against the number accepted for the target.
 """
 
 from assay import Check, claims
+from suites.scan_offload.formulas import ROWS_IN_FLIGHT
 from suites.scan_offload.workloads import COMPILED
 
 test_offloading_is_no_worse_than_saving_nothing = Check(
-    claim=claims.DeviceBytesAtMost(against="nothing"),
+    claim=claims.DeviceBytesAtMost(against="nothing", beyond=ROWS_IN_FLIGHT),
     workloads=COMPILED,
     arms=("offload-*", "nested-offload-*"),
     twin="save-hidden",

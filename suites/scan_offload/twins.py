@@ -15,7 +15,7 @@ from suites.scan_offload.programs import mesh_of
 _MORE_THAN_ANY_DEVICE_BYTES = 2**43
 
 
-def does_not_trace(devices: Sequence[Any]) -> Program:
+def does_not_trace(_devices: Sequence[Any]) -> Program:
     """A program whose shapes do not fit together."""
 
     def mismatched(x: jax.Array) -> jax.Array:
@@ -34,9 +34,7 @@ def oversized(devices: Sequence[Any]) -> Program:
     )
 
 
-def wrong_gradient(
-    build: Callable[[Sequence[Any]], Program], devices: Sequence[Any]
-) -> Program:
+def wrong_gradient(build: Callable[[Sequence[Any]], Program], devices: Sequence[Any]) -> Program:
     """A program whose gradients are off by one part in a thousand, its loss right."""
     right = build(devices)
     assert right.observe is not None

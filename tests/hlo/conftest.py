@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from jaxlib import _hlo
+from jaxlib import _hlo  # type: ignore[attr-defined] # a compiled module without stubs
 
 from assay.hlo.module import Module
-from assay.hlo.summary import ModuleSummary, read
+from assay.hlo.summary import read
+from assay.model.module import ModuleSummary
 
 
 def proto_of(text: str) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from assay.hlo.module import Module
 from assay.hlo.schema import MalformedModule
-from assay.hlo.shape import HOST_MEMORY_SPACE, Shape
+from assay.model.module import HOST_MEMORY_SPACE, Shape
 
 from .programs import counting_loop, entry
 

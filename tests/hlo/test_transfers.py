@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from assay.hlo.module import Module
-from assay.hlo.moves import Direction
-from assay.hlo.summary import ModuleSummary
+from assay.model.module import Direction
+from assay.model.module import ModuleSummary
 
 from .programs import entry, offloading_loop, with_computations
 
@@ -67,80 +67,124 @@ def test_one_operation_moves(name: str, summary: Summary) -> None:
 
 ASYNC_FORMS = {
     "copy-start": (
-        "s = (H, D, u32[]) copy-start(d)", "ROOT x = H copy-done(s)", (128, 0),
+        "s = (H, D, u32[]) copy-start(d)",
+        "ROOT x = H copy-done(s)",
+        (128, 0),
     ),
     "copy-start back": (
-        "s = (D, H, u32[]) copy-start(h)", "ROOT x = D copy-done(s)", (0, 128),
+        "s = (D, H, u32[]) copy-start(h)",
+        "ROOT x = D copy-done(s)",
+        (0, 128),
     ),
     "dynamic-update-slice-start": (
         "s = ((H, R, I, I), H, u32[]) dynamic-update-slice-start(h, r, i, i)",
-        "ROOT x = H dynamic-update-slice-done(s)", (16, 0),
+        "ROOT x = H dynamic-update-slice-done(s)",
+        (16, 0),
     ),
     "dynamic-slice-start": (
         "s = ((H, I, I), R, u32[]) dynamic-slice-start(h, i, i), dynamic_slice_sizes={1,4}",
-        "ROOT x = R dynamic-slice-done(s)", (0, 16),
+        "ROOT x = R dynamic-slice-done(s)",
+        (0, 16),
     ),
     "fusion-start": (
         "s = ((H, R, I), H, u32[]) fusion-start(h, r, i), kind=kLoop, calls=update",
-        "ROOT x = H fusion-done(s)", (16, 0),
+        "ROOT x = H fusion-done(s)",
+        (16, 0),
     ),
     "a computation on the host": (
-        's = ((D), D, u32[]) custom-call-start(d), async_execution_thread="host", '
-        'custom_call_target="HostExecute"', "ROOT x = D custom-call-done(s)", (128, 128),
+        's = ((D), D, u32[]) call-start(d), async_execution_thread="host", to_apply=on_host',
+        "ROOT x = D call-done(s)",
+        (128, 128),
     ),
-}  # fmt: skip
+}
 UPDATE = """
 update { base = H parameter(0)
   row = R parameter(1)
   at = I parameter(2)
   ROOT new = H dynamic-update-slice(base, row, at, at) }
 """
+ON_HOST = """
+on_host { d = D parameter(0)
+  ROOT e = D negate(d) }, execution_thread="host"
+"""
 
 
 @pytest.mark.parametrize("name", ASYNC_FORMS)
 def test_an_asynchronous_pair_moves_once(name: str, summary: Summary) -> None:
     start, done, expected = ASYNC_FORMS[name]
-    assert moved(summary, with_computations(UPDATE, *ARGUMENTS, start, done)) == expected
+    assert moved(summary, with_computations(UPDATE + ON_HOST, *ARGUMENTS, start, done)) == expected
 
 
 # Inside the fusions no shape says where it lies: only the caller's shapes do.
+ROW = "s = R dynamic-slice(h, i, i), dynamic_slice_sizes={1,4}"
 FUSIONS = {
-    "update in place": ("ROOT x = D dynamic-update-slice(h, r, i, i)", "H", (16, 0)),
+    "update in place": (
+        ("ROOT x = D dynamic-update-slice(h, r, i, i)",),
+        "H",
+        (16, 0),
+    ),
     "update behind a view": (
-        "u = D dynamic-update-slice(h, r, i, i)\n ROOT x = D bitcast(u)", "H", (16, 0),
+        ("u = D dynamic-update-slice(h, r, i, i)", "ROOT x = D bitcast(u)"),
+        "H",
+        (16, 0),
     ),
     "two updates in place": (
-        "u = D dynamic-update-slice(h, r, i, i)\n ROOT x = D dynamic-update-slice(u, r, i, i)",
-        "H", (32, 0),
+        (
+            "u = D dynamic-update-slice(h, r, i, i)",
+            "ROOT x = D dynamic-update-slice(u, r, i, i)",
+        ),
+        "H",
+        (32, 0),
     ),
-    "row, then arithmetic": (
-        "v = D bitcast(h)\n s = R dynamic-slice(v, i, i), dynamic_slice_sizes={1,4}\n"
-        " ROOT x = R negate(s)", "R", (0, 16),
+    "a row, then arithmetic": (
+        (
+            "v = D bitcast(h)",
+            "s = R dynamic-slice(v, i, i), dynamic_slice_sizes={1,4}",
+            "ROOT x = R negate(s)",
+        ),
+        "R",
+        (0, 16),
     ),
-    "the same row for two users": (
-        "s = R dynamic-slice(h, i, i), dynamic_slice_sizes={1,4}\n a = R negate(s)\n"
-        " ROOT x = R add(a, s)", "R", (0, 16),
+    "one row for two users": (
+        (ROW, "a = R negate(s)", "ROOT x = R add(a, s)"),
+        "R",
+        (0, 16),
     ),
-    "whole and row: the whole": (
-        "s = R dynamic-slice(h, i, i), dynamic_slice_sizes={1,4}\n a = D negate(h)\n"
-        " b = D add(h, a)\n ROOT x = D dynamic-update-slice(b, s, i, i)", "D", (0, 128),
+    "a row and the whole": (
+        (
+            ROW,
+            "a = D negate(h)",
+            "b = D add(h, a)",
+            "ROOT x = D dynamic-update-slice(b, s, i, i)",
+        ),
+        "D",
+        (0, 128),
     ),
     "several results": (
-        "u = D dynamic-update-slice(h, r, i, i)\n a = D negate(d)\n ROOT x = (D, D) tuple(u, a)",
-        "(H, D)", (16, 0),
+        (
+            "u = D dynamic-update-slice(h, r, i, i)",
+            "a = D negate(d)",
+            "ROOT x = (D, D) tuple(u, a)",
+        ),
+        "(H, D)",
+        (16, 0),
     ),
-    "only a view, to other memory": ("ROOT x = D bitcast(h)", "D", (0, 128)),
-    "only a view, in place": ("ROOT x = D bitcast(h)", "H", (0, 0)),
-    "a fusion in a fusion": ("ROOT x = D fusion(h, r, i), kind=kLoop, calls=update", "H", (16, 0)),
-}  # fmt: skip
+    "only a view, to other memory": (("ROOT x = D bitcast(h)",), "D", (0, 128)),
+    "only a view, in place": (("ROOT x = D bitcast(h)",), "H", (0, 0)),
+    "a fusion in a fusion": (
+        ("ROOT x = D fusion(h, r, i), kind=kLoop, calls=update",),
+        "H",
+        (16, 0),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FUSIONS)
 def test_a_fusion_moves_what_its_operations_touch(name: str, summary: Summary) -> None:
     inside, result, expected = FUSIONS[name]
-    arguments = "\n ".join(ARGUMENTS).replace("H", "D")
+    lines = "\n ".join((*ARGUMENTS, *inside)).replace("H", "D")
     update = UPDATE.replace("H", "D")
-    fused = f"{update}fused {{ {arguments}\n {inside} }}"
+    fused = f"{update}fused {{ {lines} }}"
     call = f"ROOT y = {result} fusion(h, d, i, r), kind=kLoop, calls=fused"
     assert moved(summary, with_computations(fused, *ARGUMENTS, call)) == expected
 
@@ -228,3 +272,13 @@ def test_a_transfer_is_found_whatever_it_is_called(summary: Summary) -> None:
     text = offloading_loop(trips=8)
     renamed = text.replace("updated", "q1").replace("update =", "q2 =").replace("(update)", "(q2)")
     assert summary(renamed).to_host_bytes_per_run == summary(text).to_host_bytes_per_run == 128
+
+
+def test_what_the_host_does_in_its_own_memory_moves_nothing(summary: Summary) -> None:
+    helper = 'deep { d = D parameter(0)\n ROOT h = H copy(d) }, execution_thread="host"\n'
+    on_host = (
+        'work { d = D parameter(0)\n ROOT c = H call(d), to_apply=deep }, execution_thread="host"\n'
+    )
+    start = 's = ((D), H, u32[]) call-start(d), async_execution_thread="host", to_apply=work'
+    text = with_computations(helper + on_host, *ARGUMENTS, start, "ROOT x = H call-done(s)")
+    assert moved(summary, text) == (128, 0)  # the operand once, on its way to the host

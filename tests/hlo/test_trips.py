@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.hlo.module import Module
-from assay.hlo.trips import TripCount, TripCounter, TripSource
+from assay.hlo.trips import TripCount, TripCounter
+from assay.model.module import TripSource
 
 from .conftest import proto_of
 from .programs import counting_loop
@@ -48,7 +49,7 @@ def runs(
     swap=st.booleans(),
 )
 def test_a_derived_count_is_what_running_the_loop_gives(
-    init: int, bound: int, step: int, direction: str, swap: bool
+    *, init: int, bound: int, step: int, direction: str, swap: bool
 ) -> None:
     text = counting_loop(
         init=str(init), bound=str(bound), step=str(step), direction=direction, swap=swap
@@ -200,3 +201,78 @@ def test_a_long_chain_of_additions_ends_in_a_reason_not_in_a_crash() -> None:
         "n0 = s32[] add(i, step)\n" + "\n".join(lines) + "\n  next = s32[] copy(n3000)",
     )
     assert "too many steps" in count_of(text).reason
+
+
+# Two nested loops; the inner one's bound and step are the outer state's second and third element.
+NESTED = f"""HloModule nested
+inner_condition {{ state = {STATE} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  bound = s32[] get-tuple-element(state), index=1
+  ROOT go = pred[] compare(i, bound), direction=LT }}
+inner_body {{ state = {STATE} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  bound = s32[] get-tuple-element(state), index=1
+  step = s32[] get-tuple-element(state), index=2
+  next = s32[] add(i, step)
+  ROOT after = {STATE} tuple(next, bound, step) }}
+condition {{ state = {STATE} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  four = s32[] constant(4)
+  ROOT go = pred[] compare(i, four), direction=LT }}
+body {{ state = {STATE} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  bound = s32[] get-tuple-element(state), index=1
+  step = s32[] get-tuple-element(state), index=2
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  start = {STATE} tuple(zero, bound, step)
+  inner = {STATE} while(start), condition=inner_condition, body=inner_body
+  next = s32[] add(i, one)
+  ROOT after = {STATE} tuple(next, bound, step) }}
+ENTRY main {{ zero = s32[] constant(0)
+  ten = s32[] constant(10)
+  three = s32[] constant(3)
+  start = {STATE} tuple(zero, ten, three)
+  ROOT loop = {STATE} while(start), condition=condition, body=body }}
+"""
+
+
+def inner_count(text: str) -> TripCount:
+    """The trip count of the inner loop of ``NESTED``."""
+    module = Module.from_proto(proto_of(text))
+    (body,) = (each for each in module.computations if each.name == "body")
+    (inner,) = body.of(frozenset({"while"}))
+    return TripCounter(module).count(inner)
+
+
+def test_a_bound_and_a_step_that_outer_loops_keep_are_followed() -> None:
+    assert inner_count(NESTED).trips == len(range(0, 10, 3))
+
+
+def test_a_bound_that_the_outer_loop_changes_is_unknown() -> None:
+    text = NESTED.replace("tuple(zero, bound, step)", "tuple(zero, i, step)")
+    count = inner_count(text)
+    assert count.trips is None
+    assert "changes in the loop around it" in count.reason
+
+
+def test_a_step_that_the_loop_changes_is_unknown() -> None:
+    text = NESTED.replace(
+        "tuple(next, bound, step) }\ncondition", "tuple(next, bound, next) }\ncondition"
+    )
+    assert text != NESTED
+    count = inner_count(text)
+    assert count.trips is None
+    assert "by no constant" in count.reason
+
+
+def test_a_loop_that_goes_on_where_another_ended_starts_there() -> None:
+    once = counting_loop(init="0", bound="6", step="4", direction="LT")  # leaves 8
+    conditions = once.replace("HloModule counting", "").split("ENTRY")[0]
+    again = conditions.replace("condition {", "condition2 {").replace("body {", "body2 {")
+    text = once.replace("ENTRY", again.replace("constant(6)", "constant(21)") + "ENTRY").replace(
+        "ROOT loop = (s32[]) while(start), condition=condition, body=body",
+        "loop = (s32[]) while(start), condition=condition, body=body\n"
+        "  ROOT on = (s32[]) while(loop), condition=condition2, body=body2",
+    )
+    assert count_of(text).trips == len(range(8, 21, 4))

@@ -1,5 +1,6 @@
 """The terminal report fits its width, reads without colour, and hides nothing."""
 
+import re
 from collections.abc import Callable
 from io import StringIO
 
@@ -54,6 +55,18 @@ def test_twelve_targets_stand_side_by_side_in_100_columns(everywhere: list[Recor
     lines = table(everywhere, 100)
     assert list(HEADS.values()) in lines
     assert ["nothing"] + ["kept"] * 12 in lines
+
+
+def test_every_cell_begins_under_its_head(record_of: RecordOf, everywhere: list[Record]) -> None:
+    broken = record_of(arm="nothing", target="gpu-l4", verdict=Outcome.BROKEN)
+    stream = StringIO()
+    print_grid(Console(file=stream, width=100), grid([broken, *everywhere]))
+    lines = stream.getvalue().splitlines()
+    head, *rows = (line for line in lines if "tpu7x" in line or line.count("kept") > 10)
+    starts = [match.start() for match in re.finditer(r"\S+", head)]
+    assert len(rows) == 2
+    for row in rows:
+        assert [match.start() for match in re.finditer(r"\S+", row)][1:] == starts
 
 
 def test_a_narrow_terminal_gets_the_table_in_even_parts(everywhere: list[Record]) -> None:

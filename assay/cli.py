@@ -1,0 +1,140 @@
+"""The command-line door: ``assay targets``, ``assay qualify``, ``assay report``."""
+
+import platform
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+
+from assay.model.target import State, TargetError
+from assay.model.units import format_bytes
+from assay.model.verdict import ExitCode
+from assay.report.qualification import Qualification, qualify, to_json
+from assay.report.terminal import print_run
+from assay.report.vendor_page import vendor_page
+from assay.store import records, results
+from assay.targets import resolve, survey
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Check what XLA compilers keep, with and without their hardware.",
+)
+_STYLES = {State.LIVE: "green", State.COMPILE_ONLY: "cyan", State.UNAVAILABLE: "dim"}
+
+Thorough = Annotated[
+    bool, typer.Option("--check", help="Really compile a program of one operation for each.")
+]
+TargetOption = Annotated[str, typer.Option("--target", help="The target to qualify.")]
+LevelOption = Annotated[str, typer.Option("--level", help="quick, full, device or soak.")]
+SuitesOption = Annotated[Path, typer.Option("--suites", help="The folder of suites to run.")]
+ResultsOption = Annotated[Path, typer.Option("--results-dir", help="Where runs are written.")]
+FromOption = Annotated[
+    Path | None,
+    typer.Option("--from", help="Decide from this run's records instead of running the suites."),
+]
+WorkersOption = Annotated[
+    str, typer.Option("-n", "--workers", help="pytest-xdist workers: a number or auto.")
+]
+
+
+@app.command()
+def targets(check: Thorough = False) -> None:  # noqa: FBT002 -- typer's form of a flag.
+    """List every target: live, compile-only or unavailable, and why."""
+    table = Table("target", "state", "device memory", "why", box=None, pad_edge=False)
+    for target, availability in survey(thorough=check):
+        memory = format_bytes(target.model.memory_bytes) if target.model else ""
+        why = availability.reason
+        if availability.remedy:
+            why = f"{why}; {availability.remedy}"
+        state = f"[{_STYLES[availability.state]}]{availability.state.value}[/]"
+        table.add_row(str(target.name), state, memory, why)
+    Console().print(table)
+
+
+@app.command("qualify")
+def qualify_target(
+    target: TargetOption,
+    level: LevelOption = "quick",
+    suites: SuitesOption = Path("suites"),
+    results_dir: ResultsOption = Path("results"),
+    from_run: FromOption = None,
+    workers: WorkersOption = "0",
+) -> None:
+    """Decide for one target, feature by feature: pass, fail, cannot-run or not-measured."""
+    name = str(resolve(target).name)
+    run = from_run or _run_suites(name, level, suites, results_dir, workers)
+    seen = records.load(run)
+    if not any(record.target == name for record in seen):
+        _misuse(f"got {run} without a record of {name}, wanted a run on that target")
+    qualification = qualify(
+        seen,
+        target=name,
+        platform=platform.platform(),
+        python=platform.python_version(),
+        date=datetime.now(UTC).date().isoformat(),
+    )
+    _deliver(qualification, run if run.is_dir() else run.parent)
+    raise typer.Exit(qualification.exit_code.value)
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="A run's folder or records.jsonl.")]) -> None:
+    """Print the summary of a run from its records alone."""
+    print_run(Console(), records.load(run))
+
+
+def _run_suites(target: str, level: str, suites: Path, results_dir: Path, workers: str) -> Path:
+    from assay.plugin.launch import launch
+
+    if not suites.is_dir():
+        _misuse(f"got no folder {suites}, wanted one with suites; name it with --suites")
+    arguments = [str(suites), "--target", target, "--level", level]
+    arguments += ["--results-dir", str(results_dir.resolve())]
+    if workers != "0":
+        arguments += ["-n", workers]
+    launched = launch(arguments)
+    if launched.directory is None:
+        raise typer.Exit(launched.exit_code or ExitCode.CRASHED.value)
+    return launched.directory
+
+
+def _deliver(qualification: Qualification, directory: Path) -> None:
+    page = vendor_page(qualification)
+    written = [
+        results.write(directory, "qualification.json", to_json(qualification)),
+        results.write(directory, "qualification.md", page.encode()),
+    ]
+    console = Console()
+    console.print(Markdown(page))
+    for path in written:
+        console.print(f"written: {path}", soft_wrap=True)
+
+
+def _misuse(message: str) -> None:
+    typer.echo(f"assay: {message}", err=True)
+    raise typer.Exit(ExitCode.MISUSE.value)
+
+
+def main() -> None:
+    """Run the command; end with the fixed exit codes, a crash of Assay itself with 3."""
+    try:
+        app()
+    except (TargetError, records.RecordsError) as error:
+        typer.echo(f"assay: {error}", err=True)
+        sys.exit(ExitCode.MISUSE.value)
+    # Whatever else is raised is a fault of Assay, and must end as one.
+    except Exception:  # noqa: BLE001 -- reported, and turned into the exit code.
+        traceback.print_exc()
+        sys.exit(ExitCode.CRASHED.value)
+
+
+if __name__ == "__main__":
+    main()

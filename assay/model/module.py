@@ -1,0 +1,204 @@
+"""An optimised module in plain values: shapes, loops and transfers, as evidence keeps them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+from typing import Final
+
+HOST_MEMORY_SPACE: Final = 5
+"""The memory space that XLA gives to host memory; every other space is on the device."""
+
+# XLA's element types and the bits of one element.
+_BITS: Final[dict[str, int]] = {
+    "pred": 8,
+    "s1": 1,
+    "s2": 2,
+    "s4": 4,
+    "s8": 8,
+    "s16": 16,
+    "s32": 32,
+    "s64": 64,
+    "u1": 1,
+    "u2": 2,
+    "u4": 4,
+    "u8": 8,
+    "u16": 16,
+    "u32": 32,
+    "u64": 64,
+    "f16": 16,
+    "f32": 32,
+    "f64": 64,
+    "bf16": 16,
+    "f8e5m2": 8,
+    "f8e4m3": 8,
+    "f8e4m3fn": 8,
+    "f8e4m3b11fnuz": 8,
+    "f8e3m4": 8,
+    "f8e5m2fnuz": 8,
+    "f8e4m3fnuz": 8,
+    "f4e2m1fn": 4,
+    "f8e8m0fnu": 8,
+    "c64": 64,
+    "c128": 128,
+    "tuple": 0,
+    "opaque": 0,
+    "token": 0,
+    "buffer": 0,
+}
+_INTEGER_BITS: Final = {
+    name: bits for name, bits in _BITS.items() if name[0] in "su" and name[1:].isdigit()
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """An array, or a tuple of shapes; a token counts as an array of no bytes.
+
+    ``element_type`` is XLA's own name (``bf16``); ``elements`` is empty unless it is ``tuple`` or
+    ``buffer``.
+    """
+
+    element_type: str
+    dimensions: tuple[int, ...] = ()
+    memory_space: int = 0
+    elements: tuple["Shape", ...] = ()
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the array lies in host memory; a tuple lies nowhere itself."""
+        return self.memory_space == HOST_MEMORY_SPACE
+
+    @property
+    def nbytes(self) -> int:
+        """Logical bytes without padding; bits are rounded up to bytes per array."""
+        if self.elements:
+            return sum(element.nbytes for element in self.elements)
+        return (prod(self.dimensions) * _BITS[self.element_type] + 7) // 8
+
+    @property
+    def integer_range(self) -> range | None:
+        """The integers that one element can hold; None if it holds no integer."""
+        bits = _INTEGER_BITS.get(self.element_type)
+        if bits is None:
+            return None
+        if self.element_type[0] == "u":
+            return range(2**bits)
+        return range(-(2 ** (bits - 1)), 2 ** (bits - 1))
+
+    def at(self, path: tuple[int, ...]) -> "Shape":
+        """The element of a tuple that ``path`` leads to; the shape itself for ``()``."""
+        shape = self
+        for index in path:
+            shape = shape.elements[index]
+        return shape
+
+    def leaves(self) -> Iterator["Shape"]:
+        """The arrays, depth first."""
+        if self.element_type in {"tuple", "buffer"}:
+            for element in self.elements:
+                yield from element.leaves()
+        else:
+            yield self
+
+    def __str__(self) -> str:
+        if self.element_type == "tuple":
+            return f"({', '.join(map(str, self.elements))})"
+        if self.element_type == "buffer":
+            return f"b({', '.join(map(str, self.elements))})"
+        space = f"S({self.memory_space})" if self.memory_space else ""
+        return f"{self.element_type}[{','.join(map(str, self.dimensions))}]{space}"
+
+
+class Direction(Enum):
+    """Which way bytes move."""
+
+    TO_HOST = "to-host"
+    TO_DEVICE = "to-device"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """Bytes that one instruction moves, in plain values.
+
+    ``opcode`` is the operation that moves them, inside whatever fusion or asynchronous pair
+    ``instruction`` is. ``executions`` counts per run of the module: None if a trip count is
+    unknown, an upper bound if ``at_most``.
+    """
+
+    direction: Direction
+    nbytes_per_execution: int
+    executions: int | None
+    at_most: bool
+    opcode: str
+    computation: str
+    instruction: str
+    source: str | None
+
+    @property
+    def nbytes_per_run(self) -> int | None:
+        """Bytes per run of the module; None if the executions are unknown."""
+        return None if self.executions is None else self.nbytes_per_execution * self.executions
+
+
+def nbytes_per_run(found: Iterable[Transfer], direction: Direction) -> int | None:
+    """Bytes that all transfers of one direction move per run; None if any is unknown."""
+    total = 0
+    for transfer in found:
+        if transfer.direction is direction:
+            if transfer.nbytes_per_run is None:
+                return None
+            total += transfer.nbytes_per_run
+    return total
+
+
+class TripSource(Enum):
+    """How a trip count was found."""
+
+    KNOWN = "the compiler's known_trip_count"
+    DERIVED = "init, bound and step"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """One while instruction, in plain values.
+
+    ``trips`` is the runs of the body per run of the loop, None for the ``reason`` given.
+    ``executions`` is the runs of the loop per run of the module: None if unknown, an upper bound
+    if ``at_most``. ``carries`` are the arrays of the loop's state as
+    the compiler stores them: a saved stack that it keeps narrower or wider shows here.
+    """
+
+    instruction: str
+    computation: str
+    body: str
+    condition: str
+    trips: int | None
+    trips_from: TripSource
+    reason: str
+    executions: int | None
+    at_most: bool
+    carries: tuple[Shape, ...]
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSummary:
+    """One optimized module. Holds text, numbers, enums and tuples only, so it can be stored."""
+
+    name: str
+    instructions: int
+    computations: int
+    loops: tuple[Loop, ...]
+    transfers: tuple[Transfer, ...]
+
+    @property
+    def to_host_bytes_per_run(self) -> int | None:
+        """Bytes from device to host memory per run; None if a trip count is unknown."""
+        return nbytes_per_run(self.transfers, Direction.TO_HOST)
+
+    @property
+    def to_device_bytes_per_run(self) -> int | None:
+        """Bytes from host to device memory per run; None if a trip count is unknown."""
+        return nbytes_per_run(self.transfers, Direction.TO_DEVICE)

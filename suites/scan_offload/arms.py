@@ -1,0 +1,194 @@
+"""The arms of the scanned block: every way to write it, and the twins that must break a claim."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from assay import Program, Role
+from suites.scan_offload.custom_vjp_programs import custom_vjp_program
+from suites.scan_offload.formulas import BlockArm
+from suites.scan_offload.programs import HIDDEN, RESIDUAL, Sizes, Writing
+from suites.scan_offload.twins import does_not_trace, oversized, wrong_gradient
+
+Build = Callable[[Sizes, Writing, Sequence[Any]], Program]
+"""Builds the training step of one framework, written one way, for a target's devices."""
+
+CORE = (
+    "nothing",
+    "save-hidden",
+    "offload-hidden",
+    "save-residual-output",
+    "offload-residual-output",
+    "save-residual-input",
+    "offload-residual-input",
+)
+"""The upstream report's policies, their remedy, and the arms that save what they offload."""
+
+_WRITINGS: tuple[tuple[str, Role, str, Writing], ...] = (
+    ("nothing", Role.CONTROL, "", Writing()),
+    ("save-hidden", Role.CONTROL, "nothing", Writing(save=(HIDDEN,))),
+    ("offload-hidden", Role.POLICY, "save-hidden", Writing(offload=(HIDDEN,))),
+    (
+        "save-residual-output",
+        Role.CONTROL,
+        "nothing",
+        Writing(save=(RESIDUAL,), residual_at=("output",)),
+    ),
+    (
+        "offload-residual-output",
+        Role.DEFECT,
+        "save-residual-output",
+        Writing(offload=(RESIDUAL,), residual_at=("output",)),
+    ),
+    (
+        "save-residual-input",
+        Role.CONTROL,
+        "nothing",
+        Writing(save=(RESIDUAL,), residual_at=("input",)),
+    ),
+    (
+        "offload-residual-input",
+        Role.REMEDY,
+        "save-residual-input",
+        Writing(offload=(RESIDUAL,), residual_at=("input",)),
+    ),
+    (
+        "offload-residual-both-ends",
+        Role.REMEDY,
+        "save-residual-input",
+        Writing(offload=(RESIDUAL,), residual_at=("input", "output")),
+    ),
+    (
+        "offload-residual-on-carry",
+        Role.DEFECT,
+        "save-residual-output",
+        Writing(offload=(RESIDUAL,), name_carry=True),
+    ),
+    (
+        "save-hidden-and-residual",
+        Role.CONTROL,
+        "nothing",
+        Writing(save=(HIDDEN, RESIDUAL), residual_at=("input",)),
+    ),
+    (
+        "offload-hidden-and-residual",
+        Role.POLICY,
+        "save-hidden-and-residual",
+        Writing(offload=(HIDDEN, RESIDUAL), residual_at=("input",)),
+    ),
+    (
+        "save-hidden-offload-residual",
+        Role.POLICY,
+        "save-hidden-and-residual",
+        Writing(save=(HIDDEN,), offload=(RESIDUAL,), residual_at=("input",)),
+    ),
+    ("outside-nothing", Role.CONTROL, "nothing", Writing(remat=("outside",))),
+    (
+        "outside-offload-hidden",
+        Role.DEFECT,
+        "outside-nothing",
+        Writing(remat=("outside",), offload=(HIDDEN,)),
+    ),
+    (
+        "outside-offload-residual-input",
+        Role.DEFECT,
+        "outside-nothing",
+        Writing(remat=("outside",), offload=(RESIDUAL,), residual_at=("input",)),
+    ),
+    (
+        "outside-offload-residual-output",
+        Role.DEFECT,
+        "outside-nothing",
+        Writing(remat=("outside",), offload=(RESIDUAL,), residual_at=("output",)),
+    ),
+    ("nested-nothing", Role.CONTROL, "nothing", Writing(remat=("inside", "outside"))),
+    (
+        "nested-offload-residual-input",
+        Role.POLICY,
+        "save-residual-input",
+        Writing(remat=("inside", "outside"), offload=(RESIDUAL,), residual_at=("input",)),
+    ),
+    (
+        "nested-offload-residual-output",
+        Role.DEFECT,
+        "save-residual-output",
+        Writing(remat=("inside", "outside"), offload=(RESIDUAL,), residual_at=("output",)),
+    ),
+    ("unroll-2-nothing", Role.CONTROL, "nothing", Writing(unroll=2)),
+    (
+        "unroll-2-offload-hidden",
+        Role.DEFECT,
+        "save-hidden",
+        Writing(unroll=2, offload=(HIDDEN,)),
+    ),
+    (
+        "unroll-2-offload-residual-input",
+        Role.DEFECT,
+        "unroll-2-nothing",
+        Writing(unroll=2, offload=(RESIDUAL,), residual_at=("input",)),
+    ),
+    ("loop-nothing", Role.CONTROL, "", Writing(python_loop=True)),
+    (
+        "loop-offload-residual-input",
+        Role.DEFECT,
+        "loop-nothing",
+        Writing(python_loop=True, offload=(RESIDUAL,), residual_at=("input",)),
+    ),
+    ("no-remat", Role.CONTROL, "nothing", Writing(remat=())),
+)
+
+_CUSTOM_VJPS: tuple[tuple[str, Role, str, str, bool], ...] = (
+    ("custom-vjp-literal", Role.DEFECT, "no-remat", "literal", False),
+    ("custom-vjp-literal-remat", Role.DEFECT, "nothing", "literal", True),
+    ("custom-vjp-roundtrip", Role.DEFECT, "no-remat", "roundtrip", False),
+    ("custom-vjp-roundtrip-remat", Role.DEFECT, "nothing", "roundtrip", True),
+    ("custom-vjp-residual", Role.REMEDY, "nothing", "residual", False),
+    ("custom-vjp-residual-remat", Role.DEFECT, "nothing", "residual", True),
+)
+
+
+def written_arms(sizes: Sizes, build: Build) -> tuple[BlockArm, ...]:
+    """All arms that differ by policy, by where names stand, or by where remat does."""
+    return tuple(
+        BlockArm(
+            name=name,
+            role=role,
+            reference=reference,
+            names=writing.save + writing.offload,
+            moves=writing.offload or writing.save,
+            program=partial(build, sizes, writing),
+        )
+        for name, role, reference, writing in _WRITINGS
+    )
+
+
+def core_arms(sizes: Sizes, build: Build) -> tuple[BlockArm, ...]:
+    """The arms of ``CORE`` alone."""
+    return tuple(arm for arm in written_arms(sizes, build) if arm.name in CORE)
+
+
+def custom_vjp_arms(sizes: Sizes) -> tuple[BlockArm, ...]:
+    """The report's second attempt, as written and mended."""
+    return tuple(
+        BlockArm(
+            name=name,
+            role=role,
+            reference=reference,
+            moves=(RESIDUAL,),
+            program=partial(custom_vjp_program, sizes, attempt, remat=remat),
+        )
+        for name, role, reference, attempt, remat in _CUSTOM_VJPS
+    )
+
+
+def twin_arms(sizes: Sizes, build: Build) -> tuple[BlockArm, ...]:
+    """Programs that must break a claim; never tried by themselves."""
+    misspelt = partial(build, sizes, Writing(offload=("hiden",)))
+    wrong = partial(wrong_gradient, partial(build, sizes, Writing()))
+    twin = Role.TWIN
+    return (
+        BlockArm(name="twin-misspelt-name", role=twin, names=("hiden",), program=misspelt),
+        BlockArm(name="twin-wrong-gradient", role=twin, reference="nothing", program=wrong),
+        BlockArm(name="twin-does-not-trace", role=twin, program=does_not_trace),
+        BlockArm(name="twin-oversized", role=twin, program=oversized),
+    )

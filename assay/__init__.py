@@ -1,6 +1,7 @@
 """Assay: regression and benchmark harness for the XLA features that training frameworks lean on."""
 
-from assay import claims
+from typing import TYPE_CHECKING
+
 from assay.model.claim import Case, Check, Claim, Formula
 from assay.model.evidence import Evidence
 from assay.model.module import Direction
@@ -8,6 +9,22 @@ from assay.model.target import TargetError
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm, KnownDefect, Level, Program, Role, Scope, Workload
+
+if TYPE_CHECKING:
+    from assay import claims
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import ``claims``, and with it numpy, only for who asks: the words alone need neither."""
+        if name == "claims":
+            from importlib import import_module
+
+            return import_module("assay.claims")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Arm",

@@ -15,6 +15,7 @@ from rich.table import Table
 from assay.model.target import State, TargetError
 from assay.model.units import format_bytes
 from assay.model.verdict import ExitCode
+from assay.report.measured import measured_table
 from assay.report.qualification import Qualification, qualify, to_json
 from assay.report.terminal import print_run
 from assay.report.vendor_page import vendor_page
@@ -86,9 +87,24 @@ def qualify_target(
 
 
 @app.command()
-def report(run: Annotated[Path, typer.Argument(help="A run's folder or records.jsonl.")]) -> None:
-    """Print the summary of a run from its records alone."""
-    print_run(Console(), records.load(run))
+def report(
+    run: Annotated[Path, typer.Argument(help="A run's folder or records.jsonl.")],
+    workload: Annotated[
+        str, typer.Option("--workload", help="Print this workload's numbers as Markdown instead.")
+    ] = "",
+    claims: Annotated[
+        str, typer.Option("--claims", help="The claims whose numbers are wanted (commas).")
+    ] = "temp-bytes",
+) -> None:
+    """Print the summary of a run, or one workload's measured numbers, from its records alone."""
+    seen = records.load(run)
+    if not workload:
+        print_run(Console(), seen)
+        return
+    known = sorted({record.workload for record in seen})
+    if workload not in known:
+        _misuse(f"got workload {workload!r}, wanted one of {', '.join(known)}")
+    typer.echo(measured_table(seen, workload=workload, claims=claims.split(",")))
 
 
 def _run_suites(target: str, level: str, suites: Path, results_dir: Path, workers: str) -> Path:

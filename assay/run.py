@@ -146,8 +146,9 @@ class Run:
         """Whether ``--update-baselines`` takes this measurement as the accepted number.
 
         ``new`` takes what no number exists for, and a new toolchain's number that is no worse.
+        What ended in an error was not measured, and nothing takes it.
         """
-        if not trial.check.claim.uses_baseline or trial.must_fail:
+        if not trial.check.claim.uses_baseline or trial.must_fail or not finding.outcome.judged:
             return False
         if self.accept is Accept.NEW:
             return case.accepted is None or (

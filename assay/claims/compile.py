@@ -14,12 +14,15 @@ from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
 
+_AFTER_COMPILING = (FailureKind.OUT_OF_MEMORY, FailureKind.EXECUTION)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiles:
-    """The program traces, lowers and compiles, whether or not it then fits.
+    """The program traces, lowers and compiles, whether or not it then fits or runs.
 
-    Measures the number of failures; running out of memory is ``FitsDevice``'s business.
+    Measures the number of failures; running out of memory is ``FitsDevice``'s business, and a
+    program that does not run is ``ValuesEqual``'s.
     """
 
     name: str = "compiles"
@@ -35,7 +38,7 @@ class Compiles:
         evidence = case.evidence
         stop_unless_available(evidence)
         failure = evidence.failure
-        if failure is None or failure.kind is FailureKind.OUT_OF_MEMORY:
+        if failure is None or failure.kind in _AFTER_COMPILING:
             return Finding(outcome=Outcome.KEPT, measured=0, limit=0, reason="it compiles")
         return Finding(
             outcome=Outcome.BROKEN, measured=1, limit=0, reason=describe_failure(failure)

@@ -22,7 +22,7 @@ class HostBytes:
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
         """The arms that the formula reads."""
-        return self.equal.arms
+        return self.equal.needs(arm)
 
     def judge(self, case: Case) -> Finding:
         """Kept if the compiler's host temporaries are the formula's bytes."""
@@ -46,7 +46,7 @@ class DeviceBytesFall:
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
         """The arm that saves on the device what this one moves to the host."""
-        return (arm.reference, *self.by.arms)
+        return (arm.reference, *self.by.needs(arm))
 
     def judge(self, case: Case) -> Finding:
         """Kept if temp bytes fell by the formula's bytes."""
@@ -74,7 +74,7 @@ class DeviceBytesAtMost:
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
         """The arm it must not exceed."""
-        return (self.against, *self.beyond.arms)
+        return (self.against, *self.beyond.needs(arm))
 
     def judge(self, case: Case) -> Finding:
         """Kept if temp bytes are at most the other arm's."""

@@ -1,5 +1,6 @@
 """Claims that need no compiler: what the jaxpr already tells about a remat policy."""
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import prod
@@ -13,8 +14,6 @@ from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
 
-_ITEM_BYTES = {"bool": 1, "bfloat16": 2}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualsOnHost:
@@ -27,7 +26,7 @@ class ResidualsOnHost:
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
         """The arms that the formula reads."""
-        return self.equal.arms
+        return self.equal.needs(arm)
 
     def judge(self, case: Case) -> Finding:
         """Kept if the saved residuals placed on the host add up to the formula."""
@@ -56,11 +55,12 @@ class ResidualsOnHost:
 
 
 def nbytes(residual: Residual) -> int:
-    """Logical bytes of a residual, summed over all devices."""
-    name = residual.dtype
-    bits = "".join(character for character in name if character.isdigit())
-    size = _ITEM_BYTES.get(name) or int(bits or 8) // 8
-    return size * prod(residual.shape)
+    """Logical bytes of a residual, summed over all devices; bits are rounded up to bytes.
+
+    The first number in a type's name is its bits: ``float8_e4m3fn``, ``int4``; ``bool`` has none.
+    """
+    bits = re.search(r"[0-9]+", residual.dtype)
+    return (prod(residual.shape) * int(bits[0] if bits else 8) + 7) // 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,12 @@ class NamesMatch:
     def judge(self, case: Case) -> Finding:
         """Kept if none of the policy's names is missing from the jaxpr."""
         present = traced_of(case).names
+        if not case.arm.names:
+            return Finding(
+                outcome=Outcome.NOT_MEASURED,
+                reason=f"the policy of {case.arm.name!r} asks for no name",
+                advice="list the policy's names in Arm.names, or leave the arm out of the check",
+            )
         missing = [name for name in case.arm.names if name not in present]
         if not missing:
             names = ", ".join(case.arm.names)

@@ -28,7 +28,7 @@ class TransferredBytes:
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
         """The arms that the formula reads."""
-        return self.equal.arms
+        return self.equal.needs(arm)
 
     def judge(self, case: Case) -> Finding:
         """Kept if the transfers of all loops, trip counts included, add up to the formula."""

@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import os
+import platform
+from pathlib import Path
 
 from assay.model.evidence import Toolchain
 
@@ -16,21 +18,36 @@ _PLATFORM_PACKAGES = {
     ),
     "tpu": ("libtpu",),
 }
+# From /proc/cpuinfo, widest first; they decide how the CPU compiler vectorises and fuses.
+_VECTOR_SETS = ("amx_tile", "avx512f", "avx2", "avx", "sve2", "sve", "asimd")
+_CPU_FLAGS = Path("/proc/cpuinfo")
 _FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
 
-def toolchain(framework: str, platform: str) -> Toolchain:
+def toolchain(framework: str, backend: str) -> Toolchain:
     """The toolchain that compiles the framework's programs for ``cpu``, ``cuda`` or ``tpu``."""
     names = (
         *_FRAMEWORK_PACKAGES.get(framework, (framework,)),
-        *_PLATFORM_PACKAGES.get(platform, ()),
+        *_PLATFORM_PACKAGES.get(backend, ()),
     )
     flags = [f"{name}={os.environ[name]}" for name in _FLAG_VARIABLES if os.environ.get(name)]
     found = {name: installed_version(name) for name in names}
+    if backend == "cpu":
+        found["host-isa"] = host_isa()
     return Toolchain(
         versions={name: version for name, version in found.items() if version},
         flags=" ".join(flags),
     )
+
+
+def host_isa() -> str:
+    """The host processor's instruction set, which the CPU compiler emits code for."""
+    try:
+        flags = set(_CPU_FLAGS.read_text().split())
+    except OSError:
+        flags = set()
+    widest = next((name for name in _VECTOR_SETS if name in flags), "")
+    return "-".join(filter(None, (platform.machine(), widest)))
 
 
 def installed_version(package: str) -> str:

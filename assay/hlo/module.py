@@ -15,7 +15,7 @@ from assay.hlo.schema import (
     Message,
     decode,
     decode_instruction,
-    decode_outline,
+    decode_outlines,
 )
 from assay.hlo.shape import may_mention_host, mentions_host, read_shape
 from assay.hlo.source import SourceIndex
@@ -169,22 +169,24 @@ class Computation:
         return len(self._encoded)
 
     @cached_property
-    def _opcodes(self) -> dict[int, str]:
-        """The opcode of each instruction, by id, in order."""
-        return {
-            each.id & _LOCAL_ID: sys.intern(each.opcode)
-            for each in map(decode_outline, self._encoded)
-        }
+    def _ids_and_opcodes(self) -> tuple[Sequence[int], Sequence[str]]:
+        """The ids of the instructions and their opcodes, in order."""
+        ids, opcodes = list[int](), list[str]()
+        for outline in decode_outlines(self._encoded):
+            ids.append(outline.id & _LOCAL_ID)
+            opcodes.append(sys.intern(outline.opcode))
+        return ids, opcodes
 
     @cached_property
     def _positions(self) -> dict[int, int]:
         """Where in the computation each instruction is, by id."""
-        return {identifier: number for number, identifier in enumerate(self._opcodes)}
+        ids, _ = self._ids_and_opcodes
+        return {identifier: position for position, identifier in enumerate(ids)}
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
         """All instructions."""
-        return tuple(map(self.instruction, self._opcodes))
+        return tuple(map(self._at, range(len(self))))
 
     @cached_property
     def root(self) -> Instruction:
@@ -198,8 +200,9 @@ class Computation:
 
     def of(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
         """The instructions with one of these opcodes."""
+        _, found = self._ids_and_opcodes
         return tuple(
-            self.instruction(each) for each, opcode in self._opcodes.items() if opcode in opcodes
+            self._at(position) for position, opcode in enumerate(found) if opcode in opcodes
         )
 
     def around_host(self, *, but: frozenset[str]) -> tuple[Instruction, ...]:
@@ -213,8 +216,8 @@ class Computation:
             return ()
         on_host |= {identifier & _LOCAL_ID for identifier in on_host}
         return tuple(
-            self.instruction(outline.id & _LOCAL_ID)
-            for outline in map(decode_outline, self._encoded)
+            self._at(position)
+            for position, outline in enumerate(decode_outlines(self._encoded))
             if (outline.id in on_host or not on_host.isdisjoint(outline.operand_ids))
             and outline.opcode not in but
         )
@@ -225,15 +228,19 @@ class Computation:
         Raises:
             MalformedModule: there is none.
         """
-        if identifier not in self._made:
-            if identifier not in self._positions:
-                raise MalformedModule(
-                    f"got no instruction {identifier} in computation {self.name!r}, wanted every "
-                    "operand and the root among its instructions; serialize the module again"
-                )
-            encoded = self._encoded[self._positions[identifier]]
-            self._made[identifier] = Instruction(decode_instruction(encoded), self)
-        return self._made[identifier]
+        try:
+            return self._at(self._positions[identifier])
+        except KeyError:
+            raise MalformedModule(
+                f"got no instruction {identifier} in computation {self.name!r}, wanted every "
+                "operand and the root among its instructions; serialize the module again"
+            ) from None
+
+    def _at(self, position: int) -> Instruction:
+        if position not in self._made:
+            message = decode_instruction(self._encoded[position])
+            self._made[position] = Instruction(message, self)
+        return self._made[position]
 
     def parameter(self, number: int) -> Instruction:
         """The parameter with this number.

@@ -1,15 +1,16 @@
 """The part of XLA's HloModuleProto that Assay reads, as protobuf message classes.
 
 A module's instructions stay bytes, which on the wire is what a message in a message is, until one
-is asked for: decoded all at once they take ten times the memory of the bytes, and time that grows
-faster than the module.
+is asked for: decoded all at once they take several times the memory of the bytes, and time that
+grows faster than the module.
 
-The classes are built at import with protobuf's descriptor API, in a descriptor pool and a package of
-its own: XLA's full schema may be registered in the same process (tensorflow, torch_xla), and the
-two do not collide. Field numbers are those of ``xla/service/hlo.proto`` and
+The classes are built at import with protobuf's descriptor API, in a descriptor pool and a package
+of their own: XLA's full schema may be registered in the same process (tensorflow, torch_xla), and
+the two do not collide. Field numbers are those of ``xla/service/hlo.proto`` and
 ``xla/xla_data.proto``; fields that are not named here are skipped.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from google.protobuf.descriptor_pb2 import (
@@ -26,6 +27,7 @@ Message = Any
 `shape` turn messages into typed values and let none of them out."""
 
 _PACKAGE: Final = "assay.hlo"
+_BROKEN_INSTRUCTION: Final = "an instruction that protobuf cannot read"
 
 _SCALARS: Final = {
     "bool": FieldDescriptorProto.TYPE_BOOL,
@@ -168,30 +170,28 @@ def decode(data: bytes) -> Message:
     return message
 
 
-def decode_outline(data: bytes) -> Message:
-    """The id, opcode and operands of an instruction.
+def decode_outlines(encoded: Iterable[bytes]) -> Iterator[Message]:
+    """The id, opcode and operands of each instruction.
 
     Raises:
-        MalformedModule: ``data`` is no HloInstructionProto.
+        MalformedModule: one of them is no HloInstructionProto.
     """
-    return _decode_part(_OUTLINE_CLASS, data)
+    try:  # around the loop, not in it: a module has hundreds of thousands of instructions
+        yield from map(_OUTLINE_CLASS.FromString, encoded)
+    except DecodeError as error:
+        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
 
 
-def decode_instruction(data: bytes) -> Message:
+def decode_instruction(encoded: bytes) -> Message:
     """All that Assay reads of an instruction.
 
     Raises:
-        MalformedModule: ``data`` is no HloInstructionProto.
+        MalformedModule: ``encoded`` is no HloInstructionProto.
     """
-    return _decode_part(_INSTRUCTION_CLASS, data)
-
-
-def _decode_part(kind: type[Message], data: bytes) -> Message:
     try:
-        return kind.FromString(data)
+        return _INSTRUCTION_CLASS.FromString(encoded)
     except DecodeError as error:
-        got = f"an instruction of {len(data)} bytes that protobuf cannot read"
-        raise MalformedModule(_advice(got)) from error
+        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
 
 
 def _advice(got: str) -> str:

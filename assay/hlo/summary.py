@@ -1,5 +1,9 @@
 """Summary: all that the rest of Assay wants to know of one module, as plain values."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from assay.hlo.executions import executions
 from assay.hlo.loops import loops
 from assay.hlo.module import Module
@@ -14,7 +18,11 @@ def read(data: bytes) -> ModuleSummary:
     Raises:
         MalformedModule: ``data`` is no HloModuleProto, or only a part of one.
     """
-    module = Module.from_proto(data)
+    with _garbage_kept():
+        return _read(Module.from_proto(data))
+
+
+def _read(module: Module) -> ModuleSummary:
     trips = TripCounter(module)
     counts = executions(module, trips)
     return ModuleSummary(
@@ -24,3 +32,18 @@ def read(data: bytes) -> ModuleSummary:
         loops=loops(module, trips, counts),
         transfers=transfers(module, counts),
     )
+
+
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """Keeps the garbage collector from looking through a graph that only grows while it is read.
+
+    Its passes found nothing and took a tenth of the time of 400,000 instructions.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

@@ -7,16 +7,19 @@ from assay.model.claim import Case, Claim, Stopped
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import KnownDefect
 
+_KEPT = (Outcome.KEPT, Outcome.IMPROVED)
+
 
 def judge(claim: Claim, case: Case) -> Finding:
     """The claim's finding; whatever goes wrong while judging is an ``error``, never a pass.
 
-    A claim that says kept without a measurement and a limit broke its own law: also an error.
+    A claim that says kept or improved without a measurement and a limit broke its own law: also
+    an error.
     """
     try:
         finding = claim.judge(case)
     except Stopped as stopped:
-        return stopped.finding
+        finding = stopped.finding
     # A claim may be anyone's code; its fault must not take the run down, nor pass.
     except Exception as fault:  # noqa: BLE001
         return Finding(
@@ -24,12 +27,12 @@ def judge(claim: Claim, case: Case) -> Finding:
             reason=f"claim {claim.name!r} failed: {type(fault).__name__}: {fault}",
             advice="this is a fault of the claim or of Assay, not of the program",
         )
-    if finding.outcome is Outcome.KEPT and None in (finding.measured, finding.limit):
+    if finding.outcome in _KEPT and None in (finding.measured, finding.limit):
         return replace(
             finding,
             outcome=Outcome.ERROR,
-            reason=f"claim {claim.name!r} says kept but measured nothing",
-            advice="return measured and limit with every kept finding",
+            reason=f"claim {claim.name!r} says {finding.outcome.value} but measured nothing",
+            advice=f"return measured and limit with every {finding.outcome.value} finding",
         )
     return finding
 
@@ -67,7 +70,7 @@ def judge_twin(claim: Claim, case: Case) -> Finding:
             reason=f"the twin breaks the claim, as it must: {finding.reason}",
             advice="",
         )
-    if finding.outcome in (Outcome.KEPT, Outcome.IMPROVED):
+    if finding.outcome in _KEPT:
         return replace(
             finding,
             outcome=Outcome.BROKEN,

@@ -10,13 +10,17 @@ from assay.model.verdict import AcceptedNumber
 _ORDER = ("jaxlib", "jax", "torch_xla", "torch", "libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin")
 
 
-def age(versions: Mapping[str, str]) -> tuple[tuple[Version, ...], tuple[tuple[str, str], ...]]:
+_Age = tuple[tuple[Version, ...], tuple[tuple[str, Version, str], ...]]
+
+
+def age(versions: Mapping[str, str]) -> _Age:
     """A sort key: the older the toolchain, the smaller.
 
     The compiler's own package decides; the remaining versions only make the order total.
     """
     leading = tuple(_version(versions.get(name)) for name in _ORDER)
-    return leading, tuple(sorted(versions.items()))
+    rest = tuple((name, _version(text), text) for name, text in sorted(versions.items()))
+    return leading, rest
 
 
 def _version(text: str | None) -> Version:

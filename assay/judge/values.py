@@ -52,7 +52,10 @@ def _difference(mine: Tensor, theirs: Tensor) -> Difference:
     return Difference(ratio=ratio, path=mine.path, reason=reason)
 
 
-def _array(tensor: Tensor) -> npt.NDArray[np.float64]:
+def _array(tensor: Tensor) -> npt.NDArray[np.float64] | npt.NDArray[np.complex128]:
     extended = getattr(ml_dtypes, tensor.dtype, None)
     dtype = np.dtype(extended if extended is not None else tensor.dtype)
-    return np.frombuffer(tensor.data, dtype=dtype).reshape(tensor.shape).astype(np.float64)
+    array = np.frombuffer(tensor.data, dtype=dtype).reshape(tensor.shape)
+    if dtype.kind == "c":
+        return array.astype(np.complex128)
+    return array.astype(np.float64)

@@ -39,16 +39,20 @@ class Case:
             ) from None
 
 
+def _no_other(_arm: Arm) -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Formula:
     """A limit computed from shapes; ``text`` is what the verdict prints of it.
 
-    ``arms`` names other arms whose evidence it reads.
+    ``needs`` names the other arms whose evidence it reads for an arm.
     """
 
     text: str
     of: Callable[[Case], Quantity]
-    arms: tuple[str, ...] = ()
+    needs: Callable[[Arm], tuple[str, ...]] = _no_other
 
 
 class Stopped(Exception):

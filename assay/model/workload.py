@@ -99,8 +99,8 @@ class Scope:
 class KnownDefect:
     """A claim expected to break on some targets and toolchains, and where that is reported.
 
-    ``arms``, ``claims``, ``targets`` and ``workloads`` are shell patterns; ``toolchain`` maps a package to a
-    version specifier (``{"jaxlib": ">=0.10"}``). ``last_seen`` is an ISO date.
+    ``arms``, ``claims``, ``targets`` and ``workloads`` are shell patterns; ``toolchain`` maps a
+    package to a version specifier (``{"jaxlib": ">=0.10"}``). ``last_seen`` is an ISO date.
     """
 
     arms: tuple[str, ...]

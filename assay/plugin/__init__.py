@@ -10,7 +10,15 @@ from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
 from assay.plugin.controller import Controller
 from assay.plugin.fixture import assay
-from assay.plugin.items import attach_verdicts, check_items, reject_repeated
+from assay.plugin.items import (
+    ClaimFailed,
+    attach_verdicts,
+    check_items,
+    explain,
+    reject_repeated,
+    where_required,
+)
+from assay.plugin.orphans import FOUND, Found, orphan_items
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings, SettingsError
 from assay.store.baselines import BaselineError
@@ -69,21 +77,28 @@ def pytest_pycollect_makeitem(
     """Turn a module's ``test_… = Check(…)`` into its items."""
     if not isinstance(obj, Check) or not name.startswith("test"):
         return None
+    collector.config.stash.setdefault(FOUND, []).append(Found(path=collector.path, check=obj))
     return check_items(collector, name, obj, collector.config.stash[Session.KEY])
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fail early where two items would write the same verdict."""
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Fail early where two items would write the same verdict; add one item an orphan."""
     reject_repeated(items)
+    try:
+        items.extend(orphan_items(session))
+    except BaselineError as error:
+        raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the verdicts to the report; that is what comes back from a worker."""
+    """Attach the verdicts to the report, which comes back from a worker, and word the failure."""
     report = yield
-    if call.when == "call":
-        attach_verdicts(item, report)
+    attach_verdicts(item, report)
+    failure = call.excinfo
+    if report.failed and failure and isinstance(failure.value, ClaimFailed):
+        report.longrepr = f"{explain(failure.value.record)}\n  at: {where_required(item, failure)}"
     return report

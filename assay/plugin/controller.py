@@ -10,6 +10,7 @@ from rich.console import Console
 
 from assay.model.verdict import ExitCode, Record, exit_code
 from assay.plugin.items import verdicts_of
+from assay.plugin.orphans import remove_orphans
 from assay.plugin.progress import Progress
 from assay.plugin.session import Session
 from assay.report.junit import junit
@@ -68,6 +69,7 @@ class Controller:
         results.write(run.directory, "junit.xml", junit(self._records))
         results.point_latest(run.directory)
         accept_numbers(run, self._records)
+        remove_orphans(run.baselines, self._records)
         code = exit_code([record.verdict for record in self._records])
         if exitstatus not in _PYTEST_OWN and code is not ExitCode.KEPT:
             session.exitstatus = code.value

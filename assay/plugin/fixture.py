@@ -79,7 +79,8 @@ class Assay:
         self._count += 1
         return Workload(
             suite=self._node.path.stem,
-            name=f"{self._node.name}-{self._count}",
+            # A slash would divide the name of a baseline's entry.
+            name=f"{self._node.name.replace('/', '-')}-{self._count}",
             arms=(
                 Arm(
                     name=getattr(function, "__name__", "program"),

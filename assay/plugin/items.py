@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from _pytest._code.code import TerminalRepr
 
 from assay.model.claim import Check
 from assay.model.units import format_quantity
@@ -42,14 +41,6 @@ class TrialItem(pytest.Item):
         self.stash.setdefault(VERDICTS, []).append(record)
         conclude(record)
 
-    def repr_failure(
-        self, excinfo: pytest.ExceptionInfo[BaseException], *rest: Any
-    ) -> str | TerminalRepr:
-        """The verdict in words; a traceback only where Assay itself failed."""
-        if isinstance(excinfo.value, ClaimFailed):
-            return explain(excinfo.value.record)
-        return super().repr_failure(excinfo)
-
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the check stands."""
         return self.path, None, self.name
@@ -63,6 +54,12 @@ def conclude(record: Record) -> None:
         pytest.xfail(f"{record.reason} ({record.upstream})")
     if not record.verdict.judged:
         pytest.skip(f"{record.verdict.value}: {record.reason}")
+
+
+def where_required(item: pytest.Item, failure: pytest.ExceptionInfo[BaseException]) -> str:
+    """The line of the test itself that asked for the verdict."""
+    lines = [entry.lineno + 1 for entry in failure.traceback if entry.path == item.path]
+    return f"{item.path.name}:{lines[-1]}" if lines else item.path.name
 
 
 def explain(record: Record) -> str:
@@ -88,7 +85,13 @@ def check_items(
 ) -> list[pytest.Item]:
     """The items of one check at the session's targets and level."""
     return [
-        TrialItem.from_parent(collector, name=f"{name}[{trial}]", trial=trial)
+        # Spelt out, so that pytest parses the bracket as it does when ``--lf`` reads it back.
+        TrialItem.from_parent(
+            collector,
+            name=f"{name}[{trial}]",
+            nodeid=f"{collector.nodeid}::{name}[{trial}]",
+            trial=trial,
+        )
         for workload in check.workloads
         for target in session.settings.targets
         for trial in _trials(check, workload, target, session)
@@ -127,8 +130,9 @@ def reject_repeated(items: list[pytest.Item]) -> None:
 
 
 def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Put the item's verdicts on its report, as text that an xdist worker can send."""
+    """Move the item's verdicts onto its report, as text that an xdist worker can send."""
     records = item.stash.get(VERDICTS, [])
+    item.stash[VERDICTS] = []
     setattr(report, PAYLOAD, [msgspec.json.encode(record).decode() for record in records])
 
 

@@ -1,15 +1,17 @@
 """Progress on a long run: which program is being observed for what, and how many remain."""
 
+import re
 from collections.abc import Iterable
 
 import pytest
 
+_PROGRAM = re.compile(r"\[([^\[/@]+/[^/@]+@[^/@\]]+)(/must-fail)?\]$")
+
 
 def program_of(nodeid: str) -> str:
     """``workload/arm@target`` out of an item's id, or the empty string for any other test."""
-    _, bracket, inner = nodeid.partition("[")
-    program = inner.removesuffix("]").removesuffix("/must-fail")
-    return program if bracket and "@" in program else ""
+    found = _PROGRAM.search(nodeid)
+    return found[1] if found else ""
 
 
 class Progress:
@@ -33,6 +35,10 @@ class Progress:
         what, _, target = program.rpartition("@")
         total = len(self._expected)
         reporter.ensure_newline()
+        # xdist's dots belong to no file, so the reporter does not see them.
+        writer = reporter.config.get_terminal_writer()
+        if writer.width_of_current_line:
+            writer.line()
         reporter.write_line(
             f"  [{len(self._begun):>{len(str(total))}}/{total}] {what} for {target}"
         )

@@ -1,15 +1,17 @@
 """One process's share of a run: where it writes, and the observers that it keeps alive."""
 
 import secrets
+import time
+import traceback
 from datetime import UTC, datetime
 from functools import cached_property
 
 import pytest
 
-from assay.isolate import Observer
+from assay.isolate import NotPortable, Observer
 from assay.model.evidence import Evidence
 from assay.model.target import TargetName
-from assay.model.verdict import Record
+from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
 from assay.model.workload import Arm, Workload
 from assay.plugin.settings import Settings
 from assay.run import Run, Trial
@@ -49,14 +51,45 @@ class Session:
         )
 
     def judge(self, trial: Trial) -> Record:
-        """The verdict on one trial."""
-        return self.run.judge(trial)
+        """The verdict on one trial; what Assay itself fails on is an ``error``, never a crash."""
+        start = time.perf_counter()
+        try:
+            return self.run.judge(trial)
+        except NotPortable as misuse:
+            return self._error(trial, str(misuse), "hold no locks, files or arrays", start)
+        # Whatever else is raised is a fault of Assay: the run goes on, and ends with 3.
+        except Exception as fault:  # noqa: BLE001
+            # pytest shows it below the verdict.
+            traceback.print_exc()
+            last = f"{type(fault).__name__}: {fault}".strip().splitlines()[-1]
+            return self._error(trial, last, "this is a fault of Assay; report it", start)
 
     def close(self) -> None:
         """End all observers."""
         for observer in self._observers.values():
             observer.close()
         self._observers.clear()
+
+    def _error(self, trial: Trial, reason: str, advice: str, start: float) -> Record:
+        return Record(
+            schema=RECORD_SCHEMA,
+            run=self.name,
+            suite=trial.workload.suite,
+            workload=trial.workload.name,
+            arm=trial.arm.name,
+            claim=trial.claim_name,
+            target=trial.target,
+            toolchain={},
+            verdict=Outcome.ERROR,
+            measured=None,
+            limit=None,
+            unit=trial.check.claim.unit,
+            baseline=None,
+            reason=reason,
+            advice=advice,
+            upstream="",
+            seconds=round(time.perf_counter() - start, 6),
+        )
 
     def _observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         # A live accelerator needs a process whose jax was started for it.

@@ -95,13 +95,17 @@ def check_all(root: Path) -> None:
 
 
 def save(root: Path, baseline: Baseline) -> Path:
-    """Write the file, or remove it where nothing is accepted; returns its path."""
+    """Write the file, or remove it where nothing is accepted; returns its path.
+
+    Raises:
+        BaselineError: a name holds the ``/`` that stands between the names of an entry.
+    """
     path = path_of(root, baseline.suite, baseline.target)
     if not baseline.accepted:
         path.unlink(missing_ok=True)
         return path
     accepted = {
-        "/".join(key): [
+        _text(path, key): [
             _Entry(toolchain=dict(sorted(number.toolchain.items())), value=number.value)
             for number in sorted(numbers, key=lambda number: age(number.toolchain))
         ]
@@ -120,6 +124,15 @@ def _decode(path: Path) -> _File:
             f"{path}: got a file that is no baseline ({error}), "
             "wanted what --update-baselines writes; restore it from version control"
         ) from None
+
+
+def _text(path: Path, key: Key) -> str:
+    if any("/" in part for part in key):
+        raise BaselineError(
+            f"{path}: got entry {key}, wanted names without '/'; "
+            "rename the workload, the arm or the claim"
+        )
+    return "/".join(key)
 
 
 def _key(path: Path, text: str) -> Key:

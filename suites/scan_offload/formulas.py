@@ -71,6 +71,11 @@ def _stored_bytes(case: Case, name: str) -> int:
     return stored or elements * _F32_BYTES
 
 
+def _arms_that_save(arm: Arm) -> tuple[str, ...]:
+    assert isinstance(arm, BlockArm)
+    return ("nothing", "save-hidden") if HIDDEN in arm.moves else ("nothing",)
+
+
 def _carried_bytes(case: Case, arm: str, elements: int) -> int:
     module = case.other(arm).module
     layers = _sizes(case).layers
@@ -104,6 +109,6 @@ FREED_PER_DEVICE = Formula(
     "the moved activations as the compiler stores them when they are saved, less three rows in "
     "flight",
     _freed_per_device,
-    arms=("nothing", "save-hidden"),
+    _arms_that_save,
 )
 """What offloading must free on one device."""

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.model.module import Direction
-from assay.model.module import ModuleSummary
+from assay.model.module import Direction, ModuleSummary
 
 from .programs import entry, offloading_loop
 

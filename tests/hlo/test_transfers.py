@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from assay.hlo.module import Module
-from assay.model.module import Direction
-from assay.model.module import ModuleSummary
+from assay.model.module import Direction, ModuleSummary
 
 from .programs import entry, offloading_loop, with_computations
 

@@ -1,0 +1,181 @@
+"""Orphans: accepted numbers that no check measures any more, one failing item each."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.model.claim import Check
+from assay.model.units import Unit
+from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
+from assay.model.workload import Role
+from assay.plugin.items import VERDICTS, conclude
+from assay.plugin.session import Session
+from assay.run import Accept
+from assay.store import baselines
+
+ORPHANED = ".orphaned"
+"""Suffix of a claim's name on the line of an entry that nothing measures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A check, and the file that it was collected from."""
+
+    path: Path
+    check: Check
+
+
+_PARTIAL = ("lf", "ignore", "ignore_glob")
+"""pytest's options under which the files of a folder are not all collected."""
+
+FOUND: pytest.StashKey[list[Found]] = pytest.StashKey()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """An entry of a baseline file that no collected check covers, at any level."""
+
+    suite: str
+    target: str
+    key: baselines.Key
+
+    def __str__(self) -> str:
+        return f"{'/'.join((self.suite, *self.key))}@{self.target}"
+
+
+class OrphanItem(pytest.Item):
+    """Fails for one orphaned entry; under ``--update-baselines=all`` it is removed instead."""
+
+    def __init__(self, *, orphan: Orphan, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.orphan = orphan
+
+    def runtest(self) -> None:
+        """Say that the number is orphaned, or that it will be removed."""
+        session = self.config.stash[Session.KEY]
+        record = _record(session.name, self.orphan, removed=session.settings.accept is Accept.ALL)
+        self.stash[VERDICTS] = [record]
+        conclude(record)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """The file that holds the entry."""
+        return self.path, None, self.name
+
+
+def orphan_items(session: pytest.Session) -> list[OrphanItem]:
+    """An item for every orphaned entry of the suites that were collected as a whole.
+
+    Raises:
+        BaselineError: a baseline file is damaged.
+    """
+    config = session.config
+    root = config.stash[Session.KEY].settings.baselines
+    return [
+        OrphanItem.from_parent(
+            session,
+            name=f"baselines[{orphan}]",
+            nodeid=f"{path.relative_to(root.parent).as_posix()}::baselines[{orphan}]",
+            path=path,
+            orphan=orphan,
+        )
+        for orphan in _orphans(_whole_suites(session), config.stash[Session.KEY])
+        for path in [baselines.path_of(root, orphan.suite, orphan.target)]
+    ]
+
+
+def remove_orphans(root: Path, records: Iterable[Record]) -> None:
+    """Take out of the baseline files the entries that the records say are removed."""
+    removed = [
+        record
+        for record in records
+        if record.claim.endswith(ORPHANED) and record.verdict is Outcome.KEPT
+    ]
+    removed.sort(key=_place)
+    for place, entries in groupby(removed, key=_place):
+        keys = [
+            (entry.workload, entry.arm, entry.claim.removesuffix(ORPHANED)) for entry in entries
+        ]
+        baselines.save(root, baselines.load(root, *place).without(keys))
+
+
+def _whole_suites(session: pytest.Session) -> dict[str, list[Check]]:
+    """The checks of every suite that was collected folder by folder.
+
+    One file, one item or the last failures alone do not tell what the others measure.
+    """
+    config = session.config
+    if session.testsfailed or any(vars(config.option).get(name) for name in _PARTIAL):
+        return {}
+    folders = [path for text in config.args if (path := _argument(config, text)).is_dir()]
+    suites: dict[str, list[Found]] = {}
+    for found in config.stash.get(FOUND, []):
+        for suite in {workload.suite for workload in found.check.workloads}:
+            suites.setdefault(suite, []).append(found)
+    return {
+        suite: [one.check for one in found]
+        for suite, found in suites.items()
+        if all(any(one.path.is_relative_to(folder) for folder in folders) for one in found)
+    }
+
+
+def _argument(config: pytest.Config, text: str) -> Path:
+    return config.invocation_params.dir / text
+
+
+def _orphans(suites: Mapping[str, Sequence[Check]], session: Session) -> Iterator[Orphan]:
+    root = session.settings.baselines
+    for suite, checks in suites.items():
+        for target in session.settings.targets:
+            for key in baselines.load(root, suite, target).accepted:
+                if not any(_measures(check, suite, key) for check in checks):
+                    yield Orphan(suite=suite, target=target, key=key)
+
+
+def _measures(check: Check, suite: str, key: baselines.Key) -> bool:
+    workload_name, arm_name, claim_name = key
+    return (
+        check.claim.uses_baseline
+        and check.claim.name == claim_name
+        and check.covers(arm_name)
+        and any(
+            arm.name == arm_name and arm.role is not Role.TWIN
+            for workload in check.workloads
+            if (workload.suite, workload.name) == (suite, workload_name)
+            for arm in workload.arms
+        )
+    )
+
+
+def _record(run: str, orphan: Orphan, *, removed: bool) -> Record:
+    workload, arm, claim = orphan.key
+    return Record(
+        schema=RECORD_SCHEMA,
+        run=run,
+        suite=orphan.suite,
+        workload=workload,
+        arm=arm,
+        claim=claim + ORPHANED,
+        target=orphan.target,
+        toolchain={},
+        verdict=Outcome.KEPT if removed else Outcome.BROKEN,
+        measured=0 if removed else 1,
+        limit=0,
+        unit=Unit.COUNT,
+        baseline=None,
+        reason="removed now: no check measures it"
+        if removed
+        else "a number is accepted for it, but no check measures it",
+        advice=""
+        if removed
+        else "bring the check back, or remove the number with --update-baselines=all",
+        upstream="",
+        seconds=0.0,
+    )
+
+
+def _place(record: Record) -> tuple[str, str]:
+    return record.suite, record.target

@@ -1,0 +1,152 @@
+"""Hand-built evidence: one arm that keeps every claim, of which a test changes what matters."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from assay.model.claim import Case, Formula
+from assay.model.evidence import (
+    Evidence,
+    Failure,
+    FailureKind,
+    Memory,
+    Residual,
+    Tensor,
+    Toolchain,
+    Traced,
+    Unavailable,
+)
+from assay.model.module import Direction, ModuleSummary, Transfer
+from assay.model.units import Quantity, Unit
+from assay.model.verdict import AcceptedNumber
+from assay.model.workload import Arm, Program, Role, Workload
+
+VERSIONS = {"jax": "0.10.2", "jaxlib": "0.10.2"}
+STACK_BYTES = 4096
+TEMP_BYTES = 10_000
+REFERENCE, NOTHING = "save", "nothing"
+
+
+def program(devices: Sequence[Any]) -> Program:
+    """No test of claims builds a program."""
+    raise AssertionError(f"built for {devices}")
+
+
+ARM = Arm(
+    name="offload", role=Role.POLICY, program=program, reference=REFERENCE, names=("residual",)
+)
+WORKLOAD = Workload(
+    suite="suite",
+    name="stack",
+    arms=(
+        ARM,
+        Arm(name=REFERENCE, role=Role.CONTROL, program=program),
+        Arm(name=NOTHING, role=Role.CONTROL, program=program),
+    ),
+)
+MEMORY = Memory(
+    temp_bytes=TEMP_BYTES,
+    argument_bytes=500,
+    output_bytes=300,
+    alias_bytes=200,
+    host_temp_bytes=STACK_BYTES,
+)
+TRACED = Traced(
+    names=("residual", "hidden"),
+    host_placements_traced=1,
+    placements_lowered=2,
+    residuals=(
+        Residual(dtype="float32", shape=(16, 64), on_host=True, origin="residual"),
+        Residual(dtype="float32", shape=(16, 64), on_host=False, origin="argument"),
+    ),
+)
+UNAVAILABLE = Unavailable(reason="no such compiler here", remedy="pip install one")
+OUT_OF_MEMORY = Failure(
+    kind=FailureKind.OUT_OF_MEMORY,
+    message="Used 20G of 16G hbm",
+    needed_bytes=20 * 2**30,
+    capacity_bytes=16 * 2**30,
+)
+
+
+def failure(kind: FailureKind = FailureKind.COMPILER) -> Failure:
+    return Failure(kind=kind, message="INTERNAL: it broke")
+
+
+def transfer(direction: Direction, nbytes: int, **fields: Any) -> Transfer:
+    whole = Transfer(
+        direction=direction,
+        nbytes_per_execution=nbytes,
+        executions=1,
+        at_most=False,
+        opcode="copy-start",
+        computation="body",
+        instruction="copy-start.1",
+        source=None,
+    )
+    return replace(whole, **fields)
+
+
+def module(*transfers: Transfer) -> ModuleSummary:
+    return ModuleSummary(
+        name="jit_step", instructions=10, computations=2, loops=(), transfers=transfers
+    )
+
+
+def tensor(values: Any, dtype: str = "float32", path: str = "loss") -> Tensor:
+    array = np.asarray(values, dtype=dtype)
+    return Tensor(path=path, dtype=dtype, shape=array.shape, data=array.tobytes())
+
+
+GOOD = Evidence(
+    workload=WORKLOAD.name,
+    arm=ARM.name,
+    target="gpu-h100:8",
+    toolchain=Toolchain(versions=VERSIONS),
+    device_count=8,
+    device_memory_bytes=80 * 2**30,
+    traced=TRACED,
+    memory=MEMORY,
+    module=module(
+        transfer(Direction.TO_HOST, STACK_BYTES // 8, executions=8),
+        transfer(Direction.TO_DEVICE, STACK_BYTES // 8, executions=8),
+    ),
+    values=(tensor([1.0, 2.0]), tensor([[3.0]], path="gradient")),
+)
+"""The judged arm: it keeps every claim of these tests."""
+
+SAVED = replace(
+    GOOD,
+    arm=REFERENCE,
+    memory=replace(MEMORY, temp_bytes=TEMP_BYTES + STACK_BYTES, host_temp_bytes=0),
+    module=module(),
+)
+RECOMPUTED = replace(SAVED, arm=NOTHING, memory=replace(MEMORY, host_temp_bytes=0))
+OTHERS = {REFERENCE: SAVED, NOTHING: RECOMPUTED}
+
+
+def case(accepted: int | None = TEMP_BYTES, **fields: Any) -> Case:
+    """The good arm's case, with some of its evidence replaced."""
+    number = None if accepted is None else AcceptedNumber(value=accepted, toolchain=VERSIONS)
+    return Case(
+        workload=WORKLOAD,
+        arm=ARM,
+        evidence=replace(GOOD, **fields),
+        others=OTHERS,
+        accepted=number,
+    )
+
+
+def beside(others: dict[str, Evidence], **fields: Any) -> Case:
+    """The good arm's case beside other evidence of its reference arms."""
+    return replace(case(**fields), others=others)
+
+
+def with_memory(**fields: int) -> Case:
+    return case(memory=replace(MEMORY, **fields))
+
+
+def formula(value: int, unit: Unit = Unit.BYTES) -> Formula:
+    return Formula("what the test says", lambda _: Quantity(value, unit))

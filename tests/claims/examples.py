@@ -1,0 +1,91 @@
+"""For each shipped claim: evidence that keeps it, and the twin that must break it."""
+
+from dataclasses import dataclass, replace
+
+from assay import claims
+from assay.model.claim import Case, Claim
+from assay.model.module import Direction
+
+from .cases import (
+    ARM,
+    STACK_BYTES,
+    TEMP_BYTES,
+    TRACED,
+    case,
+    failure,
+    formula,
+    module,
+    tensor,
+    transfer,
+    with_memory,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A claim with evidence on both sides of its line."""
+
+    claim: Claim
+    keeps: Case
+    breaks: Case
+
+
+STACK = formula(STACK_BYTES)
+
+EXAMPLES: tuple[Example, ...] = (
+    Example(claims.Compiles(), case(), case(failure=failure())),
+    Example(claims.FitsDevice(), case(), with_memory(temp_bytes=80 * 2**30)),
+    Example(claims.HostBytes(equal=STACK), case(), with_memory(host_temp_bytes=STACK_BYTES - 1)),
+    Example(claims.DeviceBytesFall(by=STACK), case(), with_memory(temp_bytes=TEMP_BYTES + 1)),
+    Example(
+        claims.DeviceBytesAtMost(against="nothing", beyond=formula(100)),
+        with_memory(temp_bytes=TEMP_BYTES + 100),
+        with_memory(temp_bytes=TEMP_BYTES + 101),
+    ),
+    Example(claims.AcceptedTempBytes(), case(), with_memory(temp_bytes=TEMP_BYTES + 1)),
+    Example(
+        claims.ResidualsOnHost(equal=STACK), case(), case(traced=replace(TRACED, residuals=()))
+    ),
+    Example(claims.NamesMatch(), case(), replace(case(), arm=replace(ARM, names=("residuall",)))),
+    Example(
+        claims.TransferredBytes(direction=Direction.TO_HOST, equal=STACK),
+        case(),
+        case(module=module(transfer(Direction.TO_DEVICE, STACK_BYTES))),
+    ),
+    Example(
+        claims.TransferredBytes(direction=Direction.TO_DEVICE, equal=STACK),
+        case(),
+        case(module=module(transfer(Direction.TO_DEVICE, STACK_BYTES, executions=2))),
+    ),
+    Example(
+        claims.ValuesEqual(),
+        case(),
+        case(values=(tensor([1.0, 2.0]), tensor([[3.01]], path="gradient"))),
+    ),
+)
+
+
+def of(*names: str) -> tuple[Example, ...]:
+    """The examples of the claims of these names."""
+    chosen = tuple(example for example in EXAMPLES if example.claim.name in names)
+    assert {example.claim.name for example in chosen} == set(names)
+    return chosen
+
+
+PLACEMENT = of(
+    "host-bytes", "device-bytes-fall", "no-worse-than-nothing", "to-host-bytes", "to-device-bytes"
+)
+"""Claims that mean something only where host and device have a memory each."""
+
+ANYWHERE = tuple(example for example in EXAMPLES if example not in PLACEMENT)
+TRACED_ONLY = of("residuals-on-host", "names-match")
+COMPARING = of("device-bytes-fall", "no-worse-than-nothing", "values-equal")
+FROM_MEMORY = of(
+    "fits-device", "host-bytes", "device-bytes-fall", "no-worse-than-nothing", "temp-bytes"
+)
+FROM_MODULE = of("to-host-bytes", "to-device-bytes")
+COMPILED = (*FROM_MEMORY, *FROM_MODULE, *of("values-equal"))
+
+
+def name_of(example: Example) -> str:
+    return example.claim.name

@@ -1,0 +1,76 @@
+"""Compiling and fitting are two promises: running out of memory breaks the second alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from assay import claims
+from assay.judge.case import judge, judge_twin
+from assay.model.evidence import FailureKind
+from assay.model.verdict import Outcome
+
+from .cases import MEMORY, OUT_OF_MEMORY, case, failure
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        FailureKind.TRACE,
+        FailureKind.LOWERING,
+        FailureKind.COMPILER,
+        FailureKind.CRASH,
+        FailureKind.TIMEOUT,
+    ],
+)
+def test_a_program_that_gives_no_executable_does_not_compile(kind: FailureKind) -> None:
+    finding = judge(claims.Compiles(), case(failure=failure(kind)))
+    assert (finding.outcome, finding.measured, finding.limit) == (Outcome.BROKEN, 1, 0)
+    assert kind.value in finding.reason
+
+
+@pytest.mark.parametrize("kind", [FailureKind.OUT_OF_MEMORY, FailureKind.EXECUTION])
+def test_a_program_that_stops_after_the_compiler_accepted_it_compiles(kind: FailureKind) -> None:
+    assert judge(claims.Compiles(), case(failure=failure(kind))).outcome is Outcome.KEPT
+
+
+def test_running_out_of_memory_breaks_the_fit_with_both_sizes() -> None:
+    evidence = case(failure=OUT_OF_MEMORY, memory=None, module=None)
+    finding = judge(claims.FitsDevice(), evidence)
+    assert (finding.outcome, finding.measured, finding.limit) == (
+        Outcome.BROKEN,
+        20 * 2**30,
+        16 * 2**30,
+    )
+    assert finding.reason == "the compiler needs 20.0 GiB of 16.0 GiB per device"
+    assert judge(claims.Compiles(), evidence).outcome is Outcome.KEPT
+
+
+def test_an_out_of_memory_error_without_sizes_proves_no_twin() -> None:
+    evidence = case(failure=failure(FailureKind.OUT_OF_MEMORY), memory=None)
+    assert judge(claims.FitsDevice(), evidence).outcome is Outcome.BROKEN
+    assert judge_twin(claims.FitsDevice(), evidence).outcome is Outcome.NOT_MEASURED
+
+
+def test_a_step_fits_up_to_its_last_byte() -> None:
+    finding = judge(claims.FitsDevice(), case(device_memory_bytes=MEMORY.device_bytes))
+    assert finding.outcome is Outcome.KEPT
+    assert finding.advice == ""
+
+
+def test_a_step_one_byte_over_does_not_fit() -> None:
+    finding = judge(claims.FitsDevice(), case(device_memory_bytes=MEMORY.device_bytes - 1))
+    assert finding.outcome is Outcome.BROKEN
+    assert "1 B too much" in finding.reason
+    assert finding.advice
+
+
+def test_an_aliased_output_is_counted_once() -> None:
+    aliased = replace(MEMORY, output_bytes=300, alias_bytes=300)
+    finding = judge(claims.FitsDevice(), case(memory=aliased))
+    assert finding.measured == MEMORY.temp_bytes + MEMORY.argument_bytes
+
+
+def test_a_target_without_a_memory_size_cannot_run_the_fit() -> None:
+    finding = judge(claims.FitsDevice(), case(device_memory_bytes=None))
+    assert finding.outcome is Outcome.CANNOT_RUN
+    assert finding.measured == MEMORY.device_bytes

@@ -1,0 +1,221 @@
+"""What holds of every claim that Assay ships, whatever it measures."""
+
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+
+from assay import claims
+from assay.judge.case import judge, judge_twin
+from assay.model.claim import Claim, Formula
+from assay.model.evidence import FailureKind
+from assay.model.module import Direction
+from assay.model.units import Quantity, Unit
+from assay.model.verdict import Finding, Outcome
+
+from .cases import OTHERS, TRACED, UNAVAILABLE, case, failure, formula
+from .examples import (
+    ANYWHERE,
+    COMPARING,
+    COMPILED,
+    EXAMPLES,
+    FROM_MEMORY,
+    FROM_MODULE,
+    PLACEMENT,
+    STACK,
+    TRACED_ONLY,
+    Example,
+    name_of,
+)
+
+every = pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+
+
+def verdict_on(example: Example, **fields: Any) -> Finding:
+    evidence = replace(example.keeps.evidence, **fields)
+    return judge(example.claim, replace(example.keeps, evidence=evidence))
+
+
+def test_every_shipped_claim_has_an_example_here() -> None:
+    assert {type(example.claim).__name__ for example in EXAMPLES} == set(claims.__all__)
+
+
+def test_no_two_claims_share_a_name() -> None:
+    names = [example.claim.name for example in EXAMPLES]
+    assert len(set(names)) == len(names)
+
+
+@every
+def test_good_evidence_keeps_the_claim_with_both_numbers(example: Example) -> None:
+    finding = judge(example.claim, example.keeps)
+    assert finding.outcome is Outcome.KEPT, finding.reason
+    assert finding.measured is not None
+    assert finding.limit is not None
+    assert finding.reason
+
+
+@every
+def test_the_must_fail_twin_breaks_the_claim_by_a_measurement(example: Example) -> None:
+    finding = judge(example.claim, example.breaks)
+    assert finding.outcome is Outcome.BROKEN
+    assert finding.measured != finding.limit
+    assert judge_twin(example.claim, example.breaks).outcome is Outcome.KEPT
+
+
+@every
+def test_a_twin_that_keeps_the_claim_fails(example: Example) -> None:
+    assert judge_twin(example.claim, example.keeps).outcome is Outcome.BROKEN
+
+
+@every
+def test_a_claim_is_a_value(example: Example) -> None:
+    with pytest.raises(FrozenInstanceError):
+        example.claim.unit = Unit.RATIO  # type: ignore[misc] # the very thing that must not work
+    assert replace(example.claim) == example.claim  # type: ignore[type-var] # all are dataclasses
+
+
+@every
+def test_an_unavailable_target_is_cannot_run_with_the_remedy(example: Example) -> None:
+    finding = verdict_on(example, unavailable=UNAVAILABLE, memory=None, module=None, traced=None)
+    assert finding == Finding(
+        outcome=Outcome.CANNOT_RUN, reason=UNAVAILABLE.reason, advice=UNAVAILABLE.remedy
+    )
+
+
+@pytest.mark.parametrize("kind", [FailureKind.COMPILER, FailureKind.CRASH, FailureKind.TIMEOUT])
+@pytest.mark.parametrize("example", COMPILED, ids=name_of)
+def test_the_arms_own_failure_breaks_the_claim_without_a_number(
+    example: Example, kind: FailureKind
+) -> None:
+    finding = verdict_on(example, failure=failure(kind), memory=None, module=None, values=None)
+    assert finding.outcome is Outcome.BROKEN
+    assert finding.measured is None
+    assert finding.reason == f"nothing to measure: the program {kind.value}: INTERNAL: it broke"
+
+
+@pytest.mark.parametrize("example", TRACED_ONLY, ids=name_of)
+def test_a_tracing_claim_is_judged_even_where_the_compiler_fails(example: Example) -> None:
+    finding = verdict_on(example, failure=failure(), memory=None, module=None)
+    assert finding.outcome is Outcome.KEPT
+
+
+@pytest.mark.parametrize("example", TRACED_ONLY, ids=name_of)
+def test_a_program_that_does_not_trace_breaks_a_tracing_claim(example: Example) -> None:
+    finding = verdict_on(example, failure=failure(FailureKind.TRACE), traced=None)
+    assert finding.outcome is Outcome.BROKEN
+    assert "does not trace" in finding.reason
+
+
+@pytest.mark.parametrize("example", COMPARING, ids=name_of)
+def test_a_reference_arms_failure_leaves_the_claim_not_measured(example: Example) -> None:
+    failed = {name: replace(other, failure=failure()) for name, other in OTHERS.items()}
+    finding = judge(example.claim, replace(example.keeps, others=failed))
+    assert finding.outcome is Outcome.NOT_MEASURED
+    (needed,) = example.claim.needs(example.keeps.arm)
+    assert f"reference arm {needed!r}" in finding.reason
+
+
+@pytest.mark.parametrize("example", COMPARING, ids=name_of)
+def test_a_reference_arm_that_cannot_run_leaves_the_claim_cannot_run(example: Example) -> None:
+    absent = {name: replace(other, unavailable=UNAVAILABLE) for name, other in OTHERS.items()}
+    finding = judge(example.claim, replace(example.keeps, others=absent))
+    assert finding.outcome is Outcome.CANNOT_RUN
+
+
+@pytest.mark.parametrize("example", COMPARING, ids=name_of)
+def test_a_claim_that_compares_arms_announces_which(example: Example) -> None:
+    needed = example.claim.needs(example.keeps.arm)
+    only = {name: OTHERS[name] for name in needed}
+    assert judge(example.claim, replace(example.keeps, others=only)).outcome is Outcome.KEPT
+    finding = judge(example.claim, replace(example.keeps, others={}))
+    assert finding.outcome is Outcome.ERROR
+    assert repr(needed[0]) in finding.reason
+
+
+@pytest.mark.parametrize("example", [one for one in EXAMPLES if one not in COMPARING], ids=name_of)
+def test_a_claim_on_one_arm_needs_no_other(example: Example) -> None:
+    assert example.claim.needs(example.keeps.arm) == ()
+    assert judge(example.claim, replace(example.keeps, others={})).outcome is Outcome.KEPT
+
+
+@pytest.mark.parametrize("example", FROM_MEMORY, ids=name_of)
+def test_a_missing_memory_analysis_is_an_error_not_a_pass(example: Example) -> None:
+    finding = verdict_on(example, memory=None)
+    assert finding.outcome is Outcome.ERROR
+    assert "memory analysis of stack/offload on gpu-h100:8" in finding.reason
+
+
+@pytest.mark.parametrize("example", [one for one in COMPARING if one in FROM_MEMORY], ids=name_of)
+def test_a_reference_arms_missing_memory_analysis_is_an_error(example: Example) -> None:
+    blind = {name: replace(other, memory=None) for name, other in OTHERS.items()}
+    finding = judge(example.claim, replace(example.keeps, others=blind))
+    assert finding.outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize("example", FROM_MODULE, ids=name_of)
+def test_a_missing_module_is_an_error_not_a_pass(example: Example) -> None:
+    finding = verdict_on(example, module=None)
+    assert finding.outcome is Outcome.ERROR
+    assert "HLO module" in finding.reason
+
+
+@pytest.mark.parametrize("example", TRACED_ONLY, ids=name_of)
+def test_a_missing_jaxpr_is_an_error_not_a_pass(example: Example) -> None:
+    finding = verdict_on(example, traced=None)
+    assert finding.outcome is Outcome.ERROR
+    assert "jaxpr" in finding.reason
+
+
+@pytest.mark.parametrize("example", PLACEMENT, ids=name_of)
+def test_a_placement_claim_cannot_run_where_host_and_device_share_memory(example: Example) -> None:
+    finding = verdict_on(example, separate_host_memory=False)
+    assert finding.outcome is Outcome.CANNOT_RUN
+    assert finding.advice == "judge it on a GPU or TPU target"
+
+
+@pytest.mark.parametrize("example", PLACEMENT, ids=name_of)
+def test_a_placement_that_lowering_dropped_is_cannot_run_not_broken(example: Example) -> None:
+    dropped = replace(TRACED, host_placements_traced=1, placements_lowered=0)
+    finding = verdict_on(example, traced=dropped)
+    assert finding.outcome is Outcome.CANNOT_RUN
+    assert "jax 0.9" in finding.advice
+
+
+@pytest.mark.parametrize("example", PLACEMENT, ids=name_of)
+def test_a_program_that_places_nothing_is_judged(example: Example) -> None:
+    unplaced = replace(TRACED, host_placements_traced=0, placements_lowered=0)
+    assert verdict_on(example, traced=unplaced).outcome is Outcome.KEPT
+
+
+@pytest.mark.parametrize("example", ANYWHERE, ids=name_of)
+def test_what_placement_does_not_touch_is_judged_on_cpu_too(example: Example) -> None:
+    finding = verdict_on(example, separate_host_memory=False)
+    assert finding.outcome is Outcome.KEPT
+
+
+WITH_FORMULA = (
+    lambda limit: claims.HostBytes(equal=limit),
+    lambda limit: claims.DeviceBytesFall(by=limit),
+    lambda limit: claims.DeviceBytesAtMost(against="nothing", beyond=limit),
+    lambda limit: claims.ResidualsOnHost(equal=limit),
+    lambda limit: claims.TransferredBytes(direction=Direction.TO_HOST, equal=limit),
+)
+
+
+@pytest.mark.parametrize("build", WITH_FORMULA)
+@pytest.mark.parametrize("unit", [unit for unit in Unit if unit is not Unit.BYTES])
+def test_a_claim_on_the_wrong_unit_is_an_error_not_a_pass(build: Any, unit: Unit) -> None:
+    claim: Claim = build(formula(STACK.of(case()).value, unit))  # type: ignore[arg-type] # an int
+    finding = judge(claim, case())
+    assert finding.outcome is Outcome.ERROR
+    assert "UnitError" in finding.reason
+
+
+@pytest.mark.parametrize("build", WITH_FORMULA)
+def test_a_formula_that_fails_is_an_error_not_a_pass(build: Any) -> None:
+    def divided_by_zero(_: object) -> Quantity:
+        return Quantity(1 // 0, Unit.BYTES)
+
+    finding = judge(build(Formula("a formula", divided_by_zero)), case())
+    assert finding.outcome is Outcome.ERROR
+    assert "ZeroDivisionError" in finding.reason

@@ -1,0 +1,84 @@
+"""Bytes on the host are not enough: the device's must have fallen by as much."""
+
+from dataclasses import replace
+
+import pytest
+
+from assay import claims
+from assay.judge.case import judge
+from assay.model.verdict import AcceptedNumber, Outcome
+
+from .cases import MEMORY, SAVED, STACK_BYTES, TEMP_BYTES, beside, case, formula, with_memory
+from .examples import STACK
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_host_bytes_are_exact_in_both_directions(off: int) -> None:
+    finding = judge(claims.HostBytes(equal=STACK), with_memory(host_temp_bytes=STACK_BYTES + off))
+    assert finding.outcome is Outcome.BROKEN
+    assert f"1 B too {'much' if off > 0 else 'little'}" in finding.reason
+
+
+def test_an_offload_that_keeps_the_devices_copy_has_host_bytes_but_no_fall() -> None:
+    useless = with_memory(temp_bytes=TEMP_BYTES + STACK_BYTES)
+    assert judge(claims.HostBytes(equal=STACK), useless).outcome is Outcome.KEPT
+    fall = judge(claims.DeviceBytesFall(by=STACK), useless)
+    assert (fall.outcome, fall.measured, fall.limit) == (Outcome.BROKEN, 0, STACK_BYTES)
+
+
+def test_device_memory_may_fall_by_more_than_asked() -> None:
+    finding = judge(claims.DeviceBytesFall(by=formula(STACK_BYTES - 1)), case())
+    assert (finding.outcome, finding.measured) == (Outcome.KEPT, STACK_BYTES)
+
+
+def test_device_memory_that_grew_is_a_negative_fall() -> None:
+    small = {"save": replace(SAVED, memory=replace(MEMORY, temp_bytes=1))}
+    finding = judge(claims.DeviceBytesFall(by=STACK), beside(small))
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 1 - TEMP_BYTES)
+
+
+def test_an_arm_is_held_against_the_other_arm_and_the_allowance() -> None:
+    claim = claims.DeviceBytesAtMost(against="nothing", beyond=formula(7))
+    finding = judge(claim, case())
+    assert (finding.measured, finding.limit) == (TEMP_BYTES, TEMP_BYTES + 7)
+
+
+@pytest.mark.parametrize(
+    ("temp_bytes", "outcome"),
+    [
+        (TEMP_BYTES - 1, Outcome.IMPROVED),
+        (TEMP_BYTES, Outcome.KEPT),
+        (TEMP_BYTES + 1, Outcome.BROKEN),
+    ],
+)
+def test_on_the_accepted_toolchain_one_byte_counts(temp_bytes: int, outcome: Outcome) -> None:
+    finding = judge(claims.AcceptedTempBytes(), with_memory(temp_bytes=temp_bytes))
+    assert finding.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("temp_bytes", "outcome"),
+    [
+        (TEMP_BYTES - 101, Outcome.IMPROVED),
+        (TEMP_BYTES - 100, Outcome.KEPT),
+        (TEMP_BYTES + 100, Outcome.KEPT),
+        (TEMP_BYTES + 101, Outcome.BROKEN),
+    ],
+)
+def test_on_another_toolchain_the_claims_tolerance_counts(
+    temp_bytes: int, outcome: Outcome
+) -> None:
+    older = AcceptedNumber(value=TEMP_BYTES, toolchain={"jaxlib": "0.9"})
+    seen = replace(with_memory(temp_bytes=temp_bytes), accepted=older)
+    assert judge(claims.AcceptedTempBytes(tolerance=0.01), seen).outcome is outcome
+
+
+def test_a_number_that_was_never_accepted_is_broken_not_passed() -> None:
+    finding = judge(claims.AcceptedTempBytes(), case(accepted=None))
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, TEMP_BYTES)
+    assert "--update-baselines=new" in finding.advice
+
+
+def test_only_the_accepted_number_is_a_baseline() -> None:
+    assert claims.AcceptedTempBytes().uses_baseline
+    assert not claims.HostBytes(equal=STACK).uses_baseline

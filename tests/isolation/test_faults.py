@@ -1,0 +1,120 @@
+"""A program that aborts, hangs or prints ends one observation; Assay's own faults end with 3."""
+
+from __future__ import annotations
+
+import pytest
+
+from plugin.project import PREAMBLE, Ended, Project
+
+FAULTS = (
+    PREAMBLE
+    + '''
+def prints(devices):
+    print("x" * 100_000)
+    os.write(1, b"y" * 100_000)
+    sys.stdin.read()
+    return double(devices)
+
+def aborts(devices):
+    sys.stderr.write("the last words\\\\n")
+    sys.stderr.flush()
+    os.abort()
+
+def exits(devices):
+    sys.exit(5)
+
+def hangs(devices):
+    time.sleep(600)
+
+def not_compiled(devices):
+    def unknown(x):
+        return jax.ffi.ffi_call("no_such_target", x)(x)
+    return Program(function=unknown, arguments=(X,))
+
+LOCK = threading.Lock()
+
+def locked(lock):
+    return lambda devices: lock and double(devices)
+
+W = workload(
+    arm("prints", prints),
+    arm("not-compiled", not_compiled),
+    arm("aborts", aborts),
+    arm("after-abort", double),
+    arm("hangs", hangs),
+    arm("after-hang", double),
+    arm("locked", locked(LOCK)),
+    arm("last", double),
+)
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
+
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Raises:
+    name: str = "raises"
+    unit: Unit = Unit.COUNT
+    uses_baseline: bool = False
+
+    def needs(self, arm):
+        return ()
+
+    def judge(self, case):
+        return 1 / 0
+
+test_raises = Check(claim=Raises(), workloads=(W,), arms=("last",))
+'''
+).replace("\\\\n", "\\n")
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    project = Project(tmp_path_factory.mktemp("faults"), {"test_faults.py": FAULTS})
+    return project.pytest("--compile-timeout=4")
+
+
+def test_all_verdicts_are_recorded_in_order(faults: Ended) -> None:
+    assert [(record.arm, record.verdict.value) for record in faults.records] == [
+        ("prints", "kept"),
+        ("not-compiled", "broken"),
+        ("aborts", "broken"),
+        ("after-abort", "kept"),
+        ("hangs", "broken"),
+        ("after-hang", "kept"),
+        ("locked", "error"),
+        ("last", "kept"),
+        ("last", "error"),
+    ]
+
+
+def test_a_program_that_does_not_compile_is_broken_in_the_compilers_words(faults: Ended) -> None:
+    reason = faults.record("not-compiled").reason
+    assert "compiler error" in reason
+    assert "no_such_target" in reason
+
+
+def test_a_program_that_aborts_names_its_signal_and_last_words(faults: Ended) -> None:
+    reason = faults.record("aborts").reason
+    assert "the process ended by SIGABRT" in reason
+    assert "the last words" in reason
+
+
+def test_a_program_that_hangs_is_given_up(faults: Ended) -> None:
+    reason = faults.record("hangs").reason
+    assert "timed out: no answer within 4 s; raise --compile-timeout" in reason
+
+
+def test_a_workload_that_cannot_be_sent_is_an_error_with_advice(faults: Ended) -> None:
+    record = faults.record("locked")
+    assert "cannot be sent to another process" in record.reason
+    assert "lock" in record.reason
+    assert record.advice
+
+
+def test_a_claim_that_raises_is_an_error_of_the_claim(faults: Ended) -> None:
+    assert "ZeroDivisionError" in faults.record("last", "raises").reason
+
+
+def test_an_error_outranks_broken_claims(faults: Ended) -> None:
+    assert faults.exit_code == 3
+    assert "Assay itself failed (exit 3)" in faults.output

@@ -1,0 +1,63 @@
+"""The observer's own process: its failure is never a program's, and it ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.isolate import ObservationError, Observer
+from assay.model.evidence import FailureKind
+from assay.model.target import TargetName
+from assay.model.workload import Arm, Program, Role, Workload
+
+WIDE = 2**17
+
+
+def _exits(devices: object) -> Program:
+    sys.exit(5)
+
+
+def _workload(arm: Arm) -> Workload:
+    return Workload(suite="isolation", name="small", arms=(arm,))
+
+
+@pytest.fixture
+def observer() -> Iterator[Observer]:
+    with Observer([TargetName.parse("cpu:8")], timeout_seconds=60) as observer:
+        yield observer
+
+
+def test_a_program_that_leaves_the_process_is_a_crash(observer: Observer) -> None:
+    arm = Arm(name="exits", role=Role.CONTROL, program=_exits)
+    evidence = observer.observe(_workload(arm), arm, "cpu:8")
+    assert evidence.failure
+    assert evidence.failure.kind is FailureKind.CRASH
+    assert "exit status 5" in evidence.failure.message
+
+
+def test_a_child_that_died_meanwhile_is_evidence_and_the_next_one_serves(
+    observer: Observer,
+) -> None:
+    arm = Arm(name="exits", role=Role.CONTROL, program=_exits, names=("x" * WIDE,))
+    child = observer._running()
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    evidence = observer.observe(_workload(arm), arm, "cpu:8")
+    assert evidence.failure
+    assert "SIGKILL" in evidence.failure.message
+    assert observer._running().pid != child.pid
+
+
+def test_an_assay_that_does_not_start_is_no_fault_of_the_program(
+    observer: Observer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os; os._exit(7)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    arm = Arm(name="exits", role=Role.CONTROL, program=_exits)
+    with pytest.raises(ObservationError, match="did not start: .* exit status 7"):
+        observer.observe(_workload(arm), arm, "cpu:8")

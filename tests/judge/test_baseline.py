@@ -1,0 +1,74 @@
+"""An accepted number is exact on its own toolchain, and an upper bound on a later one."""
+
+import pytest
+
+from assay.judge.baseline import against_accepted
+from assay.model.units import Quantity, Unit
+from assay.model.verdict import AcceptedNumber, Outcome
+
+MINE = {"jaxlib": "0.10.2"}
+OTHER = {"jaxlib": "0.9"}
+
+
+def outcome_of(measured: float, accepted: float, on: dict[str, str], tolerance: float) -> Outcome:
+    number = AcceptedNumber(value=accepted, toolchain=on)
+    finding = against_accepted(Quantity(measured, Unit.BYTES), number, MINE, tolerance)
+    assert (finding.measured, finding.limit) == (measured, accepted)
+    return finding.outcome
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("measured", "outcome"),
+    [(999, Outcome.IMPROVED), (1000, Outcome.KEPT), (1001, Outcome.BROKEN)],
+)
+def test_the_exact_toolchain_is_strict_both_ways_whatever_the_tolerance(
+    measured: int, outcome: Outcome, tolerance: float
+) -> None:
+    assert outcome_of(measured, 1000, MINE, tolerance) is outcome
+
+
+@pytest.mark.parametrize(
+    ("measured", "outcome"),
+    [
+        (899, Outcome.IMPROVED),
+        (900, Outcome.KEPT),
+        (1000, Outcome.KEPT),
+        (1100, Outcome.KEPT),
+        (1101, Outcome.BROKEN),
+    ],
+)
+def test_another_toolchain_has_the_tolerance_both_ways(measured: int, outcome: Outcome) -> None:
+    assert outcome_of(measured, 1000, OTHER, 0.1) is outcome
+
+
+@pytest.mark.parametrize("on", [MINE, OTHER])
+def test_growth_from_nothing_is_never_within_tolerance(on: dict[str, str]) -> None:
+    assert outcome_of(1, 0, on, 0.5) is Outcome.BROKEN
+    assert outcome_of(0, 0, on, 0.5) is Outcome.KEPT
+
+
+def test_a_number_never_accepted_is_broken_and_says_how_to_accept_it() -> None:
+    finding = against_accepted(Quantity(1024, Unit.BYTES), None, MINE, 0.0)
+    assert (finding.outcome, finding.measured, finding.limit) == (Outcome.BROKEN, 1024, None)
+    assert "1.0 KiB" in finding.reason
+    assert finding.advice == "accept it with --update-baselines=new"
+
+
+def test_the_reason_names_the_toolchain_and_the_gap() -> None:
+    number = AcceptedNumber(value=1024, toolchain={"libtpu": "0.0.51", "jaxlib": "0.9"})
+    finding = against_accepted(Quantity(3072, Unit.BYTES), number, MINE, 0.0)
+    assert finding.reason == (
+        "measured 3.0 KiB, accepted 1.0 KiB on jaxlib 0.9, libtpu 0.0.51: "
+        "2.0 KiB more than accepted"
+    )
+    assert "--update-baselines=all" in finding.advice
+
+
+def test_an_improvement_asks_to_be_accepted_and_a_kept_number_asks_nothing() -> None:
+    number = AcceptedNumber(value=1000, toolchain=MINE)
+    better = against_accepted(Quantity(1, Unit.COUNT), number, MINE, 0.0)
+    assert "--update-baselines=all" in better.advice
+    same = against_accepted(Quantity(1000, Unit.COUNT), number, MINE, 0.0)
+    assert same.advice == ""
+    assert same.reason == "measured 1,000, accepted 1,000 on this toolchain: as accepted"

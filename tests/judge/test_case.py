@@ -1,0 +1,213 @@
+"""Whatever goes wrong while judging is an error, never a pass; a twin must break its claim."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from assay.judge.case import judge, judge_arm, judge_twin
+from assay.model.claim import Case, Stopped
+from assay.model.evidence import Evidence, Toolchain
+from assay.model.units import Quantity, Unit, same_unit
+from assay.model.verdict import Finding, Outcome
+from assay.model.workload import Arm, KnownDefect, Program, Role, Workload
+
+KEPT = Finding(outcome=Outcome.KEPT, measured=1, limit=1, reason="it holds")
+BROKEN = Finding(outcome=Outcome.BROKEN, measured=2, limit=1, reason="it does not", advice="mend")
+UNMEASURED = Finding(outcome=Outcome.BROKEN, reason="it did not compile")
+IMPROVED = replace(KEPT, outcome=Outcome.IMPROVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Says:
+    """A claim that answers what the test wants."""
+
+    answer: Callable[[], Finding]
+    name: str = "says"
+    unit: Unit = Unit.COUNT
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        assert arm.name
+        return ()
+
+    def judge(self, case: Case) -> Finding:
+        assert case.evidence
+        return self.answer()
+
+
+def saying(finding: Finding) -> Says:
+    return Says(answer=lambda: finding)
+
+
+def raising(error: BaseException) -> Says:
+    def fail() -> Finding:
+        raise error
+
+    return Says(answer=fail)
+
+
+def _program(devices: Sequence[Any]) -> Program:
+    raise AssertionError(devices)
+
+
+DEFECT = KnownDefect(
+    arms=("arm",),
+    claims=("says",),
+    targets=("cpu*",),
+    reason="upstream drops it",
+    upstream="https://example.org/1",
+    last_seen="2026-11-20",
+)
+
+
+def case_with(*defects: KnownDefect) -> Case:
+    arm = Arm(name="arm", role=Role.POLICY, program=_program)
+    return Case(
+        workload=Workload(suite="suite", name="work", arms=(arm,), known_defects=defects),
+        arm=arm,
+        evidence=Evidence(
+            workload="work",
+            arm="arm",
+            target="cpu:8",
+            toolchain=Toolchain(versions={"jaxlib": "0.10.2"}),
+        ),
+    )
+
+
+CASE = case_with()
+
+
+@pytest.mark.parametrize("finding", [KEPT, BROKEN, UNMEASURED, IMPROVED])
+def test_a_sound_finding_passes_through(finding: Finding) -> None:
+    assert judge(saying(finding), CASE) == finding
+
+
+@pytest.mark.parametrize("gap", [{"measured": None}, {"limit": None}])
+@pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.IMPROVED])
+@pytest.mark.parametrize("way", [saying, lambda finding: raising(Stopped(finding))])
+def test_kept_without_both_numbers_is_an_error(
+    way: Callable[[Finding], Says], outcome: Outcome, gap: dict[str, None]
+) -> None:
+    finding = judge(way(replace(KEPT, outcome=outcome, **gap)), CASE)  # type: ignore[arg-type] # only numbers
+    assert finding.outcome is Outcome.ERROR
+    assert finding.reason == f"claim 'says' says {outcome.value} but measured nothing"
+
+
+def test_kept_with_a_measured_zero_is_kept() -> None:
+    zero = replace(KEPT, measured=0, limit=0)
+    assert judge(saying(zero), CASE).outcome is Outcome.KEPT
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), KeyError("gone"), AssertionError("no")])
+def test_a_claim_that_raises_is_an_error_that_names_both(error: Exception) -> None:
+    finding = judge(raising(error), CASE)
+    assert finding.outcome is Outcome.ERROR
+    assert finding.reason == f"claim 'says' failed: {type(error).__name__}: {error}"
+    assert finding.measured is None
+
+
+def test_two_units_that_meet_are_an_error() -> None:
+    def meet() -> Finding:
+        same_unit(Quantity(1, Unit.BYTES), Quantity(1, Unit.COUNT))
+        return KEPT
+
+    assert judge(Says(answer=meet), CASE).outcome is Outcome.ERROR
+
+
+def test_an_interrupt_is_no_verdict() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        judge(raising(KeyboardInterrupt()), CASE)
+
+
+def test_a_stop_carries_its_own_finding() -> None:
+    stopped = Finding(outcome=Outcome.CANNOT_RUN, reason="no such device")
+    assert judge(raising(Stopped(stopped)), CASE) == stopped
+
+
+def test_an_arm_without_known_defects_is_judged_as_it_is() -> None:
+    assert judge_arm(saying(BROKEN), CASE) == (BROKEN, None)
+
+
+def test_broken_as_expected_is_a_known_defect() -> None:
+    finding, defect = judge_arm(saying(BROKEN), case_with(DEFECT))
+    assert defect is DEFECT
+    assert finding.outcome is Outcome.KNOWN_DEFECT
+    assert (finding.measured, finding.limit) == (2, 1)
+    assert finding.reason == "it does not; known: upstream drops it"
+    assert finding.advice == ""
+
+
+@pytest.mark.parametrize("better", [KEPT, IMPROVED])
+def test_kept_against_expectation_is_fixed_upstream_and_asks_for_retirement(
+    better: Finding,
+) -> None:
+    finding, _ = judge_arm(saying(better), case_with(DEFECT))
+    assert finding.outcome is Outcome.FIXED_UPSTREAM
+    assert finding.advice.startswith("retire the known defect last seen 2026-11-20")
+    assert DEFECT.upstream in finding.advice
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        raising(RuntimeError("a crash of the harness")),
+        saying(replace(KEPT, measured=None)),
+        saying(Finding(outcome=Outcome.CANNOT_RUN)),
+        saying(Finding(outcome=Outcome.NOT_MEASURED)),
+    ],
+    ids=["crash", "unmeasured", "cannot-run", "not-measured"],
+)
+def test_what_was_not_judged_is_never_a_known_defect(claim: Says) -> None:
+    finding, _ = judge_arm(claim, case_with(DEFECT))
+    assert finding == judge(claim, CASE)
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"workloads": ("other",)},
+        {"arms": ("other",)},
+        {"claims": ("else",)},
+        {"targets": ("gpu",)},
+        {"toolchain": {"jaxlib": ">=0.12"}},
+    ],
+)
+def test_a_defect_of_something_else_excuses_nothing(elsewhere: dict[str, Any]) -> None:
+    finding, defect = judge_arm(saying(BROKEN), case_with(replace(DEFECT, **elsewhere)))
+    assert (finding, defect) == (BROKEN, None)
+
+
+def test_a_twin_that_breaks_the_claim_is_kept() -> None:
+    finding = judge_twin(saying(BROKEN), CASE)
+    assert finding.outcome is Outcome.KEPT
+    assert finding.reason == "the twin breaks the claim, as it must: it does not"
+    assert finding.advice == ""
+
+
+@pytest.mark.parametrize("better", [KEPT, IMPROVED])
+def test_a_twin_that_keeps_the_claim_shows_it_blind(better: Finding) -> None:
+    finding = judge_twin(saying(better), CASE)
+    assert finding.outcome is Outcome.BROKEN
+    assert "blind" in finding.reason
+    assert finding.advice
+
+
+def test_a_twin_that_breaks_for_want_of_a_measurement_proves_nothing() -> None:
+    finding = judge_twin(saying(UNMEASURED), CASE)
+    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.reason.endswith("it did not compile")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CANNOT_RUN, Outcome.NOT_MEASURED])
+def test_a_twin_that_cannot_be_judged_says_so(outcome: Outcome) -> None:
+    assert judge_twin(saying(Finding(outcome=outcome)), CASE).outcome is outcome
+
+
+def test_a_claim_that_raises_on_its_twin_is_an_error() -> None:
+    assert judge_twin(raising(ValueError()), CASE).outcome is Outcome.ERROR
+
+
+def test_a_known_defect_does_not_excuse_a_blind_twin() -> None:
+    assert judge_twin(saying(KEPT), case_with(DEFECT)).outcome is Outcome.BROKEN

@@ -1,0 +1,53 @@
+"""A measurement stands to its limit exactly, in one unit."""
+
+import pytest
+
+from assay.judge.comparison import Relation, explain, holds
+from assay.model.units import Quantity, Unit, UnitError
+
+
+@pytest.mark.parametrize(
+    ("relation", "below", "equal", "above"),
+    [
+        (Relation.EQUAL, False, True, False),
+        (Relation.AT_MOST, True, True, False),
+        (Relation.AT_LEAST, False, True, True),
+    ],
+)
+def test_a_relation_holds_exactly(
+    *, relation: Relation, below: bool, equal: bool, above: bool
+) -> None:
+    limit = Quantity(10, Unit.BYTES)
+    held = [holds(Quantity(value, Unit.BYTES), relation, limit) for value in (9, 10, 11)]
+    assert held == [below, equal, above]
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_equal_numbers_of_two_units_do_not_compare(relation: Relation) -> None:
+    with pytest.raises(UnitError, match="one unit"):
+        holds(Quantity(1, Unit.BYTES), relation, Quantity(1, Unit.COUNT))
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_a_value_that_is_no_number_holds_nothing(relation: Relation) -> None:
+    nan = Quantity(float("nan"), Unit.RATIO)
+    assert not holds(nan, relation, nan)
+
+
+@pytest.mark.parametrize(
+    ("measured", "line"),
+    [
+        (2048, "host memory is 2.0 KiB, wanted = 2.0 KiB (the stack)"),
+        (2049, "host memory is 2.001 KiB, wanted = 2.0 KiB (the stack): 1 B too much"),
+        (1024, "host memory is 1.0 KiB, wanted = 2.0 KiB (the stack): 1.0 KiB too little"),
+    ],
+)
+def test_the_explanation_names_the_gap_and_its_side(measured: int, line: str) -> None:
+    said = explain(
+        "host memory",
+        Quantity(measured, Unit.BYTES),
+        Relation.EQUAL,
+        Quantity(2048, Unit.BYTES),
+        "the stack",
+    )
+    assert said == line

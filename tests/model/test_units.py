@@ -1,0 +1,49 @@
+"""A number is printed in its unit, and meets only numbers of that unit."""
+
+import pytest
+
+from assay.model.units import Quantity, Unit, UnitError, format_bytes, format_quantity, same_unit
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0 B"),
+        (1, "1 B"),
+        (1023, "1,023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (-2048, "-2.0 KiB"),
+        (16 * 2**30, "16.0 GiB"),
+        (2**40, "1.0 TiB"),
+        (2**50, "1.0 PiB"),
+        (2**61, "2048.0 PiB"),
+    ],
+)
+def test_bytes_are_read_in_the_largest_binary_step(value: int, text: str) -> None:
+    assert format_bytes(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (4096, Unit.BYTES, "4.0 KiB"),
+        (4096, Unit.COUNT, "4,096"),
+        (0.12345, Unit.SECONDS, "0.123 s"),
+        (0.0009765625, Unit.RATIO, "0.000977"),
+        (float("inf"), Unit.RATIO, "inf"),
+        (float("inf"), Unit.BYTES, "inf PiB"),
+    ],
+)
+def test_a_quantity_reads_in_its_own_unit(value: float, unit: Unit, text: str) -> None:
+    assert format_quantity(value, unit) == text == str(Quantity(value, unit))
+
+
+@pytest.mark.parametrize("unit", list(Unit))
+def test_two_numbers_of_one_unit_share_it(unit: Unit) -> None:
+    assert same_unit(Quantity(1, unit), Quantity(2, unit)) is unit
+
+
+def test_two_numbers_of_different_units_are_an_error_that_names_both() -> None:
+    with pytest.raises(UnitError, match="got 1 bytes against 2 count"):
+        same_unit(Quantity(1, Unit.BYTES), Quantity(2, Unit.COUNT))

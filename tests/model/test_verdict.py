@@ -1,0 +1,39 @@
+"""How a run ends: an error outranks a broken claim, and a run that judged nothing is no pass."""
+
+import pytest
+
+from assay.model.verdict import ExitCode, Outcome, exit_code
+
+GOOD = (Outcome.KEPT, Outcome.KNOWN_DEFECT, Outcome.IMPROVED)
+UNJUDGED = (Outcome.CANNOT_RUN, Outcome.NOT_MEASURED)
+
+
+def test_what_fails_a_run_is_fixed() -> None:
+    failing = {outcome for outcome in Outcome if outcome.fails}
+    assert failing == {Outcome.BROKEN, Outcome.FIXED_UPSTREAM, Outcome.ERROR}
+
+
+def test_what_was_not_put_to_the_test_is_fixed() -> None:
+    unjudged = {outcome for outcome in Outcome if not outcome.judged}
+    assert unjudged == {*UNJUDGED, Outcome.ERROR}
+
+
+@pytest.mark.parametrize("good", GOOD)
+@pytest.mark.parametrize("unjudged", UNJUDGED)
+def test_one_good_verdict_beside_unjudged_ones_is_a_pass(good: Outcome, unjudged: Outcome) -> None:
+    assert exit_code([unjudged, good, unjudged]) is ExitCode.KEPT
+
+
+@pytest.mark.parametrize("bad", [Outcome.BROKEN, Outcome.FIXED_UPSTREAM])
+def test_one_bad_verdict_fails_the_run(bad: Outcome) -> None:
+    assert exit_code([*GOOD, bad, *GOOD]) is ExitCode.BROKEN
+
+
+@pytest.mark.parametrize("other", [outcome for outcome in Outcome if outcome is not Outcome.ERROR])
+def test_an_error_outranks_everything(other: Outcome) -> None:
+    assert exit_code([other, Outcome.ERROR, other]) is ExitCode.CRASHED
+
+
+@pytest.mark.parametrize("outcomes", [[], [*UNJUDGED]], ids=["empty", "unjudged"])
+def test_a_run_that_judged_nothing_is_no_pass(outcomes: list[Outcome]) -> None:
+    assert exit_code(outcomes) is ExitCode.BROKEN

@@ -1,0 +1,142 @@
+"""A project in an empty folder, run by pytest in a process of its own.
+
+Files in; exit code, words, records and changed files out. The plugin is found as everywhere: by
+its entry point. ``pytester`` would do for one test; a run that several claims read is kept longer.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from assay.model.verdict import Record
+from assay.store import records
+
+PREAMBLE = '''
+import os, sys, threading, time
+from pathlib import Path
+import jax, jax.numpy as jnp
+from assay import Arm, Check, Finding, KnownDefect, Level, Outcome, Program, Role, Scope, Unit
+from assay import Workload, claims
+
+X = jax.ShapeDtypeStruct((8,), jnp.float32)
+
+def double(devices):
+    return Program(function=lambda x: x * 2, arguments=(X,))
+
+def mismatched(devices):
+    return Program(function=lambda x: x + jnp.zeros(9), arguments=(X,))
+
+def arm(name, program, role=Role.CONTROL, **rest):
+    return Arm(name=name, role=role, program=program, **rest)
+
+def workload(*arms, name="small", suite="mine", **rest):
+    return Workload(suite=suite, name=name, arms=arms, **rest)
+'''
+"""The head of a test file: two programs of two operations, and short spellings."""
+
+_SECONDS = 120
+_NOT_OURS = (".pytest_cache", "__pycache__", ".cache")
+_OUTER = ("PYTEST_", "ASSAY_", "JAX_", "XLA_", "PYTHONPATH", "COV_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How one run ended; ``records`` are those of the newest run, if this one wrote any."""
+
+    exit_code: int
+    output: str
+    records: tuple[Record, ...]
+    changed: frozenset[str]
+
+    def record(self, arm: str, claim: str = "compiles") -> Record:
+        """The one record of the arm and claim."""
+        (found,) = [one for one in self.records if (one.arm, one.claim) == (arm, claim)]
+        return found
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """What pytest counted: passed, failed, skipped …."""
+        counted = pytest.RunResult.parse_summary_nouns(self.output.splitlines())
+        return {noun: number for noun, number in counted.items() if noun != "warnings"}
+
+
+class Project:
+    """A folder with a strict pytest.ini and the files given."""
+
+    def __init__(self, root: Path, files: Mapping[str, str]) -> None:
+        self.root = root
+        self.write({"pytest.ini": "[pytest]\nfilterwarnings = error\n", **files})
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Add or replace files."""
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def pytest(self, *arguments: str, target: str = "cpu:8", path: Path | None = None) -> Ended:
+        """Run pytest here; ``path`` is put before all installed packages."""
+        return self._ended(["-m", "pytest", "--target", target, *arguments], path)
+
+    def assay(self, *arguments: str) -> Ended:
+        """Run the command ``assay`` here."""
+        return self._ended(["-m", "assay.cli", *arguments], None)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Begin to run pytest here."""
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "pytest", "--target", "cpu:8", *arguments],
+            cwd=self.root,
+            env=self._environment(None),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def newest(self) -> Path:
+        """The newest run's folder, whether or not the run reached its end."""
+        return max((self.root / "results").glob("2*"), key=lambda path: path.stat().st_mtime_ns)
+
+    def _ended(self, command: list[str], path: Path | None) -> Ended:
+        before, runs = self._files(), self._runs()
+        ended = subprocess.run(
+            [sys.executable, "-P", *command],
+            cwd=self.root,
+            env=self._environment(path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_SECONDS,
+            check=False,
+        )
+        after = self._files()
+        return Ended(
+            exit_code=ended.returncode,
+            output=ended.stdout.decode(),
+            records=records.load(self.newest()) if self._runs() > runs else (),
+            changed=frozenset(dict(before.items() ^ after.items())),
+        )
+
+    def _environment(self, path: Path | None) -> dict[str, str]:
+        kept = {name: text for name, text in os.environ.items() if not name.startswith(_OUTER)}
+        found = {"PYTHONPATH": str(path)} if path else {}
+        return kept | found | {"HOME": str(self.root), "COLUMNS": "100"}
+
+    def _files(self) -> dict[str, bytes]:
+        return {
+            path.relative_to(self.root).as_posix(): _content(path)
+            for path in self.root.rglob("*")
+            if (path.is_symlink() or path.is_file()) and not set(path.parts) & set(_NOT_OURS)
+        }
+
+    def _runs(self) -> set[Path]:
+        return set((self.root / "results").glob("2*"))
+
+
+def _content(path: Path) -> bytes:
+    return str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()

@@ -1,0 +1,87 @@
+"""0 all kept, 1 broken or nothing judged, 2 misuse, 3 Assay failed; misuse is told in a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plugin.project import PREAMBLE, Project
+
+COMPILES = (
+    PREAMBLE
+    + '''
+W = workload(arm("double", double))
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
+'''
+)
+DAMAGED = '{"schema": 1, "suite": "mine"'
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("misuse"), {"test_small.py": COMPILES})
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--target=gpu-h10", "write gpu-h100"),
+        ("--target=,", "got --target without a name"),
+        ("--level=slow", "got level 'slow', wanted one of quick, full, device, soak"),
+        ("--update-baselines=old", "got --update-baselines=old, wanted new or all"),
+        ("--compile-timeout=soon", "got --compile-timeout=soon, wanted a positive number"),
+        ("--compile-timeout=-1", "got --compile-timeout=-1, wanted a positive number"),
+        ("--compile-timeout=nan", "got --compile-timeout=nan, wanted a positive number"),
+    ],
+)
+def test_misuse_ends_with_2_and_says_what_to_do(
+    project: Project, option: str, words: str
+) -> None:
+    target = option.removeprefix("--target=") if option.startswith("--target") else "cpu:8"
+    ended = project.pytest(*([] if option.startswith("--target") else [option]), target=target)
+    assert ended.exit_code == 2, ended.output
+    assert words in ended.output
+    assert "Traceback" not in ended.output
+    assert not ended.changed
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (DAMAGED, "restore it from version control"),
+        (
+            '{"schema":1,"suite":"mine","target":"cpu:8","accepted":{"a/b":[]}}',
+            "wanted workload/arm/claim",
+        ),
+        (
+            '{"schema":1,"suite":"mine","target":"cpu","accepted":{}}',
+            "move the file to its own place",
+        ),
+    ],
+)
+def test_a_damaged_baseline_file_is_misuse_and_stays_as_it_is(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    files = {"test_small.py": COMPILES, "baselines/cpu-8/mine.json": text}
+    ended = Project(tmp_path, files).pytest("--update-baselines=all")
+    assert ended.exit_code == 2
+    assert words in ended.output
+    assert "Traceback" not in ended.output
+    assert not ended.changed
+
+
+def test_a_run_that_judged_nothing_fails(project: Project) -> None:
+    ended = project.pytest(target="tpu")
+    assert ended.exit_code == 1, ended.output
+    assert {record.verdict.value for record in ended.records} == {"cannot-run"}
+    assert "The run judged nothing, which is no pass (exit 1)" in ended.output
+
+
+def test_two_checks_of_one_claim_on_one_program_are_misuse(tmp_path: Path) -> None:
+    again = "test_again = Check(claim=claims.Compiles(), workloads=(W,))\n"
+    ended = Project(tmp_path, {"test_small.py": COMPILES + again}).pytest()
+    assert ended.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "got two checks of 'compiles' on small/double@cpu:8" in ended.output
+    assert "Traceback" not in ended.output
+    assert not ended.changed

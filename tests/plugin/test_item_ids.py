@@ -1,0 +1,140 @@
+"""One item a workload × arm × target × claim: readable, selectable, and observed once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plugin.project import PREAMBLE, Ended, Project
+
+TWO_CLAIMS = (
+    PREAMBLE
+    + '''
+def noted(name, program, devices):
+    with Path("builds").open("a") as file:
+        file.write(f"{name}\\n")
+    return program(devices)
+
+from functools import partial
+W = workload(
+    arm("mismatched", partial(noted, "mismatched", mismatched)),
+    arm("double", partial(noted, "double", double)),
+    arm("twin", partial(noted, "twin", mismatched), role=Role.TWIN),
+)
+test_step_compiles = Check(claim=claims.Compiles(), workloads=(W,), twin="twin")
+test_memory_is_as_accepted = Check(
+    claim=claims.AcceptedTempBytes(), workloads=(W,), arms=("double",)
+)
+def test_mail(): assert "no program" == "no program"
+'''
+)
+ITEMS = (
+    "test_step_compiles[small/mismatched@cpu:8]",
+    "test_step_compiles[small/double@cpu:8]",
+    "test_step_compiles[small/twin@cpu:8/must-fail]",
+    "test_memory_is_as_accepted[small/double@cpu:8]",
+)
+
+
+def _selected(ended: Ended) -> list[str]:
+    lines = ended.output.splitlines()
+    return [line.partition("::")[2] for line in lines if line.startswith("test_small.py::")]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("items"), {"test_small.py": TWO_CLAIMS})
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
+    """The same project with two workers."""
+    project = Project(tmp_path_factory.mktemp("workers"), {"test_small.py": TWO_CLAIMS})
+    return project.pytest("-n", "2", "--update-baselines=new"), project.root
+
+
+@pytest.fixture(scope="module")
+def stopped_and_resumed(project: Project) -> tuple[Ended, Ended]:
+    """A run that stops at the first failure, and one of the last failures."""
+    return project.pytest("-x"), project.pytest("--lf")
+
+
+def test_ids_name_test_workload_arm_target_and_twin(project: Project) -> None:
+    assert _selected(project.pytest("--collect-only", "-q")) == [*ITEMS, "test_mail"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "items"),
+    [
+        ("temp-bytes", ITEMS[3:]),
+        ("mine and must-fail", ITEMS[2:3]),
+        ("small/double", (ITEMS[1], ITEMS[3])),
+    ],
+)
+def test_items_are_selected_by_claim_suite_twin_and_arm(
+    project: Project, expression: str, items: tuple[str, ...]
+) -> None:
+    found = project.pytest("--collect-only", "-q", "-k", expression)
+    assert _selected(found) == list(items)
+    assert not (project.root / "builds").exists(), "collecting builds nothing"
+
+
+def test_first_failure_ends_the_run(stopped_and_resumed: tuple[Ended, Ended]) -> None:
+    stopped, _ = stopped_and_resumed
+    assert stopped.exit_code == 1
+    assert [record.arm for record in stopped.records] == ["mismatched"]
+
+
+def test_last_failures_alone_are_judged_again(stopped_and_resumed: tuple[Ended, Ended]) -> None:
+    _, resumed = stopped_and_resumed
+    assert resumed.exit_code == 1
+    assert [record.arm for record in resumed.records] == ["mismatched"]
+
+
+def test_progress_names_each_program_once_where_output_is_no_terminal(
+    stopped_and_resumed: tuple[Ended, Ended],
+) -> None:
+    lines = [line for line in stopped_and_resumed[0].output.splitlines() if " for cpu:8" in line]
+    assert lines == ["  [1/3] small/mismatched for cpu:8"]
+
+
+def test_workers_observe_each_program_once(workers: tuple[Ended, Path]) -> None:
+    _, root = workers
+    assert sorted((root / "builds").read_text().split()) == ["double", "mismatched", "twin"]
+
+
+def test_workers_send_every_record(workers: tuple[Ended, Path]) -> None:
+    ended, _ = workers
+    assert ended.exit_code == 1
+    assert sorted((one.arm, one.claim, one.verdict.value) for one in ended.records) == [
+        ("double", "compiles", "kept"),
+        ("double", "temp-bytes", "kept"),
+        ("mismatched", "compiles", "broken"),
+        ("twin", "compiles.must-fail", "kept"),
+    ]
+
+
+def test_workers_numbers_are_accepted_by_one_process(workers: tuple[Ended, Path]) -> None:
+    ended, _ = workers
+    assert "baselines/cpu-8/mine.json" in ended.changed
+
+
+def test_progress_is_told_with_workers(workers: tuple[Ended, Path]) -> None:
+    ended, _ = workers
+    lines = [line for line in ended.output.splitlines() if " for cpu:8" in line]
+    assert [line.split("]")[0].strip() for line in lines] == ["[1/3", "[2/3", "[3/3"]
+    assert {line.split()[1] for line in lines} == {
+        "small/double",
+        "small/mismatched",
+        "small/twin",
+    }
+
+
+def test_a_project_without_checks_gets_no_results(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"test_plain.py": "def test_plain(): ...\n"})
+    ended = project.pytest()
+    assert (ended.exit_code, ended.outcomes) == (0, {"passed": 1})
+    assert not ended.changed
+    assert "results" not in ended.output
+    assert not (tmp_path / "results").exists()

@@ -1,0 +1,175 @@
+"""Installed into an empty project, the plugin judges a workload file and a plain test."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+
+from plugin.project import PREAMBLE, Ended, Project
+
+REPOSITORY = Path(__file__).parents[2]
+
+WORKLOAD = '''
+"""A stranger's workload file, as the README would show it."""
+import jax
+import jax.numpy as jnp
+from assay import Arm, Check, Program, Role, Workload, claims
+
+def double(devices):
+    x = jax.ShapeDtypeStruct((8,), jnp.float32)
+    return Program(function=lambda x: x * 2, arguments=(x,))
+
+BLOCK = Workload(
+    suite="mine", name="block", arms=(Arm(name="double", role=Role.CONTROL, program=double),)
+)
+test_block_compiles = Check(claim=claims.Compiles(), workloads=(BLOCK,))
+'''
+PLAIN = '''
+import jax
+import jax.numpy as jnp
+from assay import claims
+
+X = jax.ShapeDtypeStruct((8,), jnp.float32)
+
+def triple(x):
+    return x * 3
+
+def test_triple(assay):
+    assay.require(claims.Compiles(), triple, X, target="cpu:8")
+    evidence = assay.observe(triple, X, target="cpu:8")
+    assert evidence.memory.output_bytes == 32
+'''
+BROKEN_PLAIN = '''
+import jax
+import jax.numpy as jnp
+import pytest
+from assay import Formula, Quantity, Unit, claims
+
+X = jax.ShapeDtypeStruct((8,), jnp.float32)
+
+@pytest.fixture
+def required_before(assay):
+    assay.require(claims.Compiles(), lambda x: x + jnp.zeros(7), X, target="cpu:8")
+
+@pytest.mark.parametrize("folder", ["a/b"])
+def test_mismatched(assay, folder):
+    assay.require(claims.Compiles(), lambda x: x + jnp.zeros(9), X, target="cpu:8")
+
+def test_accepted(assay):
+    assay.require(claims.AcceptedTempBytes(), lambda x: x * 2, X, target="cpu:8")
+
+def test_mail(required_before): ...
+'''
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as pip installs it, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = shutil.which("pip")
+    assert pip, "this test installs the package: it needs pip"
+    command = [pip, "install", "-q", "--no-deps", "--no-compile", "--target", str(folder)]
+    subprocess.run([*command, str(REPOSITORY)], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """An empty folder with both files and the installed package in front of all others."""
+    files = {"checks/test_block.py": WORKLOAD, "test_plain.py": PLAIN}
+    project = Project(tmp_path_factory.mktemp("stranger"), files)
+    return project.pytest("-p", "no:cacheprovider", path=wheel)
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A project in pytest's importlib mode whose programs do not trace."""
+    workload = PREAMBLE + (
+        'W = workload(arm("mismatched", mismatched))\n'
+        "test_compiles = Check(claim=claims.Compiles(), workloads=(W,))\n"
+    )
+    files = {"checks/test_mismatched.py": workload, "test_plain.py": BROKEN_PLAIN}
+    project = Project(tmp_path_factory.mktemp("broken"), files)
+    return project.pytest("--import-mode=importlib")
+
+
+def test_the_installed_package_has_every_file_and_both_entry_points(wheel: Path) -> None:
+    source = {
+        path.relative_to(REPOSITORY).as_posix()
+        for path in (REPOSITORY / "assay").rglob("*")
+        if path.suffix in {".py", ".toml"}
+    }
+    installed = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*")}
+    assert any(name.endswith(".toml") for name in source)
+    assert source <= installed
+    (distribution,) = distributions(path=[str(wheel)])
+    points = {(point.group, point.value) for point in distribution.entry_points}
+    assert points == {("pytest11", "assay.plugin"), ("console_scripts", "assay.cli:main")}
+
+
+def test_the_installed_package_is_the_one_that_runs(wheel: Path) -> None:
+    program = "import assay; print(assay.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env={"PYTHONPATH": str(wheel)},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=wheel,
+    )
+    assert Path(found.stdout.strip()).is_relative_to(wheel)
+
+
+def test_a_workload_file_and_a_plain_test_pass(kept: Ended) -> None:
+    assert (kept.exit_code, kept.outcomes) == (0, {"passed": 2}), kept.output
+    assert kept.record("double").verdict.value == "kept"
+    assert kept.record("triple").verdict.value == "kept"
+
+
+def test_a_run_leaves_records_summary_junit_and_latest(kept: Ended) -> None:
+    run = f"results/{kept.records[0].run}"
+    names = {"records.jsonl", "summary.md", "junit.xml"}
+    assert {f"{run}/{name}" for name in names} | {"results/latest"} <= kept.changed
+
+
+def test_broken_claims_fail_the_run(broken: Ended) -> None:
+    assert broken.exit_code == 1
+    assert broken.outcomes == {"failed": 3, "errors": 1}
+    assert {record.verdict.value for record in broken.records} == {"broken"}
+
+
+def test_a_module_that_pytest_loaded_from_a_file_reaches_the_observer(broken: Ended) -> None:
+    assert "TypeError: add got incompatible shapes" in broken.record("mismatched").reason
+
+
+def test_a_broken_claim_is_told_in_words_and_without_a_traceback(broken: Ended) -> None:
+    words = (
+        "broken: compiles of small/mismatched on cpu:8\n"
+        "  the program does not trace: TypeError: add got incompatible shapes for broadcasting: "
+        "(8,), (9,).\n"
+        "  measured: 1 (1)\n"
+        "  limit: 0 (0)\n"
+    )
+    assert words in broken.output
+    assert "Traceback" not in broken.output
+    assert "isolate.py" not in broken.output
+    assert ">       " not in broken.output
+
+
+def test_a_plain_test_names_the_line_that_required_the_claim(broken: Ended) -> None:
+    lines = BROKEN_PLAIN.splitlines()
+    (line,) = [number for number, text in enumerate(lines, start=1) if "AcceptedTempBytes" in text]
+    assert f"at: test_plain.py:{line}" in broken.output
+
+
+def test_a_claim_required_in_a_fixture_is_recorded(broken: Ended) -> None:
+    assert [record.workload for record in broken.records].count("test_mail-1") == 1
+
+
+def test_no_name_of_a_workload_divides_a_baselines_entry(broken: Ended) -> None:
+    assert "test_mismatched[a-b]-1" in {record.workload for record in broken.records}

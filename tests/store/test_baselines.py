@@ -1,0 +1,201 @@
+"""Accepted numbers: the same numbers give the same bytes, and a damaged file is never empty."""
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.judge.toolchains import age
+from assay.model.verdict import AcceptedNumber
+from assay.store import baselines
+from assay.store.baselines import Baseline, BaselineError, Key, check_all, load, path_of, save
+
+KEY: Key = ("stack", "offload", "temp-bytes")
+NUMBER = AcceptedNumber(value=1000, toolchain={"jaxlib": "0.10.2", "jax": "0.10.2"})
+OLDER = AcceptedNumber(value=1100, toolchain={"jaxlib": "0.9"})
+
+
+def one_number(number: AcceptedNumber = NUMBER, key: Key = KEY) -> Baseline:
+    return Baseline("scan", "gpu-h100:8").accepting(key, number)
+
+
+def test_a_colon_in_a_target_is_a_dash_in_the_path(tmp_path: Path) -> None:
+    path = save(tmp_path, one_number())
+    assert path == tmp_path / "gpu-h100-8" / "scan.json" == path_of(tmp_path, "scan", "gpu-h100:8")
+    assert path.exists()
+
+
+def test_numbers_come_back_under_their_own_key(tmp_path: Path) -> None:
+    save(tmp_path, one_number())
+    loaded = load(tmp_path, "scan", "gpu-h100:8")
+    assert loaded == one_number()
+    assert loaded.numbers(KEY) == (NUMBER,)
+    assert loaded.numbers(("stack", "other", "temp-bytes")) == ()
+
+
+def test_no_file_is_no_number(tmp_path: Path) -> None:
+    assert load(tmp_path, "scan", "cpu") == Baseline("scan", "cpu")
+
+
+def test_an_entry_holds_its_value_and_toolchain_and_no_time(tmp_path: Path) -> None:
+    written = json.loads(save(tmp_path, one_number()).read_bytes())
+    assert written == {
+        "schema": 1,
+        "suite": "scan",
+        "target": "gpu-h100:8",
+        "accepted": {
+            "stack/offload/temp-bytes": [{"toolchain": dict(NUMBER.toolchain), "value": 1000}]
+        },
+    }
+
+
+def test_the_order_of_accepting_does_not_show_in_the_bytes(tmp_path: Path) -> None:
+    accepted = [
+        (KEY, NUMBER),
+        (KEY, OLDER),
+        (("stack", "a", "z"), NUMBER),
+        (("another", "z", "a"), OLDER),
+    ]
+    seen = set()
+    for order in itertools.permutations(accepted):
+        baseline = Baseline("scan", "cpu")
+        for key, number in order:
+            reordered = dict(reversed(number.toolchain.items()))
+            baseline = baseline.accepting(key, replace(number, toolchain=reordered))
+        seen.add(save(tmp_path, baseline).read_bytes())
+    (data,) = seen
+    entries = json.loads(data)["accepted"]
+    assert list(entries) == sorted(entries)
+    assert [entry["value"] for entry in entries["/".join(KEY)]] == [1100, 1000]
+    assert list(entries["/".join(KEY)][1]["toolchain"]) == ["jax", "jaxlib"]
+    assert data.endswith(b"}\n")
+
+
+def test_a_new_number_replaces_that_of_its_own_toolchain_alone() -> None:
+    better = AcceptedNumber(value=1, toolchain=dict(reversed(NUMBER.toolchain.items())))
+    baseline = one_number(OLDER).accepting(KEY, NUMBER).accepting(KEY, better)
+    assert baseline.numbers(KEY) == (OLDER, better)
+
+
+def test_accepting_changes_no_other_baseline() -> None:
+    before = one_number()
+    before.accepting(KEY, OLDER)
+    assert before == one_number()
+
+
+def test_a_file_without_entries_is_removed(tmp_path: Path) -> None:
+    path = save(tmp_path, one_number())
+    assert save(tmp_path, one_number().without([KEY])) == path
+    assert not path.exists()
+    save(tmp_path, Baseline("scan", "gpu-h100:8"))
+
+
+def test_without_takes_only_the_keys_given() -> None:
+    other: Key = ("stack", "save", "temp-bytes")
+    both = one_number().accepting(other, OLDER)
+    assert both.without([KEY]).accepted == {other: (OLDER,)}
+
+
+def test_a_name_that_would_split_an_entry_is_refused_and_nothing_written(tmp_path: Path) -> None:
+    with pytest.raises(BaselineError, match="without '/'"):
+        save(tmp_path, one_number(key=("a/b", "arm", "claim")))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"<<<<<<< HEAD",
+        b'{"schema": 1, "suite": "scan", "target": "cpu", "accepted": {}, "when": "now"}',
+        b'{"schema": 1, "suite": "scan", "target": "cpu", "accepted": {"a/b/c": [{"value": "1"}]}}',
+    ],
+)
+def test_a_damaged_file_is_an_error_not_no_number(tmp_path: Path, content: bytes) -> None:
+    path = path_of(tmp_path, "scan", "cpu")
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(BaselineError, match=f"^{path}: .*restore it"):
+        load(tmp_path, "scan", "cpu")
+    with pytest.raises(BaselineError, match=f"^{path}: "):
+        check_all(tmp_path)
+
+
+def test_a_truncated_file_is_an_error_at_every_length(tmp_path: Path) -> None:
+    path = save(tmp_path, one_number())
+    data = path.read_bytes().rstrip()
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(BaselineError):
+            load(tmp_path, "scan", "gpu-h100:8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'"schema": 1', b'"schema": 2'), (b'"scan"', b'"other"'), (b'"gpu-h100:8"', b'"cpu"')],
+)
+def test_a_file_of_another_schema_suite_or_target_is_refused(
+    tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    path = save(tmp_path, one_number())
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new))
+    with pytest.raises(BaselineError, match="move the file to its own place"):
+        load(tmp_path, "scan", "gpu-h100:8")
+
+
+def test_an_entry_that_is_no_key_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path, one_number())
+    path.write_bytes(path.read_bytes().replace(b"stack/offload/", b"stack-offload/"))
+    with pytest.raises(BaselineError, match="wanted workload/arm/claim"):
+        load(tmp_path, "scan", "gpu-h100:8")
+
+
+def test_sound_files_pass_the_check(tmp_path: Path) -> None:
+    save(tmp_path, one_number())
+    check_all(tmp_path)
+    check_all(tmp_path / "absent")
+
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1)
+numbers = st.builds(
+    AcceptedNumber,
+    value=st.one_of(st.integers(0, 2**63 - 1), st.floats(0, 1e300)),
+    toolchain=st.dictionaries(st.sampled_from(["jaxlib", "jax", "x"]), names, max_size=3),
+)
+
+
+@given(st.dictionaries(st.tuples(names, names, names), st.lists(numbers, min_size=1, max_size=3)))
+def test_any_baseline_comes_back_and_writes_the_same_bytes_again(
+    accepted: dict[Key, list[AcceptedNumber]],
+) -> None:
+    baseline = Baseline("scan", "cpu:8")
+    for key, several in accepted.items():
+        for number in several:
+            baseline = baseline.accepting(key, number)
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        path = save(root, baseline)
+        first = path.read_bytes() if accepted else b""
+        loaded = load(root, "scan", "cpu:8")
+        assert {key: sorted_by_age(loaded.numbers(key)) for key in loaded.accepted} == {
+            key: sorted_by_age(baseline.numbers(key)) for key in baseline.accepted
+        }
+        save(root, loaded)
+        assert (path.read_bytes() if accepted else b"") == first
+
+
+def sorted_by_age(several: tuple[AcceptedNumber, ...]) -> list[AcceptedNumber]:
+    return sorted(several, key=lambda number: age(number.toolchain))
+
+
+def test_the_module_says_which_schema_it_writes() -> None:
+    assert baselines.SCHEMA == 1

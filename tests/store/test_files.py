@@ -1,0 +1,52 @@
+"""A reader sees the old file or the new one, never half of one."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.store.files import write_whole
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.json"
+    write_whole(path, b"one")
+    write_whole(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert names_in(path.parent) == ["b.json"]
+
+
+def test_others_may_read_what_was_written(tmp_path: Path) -> None:
+    write_whole(tmp_path / "file", b"")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, f"no space for {self} in place of {target}")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert names_in(tmp_path) == ["file"]
+
+
+def test_an_interrupted_write_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Path, mode: int) -> None:
+        raise KeyboardInterrupt(f"{self} {mode}")
+
+    monkeypatch.setattr(Path, "chmod", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "file", b"new")
+    assert names_in(tmp_path) == []

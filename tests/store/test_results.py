@@ -1,0 +1,21 @@
+"""A run's folder, and the link that always leads to the newest."""
+
+from pathlib import Path
+
+from assay.store import results
+
+
+def test_latest_leads_to_the_newest_run(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        results.point_latest(tmp_path / name)
+    latest = tmp_path / "latest"
+    assert latest.resolve() == tmp_path / "second"
+    assert latest.readlink() == Path("second")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "latest", "second"]
+
+
+def test_a_runs_file_is_written_in_its_folder(tmp_path: Path) -> None:
+    path = results.write(tmp_path, "summary.md", b"# kept")
+    assert path == tmp_path / "summary.md"
+    assert path.read_bytes() == b"# kept"

@@ -1,0 +1,119 @@
+"""Names and words that others rely on: a change here is a change for them."""
+
+# ruff: noqa: INP001 - tests/ holds packages, and is none itself.
+
+import dataclasses
+from types import ModuleType
+
+import pytest
+
+import assay
+from assay import claims
+from assay.model.module import Direction
+from assay.model.units import Unit
+from assay.model.verdict import MUST_FAIL, RECORD_SCHEMA, ExitCode, Outcome, Record
+from assay.model.workload import Level
+from assay.run import Accept
+
+PUBLIC = [
+    "Arm",
+    "Case",
+    "Check",
+    "Claim",
+    "Direction",
+    "Evidence",
+    "Finding",
+    "Formula",
+    "KnownDefect",
+    "Level",
+    "Outcome",
+    "Program",
+    "Quantity",
+    "Role",
+    "Scope",
+    "TargetError",
+    "Unit",
+    "Workload",
+    "claims",
+]
+CLAIMS = [
+    "AcceptedTempBytes",
+    "Compiles",
+    "DeviceBytesAtMost",
+    "DeviceBytesFall",
+    "FitsDevice",
+    "HostBytes",
+    "NamesMatch",
+    "ResidualsOnHost",
+    "TransferredBytes",
+    "ValuesEqual",
+]
+
+
+@pytest.mark.parametrize(("module", "names"), [(assay, PUBLIC), (claims, CLAIMS)])
+def test_the_public_names_are_listed_sorted_and_there(module: ModuleType, names: list[str]) -> None:
+    assert module.__all__ == names == sorted(names)
+    assert [name for name in names if not hasattr(module, name)] == []
+    assert set(names) <= set(dir(module))
+
+
+def test_a_star_import_gives_the_public_names_alone() -> None:
+    given: dict[str, object] = {}
+    exec("from assay import *", given)
+    assert set(given) - {"__builtins__"} == set(PUBLIC)
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'assay' has no attribute 'Chekc'"):
+        _ = assay.Chekc  # type: ignore[attr-defined] # the very thing that must not work
+
+
+def test_the_words_of_verdicts_are_fixed() -> None:
+    assert [outcome.value for outcome in Outcome] == [
+        "kept",
+        "broken",
+        "known-defect",
+        "fixed-upstream",
+        "improved",
+        "cannot-run",
+        "not-measured",
+        "error",
+    ]
+
+
+def test_the_exit_codes_are_fixed() -> None:
+    codes = {code.name: code.value for code in ExitCode}
+    assert codes == {"KEPT": 0, "BROKEN": 1, "MISUSE": 2, "CRASHED": 3}
+
+
+def test_the_fields_of_a_record_are_fixed_in_their_order() -> None:
+    fixed = [
+        "schema",
+        "run",
+        "suite",
+        "workload",
+        "arm",
+        "claim",
+        "target",
+        "toolchain",
+        "verdict",
+        "measured",
+        "limit",
+        "unit",
+        "baseline",
+        "reason",
+        "upstream",
+        "seconds",
+    ]
+    fields = [field.name for field in dataclasses.fields(Record)]
+    assert [name for name in fields if name in fixed] == fixed
+    assert set(fields) - set(fixed) == {"advice"}
+    assert RECORD_SCHEMA == 1
+
+
+def test_the_words_of_options_and_records_are_fixed() -> None:
+    assert [accept.value for accept in Accept] == ["nothing", "new", "all"]
+    assert [level.name.lower() for level in Level] == ["quick", "full", "device", "soak"]
+    assert [unit.value for unit in Unit] == ["bytes", "count", "seconds", "ratio"]
+    assert [direction.value for direction in Direction] == ["to-host", "to-device"]
+    assert MUST_FAIL == ".must-fail"

@@ -156,27 +156,31 @@ def _child_environment(targets: Sequence[TargetName], base: Mapping[str, str]) -
 
 
 def _pickle(workload: Workload, arm: Arm, target: str) -> bytes:
-    foreign = [module for module in _modules_of(workload, arm) if not _importable(module)]
+    # Only this arm is sent: another's fault is not its own, and forty arms need not travel.
+    alone = Arm(name=arm.name, role=arm.role, program=arm.program)
+    bare = Workload(
+        suite=workload.suite, name=workload.name, arms=(alone,), framework=workload.framework
+    )
+    foreign = [module for module in _modules_of(alone) if not _importable(module)]
     for module in foreign:
         cloudpickle.register_pickle_by_value(module)
     try:
-        return bytes(cloudpickle.dumps((workload, arm, target)))
+        return bytes(cloudpickle.dumps((bare, alone, target)))
     # Pickling runs the user's objects' code, which may raise anything.
     except Exception as error:
         raise NotPortable(
-            f"got workload {workload.name!r} that cannot be sent to another process ({error}), "
-            "wanted functions and plain values; build arrays inside the program's functions"
+            f"got arm {arm.name!r} of {workload.name!r} that cannot be sent to another process "
+            f"({error}), wanted functions and plain values; build arrays inside the program's "
+            "functions"
         ) from error
     finally:
         for module in foreign:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _modules_of(workload: Workload, arm: Arm) -> list[ModuleType]:
-    names = {type(workload).__module__, type(arm).__module__}
-    names |= {getattr(arm.program, "__module__", "") for arm in workload.arms}
-    inner = getattr(arm.program, "func", None)
-    names.add(getattr(inner, "__module__", ""))
+def _modules_of(arm: Arm) -> list[ModuleType]:
+    programs = (arm.program, getattr(arm.program, "func", None))
+    names = {getattr(program, "__module__", "") for program in programs}
     return [sys.modules[name] for name in sorted(names) if name in sys.modules]
 
 

@@ -19,7 +19,7 @@ from assay.store.evidence import load_all
 
 TIMES_AT_MOST: Final = 1.25
 _TARGETS: Final = "gpu-h100:8,tpu-v5p:2x2x2,cpu:8"
-_PROGRAMS: Final = "block and not full and (outside or nested)"
+_PROGRAMS: Final = "block and not full and (outside or nested or unroll or loop)"
 _RAN: Final = (0, 1)  # pytest's exit codes of a run that finished: all passed, some failed
 
 

@@ -9,6 +9,12 @@ import pytest
 from assay.model.verdict import ExitCode
 from assay.plugin.session import Session
 
+# The command line has imported what pytest would rewrite; a strict project makes that an error.
+_ALREADY_IMPORTED = (
+    "-W",
+    "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
@@ -33,7 +39,7 @@ class _Witness:
 def launch(arguments: Sequence[str]) -> Launched:
     """Run pytest with these arguments; its misuse (4) is ours (2)."""
     witness = _Witness()
-    code = int(pytest.main(list(arguments), plugins=[witness]))
+    code = int(pytest.main([*_ALREADY_IMPORTED, *arguments], plugins=[witness]))
     if code == pytest.ExitCode.USAGE_ERROR:
         code = ExitCode.MISUSE.value
     session = witness.session

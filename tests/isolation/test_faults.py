@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
 from plugin.project import PREAMBLE, Ended, Project
 
 FAULTS = (
     PREAMBLE
-    + '''
+    + """
 def prints(devices):
     print("x" * 100_000)
     os.write(1, b"y" * 100_000)
@@ -63,7 +62,7 @@ class Raises:
         return 1 / 0
 
 test_raises = Check(claim=Raises(), workloads=(W,), arms=("last",))
-'''
+"""
 ).replace("\\\\n", "\\n")
 
 

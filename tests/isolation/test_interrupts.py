@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from plugin.project import PREAMBLE, Project
 
 from assay.store import records
-from plugin.project import PREAMBLE, Project
 
 SLEEPS = (
     PREAMBLE
-    + '''
+    + """
 def sleeps(devices):
     Path("sleeping").write_text(str(os.getpid()))
     time.sleep(600)
 
 W = workload(arm("double", double), arm("sleeps", sleeps))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
-'''
+"""
 )
 SECONDS = 60
 
@@ -53,7 +53,7 @@ def begun(project: Project) -> Iterator[subprocess.Popen[bytes]]:
     run = project.start()
     asleep = project.root / "sleeping"
     try:
-        _await(lambda: asleep.exists() and asleep.read_text() != "" or run.poll() is not None)
+        _await(lambda: (asleep.exists() and asleep.read_text() != "") or run.poll() is not None)
         yield run
     finally:
         run.kill()

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,15 @@ from assay.model.target import TargetName
 from assay.model.workload import Arm, Program, Role, Workload
 
 WIDE = 2**17
+"""More than a pipe holds."""
 
 
-def _exits(devices: object) -> Program:
+def _exits(_devices: object) -> Program:
     sys.exit(5)
+
+
+def _exits_with(text: str, _devices: object) -> Program:
+    sys.exit(len(text))
 
 
 def _workload(arm: Arm) -> Workload:
@@ -43,7 +49,8 @@ def test_a_program_that_leaves_the_process_is_a_crash(observer: Observer) -> Non
 def test_a_child_that_died_meanwhile_is_evidence_and_the_next_one_serves(
     observer: Observer,
 ) -> None:
-    arm = Arm(name="exits", role=Role.CONTROL, program=_exits, names=("x" * WIDE,))
+    program = partial(_exits_with, "x" * WIDE)
+    arm = Arm(name="exits", role=Role.CONTROL, program=program)
     child = observer._running()
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
@@ -59,5 +66,5 @@ def test_an_assay_that_does_not_start_is_no_fault_of_the_program(
     (tmp_path / "sitecustomize.py").write_text("import os; os._exit(7)\n")
     monkeypatch.syspath_prepend(tmp_path)
     arm = Arm(name="exits", role=Role.CONTROL, program=_exits)
-    with pytest.raises(ObservationError, match="did not start: .* exit status 7"):
+    with pytest.raises(ObservationError, match=r"did not start: .* exit status 7"):
         observer.observe(_workload(arm), arm, "cpu:8")

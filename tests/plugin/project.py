@@ -18,7 +18,7 @@ import pytest
 from assay.model.verdict import Record
 from assay.store import records
 
-PREAMBLE = '''
+PREAMBLE = """
 import os, sys, threading, time
 from pathlib import Path
 import jax, jax.numpy as jnp
@@ -38,7 +38,7 @@ def arm(name, program, role=Role.CONTROL, **rest):
 
 def workload(*arms, name="small", suite="mine", **rest):
     return Workload(suite=suite, name=name, arms=arms, **rest)
-'''
+"""
 """The head of a test file: two programs of two operations, and short spellings."""
 
 _SECONDS = 120

@@ -10,10 +10,10 @@ from plugin.project import PREAMBLE, Project
 
 COMPILES = (
     PREAMBLE
-    + '''
+    + """
 W = workload(arm("double", double))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
-'''
+"""
 )
 DAMAGED = '{"schema": 1, "suite": "mine"'
 
@@ -35,9 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         ("--compile-timeout=nan", "got --compile-timeout=nan, wanted a positive number"),
     ],
 )
-def test_misuse_ends_with_2_and_says_what_to_do(
-    project: Project, option: str, words: str
-) -> None:
+def test_misuse_ends_with_2_and_says_what_to_do(project: Project, option: str, words: str) -> None:
     target = option.removeprefix("--target=") if option.startswith("--target") else "cpu:8"
     ended = project.pytest(*([] if option.startswith("--target") else [option]), target=target)
     assert ended.exit_code == 2, ended.output

@@ -10,7 +10,7 @@ from plugin.project import PREAMBLE, Ended, Project
 
 TWO_CLAIMS = (
     PREAMBLE
-    + '''
+    + """
 def noted(name, program, devices):
     with Path("builds").open("a") as file:
         file.write(f"{name}\\n")
@@ -27,7 +27,7 @@ test_memory_is_as_accepted = Check(
     claim=claims.AcceptedTempBytes(), workloads=(W,), arms=("double",)
 )
 def test_mail(): assert "no program" == "no program"
-'''
+"""
 )
 ITEMS = (
     "test_step_compiles[small/mismatched@cpu:8]",
@@ -69,10 +69,9 @@ def test_ids_name_test_workload_arm_target_and_twin(project: Project) -> None:
     [
         ("temp-bytes", ITEMS[3:]),
         ("mine and must-fail", ITEMS[2:3]),
-        ("small/double", (ITEMS[1], ITEMS[3])),
     ],
 )
-def test_items_are_selected_by_claim_suite_twin_and_arm(
+def test_items_are_selected_by_claim_suite_and_twin(
     project: Project, expression: str, items: tuple[str, ...]
 ) -> None:
     found = project.pytest("--collect-only", "-q", "-k", expression)

@@ -29,7 +29,7 @@ BLOCK = Workload(
 )
 test_block_compiles = Check(claim=claims.Compiles(), workloads=(BLOCK,))
 '''
-PLAIN = '''
+PLAIN = """
 import jax
 import jax.numpy as jnp
 from assay import claims
@@ -43,8 +43,8 @@ def test_triple(assay):
     assay.require(claims.Compiles(), triple, X, target="cpu:8")
     evidence = assay.observe(triple, X, target="cpu:8")
     assert evidence.memory.output_bytes == 32
-'''
-BROKEN_PLAIN = '''
+"""
+BROKEN_PLAIN = """
 import jax
 import jax.numpy as jnp
 import pytest
@@ -64,7 +64,7 @@ def test_accepted(assay):
     assay.require(claims.AcceptedTempBytes(), lambda x: x * 2, X, target="cpu:8")
 
 def test_mail(required_before): ...
-'''
+"""
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -22,10 +23,10 @@ from typing import IO, Any, Self
 import cloudpickle
 import msgspec
 
-from assay.frameworks.versions import toolchain
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
 from assay.model.workload import Arm, Workload
+from assay.observe import observe, unseen
 from assay.targets import environment, prepare, resolve
 
 _LENGTH = struct.Struct("<I")
@@ -206,13 +207,8 @@ def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
 
 
 def _lost(workload: Workload, arm: Arm, target: str, kind: FailureKind, words: str) -> Evidence:
-    return Evidence(
-        workload=workload.name,
-        arm=arm.name,
-        target=target,
-        toolchain=toolchain(workload.framework, resolve(target).platform),
-        failure=Failure(kind=kind, message=words),
-    )
+    failure = Failure(kind=kind, message=words)
+    return replace(unseen(workload, arm, resolve(target)), failure=failure)
 
 
 def _write(stream: IO[bytes], payload: bytes) -> None:
@@ -248,7 +244,6 @@ def serve(targets: Sequence[TargetName]) -> None:
     os.dup2(2, 1)
     threading.Thread(target=_end_with_parent, args=(requests.fileno(),), daemon=True).start()
     prepare(targets)
-    import assay.observe  # noqa: F401 -- an Assay that cannot be imported must not be ready.
 
     _write(answers, _READY)
     while True:
@@ -269,8 +264,6 @@ def _end_with_parent(requests: int) -> None:
 
 def _answer(request: bytes) -> _Answer:
     import traceback
-
-    from assay.observe import observe
 
     try:
         loaded: Any = cloudpickle.loads(request)

@@ -14,7 +14,6 @@ from assay.model.evidence import (
     Failure,
     FailureKind,
     Seconds,
-    Toolchain,
     Unavailable,
 )
 from assay.model.target import TargetUnavailable
@@ -73,30 +72,36 @@ def observe(workload: Workload, arm: Arm, target_name: str) -> Evidence:
         TargetError: no target has that name.
     """
     target = resolve(target_name)
-    blank = Evidence(
-        workload=workload.name,
-        arm=arm.name,
-        target=str(target.name),
-        toolchain=Toolchain(versions={}),
-        separate_host_memory=target.platform != "cpu",
-        device_memory_bytes=target.model.memory_bytes if target.model else None,
-    )
+    evidence = unseen(workload, arm, target)
     try:
         tools = framework(workload.framework)
         devices = target.devices()
     except FrameworkMissing as missing:
-        return replace(blank, unavailable=Unavailable(reason=str(missing)))
+        return replace(evidence, unavailable=Unavailable(reason=str(missing)))
     except TargetUnavailable as absent:
-        return replace(blank, unavailable=Unavailable(reason=str(absent)))
-    known = replace(
-        blank, toolchain=toolchain(workload.framework, target.platform), device_count=len(devices)
-    )
+        return replace(evidence, unavailable=Unavailable(reason=str(absent)))
+    known = replace(evidence, device_count=len(devices))
+    if target.executes:
+        known = replace(known, device_memory_bytes=tools.device_memory_bytes(devices[0]))
     watch = _Watch()
     try:
         program = watch.stage("build", FailureKind.TRACE, lambda: arm.program(devices))
     except _Halted as halted:
         return _ended(known, halted.end)
     return _stages(known, tools, target, program, watch)
+
+
+def unseen(workload: Workload, arm: Arm, target: Target) -> Evidence:
+    """The evidence of an arm on a target before anything is seen of it."""
+    return Evidence(
+        workload=workload.name,
+        arm=arm.name,
+        target=str(target.name),
+        toolchain=toolchain(workload.framework, target.platform),
+        separate_host_memory=target.platform != "cpu",
+        device_memory_bytes=target.model.memory_bytes if target.model else None,
+        on_chip_memory_bytes=target.model.on_chip_memory_bytes if target.model else 0,
+    )
 
 
 def _stages(

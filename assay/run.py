@@ -87,7 +87,7 @@ class Run:
             arm=trial.arm.name,
             claim=trial.claim_name,
             target=trial.target,
-            toolchain=case.evidence.toolchain.versions,
+            toolchain=case.evidence.toolchain.identity,
             verdict=finding.outcome,
             measured=finding.measured,
             limit=finding.limit,
@@ -117,7 +117,7 @@ class Run:
             arm = trial.arm.reference if trial.must_fail else trial.arm.name
             stored = baselines.load(self.baselines, workload.suite, target)
             numbers = stored.numbers((workload.name, arm, trial.check.claim.name))
-            accepted = nearest_accepted(numbers, mine.toolchain.versions)
+            accepted = nearest_accepted(numbers, mine.toolchain.identity)
         return Case(
             workload=workload, arm=trial.arm, evidence=mine, others=others, accepted=accepted
         )
@@ -134,7 +134,7 @@ class Run:
     def _accepted(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
         if not self.accepts(trial, case, finding) or finding.measured is None:
             return finding, case
-        versions = case.evidence.toolchain.versions
+        versions = case.evidence.toolchain.identity
         number = AcceptedNumber(value=finding.measured, toolchain=versions)
         reason = f"accepted now: {finding.reason}"
         kept = replace(
@@ -153,7 +153,7 @@ class Run:
         if self.accept is Accept.NEW:
             return case.accepted is None or (
                 finding.outcome in (Outcome.KEPT, Outcome.IMPROVED)
-                and dict(case.accepted.toolchain) != case.evidence.toolchain.versions
+                and dict(case.accepted.toolchain) != case.evidence.toolchain.identity
             )
         return self.accept is Accept.ALL
 

@@ -1,7 +1,5 @@
 """Names and words that others rely on: a change here is a change for them."""
 
-# ruff: noqa: INP001 - tests/ holds packages, and is none itself.
-
 import dataclasses
 from types import ModuleType
 

@@ -1,7 +1,7 @@
 """Taking a measurement out of evidence, or the finding that says why there is none."""
 
 from assay.model.claim import Case, MeasurementMissing, Stopped
-from assay.model.evidence import Evidence, Failure, Memory, Traced
+from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced
 from assay.model.module import ModuleSummary
 from assay.model.units import format_bytes
 from assay.model.verdict import Finding, Outcome
@@ -29,19 +29,29 @@ def stop_unless_available(evidence: Evidence) -> None:
 
 
 def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
-    """Raise ``Stopped`` where there is no executable.
+    """Raise ``Stopped`` where there is no executable; one that then did not run is there.
 
     The judged arm's own failure breaks the claim; a reference arm's leaves it not measured.
     """
     stop_unless_available(evidence)
-    if evidence.failure is None:
-        return
+    if evidence.failure is not None and evidence.failure.kind is not FailureKind.EXECUTION:
+        raise _nothing_to_measure(case, evidence, evidence.failure)
+
+
+def stop_unless_executed(case: Case, evidence: Evidence) -> None:
+    """Raise ``Stopped`` where the program gave no executable, or one that failed when it ran."""
+    stop_unless_available(evidence)
+    if evidence.failure is not None:
+        raise _nothing_to_measure(case, evidence, evidence.failure)
+
+
+def _nothing_to_measure(case: Case, evidence: Evidence, failure: Failure) -> Stopped:
     own = evidence is case.evidence
     whose = "" if own else f"reference arm {evidence.arm!r}: "
-    raise Stopped(
+    return Stopped(
         Finding(
             outcome=Outcome.BROKEN if own else Outcome.NOT_MEASURED,
-            reason=f"nothing to measure: {whose}{describe_failure(evidence.failure)}",
+            reason=f"nothing to measure: {whose}{describe_failure(failure)}",
         )
     )
 

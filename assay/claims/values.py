@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from assay.claims.measurement import stop_unless_compiled
+from assay.claims.measurement import stop_unless_executed
 from assay.judge.values import largest_difference
 from assay.model.claim import Case
 from assay.model.evidence import Evidence, Tensor
@@ -55,5 +55,5 @@ class ValuesEqual:
 
 
 def _values(case: Case, evidence: Evidence) -> tuple[Tensor, ...] | None:
-    stop_unless_compiled(case, evidence)
+    stop_unless_executed(case, evidence)
     return evidence.values

@@ -38,6 +38,9 @@ class Framework(Protocol):
     def compile(self, lowered: Any) -> Compiled:
         """The executable."""
 
+    def device_memory_bytes(self, device: Any) -> int | None:
+        """The memory that a live device says programs can use; None where it says nothing."""
+
     def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
         """The results that the program lets be observed, computed on the devices."""
 

@@ -81,6 +81,11 @@ class JaxFramework:
         """Compile for the devices of the program's shardings."""
         return JaxCompiled(lowered.compile())
 
+    def device_memory_bytes(self, device: jax.Device) -> int | None:
+        """The allocator's limit, which CPU devices do not have."""
+        limit: int | None = (device.memory_stats() or {}).get("bytes_limit")
+        return limit
+
     def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
         """Run ``program.observe`` on ``program.values()`` and bring the results to the host."""
         assert program.values is not None

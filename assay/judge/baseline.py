@@ -25,7 +25,7 @@ def against_accepted(
         return Finding(
             outcome=Outcome.BROKEN,
             measured=measured.value,
-            reason=f"measured {measured}, but no number was ever accepted for a toolchain this old",
+            reason=f"measured {measured}, but no number is accepted for this or an older toolchain",
             advice=ACCEPT_NEW,
         )
     exact = dict(accepted.toolchain) == dict(toolchain)

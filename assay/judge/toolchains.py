@@ -33,8 +33,12 @@ def _version(text: str | None) -> Version:
 def nearest_accepted(
     accepted: Iterable[AcceptedNumber], versions: Mapping[str, str]
 ) -> AcceptedNumber | None:
-    """The number accepted on this very toolchain, else on the newest older one, else None."""
-    older = [number for number in accepted if age(number.toolchain) <= age(versions)]
+    """The number accepted on this very toolchain, else on the newest older one, else None.
+
+    A toolchain whose compiler is the same age counts as older, whatever else differs.
+    """
+    compiler, _ = age(versions)
+    older = [number for number in accepted if age(number.toolchain)[0] <= compiler]
     exact = [number for number in older if dict(number.toolchain) == dict(versions)]
     best = exact or sorted(older, key=lambda number: age(number.toolchain))
     return best[-1] if best else None

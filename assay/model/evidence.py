@@ -46,6 +46,11 @@ class Toolchain:
     versions: dict[str, str]
     flags: str = ""
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What must be equal for two toolchains to be the same: versions, and flags if any."""
+        return {**self.versions, "flags": self.flags} if self.flags else dict(self.versions)
+
     def __str__(self) -> str:
         parts = [f"{name} {version}" for name, version in sorted(self.versions.items())]
         return ", ".join([*parts, self.flags] if self.flags else parts)
@@ -136,6 +141,7 @@ class Evidence:
     separate_host_memory: bool = True
     device_count: int = 1
     device_memory_bytes: int | None = None
+    on_chip_memory_bytes: int = 0
     unavailable: Unavailable | None = None
     failure: Failure | None = None
     traced: Traced | None = None

@@ -126,8 +126,9 @@ class DeviceModel:
     """What is known of one device, per device as the compiler sees it (a core, if so split).
 
     `memory_bytes` is what programs can use; `nominal_memory_bytes` what the vendor prints.
-    The host link counts one direction. `compiler` is handed to the compiler as it is.
-    `sources` names the origin of every number, by field.
+    The host link counts one direction. `on_chip_memory_bytes` is memory beside the device's main
+    one, in which the compiler places temporaries; 0 where it places none. `compiler` is handed to
+    the compiler as it is. `sources` names the origin of every number, by field.
     """
 
     name: str
@@ -139,5 +140,6 @@ class DeviceModel:
     memory_bandwidth_bytes_per_second: int
     host_link_bandwidth_bytes_per_second: int | None = None
     peak_bf16_flops_per_second: int | None = None
+    on_chip_memory_bytes: int = 0
     compiler: Mapping[str, object] = field(hash=False, default_factory=lambda: MappingProxyType({}))
     sources: Mapping[str, str] = field(hash=False, default_factory=lambda: MappingProxyType({}))

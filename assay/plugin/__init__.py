@@ -15,6 +15,7 @@ from assay.plugin.items import (
     attach_verdicts,
     check_items,
     explain,
+    keep_programs_together,
     reject_repeated,
     where_required,
 )
@@ -85,6 +86,8 @@ def pytest_pycollect_makeitem(
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Fail early where two items would write the same verdict; add one item an orphan."""
     reject_repeated(items)
+    if hasattr(session.config, "workerinput"):
+        keep_programs_together(items)
     try:
         items.extend(orphan_items(session))
     except BaselineError as error:

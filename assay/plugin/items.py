@@ -129,6 +129,18 @@ def reject_repeated(items: list[pytest.Item]) -> None:
             seen[key] = item.nodeid
 
 
+def keep_programs_together(items: list[pytest.Item]) -> None:
+    """Order items by program, so that workers that share them out seldom wait for each other."""
+    first: dict[str, int] = {}
+    for number, item in enumerate(items):
+        first.setdefault(_program(item), number)
+    items.sort(key=lambda item: first[_program(item)])
+
+
+def _program(item: pytest.Item) -> str:
+    return str(item.trial.program) if isinstance(item, TrialItem) else item.nodeid
+
+
 def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
     """Move the item's verdicts onto its report, as text that an xdist worker can send."""
     records = item.stash.get(VERDICTS, [])

@@ -13,7 +13,11 @@ from assay.model.target import DeviceModel, Kind, TargetError, TargetName, misus
 
 _WORDS = ("name", "kind", "title", "default_topology")
 _REQUIRED = ("memory_bytes", "nominal_memory_bytes", "memory_bandwidth_bytes_per_second")
-_OPTIONAL = ("host_link_bandwidth_bytes_per_second", "peak_bf16_flops_per_second")
+_OPTIONAL = (
+    "host_link_bandwidth_bytes_per_second",
+    "peak_bf16_flops_per_second",
+    "on_chip_memory_bytes",
+)
 _TABLES = (*_REQUIRED, *_OPTIONAL, "compiler")
 _KINDS = ("gpu", "tpu")
 
@@ -52,6 +56,7 @@ def device_model(text: str, origin: str) -> DeviceModel:
         memory_bandwidth_bytes_per_second=cast("int", numbers[_REQUIRED[-1]]),
         host_link_bandwidth_bytes_per_second=numbers[_OPTIONAL[0]],
         peak_bf16_flops_per_second=numbers[_OPTIONAL[1]],
+        on_chip_memory_bytes=numbers[_OPTIONAL[2]] or 0,
         compiler=MappingProxyType(dict(_table(compiler, "fields", f"{origin}, [compiler]"))),
         sources=MappingProxyType(sources),
     )

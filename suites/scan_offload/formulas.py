@@ -47,14 +47,15 @@ def _moved_per_device(case: Case) -> Quantity:
     return Quantity(_moved_bytes(case, case.evidence.device_count), Unit.BYTES)
 
 
-def _in_flight(case: Case) -> Quantity:
+def _in_use(case: Case) -> Quantity:
     stack = _moved_bytes(case, case.evidence.device_count)
-    return Quantity(_ROWS_IN_FLIGHT * stack // _sizes(case).layers, Unit.BYTES)
+    rows = _ROWS_IN_FLIGHT * stack // _sizes(case).layers
+    return Quantity(rows + case.evidence.on_chip_memory_bytes, Unit.BYTES)
 
 
 def _freed_per_device(case: Case) -> Quantity:
     stored = sum(_stored_bytes(case, name) for name in _moved(case))
-    return Quantity(stored - _in_flight(case).value, Unit.BYTES)
+    return Quantity(stored - _in_use(case).value, Unit.BYTES)
 
 
 def _stored_bytes(case: Case, name: str) -> int:
@@ -102,12 +103,13 @@ ACTIVATION_PER_DEVICE = Formula(
 )
 """The moved activations on one device."""
 
-ROWS_IN_FLIGHT = Formula("three rows in flight", _in_flight)
-"""One layer's row may be leaving, one arriving, and one in use."""
+IN_USE = Formula("three rows in flight and the on-chip memory", _in_use)
+"""What offloading may still need: one layer's row leaving, one arriving, one in use; and where the
+compiler also places temporaries on chip (TPU), what it placed there without offload only."""
 
 FREED_PER_DEVICE = Formula(
     "the moved activations as the compiler stores them when they are saved, less three rows in "
-    "flight",
+    "flight and the on-chip memory",
     _freed_per_device,
     _arms_that_save,
 )

@@ -7,11 +7,11 @@ held against the number accepted for the target.
 """
 
 from assay import Check, claims
-from suites.scan_offload.formulas import ROWS_IN_FLIGHT
+from suites.scan_offload.formulas import IN_USE
 from suites.scan_offload.workloads import COMPILED
 
 test_offloading_is_no_worse_than_saving_nothing = Check(
-    claim=claims.DeviceBytesAtMost(against="nothing", beyond=ROWS_IN_FLIGHT),
+    claim=claims.DeviceBytesAtMost(against="nothing", beyond=IN_USE),
     workloads=COMPILED,
     arms=("offload-*", "nested-offload-*"),
     twin="save-hidden",

@@ -12,9 +12,9 @@ from suites.scan_offload.programs import Sizes, block_program
 UPSTREAM = Sizes(layers=32, batch=64, sequence=8192, embedding=2048, hidden=2048)
 """The report's own: f32[32,64,8192,2048]."""
 
-SMALL = Sizes(layers=256, batch=32, sequence=256, embedding=512, hidden=1024)
+SMALL = Sizes(layers=128, batch=64, sequence=512, embedding=256, hidden=512)
 """Small rows, which compile quickly, in stacks of 0.5 and 1 GiB a device: every model holds them,
-and no on-chip memory does (TPU v5e and v6e have 128 MiB of it)."""
+and no on-chip memory does (a TPU has 16 to 128 MiB of it)."""
 
 EXECUTED = Sizes(layers=4, batch=16, sequence=64, embedding=128, hidden=256, executed=True)
 """Runs on two CPU cores in a second."""
@@ -33,7 +33,7 @@ _UPSTREAM_SCOPES = (
 _SMALL_SCOPES = (
     Scope(level=Level.QUICK, targets=("gpu-h100:8", "gpu", "tpu")),
     Scope(level=Level.QUICK, targets=("gpu-*", "tpu*"), arms=CORE),
-    Scope(level=Level.FULL, targets=("gpu*", "tpu*")),
+    Scope(level=Level.FULL, targets=(*_REPORTED_ON, "tpu-v5e:2x4")),
 )
 _SMALL_FLAX_SCOPES = (
     Scope(level=Level.QUICK, targets=("gpu", "tpu")),

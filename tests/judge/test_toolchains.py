@@ -96,9 +96,16 @@ def test_the_nearest_number_is_never_newer_and_none_older_lies_between(
     known: list[dict[str, str]], mine: dict[str, str]
 ) -> None:
     numbers = [AcceptedNumber(value=0, toolchain=toolchain) for toolchain in known]
-    older = [age(toolchain) for toolchain in known if age(toolchain) <= age(mine)]
+    older = [age(toolchain) for toolchain in known if age(toolchain)[0] <= age(mine)[0]]
     found = nearest_accepted(numbers, mine)
-    assert (age(found.toolchain) if found else None) == max(older, default=None)
+    best = age(mine) if mine in known else max(older, default=None)
+    assert (age(found.toolchain) if found else None) == best
+
+
+def test_another_machine_with_the_same_compiler_is_compared_with() -> None:
+    accepted = AcceptedNumber(value=1, toolchain={"jaxlib": "0.12.0", "host-isa": "x86_64-avx512f"})
+    mine = {"jaxlib": "0.12.0", "host-isa": "x86_64-avx2"}
+    assert nearest_accepted([accepted], mine) == accepted
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
 from plugin.project import PREAMBLE, Ended, Project
 
 SUITE = (

@@ -78,5 +78,5 @@ def test_unavailable_without_a_remedy_is_refused() -> None:
 
 def test_an_unavailable_target_survives_the_way_between_processes() -> None:
     error = TargetUnavailable("tpu", unavailable("no TPU", "plug one in"))
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - written a line ago
+    again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) == "target tpu is unavailable: no TPU; do this: plug one in"

@@ -1,0 +1,1 @@
+"""What Assay itself must keep."""

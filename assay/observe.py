@@ -20,7 +20,7 @@ from assay.model.target import TargetUnavailable
 from assay.model.workload import Arm, Program, Workload
 from assay.targets import Target, resolve
 
-_MESSAGE_CHARACTERS = 600
+_MESSAGE_CHARACTERS = 400
 _SIZE = r"([0-9.]+)([KMGT]?)i?B?"
 # libtpu's two wordings (0.0.51): a little over the device's memory, and far over it.
 _OUT_OF_MEMORY = (

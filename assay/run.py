@@ -1,7 +1,7 @@
 """Workload × target → records: the one place where the parts meet."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -79,24 +79,14 @@ class Run:
         else:
             finding, defect = judge_arm(claim, case)
             finding, case = self._accepted(trial, case, finding)
-        return Record(
-            schema=RECORD_SCHEMA,
-            run=self.name,
-            suite=trial.workload.suite,
-            workload=trial.workload.name,
-            arm=trial.arm.name,
-            claim=trial.claim_name,
-            target=trial.target,
+        return record_of(
+            self.name,
+            trial,
+            finding,
             toolchain=case.evidence.toolchain.identity,
-            verdict=finding.outcome,
-            measured=finding.measured,
-            limit=finding.limit,
-            unit=claim.unit,
-            baseline=case.accepted,
-            reason=finding.reason,
-            advice=finding.advice,
+            accepted=case.accepted,
             upstream=defect.upstream if defect else "",
-            seconds=round(time.perf_counter() - start, 6),
+            seconds=time.perf_counter() - start,
         )
 
     def evidence(self, workload: Workload, arm: Arm, target: str) -> Evidence:
@@ -156,6 +146,38 @@ class Run:
                 and dict(case.accepted.toolchain) != case.evidence.toolchain.identity
             )
         return self.accept is Accept.ALL
+
+
+def record_of(
+    run: str,
+    trial: Trial,
+    finding: Finding,
+    *,
+    seconds: float,
+    toolchain: Mapping[str, str] | None = None,
+    accepted: AcceptedNumber | None = None,
+    upstream: str = "",
+) -> Record:
+    """The line that is kept of a finding on a trial."""
+    return Record(
+        schema=RECORD_SCHEMA,
+        run=run,
+        suite=trial.workload.suite,
+        workload=trial.workload.name,
+        arm=trial.arm.name,
+        claim=trial.claim_name,
+        target=trial.target,
+        toolchain=dict(toolchain or {}),
+        verdict=finding.outcome,
+        measured=finding.measured,
+        limit=finding.limit,
+        unit=trial.check.claim.unit,
+        baseline=accepted,
+        reason=finding.reason,
+        advice=finding.advice,
+        upstream=upstream,
+        seconds=round(seconds, 6),
+    )
 
 
 def accept_numbers(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:

@@ -42,7 +42,7 @@ def against_defect(finding: Finding, defect: KnownDefect | None) -> Finding:
         return replace(
             finding,
             outcome=Outcome.KNOWN_DEFECT,
-            reason=f"{finding.reason}; known: {defect.reason}",
+            reason=f"{defect.reason}; seen: {finding.reason}",
             advice="",
         )
     if finding.outcome in (Outcome.KEPT, Outcome.IMPROVED):

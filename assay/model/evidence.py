@@ -11,10 +11,10 @@ class FailureKind(Enum):
 
     TRACE = "does not trace"
     LOWERING = "does not lower"
-    OUT_OF_MEMORY = "out of memory"
-    COMPILER = "compiler error"
-    CRASH = "compiler crash"
-    TIMEOUT = "timed out"
+    OUT_OF_MEMORY = "runs out of memory"
+    COMPILER = "does not compile"
+    CRASH = "takes its process down"
+    TIMEOUT = "takes too long"
     EXECUTION = "does not run"
 
 

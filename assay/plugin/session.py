@@ -11,10 +11,10 @@ import pytest
 from assay.isolate import NotPortable, Observer
 from assay.model.evidence import Evidence
 from assay.model.target import TargetName
-from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
+from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Arm, Workload
 from assay.plugin.settings import Settings
-from assay.run import Run, Trial
+from assay.run import Run, Trial, record_of
 from assay.store import baselines
 
 _LIVE = ("gpu", "tpu")
@@ -71,25 +71,8 @@ class Session:
         self._observers.clear()
 
     def _error(self, trial: Trial, reason: str, advice: str, start: float) -> Record:
-        return Record(
-            schema=RECORD_SCHEMA,
-            run=self.name,
-            suite=trial.workload.suite,
-            workload=trial.workload.name,
-            arm=trial.arm.name,
-            claim=trial.claim_name,
-            target=trial.target,
-            toolchain={},
-            verdict=Outcome.ERROR,
-            measured=None,
-            limit=None,
-            unit=trial.check.claim.unit,
-            baseline=None,
-            reason=reason,
-            advice=advice,
-            upstream="",
-            seconds=round(time.perf_counter() - start, 6),
-        )
+        finding = Finding(outcome=Outcome.ERROR, reason=reason, advice=advice)
+        return record_of(self.name, trial, finding, seconds=time.perf_counter() - start)
 
     def _observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         # A live accelerator needs a process whose jax was started for it.

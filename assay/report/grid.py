@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from assay.model.verdict import Outcome, Record
 from assay.report.words import RANK
 
+TWINS = "must-fail twins"
+"""The row of a workload's twins; kept there means that each broke its claim, as it must."""
+
 _LIVE = ("cpu", "gpu", "tpu")
 
 
@@ -60,16 +63,27 @@ class Grid:
 
 
 def grid(records: Iterable[Record]) -> Grid:
-    """Every record counted once; a must-fail twin's in the cell of the twin's own arm."""
+    """Every record counted once; those of a workload's must-fail twins share a row, its last."""
     counts: dict[tuple[Row, str], Counter[Outcome]] = {}
     for record in records:
-        row = Row(suite=record.suite, workload=record.workload, arm=record.arm)
+        arm = TWINS if record.must_fail else record.arm
+        row = Row(suite=record.suite, workload=record.workload, arm=arm)
         counts.setdefault((row, record.target), Counter())[record.verdict] += 1
     return Grid(
-        rows=tuple(dict.fromkeys(row for row, _ in counts)),
+        rows=_together(dict.fromkeys(row for row, _ in counts)),
         targets=in_order(target for _, target in counts),
         cells={key: Cell(counts=dict(counter)) for key, counter in counts.items()},
     )
+
+
+def _together(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows of a workload beside each other, workloads and arms by first appearance."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.suite, row.workload), []).append(row)
+    for group in groups.values():
+        group.sort(key=lambda row: row.arm == TWINS)
+    return tuple(row for group in groups.values() for row in group)
 
 
 def in_order(targets: Iterable[str]) -> tuple[str, ...]:

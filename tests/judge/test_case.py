@@ -135,7 +135,7 @@ def test_broken_as_expected_is_a_known_defect() -> None:
     assert defect is DEFECT
     assert finding.outcome is Outcome.KNOWN_DEFECT
     assert (finding.measured, finding.limit) == (2, 1)
-    assert finding.reason == "it does not; known: upstream drops it"
+    assert finding.reason == "upstream drops it; seen: it does not"
     assert finding.advice == ""
 
 

@@ -18,7 +18,7 @@ from assay.model.verdict import ExitCode
 from assay.report.measured import measured_table
 from assay.report.qualification import Qualification, qualify, to_json
 from assay.report.terminal import print_run
-from assay.report.vendor_page import vendor_page
+from assay.report.vendor_page import vendor_page, vendor_summary
 from assay.store import records, results
 from assay.targets import resolve, survey
 
@@ -123,13 +123,12 @@ def _run_suites(target: str, level: str, suites: Path, results_dir: Path, worker
 
 
 def _deliver(qualification: Qualification, directory: Path) -> None:
-    page = vendor_page(qualification)
     written = [
         results.write(directory, "qualification.json", to_json(qualification)),
-        results.write(directory, "qualification.md", page.encode()),
+        results.write(directory, "qualification.md", vendor_page(qualification).encode()),
     ]
     console = Console()
-    console.print(Markdown(page))
+    console.print(Markdown(vendor_summary(qualification)))
     for path in written:
         console.print(f"written: {path}", soft_wrap=True)
 

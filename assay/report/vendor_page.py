@@ -10,11 +10,16 @@ from assay.report.words import amount, plural
 
 
 def vendor_page(qualification: Qualification) -> str:
-    """Headline, environment, one line a feature, then every claim with its numbers."""
-    return "\n\n".join(_blocks(qualification)) + "\n"
+    """The first screen, then every claim of every feature with its numbers."""
+    return "\n\n".join([*_first_screen(qualification), *_reasons(qualification)]) + "\n"
 
 
-def _blocks(qualification: Qualification) -> Iterator[str]:
+def vendor_summary(qualification: Qualification) -> str:
+    """Headline, environment and one line a feature."""
+    return "\n\n".join(_first_screen(qualification)) + "\n"
+
+
+def _first_screen(qualification: Qualification) -> Iterator[str]:
     yield f"# Qualification of {escape(qualification.target)}"
     yield f"**{_headline(qualification)}**"
     yield "## Environment"
@@ -25,6 +30,9 @@ def _blocks(qualification: Qualification) -> Iterator[str]:
         "A feature passes only if every claim it was judged by is kept and that claim's must-fail "
         "twin failed in the same run."
     )
+
+
+def _reasons(qualification: Qualification) -> Iterator[str]:
     yield "## Reasons"
     for feature in qualification.features:
         yield from _feature_blocks(feature)

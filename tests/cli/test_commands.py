@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from plugin.project import PREAMBLE, Ended, Project
+
+from tests.plugin.project import PREAMBLE, Ended, Project
 
 SUITE = (
     PREAMBLE

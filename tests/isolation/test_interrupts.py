@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from plugin.project import PREAMBLE, Project
 
 from assay.store import records
+from tests.plugin.project import PREAMBLE, Project
 
 SLEEPS = (
     PREAMBLE

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from plugin.project import PREAMBLE, Ended, Project
+
+from tests.plugin.project import PREAMBLE, Ended, Project
 
 SUITE = (
     PREAMBLE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from plugin.project import PREAMBLE, Project
+
+from tests.plugin.project import PREAMBLE, Project
 
 COMPILES = (
     PREAMBLE

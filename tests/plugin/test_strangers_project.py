@@ -9,7 +9,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
-from plugin.project import PREAMBLE, Ended, Project
+
+from tests.plugin.project import PREAMBLE, Ended, Project
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from assay.frameworks.framework import Framework, FrameworkMissing, framework
+from assay.frameworks.framework import Compiled, Framework, FrameworkMissing, framework
 from assay.frameworks.versions import toolchain
 from assay.hlo.summary import read
 from assay.model.evidence import (
@@ -117,16 +117,25 @@ def _stages(
         )
         compiled = watch.stage("compile", FailureKind.COMPILER, lambda: tools.compile(lowered))
         memory = watch.stage("analyse", FailureKind.COMPILER, compiled.memory)
-        start = time.perf_counter()
-        module = read(compiled.module_proto())
-        watch.seconds["read"] = time.perf_counter() - start
-        evidence = replace(evidence, memory=memory, module=module)
+        evidence = _read_module(replace(evidence, memory=memory), compiled, watch)
         evidence = _execute(evidence, tools, target, program, watch)
     except _Halted as halted:
         end = halted.end
     if traced is not None:
         evidence = replace(evidence, traced=tools.describe(program, traced, lowered))
     return _ended(replace(evidence, seconds=_seconds(watch)), end)
+
+
+def _read_module(evidence: Evidence, compiled: Compiled, watch: _Watch) -> Evidence:
+    try:
+        proto = watch.stage("hand over", FailureKind.COMPILER, compiled.module_proto)
+    except _Halted as halted:
+        # A jaxlib may not understand what a newer plugin compiled; the program is not at fault.
+        return replace(evidence, module_unreadable=_shorten(str(halted.__cause__)))
+    start = time.perf_counter()
+    module = read(proto)
+    watch.seconds["read"] = time.perf_counter() - start
+    return replace(evidence, module=module)
 
 
 def _execute(
@@ -147,7 +156,7 @@ def _seconds(watch: _Watch) -> Seconds:
         trace=spent.get("trace", 0.0),
         lower=spent.get("lower", 0.0),
         compile=spent.get("compile", 0.0),
-        read=spent.get("read", 0.0) + spent.get("analyse", 0.0),
+        read=sum(spent.get(stage, 0.0) for stage in ("read", "analyse", "hand over")),
         execute=spent.get("execute", 0.0),
     )
 

@@ -67,6 +67,15 @@ def memory_of(case: Case, evidence: Evidence) -> Memory:
 def module_of(case: Case, evidence: Evidence) -> ModuleSummary:
     """The optimised module's summary, or ``Stopped``."""
     stop_unless_compiled(case, evidence)
+    if evidence.module_unreadable:
+        raise Stopped(
+            Finding(
+                outcome=Outcome.CANNOT_RUN,
+                reason="the program compiles, but this toolchain cannot read what it compiled: "
+                + evidence.module_unreadable,
+                advice="install the plugin that this jax asks for, such as pip install 'jax[tpu]'",
+            )
+        )
     if evidence.module is None:
         raise MeasurementMissing(_missing(evidence, "HLO module"))
     return evidence.module

@@ -130,7 +130,8 @@ class Evidence:
     """What was seen of (workload, arm, target, toolchain), computed once a run.
 
     ``separate_host_memory`` is False where host and device share one memory (CPU), so that
-    placement cannot be observed. ``values`` is None where the program was not executed, and
+    placement cannot be observed. ``module_unreadable`` says why the toolchain would not hand over
+    the module that it compiled. ``values`` is None where the program was not executed, and
     ``not_executed`` then says why.
     """
 
@@ -147,6 +148,7 @@ class Evidence:
     traced: Traced | None = None
     memory: Memory | None = None
     module: ModuleSummary | None = None
+    module_unreadable: str = ""
     values: tuple[Tensor, ...] | None = None
     not_executed: str = ""
     seconds: Seconds = field(default_factory=Seconds)

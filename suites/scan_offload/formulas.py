@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import prod
 
 from assay import Arm, Case, Formula, Quantity, Unit, Workload
+from assay.claims.measurement import module_of
 from suites.scan_offload.programs import HIDDEN, Sizes
 
 _F32_BYTES = 4
@@ -78,7 +79,7 @@ def _arms_that_save(arm: Arm) -> tuple[str, ...]:
 
 
 def _carried_bytes(case: Case, arm: str, elements: int) -> int:
-    module = case.other(arm).module
+    module = module_of(case, case.other(arm))
     layers = _sizes(case).layers
     return max(
         (
@@ -89,7 +90,7 @@ def _carried_bytes(case: Case, arm: str, elements: int) -> int:
                 and layers in carry.dimensions
                 and prod(carry.dimensions) == elements
             )
-            for loop in (module.loops if module else ())
+            for loop in module.loops
         ),
         default=0,
     )

@@ -53,3 +53,11 @@ def test_a_transfer_that_runs_an_unknown_number_of_times_is_not_measured(
 def test_an_unknown_count_the_other_way_does_not_matter() -> None:
     seen = module(transfer(TO_HOST, STACK_BYTES), transfer(TO_DEVICE, 1, executions=None))
     assert judge(CLAIM, case(module=seen)).outcome is Outcome.KEPT
+
+
+def test_a_module_that_the_toolchain_will_not_hand_over_cannot_be_judged() -> None:
+    seen = case(module=None, module_unreadable="RET_CHECK failure: arity")
+    for finding in (judge(CLAIM, seen), judge_twin(CLAIM, seen)):
+        assert finding.outcome is Outcome.CANNOT_RUN
+        assert "RET_CHECK failure: arity" in finding.reason
+        assert "pip install" in finding.advice

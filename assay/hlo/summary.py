@@ -19,7 +19,11 @@ def read(data: bytes) -> ModuleSummary:
         MalformedModule: ``data`` is no HloModuleProto, or only a part of one.
     """
     with _garbage_kept():
-        return _read(Module.from_proto(data))
+        module = Module.from_proto(data)
+        try:
+            return _read(module)
+        finally:
+            module.take_apart()
 
 
 def _read(module: Module) -> ModuleSummary:

@@ -19,6 +19,8 @@ from assay.model.evidence import (
 from assay.model.target import TargetUnavailable
 from assay.model.workload import Arm, Program, Workload
 from assay.targets import Target, resolve
+from assay.targets.jax_internals import InternalsMoved
+from assay.targets.remedies import recognise
 
 _MESSAGE_CHARACTERS = 400
 _SIZE = r"([0-9.]+)([KMGT]?)i?B?"
@@ -28,13 +30,6 @@ _OUT_OF_MEMORY = (
     re.compile(rf"\({_SIZE}\) exceeds available HBM \({_SIZE}\)", re.IGNORECASE),
 )
 _STEP = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_CANNOT_COMPILE_HERE = (
-    (
-        "No PTX compilation provider",
-        "the GPU compiler found no PTX assembler",
-        "pip install nvidia-cuda-nvcc nvidia-nvvm",
-    ),
-)
 _T = TypeVar("_T")
 
 
@@ -56,6 +51,9 @@ class _Watch:
         start = time.perf_counter()
         try:
             return work()
+        # Assay's own adapter no longer fits this jaxlib: no program's fault, and no cannot-run.
+        except InternalsMoved:
+            raise
         # A program or a compiler may raise anything; whatever it is, it is evidence.
         except Exception as error:
             raise _Halted(_end(kind, error)) from error
@@ -79,7 +77,9 @@ def observe(workload: Workload, arm: Arm, target_name: str) -> Evidence:
     except FrameworkMissing as missing:
         return replace(evidence, unavailable=Unavailable(reason=str(missing)))
     except TargetUnavailable as absent:
-        return replace(evidence, unavailable=Unavailable(reason=str(absent)))
+        why = absent.availability
+        unavailable = Unavailable(reason=why.reason, remedy=why.remedy)
+        return replace(evidence, unavailable=unavailable)
     known = replace(evidence, device_count=len(devices))
     if target.executes:
         known = replace(known, device_memory_bytes=tools.device_memory_bytes(devices[0]))
@@ -169,9 +169,10 @@ def _ended(evidence: Evidence, end: Failure | Unavailable | None) -> Evidence:
 
 def _end(kind: FailureKind, error: Exception) -> Failure | Unavailable:
     text = str(error) or repr(error)
-    for sign, reason, remedy in _CANNOT_COMPILE_HERE:
-        if sign in text:
-            return Unavailable(reason=reason, remedy=remedy)
+    # An installation that lacks a part of the compiler breaks no promise of the compiler's.
+    fault = recognise(error) if kind is FailureKind.COMPILER else None
+    if fault is not None:
+        return Unavailable(reason=fault.reason, remedy=fault.remedy)
     message = _shorten(f"{type(error).__name__}: {text}")
     if kind is not FailureKind.COMPILER or "RESOURCE_EXHAUSTED" not in text:
         return Failure(kind=kind, message=message)

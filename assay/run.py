@@ -138,7 +138,7 @@ class Run:
         ``new`` takes what no number exists for, and a new toolchain's number that is no worse.
         What ended in an error was not measured, and nothing takes it.
         """
-        if not trial.check.claim.uses_baseline or trial.must_fail or not finding.outcome.judged:
+        if not trial.check.claim.uses_baseline or not finding.outcome.judged:
             return False
         if self.accept is Accept.NEW:
             return case.accepted is None or (

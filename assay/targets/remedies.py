@@ -83,13 +83,19 @@ FAULTS = (
 )
 
 
-def diagnose(error: BaseException) -> Availability:
-    """The availability that `error` amounts to, with a remedy where the cause is known."""
-    text = str(error) or type(error).__name__
+def recognise(error: BaseException) -> Availability | None:
+    """The availability that a known fault of the installation amounts to; None for any other."""
+    text = str(error)
     for fault in FAULTS:
         if fault.sign is not None and fault.sign in text:
             return unavailable(f"{fault.reason} ({_first_line(text)})", fault.remedy)
-    return unavailable(
+    return None
+
+
+def diagnose(error: BaseException) -> Availability:
+    """The availability that `error` amounts to, with a remedy where the cause is known."""
+    text = str(error) or type(error).__name__
+    return recognise(error) or unavailable(
         f"{type(error).__name__}: {_first_line(text)}",
         "read the message; if the target itself is at fault, report it to Assay",
     )

@@ -7,6 +7,7 @@ its entry point. ``pytester`` would do for one test; a run that several claims r
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -97,6 +98,8 @@ class Project:
             env=self._environment(None),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            # A shell starts its background jobs deaf to Ctrl-C, and children inherit that.
+            preexec_fn=_hear_ctrl_c,  # noqa: PLW1509 -- it takes no lock.
         )
 
     def newest(self) -> Path:
@@ -140,3 +143,7 @@ class Project:
 
 def _content(path: Path) -> bytes:
     return str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+
+
+def _hear_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -8,7 +8,7 @@ from assay.model.module import Direction
 from assay.model.target import TargetError
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm, KnownDefect, Level, Program, Role, Scope, Workload
+from assay.model.workload import Arm, Growth, KnownDefect, Level, Program, Role, Scope, Workload
 
 if TYPE_CHECKING:
     from assay import claims
@@ -35,6 +35,7 @@ __all__ = [
     "Evidence",
     "Finding",
     "Formula",
+    "Growth",
     "KnownDefect",
     "Level",
     "Outcome",

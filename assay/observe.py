@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from assay.frameworks.framework import Compiled, Framework, FrameworkMissing, framework
 from assay.frameworks.versions import toolchain
+from assay.hlo.schema import split
 from assay.hlo.summary import read
 from assay.model.evidence import (
     Evidence,
@@ -128,12 +129,12 @@ def _stages(
 
 def _read_module(evidence: Evidence, compiled: Compiled, watch: _Watch) -> Evidence:
     try:
-        proto = watch.stage("hand over", FailureKind.COMPILER, compiled.module_proto)
+        proto = watch.stage("hand over", FailureKind.COMPILER, compiled.hlo_proto)
     except _Halted as halted:
         # A jaxlib may not understand what a newer plugin compiled; the program is not at fault.
         return replace(evidence, module_unreadable=_shorten(str(halted.__cause__)))
     start = time.perf_counter()
-    module = read(proto)
+    module = read(*split(proto))
     watch.seconds["read"] = time.perf_counter() - start
     return replace(evidence, module=module)
 
@@ -143,9 +144,14 @@ def _execute(
 ) -> Evidence:
     if not target.executes:
         return replace(evidence, not_executed="a compile-only target runs nothing")
+    devices, growth = target.devices(), program.growth
+    if growth is not None:
+        times = watch.stage(
+            "time", FailureKind.EXECUTION, lambda: tools.time_growth(growth, devices)
+        )
+        evidence = replace(evidence, growth=times)
     if program.values is None or program.observe is None:
         return replace(evidence, not_executed="the program gives no values to run it on")
-    devices = target.devices()
     values = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.execute(program, devices))
     return replace(evidence, values=values)
 
@@ -157,7 +163,7 @@ def _seconds(watch: _Watch) -> Seconds:
         lower=spent.get("lower", 0.0),
         compile=spent.get("compile", 0.0),
         read=sum(spent.get(stage, 0.0) for stage in ("read", "analyse", "hand over")),
-        execute=spent.get("execute", 0.0),
+        execute=spent.get("execute", 0.0) + spent.get("time", 0.0),
     )
 
 

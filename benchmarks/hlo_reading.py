@@ -15,7 +15,7 @@ from statistics import median
 from typing import Final
 
 from assay.hlo.summary import read
-from assay.model.module import ModuleSummary
+from assay.model.summary import ModuleSummary
 from benchmarks.large_module import FEW_LOOPS, MANY_LOOPS, large_module
 
 INSTRUCTIONS: Final = 38_894

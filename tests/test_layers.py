@@ -24,7 +24,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "claims": frozenset({"model", "judge"}),
     "store": frozenset({"model", "judge"}),
     "targets": frozenset({"model"}),
-    "frameworks": frozenset({"model", "targets"}),
+    "frameworks": frozenset({"model", "hlo", "targets"}),
     "observe": frozenset({"model", "hlo", "targets", "frameworks"}),
     "isolate": frozenset({"model", "targets", "frameworks", "observe"}),
     "report": frozenset({"model"}),

@@ -22,6 +22,7 @@ PUBLIC = [
     "Evidence",
     "Finding",
     "Formula",
+    "Growth",
     "KnownDefect",
     "Level",
     "Outcome",
@@ -37,12 +38,15 @@ PUBLIC = [
 CLAIMS = [
     "AcceptedTempBytes",
     "Compiles",
+    "CopiedBytes",
     "DeviceBytesAtMost",
     "DeviceBytesFall",
     "FitsDevice",
     "HostBytes",
     "NamesMatch",
     "ResidualsOnHost",
+    "TempBytesAtMost",
+    "TimeGrowth",
     "TransferredBytes",
     "ValuesEqual",
 ]

@@ -2,7 +2,7 @@
 
 from assay.model.claim import Case, MeasurementMissing, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced
-from assay.model.module import ModuleSummary
+from assay.model.summary import ModuleSummary
 from assay.model.units import format_bytes
 from assay.model.verdict import Finding, Outcome
 

@@ -89,6 +89,26 @@ class DeviceBytesAtMost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TempBytesAtMost:
+    """The step's device temporaries stay within the formula."""
+
+    limit: Formula
+    name: str = "temp-bytes-at-most"
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arms that the formula reads."""
+        return self.limit.needs(arm)
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if temp bytes are at most the formula's."""
+        measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
+        limit = self.limit.of(case)
+        return finding("device temporaries", measured, Relation.AT_MOST, limit, self.limit.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedTempBytes:
     """Device temporaries have not grown past the number accepted for this target.
 

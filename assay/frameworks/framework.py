@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from assay.model.evidence import Memory, Tensor, Traced
-from assay.model.workload import Program
+from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
+from assay.model.workload import Growth, Program
 
 
 class Compiled(Protocol):
@@ -14,8 +14,11 @@ class Compiled(Protocol):
     def memory(self) -> Memory:
         """The compiler's memory analysis."""
 
-    def module_proto(self) -> bytes:
-        """The optimised module as a serialised HloModuleProto."""
+    def hlo_proto(self) -> bytes:
+        """The optimised module as a serialised HloProto, with the buffer assignment if it is known.
+
+        Raises what the toolchain raises where it cannot hand over what it compiled.
+        """
 
 
 class Framework(Protocol):
@@ -43,6 +46,9 @@ class Framework(Protocol):
 
     def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
         """The results that the program lets be observed, computed on the devices."""
+
+    def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
+        """Wall times of the growing loop, short and long in turns, each run on fresh arguments."""
 
 
 class FrameworkMissing(LookupError):

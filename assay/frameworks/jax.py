@@ -1,6 +1,7 @@
 """JAX as a framework: trace, lower, compile, execute, and what the jaxpr tells."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -8,18 +9,22 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from assay.model.evidence import Memory, Residual, Tensor, Traced
-from assay.model.workload import Program
+from assay.hlo.schema import wrap
+from assay.model.evidence import GrowthTimes, Memory, Residual, Tensor, Traced
+from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
+from assay.targets.dumps import dump, refuses_options
 
+_TURNS = 7  # the fastest of seven is steady to a few percent on a busy machine
 _PLACEMENT = "annotate_device_placement"
 
 
 class JaxCompiled:
-    """A ``jax.stages.Compiled``, read."""
+    """A ``jax.stages.Compiled``, read; ``dumped`` is the HloProto that its compiler dumped."""
 
-    def __init__(self, compiled: jax.stages.Compiled) -> None:
+    def __init__(self, compiled: jax.stages.Compiled, dumped: bytes | None) -> None:
         self._compiled = compiled
+        self._dumped = dumped
 
     def memory(self) -> Memory:
         """The compiler's memory analysis, bytes per device."""
@@ -36,9 +41,9 @@ class JaxCompiled:
             reported_peak_bytes=getattr(stats, "peak_memory_in_bytes", None),
         )
 
-    def module_proto(self) -> bytes:
+    def hlo_proto(self) -> bytes:
         """The optimised module; one program is one module."""
-        return jax_internals.executable_protos(self._compiled)[0]
+        return self._dumped or wrap(jax_internals.executable_protos(self._compiled)[0])
 
 
 class JaxFramework:
@@ -79,7 +84,14 @@ class JaxFramework:
 
     def compile(self, lowered: jax.stages.Lowered) -> JaxCompiled:
         """Compile for the devices of the program's shardings."""
-        return JaxCompiled(lowered.compile())
+        with dump() as dumped:
+            try:
+                compiled = lowered.compile(compiler_options=dict(dumped.options))
+            except Exception as error:  # whatever jax makes of a compiler's refusal
+                if not refuses_options(error):
+                    raise
+                return JaxCompiled(lowered.compile(), None)
+            return JaxCompiled(compiled, dumped.hlo_proto())
 
     def device_memory_bytes(self, device: jax.Device) -> int | None:
         """The allocator's limit, which CPU devices do not have."""
@@ -95,6 +107,30 @@ class JaxFramework:
             results = jax.jit(program.observe, **shardings)(*program.values())
         leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
         return tuple(_tensor(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
+
+    def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
+        """Compile both lengths, run each once unmeasured, then time them in turns."""
+        loops = [growth.build(length) for length in growth.lengths]
+        runs = [
+            (jax.jit(function, donate_argnums=growth.donate_argnums), make)
+            for function, make in loops
+        ]
+        seconds: tuple[list[float], list[float]] = ([], [])
+        with jax.default_device(devices[0]):
+            for turn in range(1 + _TURNS):
+                for times, (run, make) in zip(seconds, runs, strict=True):
+                    arguments = jax.block_until_ready(jax.device_put(make(), devices[0]))
+                    spent = _timed(run, arguments)
+                    if turn:
+                        times.append(spent)
+        short, long = map(tuple, seconds)
+        return GrowthTimes(lengths=growth.lengths, short=short, long=long)
+
+
+def _timed(run: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    start = time.perf_counter()
+    jax.block_until_ready(run(*arguments))
+    return time.perf_counter() - start
 
 
 def _equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:

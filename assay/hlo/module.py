@@ -19,12 +19,14 @@ from assay.hlo.schema import (
 )
 from assay.hlo.shape import may_mention_host, mentions_host, read_shape
 from assay.hlo.source import SourceIndex
+from assay.hlo.window import ConvolutionDimensions, WindowDimension, read_convolution, read_window
 from assay.model.module import Shape
 
 CALLERS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while"})
 """Opcodes that run a computation as a whole; a reduce, say, applies one to single elements."""
 
-_LOCAL_ID: Final = 0xFFFF_FFFF
+_COMPUTATION_SHIFT: Final = 32
+LOCAL_ID: Final = 0xFFFF_FFFF
 """Newer XLA numbers an instruction (computation id << 32 | local id), older XLA (unique id); the
 low half is unique within a computation in both."""
 
@@ -56,11 +58,21 @@ class Instruction:
         self._operands: tuple[Instruction, ...] | None = None
         self._shape: Shape | None = None
         self.computation = computation
-        self.id: int = message.id & _LOCAL_ID
+        self.id: int = message.id & LOCAL_ID
         self.opcode: str = message.opcode
 
     def __repr__(self) -> str:
         return f"<{self.opcode} {self.name}>"
+
+    @property
+    def unique_id(self) -> int:
+        """The id as the module's proto writes it, by which a buffer assignment refers to it."""
+        return int(self._message.id)
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """The dimensions of an array result from minor to major."""
+        return tuple(self._message.shape.layout.minor_to_major)
 
     @property
     def name(self) -> str:
@@ -79,7 +91,7 @@ class Instruction:
         """The operands, in order."""
         if self._operands is None:
             self._operands = tuple(
-                self.computation.instruction(operand & _LOCAL_ID)
+                self.computation.instruction(operand & LOCAL_ID)
                 for operand in self._message.operand_ids
             )
         return self._operands
@@ -115,6 +127,34 @@ class Instruction:
         return str(self._message.async_execution_thread)
 
     @property
+    def contracting_dimensions(self) -> tuple[int, ...]:
+        """The dimensions of its first operand that a dot sums over."""
+        return tuple(self._message.dot_dimension_numbers.lhs_contracting_dimensions)
+
+    @property
+    def window(self) -> tuple[WindowDimension, ...]:
+        """The window of a convolution or a reduce-window, by dimension."""
+        return read_window(self._message.window)
+
+    @property
+    def convolution(self) -> ConvolutionDimensions | None:
+        """The dimensions of a convolution, or of a backend's call for one."""
+        if not self._message.HasField("convolution_dimension_numbers"):
+            return None
+        return read_convolution(self._message.convolution_dimension_numbers)
+
+    @property
+    def channel_id(self) -> int:
+        """What the parts of one collective share; 0 for none."""
+        return int(self._message.channel_id)
+
+    @property
+    def shared_outputs(self) -> frozenset[tuple[int, ...]]:
+        """Paths to the results of a fusion or custom-call that lie in an operand's own buffer."""
+        aliasing = self._message.output_operand_aliasing
+        return frozenset(tuple(each.output_shape_index) for each in aliasing)
+
+    @property
     def is_host_transfer(self) -> bool:
         """Whether a send or recv talks to the host rather than to another device."""
         return bool(self._message.is_host_transfer)
@@ -139,6 +179,11 @@ class Instruction:
         return None
 
     @property
+    def op_name(self) -> str:
+        """What the framework calls the operation; of an entry's parameter, the argument's name."""
+        return str(self._message.metadata.op_name)
+
+    @property
     def source(self) -> str | None:
         """``file:line`` in the user's program, None if the compiler kept none."""
         if not self._message.HasField("metadata"):
@@ -154,7 +199,7 @@ class Computation:
     """
 
     def __init__(self, message: Message, module: "Module") -> None:
-        self._root_id: int = message.root_id & _LOCAL_ID
+        self._root_id: int = message.root_id & LOCAL_ID
         self._encoded: Sequence[bytes] = message.instructions
         self._made: dict[int, Instruction] = {}
         self.module = module
@@ -168,12 +213,22 @@ class Computation:
     def __len__(self) -> int:
         return len(self._encoded)
 
+    @property
+    def encoded(self) -> Sequence[bytes]:
+        """The instructions as they were written, operands before their users."""
+        return self._encoded
+
+    @property
+    def root_id(self) -> int:
+        """The id of the root."""
+        return self._root_id
+
     @cached_property
     def _ids_and_opcodes(self) -> tuple[Sequence[int], Sequence[str]]:
         """The ids of the instructions and their opcodes, in order."""
         ids, opcodes = list[int](), list[str]()
         for outline in decode_outlines(self._encoded):
-            ids.append(outline.id & _LOCAL_ID)
+            ids.append(outline.id & LOCAL_ID)
             opcodes.append(sys.intern(outline.opcode))
         return ids, opcodes
 
@@ -198,6 +253,22 @@ class Computation:
         """The instructions that run other computations as a whole."""
         return self.of(CALLERS)
 
+    @cached_property
+    def order(self) -> Sequence[int] | None:
+        """The ids of its instructions in the order in which they start; None if not scheduled."""
+        return self.module.scheduled_ids.get(self.id)
+
+    def opcode(self, identifier: int) -> str:
+        """The opcode of the instruction with this id, which need not be made for it."""
+        return self._ids_and_opcodes[1][self._positions[identifier]]
+
+    def but(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
+        """The instructions with none of these opcodes."""
+        _, found = self._ids_and_opcodes
+        return tuple(
+            self._at(position) for position, opcode in enumerate(found) if opcode not in opcodes
+        )
+
     def of(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
         """The instructions with one of these opcodes."""
         _, found = self._ids_and_opcodes
@@ -214,13 +285,17 @@ class Computation:
         on_host = {each.id for each in suspects if mentions_host(each.shape)}
         if not on_host:
             return ()
-        on_host |= {identifier & _LOCAL_ID for identifier in on_host}
+        on_host |= {identifier & LOCAL_ID for identifier in on_host}
         return tuple(
             self._at(position)
             for position, outline in enumerate(decode_outlines(self._encoded))
             if (outline.id in on_host or not on_host.isdisjoint(outline.operand_ids))
             and outline.opcode not in but
         )
+
+    def has(self, identifier: int) -> bool:
+        """Whether an instruction has this id."""
+        return identifier in self._positions
 
     def instruction(self, identifier: int) -> Instruction:
         """The instruction with this id.
@@ -291,6 +366,13 @@ class Module:
                 "every called computation; serialize the whole module again"
             ) from None
 
+    def instruction(self, unique_id: int) -> Instruction | None:
+        """The instruction with the id that its proto has, None if the module has none."""
+        owner = self._by_id.get(unique_id >> _COMPUTATION_SHIFT)
+        owners = (owner,) if owner else self.computations  # older XLA: unique in the module
+        local = unique_id & LOCAL_ID
+        return next((each.instruction(local) for each in owners if each.has(local)), None)
+
     def take_apart(self) -> None:
         """Undo the graph's circles, so that it is freed at once; nothing in it is used after this.
 
@@ -316,10 +398,26 @@ class Module:
         """For each scheduled computation, its instructions in the order in which they start."""
         return {
             (computation := self.computation(entry.key)): tuple(
-                computation.instruction(each & _LOCAL_ID) for each in entry.value.instruction_ids
+                computation.instruction(each & LOCAL_ID) for each in entry.value.instruction_ids
             )
             for entry in self._message.schedule.sequences
         }
+
+    @cached_property
+    def scheduled_ids(self) -> Mapping[int, Sequence[int]]:
+        """For the id of each scheduled computation, ids in the order in which they start."""
+        return {
+            entry.key: [each & LOCAL_ID for each in entry.value.instruction_ids]
+            for entry in self._message.schedule.sequences
+        }
+
+    @cached_property
+    def donors(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """Parameters (number, path) that the caller gives away and no output took over."""
+        return tuple(
+            (entry.parameter_number, tuple(entry.parameter_shape_index))
+            for entry in self._message.buffer_donor.entries
+        )
 
     @cached_property
     def aliases(self) -> tuple[Alias, ...]:

@@ -4,37 +4,47 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from assay.hlo.assignment import BufferAssignment
+from assay.hlo.donations import donations
 from assay.hlo.executions import executions
 from assay.hlo.loops import loops
 from assay.hlo.module import Module
+from assay.hlo.peak import peak
+from assay.hlo.rewrites import plain, whole_writes
 from assay.hlo.transfers import transfers
 from assay.hlo.trips import TripCounter
-from assay.model.module import ModuleSummary
+from assay.model.summary import ModuleSummary
 
 
-def read(data: bytes) -> ModuleSummary:
-    """What a serialized HloModuleProto holds.
+def read(data: bytes, buffer_assignment: bytes = b"") -> ModuleSummary:
+    """What a serialized HloModuleProto holds, and a serialized BufferAssignmentProto beside it.
 
     Raises:
-        MalformedModule: ``data`` is no HloModuleProto, or only a part of one.
+        MalformedModule: either is another message, or only a part of one.
     """
     with _garbage_kept():
         module = Module.from_proto(data)
+        assigned = BufferAssignment.from_proto(buffer_assignment) if buffer_assignment else None
         try:
-            return _read(module)
+            return _read(module, assigned)
         finally:
             module.take_apart()
 
 
-def _read(module: Module) -> ModuleSummary:
+def _read(module: Module, assignment: BufferAssignment | None) -> ModuleSummary:
     trips = TripCounter(module)
     counts = executions(module, trips)
+    found = whole_writes(module, counts, assignment)
     return ModuleSummary(
         name=module.name,
         instructions=sum(map(len, module.computations)),
         computations=len(module.computations),
         loops=loops(module, trips, counts),
         transfers=transfers(module, counts),
+        rewrites=tuple(plain(each, counts) for each in found),
+        donations=donations(module, found, assignment),
+        peak=peak(module, assignment) if assignment else None,
+        buffers_assigned=assignment is not None,
     )
 
 

@@ -5,6 +5,17 @@ from dataclasses import dataclass
 from assay.hlo.module import Computation, Instruction
 
 _SAME_VALUE = frozenset({"copy", "reshape", "opt-barrier", "async-done", "async-update"})
+# Path of the result in the operand that holds it.
+_RESULT_OF_START = {
+    "all-gather-done": (1,),
+    "all-reduce-done": (),
+    "async-done": (1,),
+    "async-update": (),
+    "bitcast": (),
+    "collective-permute-done": (1,),
+    "copy-done": (0,),
+    "opt-barrier": (),
+}
 _CALLS_ONCE = frozenset({"call", "fusion", "async-start"})
 
 
@@ -36,6 +47,29 @@ def origin(value: Value) -> Value:
     parameter of the computation that ``value`` started in.
     """
     while (before := _predecessor(value)) is not None:
+        value = before
+    return value
+
+
+def renamed(value: Value) -> Value | None:
+    """The value in the same memory that this one is another name of, None if it has its own.
+
+    What was started asynchronously has its result in the start already.
+    """
+    instruction, path, site = value.instruction, value.path, value.site
+    opcode = instruction.opcode
+    if opcode == "get-tuple-element":
+        return Value(instruction.operands[0], (instruction.tuple_index, *path), site)
+    if opcode == "tuple" and path:
+        return Value(instruction.operands[path[0]], path[1:], site)
+    if opcode in _RESULT_OF_START:
+        return Value(instruction.operands[0], (*_RESULT_OF_START[opcode], *path), site)
+    return None
+
+
+def behind(value: Value) -> Value:
+    """The value that this one is, at last, another name of."""
+    while (before := renamed(value)) is not None:
         value = before
     return value
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
-from assay.model.module import ModuleSummary
+from assay.model.summary import ModuleSummary
 
 
 class FailureKind(Enum):
@@ -115,6 +115,25 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrowthTimes:
+    """Wall times of one loop over a short and over a long buffer, run in turns, in seconds."""
+
+    lengths: tuple[int, int]
+    short: tuple[float, ...]
+    long: tuple[float, ...]
+
+    @property
+    def time_over_length(self) -> float:
+        """The ratio of the fastest times over the ratio of the lengths.
+
+        1 where an iteration touches the whole buffer, the inverse of the lengths' ratio where its
+        cost does not depend on it. The fastest run is the one that other work disturbed least.
+        """
+        short, long = self.lengths
+        return (min(self.long) / min(self.short)) / (long / short)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seconds:
     """Wall time of each stage; ``read`` is ours, the rest the toolchain's."""
 
@@ -132,7 +151,7 @@ class Evidence:
     ``separate_host_memory`` is False where host and device share one memory (CPU), so that
     placement cannot be observed. ``module_unreadable`` says why the toolchain would not hand over
     the module that it compiled. ``values`` is None where the program was not executed, and
-    ``not_executed`` then says why.
+    ``not_executed`` then says why; ``growth`` is None where it was not timed either.
     """
 
     workload: str
@@ -151,4 +170,5 @@ class Evidence:
     module_unreadable: str = ""
     values: tuple[Tensor, ...] | None = None
     not_executed: str = ""
+    growth: GrowthTimes | None = None
     seconds: Seconds = field(default_factory=Seconds)

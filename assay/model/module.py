@@ -38,6 +38,8 @@ _BITS: Final[dict[str, int]] = {
     "f8e5m2fnuz": 8,
     "f8e4m3fnuz": 8,
     "f4e2m1fn": 4,
+    "f6e2m3fn": 8,  # XLA gives each its own byte
+    "f6e3m2fn": 8,
     "f8e8m0fnu": 8,
     "c64": 64,
     "c128": 128,
@@ -95,11 +97,15 @@ class Shape:
 
     def leaves(self) -> Iterator["Shape"]:
         """The arrays, depth first."""
-        if self.element_type in {"tuple", "buffer"}:
-            for element in self.elements:
-                yield from element.leaves()
-        else:
-            yield self
+        return (shape for _, shape in self.arrays())
+
+    def arrays(self) -> Iterator[tuple[tuple[int, ...], "Shape"]]:
+        """The arrays with the paths that lead to them, depth first."""
+        if self.element_type not in {"tuple", "buffer"}:
+            yield (), self
+        for index, element in enumerate(self.elements):
+            for path, shape in element.arrays():
+                yield (index, *path), shape
 
     def __str__(self) -> str:
         if self.element_type == "tuple":
@@ -181,24 +187,3 @@ class Loop:
     at_most: bool
     carries: tuple[Shape, ...]
     source: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleSummary:
-    """One optimized module. Holds text, numbers, enums and tuples only, so it can be stored."""
-
-    name: str
-    instructions: int
-    computations: int
-    loops: tuple[Loop, ...]
-    transfers: tuple[Transfer, ...]
-
-    @property
-    def to_host_bytes_per_run(self) -> int | None:
-        """Bytes from device to host memory per run; None if a trip count is unknown."""
-        return nbytes_per_run(self.transfers, Direction.TO_HOST)
-
-    @property
-    def to_device_bytes_per_run(self) -> int | None:
-        """Bytes from host to device memory per run; None if a trip count is unknown."""
-        return nbytes_per_run(self.transfers, Direction.TO_DEVICE)

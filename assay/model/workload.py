@@ -40,14 +40,36 @@ class Role(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """A program's loop over a short and over a long buffer, with equally many iterations of each.
+
+    ``build`` gives, for a length, the jittable function and a maker of its concrete arguments, of
+    which those of ``donate_argnums`` are given away. What an iteration costs must not grow with the
+    length, unless the iteration touches the whole buffer.
+    """
+
+    lengths: tuple[int, int]
+    # The framework's own values pass through untouched, hence Any: the model knows no framework.
+    build: Callable[[int], tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]]
+    donate_argnums: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Reject lengths that do not grow."""
+        short, long = self.lengths
+        if not 0 < short < long:
+            raise ValueError(f"got lengths {short} and {long}, wanted a short and a longer one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """One jittable function with the shapes, shardings and values to compile and run it.
 
     ``function`` is compiled for ``arguments`` (pytrees of arrays or ``ShapeDtypeStruct``) under
     the shardings given. ``differentiated`` is the scalar function of the same arguments whose
     saved residuals are listed. ``values`` makes concrete arguments and ``observe`` maps them to the
-    results that are compared between arms; without both the program is never executed. ``context``
-    is entered around tracing (a mesh, logical axis rules).
+    results that are compared between arms; without both the program is never executed. ``growth``
+    is what is timed for how its cost grows. ``context`` is entered around tracing (a mesh, logical
+    axis rules).
     """
 
     # The framework's own values pass through untouched, hence Any: the model knows no framework.
@@ -59,6 +81,7 @@ class Program:
     differentiated: Callable[..., Any] | None = None
     values: Callable[[], tuple[Any, ...]] | None = None
     observe: Callable[..., Any] | None = None
+    growth: Growth | None = None
     context: Callable[[], Any] | None = None
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from assay.model.buffers import Content, Rewrite
 from assay.model.claim import Case, Formula
 from assay.model.evidence import (
     Evidence,
     Failure,
     FailureKind,
+    GrowthTimes,
     Memory,
     Residual,
     Tensor,
@@ -18,7 +20,8 @@ from assay.model.evidence import (
     Traced,
     Unavailable,
 )
-from assay.model.module import Direction, ModuleSummary, Transfer
+from assay.model.module import Direction, Shape, Transfer
+from assay.model.summary import ModuleSummary
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber
 from assay.model.workload import Arm, Program, Role, Workload
@@ -93,6 +96,27 @@ def module(*transfers: Transfer) -> ModuleSummary:
     return ModuleSummary(
         name="jit_step", instructions=10, computations=2, loops=(), transfers=transfers
     )
+
+
+def rewrite(nbytes: int, **fields: Any) -> Rewrite:
+    whole = Rewrite(
+        content=Content.COPY,
+        shape=Shape(element_type="u8", dimensions=(nbytes,)),
+        executions=8,
+        at_most=False,
+        loop="body",
+        iterations=8,
+        in_place=False,
+        opcode="copy",
+        computation="body",
+        instruction="copy.1",
+        source="model.py:41",
+    )
+    return replace(whole, **fields)
+
+
+def growth(*, short: float, long: float) -> GrowthTimes:
+    return GrowthTimes(lengths=(8, 64), short=(short, 2 * short), long=(3 * long, long))
 
 
 def tensor(values: Any, dtype: str = "float32", path: str = "loss") -> Tensor:

@@ -14,7 +14,9 @@ from .cases import (
     case,
     failure,
     formula,
+    growth,
     module,
+    rewrite,
     tensor,
     transfer,
     with_memory,
@@ -58,6 +60,21 @@ EXAMPLES: tuple[Example, ...] = (
         case(module=module(transfer(Direction.TO_DEVICE, STACK_BYTES, executions=2))),
     ),
     Example(
+        claims.TempBytesAtMost(limit=formula(TEMP_BYTES)),
+        case(),
+        with_memory(temp_bytes=TEMP_BYTES + 1),
+    ),
+    Example(
+        claims.CopiedBytes(larger_than=formula(STACK_BYTES - 1)),
+        case(module=replace(module(), rewrites=(rewrite(STACK_BYTES - 4),), buffers_assigned=True)),
+        case(module=replace(module(), rewrites=(rewrite(STACK_BYTES),), buffers_assigned=True)),
+    ),
+    Example(
+        claims.TimeGrowth(),
+        case(growth=growth(short=1.0, long=2.8)),
+        case(growth=growth(short=1.0, long=2.9)),
+    ),
+    Example(
         claims.ValuesEqual(),
         case(),
         case(values=(tensor([1.0, 2.0]), tensor([[3.01]], path="gradient"))),
@@ -81,10 +98,15 @@ ANYWHERE = tuple(example for example in EXAMPLES if example not in PLACEMENT)
 TRACED_ONLY = of("residuals-on-host", "names-match")
 COMPARING = of("device-bytes-fall", "no-worse-than-nothing", "values-equal")
 FROM_MEMORY = of(
-    "fits-device", "host-bytes", "device-bytes-fall", "no-worse-than-nothing", "temp-bytes"
+    "fits-device",
+    "host-bytes",
+    "device-bytes-fall",
+    "no-worse-than-nothing",
+    "temp-bytes",
+    "temp-bytes-at-most",
 )
-FROM_MODULE = of("to-host-bytes", "to-device-bytes")
-COMPILED = (*FROM_MEMORY, *FROM_MODULE, *of("values-equal"))
+FROM_MODULE = of("to-host-bytes", "to-device-bytes", "copied-bytes-per-iteration")
+COMPILED = (*FROM_MEMORY, *FROM_MODULE, *of("values-equal", "time-growth"))
 
 
 def name_of(example: Example) -> str:

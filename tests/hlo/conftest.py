@@ -7,7 +7,7 @@ from jaxlib import _hlo  # type: ignore[attr-defined] # a compiled module withou
 
 from assay.hlo.module import Module
 from assay.hlo.summary import read
-from assay.model.module import ModuleSummary
+from assay.model.summary import ModuleSummary
 
 
 def proto_of(text: str) -> bytes:

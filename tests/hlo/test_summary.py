@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.model.module import Direction, ModuleSummary
+from assay.model.module import Direction
+from assay.model.summary import ModuleSummary
 
 from .programs import entry, offloading_loop
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from assay.hlo.module import Module
-from assay.model.module import Direction, ModuleSummary
+from assay.model.module import Direction
+from assay.model.summary import ModuleSummary
 
 from .programs import entry, offloading_loop, with_computations
 

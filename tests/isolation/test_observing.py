@@ -55,7 +55,7 @@ class Tools:
             temp_bytes=1, argument_bytes=0, output_bytes=0, alias_bytes=0, host_temp_bytes=0
         )
 
-    def module_proto(self) -> bytes:
+    def hlo_proto(self) -> bytes:
         if self._handing_over is not None:
             raise self._handing_over
         return b""

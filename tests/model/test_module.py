@@ -2,7 +2,8 @@
 
 import pytest
 
-from assay.model.module import Direction, ModuleSummary, Shape, Transfer, nbytes_per_run
+from assay.model.module import Direction, Shape, Transfer, nbytes_per_run
+from assay.model.summary import ModuleSummary
 
 TO_HOST, TO_DEVICE = Direction.TO_HOST, Direction.TO_DEVICE
 ROW = Shape(element_type="bf16", dimensions=(4, 8))

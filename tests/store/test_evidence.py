@@ -21,7 +21,8 @@ from assay.model.evidence import (
     Traced,
     Unavailable,
 )
-from assay.model.module import Direction, Loop, ModuleSummary, Shape, Transfer, TripSource
+from assay.model.module import Direction, Loop, Shape, Transfer, TripSource
+from assay.model.summary import ModuleSummary
 from assay.store import evidence
 from assay.store.evidence import load_all, once
 

@@ -1,0 +1,54 @@
+"""Claims on how a cost grows, by times taken in one run: they hold on any machine."""
+
+from dataclasses import dataclass
+
+from assay.claims.measurement import stop_unless_executed
+from assay.judge.comparison import Relation, explain, holds
+from assay.model.claim import Case
+from assay.model.units import Quantity, Unit
+from assay.model.verdict import Finding, Outcome
+from assay.model.workload import Arm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeGrowth:
+    """An iteration takes no longer on a long buffer than on a short one.
+
+    Measures the ratio of times over the ratio of lengths, with equally many iterations: 1 where
+    each iteration touches the whole buffer, 1/ratio where it touches a part of fixed size. The
+    limit lies half way between on a logarithmic scale, ratio ** -0.5, so that noise of twice the
+    time does not decide. It sees copies that the module does not show.
+    """
+
+    name: str = "time-growth"
+    unit: Unit = Unit.RATIO
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """No other arm."""
+        return ()
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if time grows less than with the square root of the length."""
+        stop_unless_executed(case, case.evidence)
+        times = case.evidence.growth
+        if times is None:
+            return Finding(
+                outcome=Outcome.CANNOT_RUN,
+                reason=case.evidence.not_executed or "the program offers no loop to time",
+                advice="run it on a live target, such as cpu",
+            )
+        short, long = times.lengths
+        measured = Quantity(times.time_over_length, self.unit)
+        limit = Quantity((long / short) ** -0.5, self.unit)
+        source = f"the square root of {short}/{long}"
+        what = (
+            f"{min(times.long):.3g} s on length {long} against {min(times.short):.3g} s on "
+            f"{short}: the ratio of times over that of lengths"
+        )
+        return Finding(
+            outcome=Outcome.KEPT if holds(measured, Relation.AT_MOST, limit) else Outcome.BROKEN,
+            measured=measured.value,
+            limit=limit.value,
+            reason=explain(what, measured, Relation.AT_MOST, limit, source),
+        )

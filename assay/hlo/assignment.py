@@ -1,0 +1,98 @@
+"""The buffer assignment: which bytes of which allocation hold each value of a module."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from assay.hlo.module import Instruction
+from assay.hlo.schema import Message, decode_buffer_assignment
+from assay.hlo.values import Value, renamed
+
+Position = tuple[int, tuple[int, ...]]
+"""An instruction's unique id, and the path into the tuple that it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A run of bytes in an allocation. Two values share their memory if their slices are equal."""
+
+    allocation: int
+    offset: int
+    nbytes: int
+
+
+class BufferAssignment:
+    """XLA's BufferAssignmentProto, joined with a module by the ids of its instructions."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    @classmethod
+    def from_proto(cls, data: bytes) -> "BufferAssignment":
+        """The assignment that a compiler dumped in an HloProto.
+
+        Raises:
+            MalformedModule: ``data`` is no BufferAssignmentProto, or only a part of one.
+        """
+        return cls(decode_buffer_assignment(data))
+
+    @property
+    def allocations(self) -> Sequence[Message]:
+        """BufferAllocationProto messages."""
+        allocations: Sequence[Message] = self._message.buffer_allocations
+        return allocations
+
+    @property
+    def heap_traces(self) -> Sequence[Message]:
+        """HeapSimulatorTrace messages: when each buffer of an allocation comes and goes."""
+        traces: Sequence[Message] = self._message.heap_simulator_traces
+        return traces
+
+    def slice_of(self, instruction: Instruction, path: tuple[int, ...] = ()) -> Slice | None:
+        """Where the value at a position lies; None if the assignment does not name it.
+
+        The assignment leaves out what only gives another's value another name.
+        """
+        value: Value | None = Value(instruction, path)
+        while value is not None:
+            buffer = self._buffer_at.get((value.instruction.unique_id, value.path))
+            if buffer is not None:
+                return self.slices.get(buffer)
+            value = renamed(value) or _inside(value)
+        return None
+
+    @cached_property
+    def slices(self) -> Mapping[int, Slice]:
+        """Where each logical buffer lies, by its id."""
+        return {
+            assigned.logical_buffer_id: Slice(allocation.index, assigned.offset, assigned.size)
+            for allocation in self.allocations
+            for assigned in allocation.assigned
+        }
+
+    @cached_property
+    def definitions(self) -> Mapping[int, Position]:
+        """Where each logical buffer is defined, by its id."""
+        return {buffer.id: _position(buffer.defined_at) for buffer in self._message.logical_buffers}
+
+    @cached_property
+    def _buffer_at(self) -> Mapping[Position, int]:
+        """A logical buffer of each position; where there are several, they share their memory."""
+        found = {
+            _position(alias.location): alias.source_buffer_id
+            for alias in self._message.buffer_aliases
+        }
+        found.update((position, buffer) for buffer, position in self.definitions.items())
+        return found
+
+
+def _inside(value: Value) -> Value | None:
+    """Where the result of an asynchronous operation is made, in the computation that it runs."""
+    instruction, path = value.instruction, value.path
+    if instruction.opcode == "async-start" and path[:1] == (1,):
+        return Value(instruction.called[0].root, path[1:])
+    return None
+
+
+def _position(location: Message) -> Position:
+    return location.instruction_id, tuple(location.shape_index)

@@ -1,0 +1,186 @@
+"""Rewrites: the arrays that a module writes whole although it need not, and how often.
+
+A loop that updates one row of a stack per iteration should write that row. Where the compiler
+cannot share the buffer before with the buffer after, each iteration moves the whole stack, once or
+several times. In the module this may be a copy, a fusion with a copy or a transpose at its root,
+one result of several, an asynchronous operation, or an update whose base lies elsewhere than its
+result, which only the buffer assignment tells.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from assay.hlo.assignment import BufferAssignment
+from assay.hlo.contents import Origin, origin_of, written
+from assay.hlo.executions import Executions
+from assay.hlo.module import Computation, Instruction, Module
+from assay.hlo.values import Value, renamed
+from assay.model.buffers import Content, Rewrite
+
+_MOVES_DATA: Final = frozenset(
+    {
+        "async-start",
+        "bitcast-convert",
+        "concatenate",
+        "convert",
+        "copy",
+        "copy-start",
+        "dynamic-update-slice",
+        "fusion",
+        "pad",
+        "reshape",
+        "reverse",
+        "scatter",
+        "select",
+        "transpose",
+    }
+)
+_RUNS_OTHERS: Final = frozenset({"call", "conditional"})
+_WRITES_NOTHING: Final = frozenset({"constant", "parameter", "while"})
+
+Array = tuple[Instruction, tuple[int, ...]]
+"""An instruction, and the path of one array in its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The innermost loop around a computation, by its body; None outside of loops."""
+
+    body: Computation | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeWrite:
+    """An array that an instruction writes whole, in the graph; ``loop`` is the body around it."""
+
+    instruction: Instruction
+    path: tuple[int, ...]
+    origin: Origin
+    in_place: bool | None
+    loop: Computation | None
+
+    @property
+    def source(self) -> str | None:
+        """The line of the instruction, else of the operation at its root, else of what it moves."""
+        base = self.origin.base.instruction if self.origin.base else None
+        candidates = (self.instruction, self.origin.by, base)
+        return next((each.source for each in candidates if each and each.source), None)
+
+
+def whole_writes(
+    module: Module,
+    counts: Mapping[Computation, Executions],
+    assignment: BufferAssignment | None,
+) -> tuple[WholeWrite, ...]:
+    """Every array written whole that holds what another held, or that a loop carries.
+
+    An update in place is none, and neither is a copy of a buffer onto itself. Scalars are not
+    counted. Without a buffer assignment an update is taken to be in place and a copy to be real.
+    """
+    around = _loops_around(module, counts)
+    carried: dict[Computation, dict[Array, None]] = {}
+    for body in {each.body for each in around.values() if each.body}:
+        for array in _carried(body):
+            carried.setdefault(array[0].computation, {})[array] = None
+    return tuple(
+        found
+        for computation in module.computations
+        if computation in around and counts[computation].count != 0
+        for found in _in_computation(
+            computation, around[computation].body, assignment, carried.get(computation, {})
+        )
+    )
+
+
+def plain(found: WholeWrite, counts: Mapping[Computation, Executions]) -> Rewrite:
+    """A whole write as a value that can be stored."""
+    runs = counts[found.instruction.computation]
+    return Rewrite(
+        content=found.origin.content,
+        shape=found.instruction.shape.at(found.path),
+        executions=runs.count,
+        at_most=runs.at_most,
+        loop=found.loop.name if found.loop else "",
+        iterations=counts[found.loop].count if found.loop else None,
+        in_place=found.in_place,
+        opcode=(found.origin.by or found.instruction).opcode,
+        computation=found.instruction.computation.name,
+        instruction=found.instruction.name,
+        source=found.source,
+    )
+
+
+def _loops_around(
+    module: Module, counts: Mapping[Computation, Executions]
+) -> Mapping[Computation, _Around]:
+    """The computations that control flow reaches, not those that a fusion or a start is made of."""
+    found = {module.entry: _Around(None)}
+    for computation in reversed(module.computations):  # callers come after what they call
+        if computation not in found:
+            continue
+        for instruction in computation.calls:
+            if instruction.opcode == "while":
+                body, condition = instruction.called
+                found[body] = found[condition] = _Around(body)
+            elif instruction.opcode in _RUNS_OTHERS:
+                for callee in instruction.called:
+                    found.setdefault(callee, found[computation])
+    return {computation: each for computation, each in found.items() if computation in counts}
+
+
+def _carried(body: Computation) -> Iterator[Array]:
+    """The arrays that a loop body hands to its next iteration, where they are written."""
+    pending = [Value(body.root, path) for path, _ in body.root.shape.arrays()]
+    while pending:
+        value = pending.pop()
+        instruction = value.instruction
+        if (before := renamed(value)) is not None:
+            pending.append(before)
+        elif instruction.opcode in _RUNS_OTHERS:
+            pending.extend(Value(callee.root, value.path) for callee in instruction.called)
+        elif instruction.opcode not in _WRITES_NOTHING:
+            yield instruction, value.path
+
+
+def _in_computation(
+    computation: Computation,
+    loop: Computation | None,
+    assignment: BufferAssignment | None,
+    carried: Mapping[Array, None],
+) -> Iterator[WholeWrite]:
+    others = (instruction for instruction, _ in carried)
+    for instruction in dict.fromkeys((*computation.of(_MOVES_DATA), *others)):
+        for path in written(instruction):
+            if not instruction.shape.at(path).dimensions:
+                continue
+            origin = origin_of(instruction, path)
+            in_place = _in_place(instruction, path, origin, assignment)
+            if _is_rewrite(origin, is_carried=(instruction, path) in carried, in_place=in_place):
+                yield WholeWrite(
+                    instruction=instruction, path=path, origin=origin, in_place=in_place, loop=loop
+                )
+
+
+def _is_rewrite(origin: Origin, *, is_carried: bool, in_place: bool | None) -> bool:
+    if origin.content is Content.COMPUTED:
+        return is_carried
+    if origin.rearranged:
+        return True
+    if in_place is None:  # a result that only repeats its operand, or an update, is taken on trust
+        return origin.content is Content.COPY and origin.by is not None
+    return not in_place
+
+
+def _in_place(
+    instruction: Instruction,
+    path: tuple[int, ...],
+    origin: Origin,
+    assignment: BufferAssignment | None,
+) -> bool | None:
+    """Whether an array lies where its base lay; None where that is not known."""
+    if assignment is None or origin.base is None:
+        return None
+    into = assignment.slice_of(instruction, path)
+    from_ = assignment.slice_of(origin.base.instruction, origin.base.path)
+    return None if into is None or from_ is None else into == from_

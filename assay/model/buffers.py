@@ -1,0 +1,139 @@
+"""What a module does with whole buffers: rewrites, donated arguments, what is alive at the peak."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from assay.model.module import Shape
+
+
+class Content(Enum):
+    """What an instruction that writes an array whole puts into it."""
+
+    COPY = "copy"
+    """What another array held, at most in another layout, element type or memory."""
+
+    UPDATE = "update"
+    """What another array held, with a part replaced that an update in place would write alone."""
+
+    COMPUTED = "computed"
+    """New values, of an array that a loop carries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """One array that one instruction writes whole.
+
+    ``shape`` is the array written, ``executions`` its writes per run of the module (None if
+    unknown, an upper bound if ``at_most``). ``loop`` names the body of the innermost while loop
+    around it and ``iterations`` counts that body's runs; "" and None outside of loops. ``in_place``
+    tells whether source and destination share their bytes; None where the buffer assignment is not
+    known. ``opcode`` is the operation at the root, inside whatever fusion or asynchronous pair
+    ``instruction`` is.
+    """
+
+    content: Content
+    shape: Shape
+    executions: int | None
+    at_most: bool
+    loop: str
+    iterations: int | None
+    in_place: bool | None
+    opcode: str
+    computation: str
+    instruction: str
+    source: str | None
+
+    @property
+    def nbytes_per_execution(self) -> int:
+        """Logical bytes of the array."""
+        return self.shape.nbytes
+
+    @property
+    def nbytes_per_run(self) -> int | None:
+        """Bytes per run of the module; None if the executions are unknown."""
+        return None if self.executions is None else self.shape.nbytes * self.executions
+
+
+def whole_in_loops(rewrites: Iterable[Rewrite], larger_than: int) -> tuple[Rewrite, ...]:
+    """The rewrites in loops, of arrays above a size, largest first."""
+    found = (
+        rewrite
+        for rewrite in rewrites
+        if rewrite.loop and rewrite.shape.nbytes > larger_than and rewrite.executions != 0
+    )
+    return tuple(sorted(found, key=lambda each: -each.shape.nbytes))
+
+
+def copied_bytes_per_iteration(rewrites: Iterable[Rewrite], larger_than: int) -> int:
+    """The most bytes that one iteration of any loop writes whole, in arrays above a size.
+
+    Each loop is counted by itself, without the loops around and inside it; every branch of a
+    conditional counts.
+    """
+    per_loop: dict[str, int] = {}
+    for rewrite in whole_in_loops(rewrites, larger_than):
+        per_loop[rewrite.loop] = per_loop.get(rewrite.loop, 0) + rewrite.shape.nbytes
+    return max(per_loop.values(), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Donation:
+    """One array of an argument that the caller gives away.
+
+    ``output_index`` is the output that takes its buffer over, None if none does. ``copied_by``
+    names the instructions (with source lines) that copy the array whole although it was given
+    away, once per run, outside of loops.
+    """
+
+    parameter_number: int
+    parameter_index: tuple[int, ...]
+    argument: str
+    shape: Shape
+    output_index: tuple[int, ...] | None
+    must: bool
+    copied_by: tuple[str, ...]
+
+    @property
+    def honoured(self) -> bool:
+        """Whether an output took the buffer over and nothing was copied for it."""
+        return self.output_index is not None and not self.copied_by
+
+
+class Holds(Enum):
+    """What a buffer is there for."""
+
+    ARGUMENT = "argument"
+    OUTPUT = "output"
+    TEMPORARY = "temporary"
+    CONSTANT = "constant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBuffer:
+    """A buffer that is alive at the peak; ``nbytes`` is what the compiler reserved, padding too.
+
+    ``name`` is an argument's own name (``params['w']``), else the instruction that fills it.
+    ``line`` is the user's line that it comes from, None where the compiler kept none.
+    """
+
+    holds: Holds
+    name: str
+    opcode: str
+    shape: Shape
+    nbytes: int
+    line: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """Device memory at the moment when most is alive, largest buffers first.
+
+    ``nbytes`` sums all buffers, also those too small to be listed. ``at`` names the instruction at
+    which the peak is reached.
+    """
+
+    nbytes: int
+    at: str
+    line: str | None
+    buffers: tuple[LiveBuffer, ...]

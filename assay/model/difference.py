@@ -1,0 +1,73 @@
+"""Differences: how one compiled program differs from another, in words of XLA's users."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from assay.model.units import format_bytes
+
+
+class Aspect(Enum):
+    """What of a program a difference is about; most important first."""
+
+    ARGUMENT = "argument"
+    OUTPUT = "output"
+    SHARED_BUFFER = "shared buffer"
+    REWRITE = "whole-buffer rewrite"
+    HOST_PLACEMENT = "host placement"
+    TRANSFER = "transfer"
+    LOOP = "loop"
+    TRIPS = "trip count"
+    OVERLAP = "overlap"
+    COLLECTIVE = "collective"
+    FUSION = "fusion"
+    OPERATION = "operation"
+    UNNAMED = "unnamed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing of which a program has more, fewer or others than the program before.
+
+    ``before`` and ``after`` count the ``subject``; None is an unknown count, both None no
+    matter of counts.
+    ``nbytes`` is what the program after has more, negative for less; None if unknown. Of rewrites
+    and transfers it counts bytes per run, of all else the arrays themselves. ``source`` names the
+    lines that it comes from.
+    """
+
+    aspect: Aspect
+    subject: str
+    before: int | None = None
+    after: int | None = None
+    where: str = ""
+    nbytes: int | None = 0
+    source: str | None = None
+
+    def __str__(self) -> str:
+        changed = self.before != self.after
+        counts = f" {_count(self.before)} → {_count(self.after)}" if changed else ""
+        where = f" {self.where}" if self.where else ""
+        source = f", {self.source}" if self.source else ""
+        return f"{self.subject}{counts}{where}{self._traffic}{source}"
+
+    @property
+    def _traffic(self) -> str:
+        if self.aspect not in {Aspect.REWRITE, Aspect.TRANSFER}:
+            return ""
+        if self.nbytes is None:
+            return ", unknown how often"
+        return f", {_signed(self.nbytes)} per run" if self.nbytes else ""
+
+    @property
+    def weight(self) -> tuple[int, float, str]:
+        """Sorts the most important first: by aspect, then by bytes."""
+        size = float("inf") if self.nbytes is None else abs(self.nbytes)
+        return list(Aspect).index(self.aspect), -size, str(self)
+
+
+def _count(count: int | None) -> str:
+    return "unknown" if count is None else str(count)
+
+
+def _signed(nbytes: int) -> str:
+    return f"{'+' if nbytes > 0 else '−'}{format_bytes(abs(nbytes))}"

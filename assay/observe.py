@@ -2,6 +2,7 @@
 
 import re
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -106,6 +107,16 @@ def unseen(workload: Workload, arm: Arm, target: Target) -> Evidence:
 
 
 def _stages(
+    evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
+) -> Evidence:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        evidence = _through_stages(evidence, tools, target, program, watch)
+    said = dict.fromkeys(_shorten(str(each.message)) for each in heard)
+    return replace(evidence, warnings=tuple(said))
+
+
+def _through_stages(
     evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
 ) -> Evidence:
     traced: Any = None

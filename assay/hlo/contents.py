@@ -5,6 +5,7 @@ compiler that shared the two would have had less to write. Followed from the res
 into fusions and asynchronous operations, through everything that only moves data.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -12,12 +13,13 @@ from typing import Final
 from assay.hlo.module import Instruction
 from assay.hlo.values import Site, Value, behind, renamed
 from assay.model.buffers import Content
+from assay.model.module import Shape
 
 _CARRIERS: Final = frozenset({"async-start", "fusion"})
 _CHOICES: Final = frozenset({"concatenate", "select"})
 # A reshape that a compiler leaves by itself changes the tiles; in a fusion it only counts anew.
-_RETILES: Final = frozenset({"copy", "copy-start", "reshape"})
-_REARRANGES: Final = frozenset({"convert", "pad", "reverse", "slice", "transpose"})
+_RETILES: Final = frozenset({"copy", "copy-start", "reshape", "transpose"})
+_REARRANGES: Final = frozenset({"bitcast-convert", "convert", "pad", "reverse", "slice"})
 _UPDATES: Final = frozenset({"dynamic-update-slice", "scatter"})
 _WRITTEN_BY_ASYNC: Final = 1  # of an async-start's result; element 0 repeats the operands
 _WRITTEN_BY_COPY: Final = 0  # of a copy-start's result; the source comes after it
@@ -29,13 +31,15 @@ class Origin:
 
     ``base`` is the value that it takes its elements from, None for new ones. ``rearranged`` tells
     whether elements change place or type on the way, so that not even shared memory spares the
-    writing. ``by`` is the operation nearest to the result that does more than view it, None if the
-    array is the base itself.
+    writing, and ``chosen`` whether a select takes them from one array or another. ``by`` is the
+    operation nearest to the result that does more than view it, None if the array is the base
+    itself.
     """
 
     content: Content
     base: Value | None
     rearranged: bool
+    chosen: bool
     by: Instruction | None
 
 
@@ -43,6 +47,8 @@ def written(instruction: Instruction) -> list[tuple[int, ...]]:
     """Paths of the arrays that an instruction writes, within its result."""
     if instruction.opcode == "copy-start":
         return [(_WRITTEN_BY_COPY,)]
+    if instruction.opcode == "copy" and instruction.shape.elements:
+        return []  # a copy of a tuple repeats where its elements are
     if instruction.opcode == "async-start":
         inside = instruction.shape.at((_WRITTEN_BY_ASYNC,))
         return [(_WRITTEN_BY_ASYNC, *path) for path, _ in inside.arrays()]
@@ -53,41 +59,101 @@ def origin_of(instruction: Instruction, path: tuple[int, ...]) -> Origin:
     """What the array at ``path`` of an instruction's result is filled with.
 
     The base is a value of the instruction's own computation. An array counts as taken from a base
-    if at least half of its elements come from there.
+    if at least half of its elements come from there and it is no small part of the base; and as
+    an update of it only if the base has room for it.
     """
-    elements = prod(instruction.shape.at(path).dimensions)
-    trail = _Trail(Content.COPY, rearranged=False, by=None, narrowest=elements)
-    trail = _follow(Value(instruction, path), trail, instruction)
-    if trail.base is None or 2 * trail.narrowest < elements:
-        return Origin(content=Content.COMPUTED, base=None, rearranged=True, by=trail.by)
-    return Origin(content=trail.content, base=trail.base, rearranged=trail.rearranged, by=trail.by)
+    shape = instruction.shape.at(path)
+    value, trail = _back(Value(instruction, path), instruction)
+    by = trail.by or (value.instruction if _is_within(value, instruction) else None)
+    source, elements = _largest(_shares(value, trail, instruction, {}))
+    if source is None or not _is_taken(shape, source, elements, trail):
+        return Origin(content=Content.COMPUTED, base=None, rearranged=True, chosen=False, by=by)
+    forks = _is_within(value, instruction)
+    return Origin(
+        content=Content.UPDATE if forks else trail.content,
+        base=source.base,
+        rearranged=forks or trail.rearranged,
+        chosen=source.chosen,
+        by=by,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Trail:
-    """What was passed on the way from the result; ``narrowest`` is the fewest elements of it."""
+    """What was passed on the way from a value; ``narrowest`` is the fewest elements of it."""
 
-    content: Content
-    rearranged: bool
-    by: Instruction | None
     narrowest: int
-    base: Value | None = None
+    content: Content = Content.COPY
+    rearranged: bool = False
+    by: Instruction | None = None
 
 
-def _follow(value: Value, trail: _Trail, start: Instruction) -> _Trail:
-    """The trail to a value outside of ``start``, or to one that is computed anew."""
-    while value.site is not None or value.instruction is start:
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """An array that elements come from, and whether a select decides about it on the way."""
+
+    base: Value
+    chosen: bool
+
+
+_Shares = Mapping[_Source, int]
+"""How many elements of a value come, at most, from each array outside."""
+
+
+def _is_taken(shape: Shape, source: _Source, elements: int, trail: _Trail) -> bool:
+    """Whether an array of ``shape`` is, for the most part, what its source was."""
+    base = source.base.instruction.shape.at(source.base.path)
+    has_room = base.nbytes >= shape.nbytes or _elements(base) >= _elements(shape)
+    updates = trail.content is Content.UPDATE or elements < _elements(shape)
+    is_small_part = 2 * trail.narrowest <= _elements(base) and 2 * shape.nbytes <= base.nbytes
+    return 2 * elements >= _elements(shape) and not is_small_part and (has_room or not updates)
+
+
+def _largest(shares: _Shares) -> tuple[_Source | None, int]:
+    source = max(shares, key=shares.__getitem__, default=None)
+    return source, shares[source] if source else 0
+
+
+def _is_within(value: Value, start: Instruction) -> bool:
+    """Whether a value is made by ``start`` itself, or inside of it."""
+    return value.site is not None or value.instruction is start
+
+
+def _back(value: Value, start: Instruction) -> tuple[Value, _Trail]:
+    """Back to a value outside of ``start``, to one computed anew, or to where the way forks."""
+    trail = _Trail(_elements(value.instruction.shape.at(value.path)))
+    while _is_within(value, start):
         if (seen := _seen_through(value)) is not None:
             value = seen
-            continue
-        trail = replace(trail, by=trail.by or value.instruction)
-        if value.instruction.opcode in _CHOICES:
-            return _follow_widest(value, trail, start)
-        step = _moved_from(value, trail)
-        if step is None:
-            return trail
-        value, trail = step
-    return replace(trail, base=value)
+        elif (step := _moved_from(value, trail)) is not None:
+            value, trail = step
+        else:
+            break
+    return value, trail
+
+
+def _shares(
+    value: Value, trail: _Trail, start: Instruction, known: dict[Value, _Shares]
+) -> _Shares:
+    """The sources of what a trail led back to; each value that is met twice is followed once."""
+    if not _is_within(value, start):
+        return {_Source(value, chosen=False): trail.narrowest}
+    if value.instruction.opcode not in _CHOICES:
+        return {}
+    selects = value.instruction.opcode == "select"
+    found: dict[_Source, int] = {}
+    for operand in value.instruction.operands[1 if selects else 0 :]:
+        before = Value(operand, (), value.site)
+        if before not in known:
+            known[before] = _shares(*_back(before, start), start, known)
+        for source, elements in known[before].items():
+            if not selects:
+                found[source] = found.get(source, 0) + elements
+            elif _is_handed_in(source.base):
+                # Between arrays that the computation made itself, a choice is arithmetic.
+                chosen = _Source(source.base, chosen=True)
+                found[chosen] = max(found.get(chosen, 0), elements)
+    return {source: min(elements, trail.narrowest) for source, elements in found.items()}
 
 
 def _seen_through(value: Value) -> Value | None:
@@ -107,44 +173,30 @@ def _seen_through(value: Value) -> Value | None:
 
 
 def _moved_from(value: Value, trail: _Trail) -> tuple[Value, _Trail] | None:
-    """One step back through an operation that moves the elements of its first operand."""
-    instruction, site = value.instruction, value.site
+    """One step back through an operation that moves the elements of one of its operands."""
+    instruction, path, site = value.instruction, value.path, value.site
     opcode = instruction.opcode
+    trail = replace(trail, by=trail.by or instruction)
     if opcode in _RETILES:
-        moved = trail.rearranged or (opcode != "reshape" and _changes_layout(instruction))
-        path = value.path[1:] if opcode == "copy-start" else value.path
-        return Value(instruction.operands[0], path, site), replace(trail, rearranged=moved)
+        moved = trail.rearranged or _moves_elements(instruction)
+        source = path[1:] if opcode == "copy-start" else path
+        return Value(instruction.operands[0], source, site), replace(trail, rearranged=moved)
     if opcode in _UPDATES:
-        base = instruction.operands[value.path[0] if value.path else 0]
+        base = instruction.operands[path[0] if path else 0]
         return Value(base, (), site), replace(trail, content=Content.UPDATE)
-    if opcode in _REARRANGES or opcode == "bitcast-convert":
-        operand = instruction.operands[0]
-        narrowest = min(trail.narrowest, prod(instruction.shape.dimensions))
+    if opcode in _REARRANGES:
+        narrowest = min(trail.narrowest, _elements(instruction.shape))
         content = Content.UPDATE if opcode == "pad" else trail.content
-        return Value(operand, (), site), replace(
+        return Value(instruction.operands[0], (), site), replace(
             trail, content=content, rearranged=True, narrowest=narrowest
         )
-    return None
-
-
-def _follow_widest(value: Value, trail: _Trail, start: Instruction) -> _Trail:
-    """Through a choice between arrays, or a row of them: the one that most elements come from."""
-    instruction = value.instruction
-    operands = instruction.operands[1:] if instruction.opcode == "select" else instruction.operands
-    chosen = replace(trail, content=Content.UPDATE, rearranged=True)
-    trails = [
-        _follow(
-            Value(operand, (), value.site),
-            replace(chosen, narrowest=min(trail.narrowest, prod(operand.shape.dimensions))),
-            start,
+    if opcode == "custom-call" and path in instruction.overwrites:
+        # What it does in there only its author knows; a kernel that updates a part says it so.
+        number, source = instruction.overwrites[path]
+        return Value(instruction.operands[number], source, site), replace(
+            trail, content=Content.UPDATE
         )
-        for operand in dict.fromkeys(operands)
-    ]
-    found = [each for each in trails if each.base is not None]
-    if instruction.opcode == "select":
-        # Between arrays that the computation made itself, a choice is arithmetic.
-        found = [each for each in found if each.base and _is_handed_in(each.base)]
-    return max(found, key=lambda each: each.narrowest, default=trail)
+    return None
 
 
 def _is_handed_in(value: Value) -> bool:
@@ -156,6 +208,14 @@ def _keeps_width(instruction: Instruction) -> bool:
     return instruction.shape.nbytes == instruction.operands[0].shape.nbytes
 
 
-def _changes_layout(instruction: Instruction) -> bool:
-    source = instruction.operands[0]
-    return bool(instruction.layout) and source.layout != instruction.layout
+def _moves_elements(instruction: Instruction) -> bool:
+    """Whether an array's elements lie in another order than its operand's, by their layouts."""
+    layout, source = instruction.layout, instruction.operands[0].layout
+    if instruction.opcode == "transpose":
+        order = instruction.dimensions
+        return not layout or tuple(order[dimension] for dimension in layout) != source
+    return instruction.opcode != "reshape" and bool(layout) and source != layout
+
+
+def _elements(shape: Shape) -> int:
+    return prod(shape.dimensions)

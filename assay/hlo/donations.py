@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from assay.hlo.assignment import BufferAssignment
+from assay.hlo.assignment import BufferAssignment, Slice
 from assay.hlo.module import Module
 from assay.hlo.rewrites import WholeWrite
 from assay.hlo.values import Value, behind
-from assay.model.buffers import Content, Donation
+from assay.model.buffers import Donation
 
 _Given = tuple[int, tuple[int, ...], tuple[int, ...] | None, bool]
 
@@ -18,12 +18,10 @@ def donations(
 
     An array that an output took over is copied all the same where the program still needs the
     old value when the new one is written: then an instruction outside of loops copies from it, or
-    into it.
+    into it. One that changes the layout, or the type, is there for what reads it.
     """
-    outside = [
-        each for each in found if each.loop is None and each.origin.content is not Content.COMPUTED
-    ]
-    return tuple(_donation(module, given, outside, assignment) for given in _given(module))
+    copies = _Copies(found, assignment)
+    return tuple(_donation(module, given, copies) for given in _given(module))
 
 
 def _given(module: Module) -> Iterator[_Given]:
@@ -33,18 +31,10 @@ def _given(module: Module) -> Iterator[_Given]:
         yield number, path, None, False
 
 
-def _donation(
-    module: Module,
-    given: _Given,
-    outside: Iterable[WholeWrite],
-    assignment: BufferAssignment | None,
-) -> Donation:
+def _donation(module: Module, given: _Given, copies: "_Copies") -> Donation:
     number, path, output, must = given
     parameter = module.entry.parameter(number)
-    argument = Value(parameter, path)
-    copies = [
-        each for each in outside if output is not None and _concerns(each, argument, assignment)
-    ]
+    found = copies.of(Value(parameter, path)) if output is not None else ()
     return Donation(
         parameter_number=number,
         parameter_index=path,
@@ -52,29 +42,42 @@ def _donation(
         shape=parameter.shape.at(path),
         output_index=output,
         must=must,
-        copied_by=tuple(_named(each) for each in copies),
+        copied_by=tuple(map(_named, found)),
     )
 
 
-def _concerns(found: WholeWrite, argument: Value, assignment: BufferAssignment | None) -> bool:
-    """Whether a write copies the whole argument, or copies another array into its buffer.
+class _Copies:
+    """The copies outside of loops, by the value that they read and by the bytes that they fill."""
 
-    A copy into another memory, or out of it, is how a device reads and writes, not a second copy.
-    """
-    assert found.origin.base is not None  # only new values have none
-    given = argument.instruction.shape.at(argument.path)
-    base = found.origin.base.instruction.shape.at(found.origin.base.path)
-    shape = found.instruction.shape.at(found.path)
-    if shape.nbytes != given.nbytes or {shape.memory_space, base.memory_space} != {
-        given.memory_space
-    }:
-        return False
-    if behind(found.origin.base) == argument:
-        return True
-    if assignment is None:
-        return False
-    into = assignment.slice_of(found.instruction, found.path)
-    return into is not None and into == assignment.slice_of(argument.instruction, argument.path)
+    def __init__(self, found: Iterable[WholeWrite], assignment: BufferAssignment | None) -> None:
+        self._assignment = assignment
+        self._of: dict[Value, list[WholeWrite]] = {}
+        self._into: dict[Slice, list[WholeWrite]] = {}
+        for each in found:
+            base = each.origin.base
+            if each.loop is not None or base is None or each.origin.rearranged:
+                continue
+            self._of.setdefault(behind(base), []).append(each)
+            if assignment and (place := assignment.slice_of(each.instruction, each.path)):
+                self._into.setdefault(place, []).append(each)
+
+    def of(self, argument: Value) -> Iterator[WholeWrite]:
+        """What copies the whole argument, or another array into its buffer.
+
+        A copy into another memory, or out of it, is how a device reads and writes, not a second
+        copy.
+        """
+        given = argument.instruction.shape.at(argument.path)
+        into: Slice | None = None
+        if self._assignment:
+            into = self._assignment.slice_of(argument.instruction, argument.path)
+        found = (*self._of.get(argument, ()), *(self._into.get(into, ()) if into else ()))
+        for each in dict.fromkeys(found):
+            shape, base = each.instruction.shape.at(each.path), each.origin.base
+            assert base is not None
+            spaces = {shape.memory_space, base.instruction.shape.at(base.path).memory_space}
+            if shape.nbytes == given.nbytes and spaces == {given.memory_space}:
+                yield each
 
 
 def _named(found: WholeWrite) -> str:

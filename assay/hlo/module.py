@@ -155,6 +155,19 @@ class Instruction:
         return frozenset(tuple(each.output_shape_index) for each in aliasing)
 
     @property
+    def overwrites(self) -> Mapping[tuple[int, ...], tuple[int, tuple[int, ...]]]:
+        """For the paths of `shared_outputs`: which operand's buffer it is, and where in it."""
+        return {
+            tuple(each.output_shape_index): (each.operand_index, tuple(each.operand_shape_index))
+            for each in self._message.output_operand_aliasing
+        }
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The dimensions that a transpose, a reverse, a concatenate, a reduce is about."""
+        return tuple(self._message.dimensions)
+
+    @property
     def is_host_transfer(self) -> bool:
         """Whether a send or recv talks to the host rather than to another device."""
         return bool(self._message.is_host_transfer)
@@ -323,13 +336,18 @@ class Computation:
         Raises:
             MalformedModule: there is none.
         """
-        for each in self.of(frozenset({"parameter"})):
-            if each.parameter_number == number:
-                return each
-        raise MalformedModule(
-            f"got no parameter {number} in computation {self.name!r}, wanted one for each operand "
-            "of its caller; serialize the module again"
-        )
+        try:
+            return self._parameters[number]
+        except KeyError:
+            raise MalformedModule(
+                f"got no parameter {number} in computation {self.name!r}, wanted one for each "
+                "operand of its caller; serialize the module again"
+            ) from None
+
+    @cached_property
+    def _parameters(self) -> Mapping[int, Instruction]:
+        """The parameters by number: a program may have thousands."""
+        return {each.parameter_number: each for each in self.of(frozenset({"parameter"}))}
 
 
 class Module:

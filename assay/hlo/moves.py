@@ -47,6 +47,7 @@ MOVES_NOTHING: Final = frozenset(
 """Opcodes that pass values on, or name what another instruction moved. What a while, a call and a
 conditional run is looked at in their computations."""
 
+_TUPLES: Final = frozenset({"buffer", "tuple"})  # also those of no element, which hold no array
 _CARRIERS: Final = frozenset({"async-start", "fusion"})
 _VIEWS: Final = frozenset({"bitcast", "reshape"})
 _SLICES: Final = frozenset({"dynamic-slice", "gather", "slice"})
@@ -74,7 +75,7 @@ class Move:
 
 def place(shape: Shape) -> Place:
     """Where a shape says that its arrays lie."""
-    if shape.elements:
+    if shape.element_type in _TUPLES:
         return tuple(map(place, shape.elements))
     return shape.on_host
 
@@ -256,7 +257,7 @@ class _Inner:
 
 
 def _on_device(shape: Shape) -> Place:
-    return tuple(map(_on_device, shape.elements)) if shape.elements else False
+    return tuple(map(_on_device, shape.elements)) if shape.element_type in _TUPLES else False
 
 
 def _move(

@@ -15,7 +15,7 @@ from assay.hlo.assignment import BufferAssignment
 from assay.hlo.contents import Origin, origin_of, written
 from assay.hlo.executions import Executions
 from assay.hlo.module import Computation, Instruction, Module
-from assay.hlo.values import Value, renamed
+from assay.hlo.values import Site, Value, renamed
 from assay.model.buffers import Content, Rewrite
 
 _MOVES_DATA: Final = frozenset(
@@ -37,7 +37,7 @@ _MOVES_DATA: Final = frozenset(
     }
 )
 _RUNS_OTHERS: Final = frozenset({"call", "conditional"})
-_WRITES_NOTHING: Final = frozenset({"constant", "parameter", "while"})
+_WRITES_NOTHING: Final = frozenset({"constant", "parameter"})
 
 Array = tuple[Instruction, tuple[int, ...]]
 """An instruction, and the path of one array in its result."""
@@ -132,15 +132,36 @@ def _loops_around(
 def _carried(body: Computation) -> Iterator[Array]:
     """The arrays that a loop body hands to its next iteration, where they are written."""
     pending = [Value(body.root, path) for path, _ in body.root.shape.arrays()]
+    seen = set(pending)
     while pending:
         value = pending.pop()
-        instruction = value.instruction
-        if (before := renamed(value)) is not None:
-            pending.append(before)
-        elif instruction.opcode in _RUNS_OTHERS:
-            pending.extend(Value(callee.root, value.path) for callee in instruction.called)
-        elif instruction.opcode not in _WRITES_NOTHING:
-            yield instruction, value.path
+        come_from = list(_handed_on_by(value))
+        if not come_from and not _writes_nothing(value.instruction):
+            yield value.instruction, value.path
+        pending.extend(each for each in come_from if each not in seen)
+        seen.update(come_from)
+
+
+def _handed_on_by(value: Value) -> Iterator[Value]:
+    """Whose memory a value lies in: what it renames, or what goes into a loop or comes out."""
+    instruction, path, site = value.instruction, value.path, value.site
+    if (before := renamed(value)) is not None:
+        yield before
+    elif instruction.opcode in _RUNS_OTHERS:
+        for callee in instruction.called:
+            yield Value(callee.root, path, Site(instruction, site))
+    elif instruction.opcode == "while":  # its body is asked for what it carries by itself
+        yield Value(instruction.operands[0], path, site)
+    elif instruction.opcode == "parameter" and site is not None:
+        caller, number = site.caller, instruction.parameter_number
+        if caller.opcode == "conditional":
+            number = 1 + caller.called.index(instruction.computation)
+        yield Value(caller.operands[number], path, site.outer)
+
+
+def _writes_nothing(instruction: Instruction) -> bool:
+    allocates = instruction.opcode == "custom-call" and not instruction.operands
+    return allocates or instruction.opcode in _WRITES_NOTHING
 
 
 def _in_computation(
@@ -164,6 +185,8 @@ def _in_computation(
 
 def _is_rewrite(origin: Origin, *, is_carried: bool, in_place: bool | None) -> bool:
     if origin.content is Content.COMPUTED:
+        return is_carried
+    if origin.chosen:  # a select that only the iteration sees is arithmetic, as a relu's is
         return is_carried
     if origin.rearranged:
         return True

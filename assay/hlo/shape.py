@@ -38,6 +38,8 @@ _ELEMENT_TYPES: Final[dict[int, str]] = {
     25: "f8e4m3fnuz",
     32: "f4e2m1fn",
     33: "f8e8m0fnu",
+    35: "f6e3m2fn",
+    36: "f6e2m3fn",
     15: "c64",
     18: "c128",
     _TUPLE: "tuple",

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from assay.hlo.assignment import BufferAssignment
 from assay.hlo.donations import donations
 from assay.hlo.executions import executions
+from assay.hlo.fingerprint import fingerprint
+from assay.hlo.inventory import inventory
 from assay.hlo.loops import loops
 from assay.hlo.module import Module
+from assay.hlo.overlap import overlaps
 from assay.hlo.peak import peak
 from assay.hlo.rewrites import plain, whole_writes
 from assay.hlo.transfers import transfers
@@ -43,8 +46,11 @@ def _read(module: Module, assignment: BufferAssignment | None) -> ModuleSummary:
         transfers=transfers(module, counts),
         rewrites=tuple(plain(each, counts) for each in found),
         donations=donations(module, found, assignment),
+        overlaps=overlaps(module, counts, trips),
         peak=peak(module, assignment) if assignment else None,
         buffers_assigned=assignment is not None,
+        inventory=inventory(module),
+        fingerprint=fingerprint(module),
     )
 
 

@@ -236,7 +236,8 @@ def _shortest(step: int, shape: Shape) -> int:
     held = shape.integer_range
     if held is None:
         raise _NotDerivable(f"the counter is {shape}, no integer")
-    return (step + len(held) // 2) % len(held) - len(held) // 2
+    count = held.stop - held.start  # len() refuses a range of 64-bit integers
+    return (step + count // 2) % count - count // 2
 
 
 def _within(inner: range, outer: range) -> bool:

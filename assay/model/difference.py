@@ -28,11 +28,10 @@ class Aspect(Enum):
 class Difference:
     """One thing of which a program has more, fewer or others than the program before.
 
-    ``before`` and ``after`` count the ``subject``; None is an unknown count, both None no
-    matter of counts.
-    ``nbytes`` is what the program after has more, negative for less; None if unknown. Of rewrites
-    and transfers it counts bytes per run, of all else the arrays themselves. ``source`` names the
-    lines that it comes from.
+    ``before`` and ``after`` count the ``subject``: one None is an unknown count, both are no matter
+    of counts. ``nbytes`` is what the program after has more, negative for less; None if unknown. Of
+    rewrites and transfers it counts bytes per run, of all else the arrays themselves. ``source``
+    names the lines that it comes from.
     """
 
     aspect: Aspect

@@ -152,6 +152,7 @@ class Evidence:
     placement cannot be observed. ``module_unreadable`` says why the toolchain would not hand over
     the module that it compiled. ``values`` is None where the program was not executed, and
     ``not_executed`` then says why; ``growth`` is None where it was not timed either.
+    ``warnings`` are what the framework warned of on the way (a donation that no output can use).
     """
 
     workload: str
@@ -171,4 +172,5 @@ class Evidence:
     values: tuple[Tensor, ...] | None = None
     not_executed: str = ""
     growth: GrowthTimes | None = None
+    warnings: tuple[str, ...] = ()
     seconds: Seconds = field(default_factory=Seconds)

@@ -1,0 +1,1 @@
+"""How one compiled program differs from another: pure functions of two summaries."""

@@ -1,0 +1,48 @@
+"""The differences between two summaries; no name is ever compared."""
+
+from typing import Final
+
+from assay.judge.differences.interface import of_arguments, of_host_arrays, of_outputs, of_shared
+from assay.judge.differences.loops import of_loops, of_rewrites
+from assay.judge.differences.matching import matched
+from assay.judge.differences.operations import of_collectives, of_fusions, of_operations
+from assay.judge.differences.traffic import of_overlaps, of_transfers
+from assay.model.difference import Aspect, Difference
+from assay.model.summary import ModuleSummary
+
+_OF_INVENTORIES: Final = (
+    of_arguments,
+    of_outputs,
+    of_shared,
+    of_host_arrays,
+    of_collectives,
+    of_fusions,
+    of_operations,
+)
+_UNNAMED: Final = Difference(
+    aspect=Aspect.UNNAMED,
+    subject="the same operations, with other attributes or operands or in another order",
+)
+
+
+def differences(before: ModuleSummary, after: ModuleSummary) -> tuple[Difference, ...]:
+    """How the program after differs from the one before, most important first.
+
+    Empty if both have one fingerprint; never empty if they have two. What one of the summaries was
+    read without (an inventory, a buffer assignment) is not compared.
+    """
+    if before.fingerprint and before.fingerprint == after.fingerprint:
+        return ()
+    pairs = matched(before.loops, after.loops)
+    found = [
+        *of_loops(before.loops, after.loops, pairs),
+        *of_rewrites(before, after, pairs),
+        *of_transfers(before.transfers, after.transfers),
+        *of_overlaps(before, after),
+    ]
+    if before.inventory and after.inventory:
+        for compare in _OF_INVENTORIES:
+            found += compare(before.inventory, after.inventory)
+    if not found and before.fingerprint != after.fingerprint:
+        found.append(_UNNAMED)
+    return tuple(sorted(found, key=lambda difference: difference.weight))

@@ -1,0 +1,194 @@
+"""An inspection: one program on one target, and what its reader wants to know first."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from assay.model.buffers import Content, Donation, Rewrite
+from assay.model.evidence import Evidence, Failure, FailureKind
+from assay.model.overlap import AsyncPair
+from assay.model.target import DeviceModel
+from assay.model.units import format_bytes
+
+
+class Means(Enum):
+    """How the module that is shown came about."""
+
+    COMPILED = "compiled"
+    AS_IT_STANDS = "read as it stands"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """An asynchronous operation, and the seconds that a device model gives it.
+
+    ``needed_seconds`` is what one execution takes, ``work_seconds`` what the work takes that the
+    schedule puts beside it. None where the schedule or the model does not tell.
+    """
+
+    pair: AsyncPair
+    needed_seconds: float | None
+    work_seconds: float | None
+
+    @property
+    def hidden_seconds(self) -> float | None:
+        """The part of one execution that the work beside it hides."""
+        if self.needed_seconds is None or self.work_seconds is None:
+            return None
+        return min(self.needed_seconds, self.work_seconds)
+
+    @property
+    def exposed_seconds_per_run(self) -> float | None:
+        """The time per run of the module that nothing hides."""
+        if self.needed_seconds is None or self.hidden_seconds is None:
+            return None
+        if self.pair.executions is None:
+            return None
+        return (self.needed_seconds - self.hidden_seconds) * self.pair.executions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What was seen of one program; ``evidence.target`` is "" where none was named.
+
+    ``device`` is the model of the target's device, None where there is none. ``notes`` are what
+    the reader must know of how the program was taken in.
+    """
+
+    subject: str
+    means: Means
+    evidence: Evidence
+    device: DeviceModel | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> str:
+        """Why there is nothing to show, in one line; "" where there is."""
+        evidence = self.evidence
+        if evidence.unavailable is not None:
+            why = evidence.unavailable
+            remedy = f"; do this: {why.remedy}" if why.remedy else ""
+            return f"the target or the toolchain cannot do it: {why.reason}{remedy}"
+        return describe(evidence.failure) if evidence.failure else ""
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the program fits the device's memory; None if that is not known."""
+        failure = self.evidence.failure
+        if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
+            return False
+        headroom = self.headroom_bytes
+        return None if headroom is None else headroom >= 0
+
+    @property
+    def headroom_bytes(self) -> int | None:
+        """Device memory that is left beside the program; negative if it does not fit."""
+        memory, capacity = self.evidence.memory, self.evidence.device_memory_bytes
+        return None if memory is None or capacity is None else capacity - memory.device_bytes
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Device memory at the moment when most is alive."""
+        module = self.evidence.module
+        return module.peak.nbytes if module is not None and module.peak is not None else None
+
+    @property
+    def copies(self) -> tuple[Rewrite, ...]:
+        """The arrays that are moved whole: those in loops first, the most bytes per run first."""
+        module = self.evidence.module
+        found = () if module is None else module.rewrites
+        moved = [
+            each
+            for each in found
+            if each.content is not Content.COMPUTED and each.executions != 0 and not each.in_place
+        ]
+        return tuple(sorted(moved, key=_loops_first))
+
+    @property
+    def overlaps(self) -> tuple[Overlap, ...]:
+        """The asynchronous operations, the longest exposed first; unknown ones at the end."""
+        module = self.evidence.module
+        pairs = () if module is None else module.overlaps
+        return tuple(sorted(map(self._overlap, pairs), key=_exposed_first))
+
+    @property
+    def lost_donations(self) -> tuple[Donation, ...]:
+        """The arguments that were given away for nothing, largest first."""
+        module = self.evidence.module
+        found = () if module is None else module.donations
+        lost = (each for each in found if not each.honoured)
+        return tuple(sorted(lost, key=lambda each: -each.shape.nbytes))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What limits the answer, and what the program does that its writer did not ask for."""
+        return (*self.notes, *self._limits(), *self._losses())
+
+    def _overlap(self, pair: AsyncPair) -> Overlap:
+        if self.device is None:
+            return Overlap(pair=pair, needed_seconds=None, work_seconds=None)
+        return Overlap(
+            pair=pair,
+            needed_seconds=pair.seconds(self.device),
+            work_seconds=pair.between.seconds(self.device) if pair.between else None,
+        )
+
+    def _limits(self) -> Iterator[str]:
+        evidence, module = self.evidence, self.evidence.module
+        if evidence.module_unreadable:
+            yield (
+                "it compiles, but this jaxlib cannot read what was compiled: "
+                f"{evidence.module_unreadable}"
+            )
+        if module is None:
+            return
+        if not module.buffers_assigned:
+            yield (
+                "no buffer assignment: whether updates are in place, and what is alive at the "
+                "peak, is not known; dump with --xla_dump_hlo_as_proto and pass the .hlo.pb"
+            )
+        if not evidence.separate_host_memory:
+            yield "a CPU has one memory and ignores placement: transfers to the host do not show"
+        for loop in module.loops:
+            if loop.trips is None:
+                yield (
+                    f"unknown trips of {loop.instruction}"
+                    f"{f' ({loop.source})' if loop.source else ''}: {loop.reason or 'no bound'}; "
+                    "what it does per step is not counted"
+                )
+
+    def _losses(self) -> Iterator[str]:
+        headroom = self.headroom_bytes
+        if headroom is not None and headroom < 0:
+            yield f"does not fit: {format_bytes(-headroom)} more than the device has"
+        for each in self.lost_donations:
+            yield (
+                f"donation lost: {each.argument} ({format_bytes(each.shape.nbytes)}) "
+                f"{why_lost(each)}"
+            )
+
+
+def why_lost(donation: Donation) -> str:
+    """What became of an argument that was given away for nothing."""
+    if donation.output_index is None:
+        return "is given away, but no output takes its buffer"
+    return f"is given away, but copied by {', '.join(donation.copied_by)}"
+
+
+def describe(failure: Failure) -> str:
+    """The failure in one line, with the sizes of an out-of-memory error."""
+    sizes = ""
+    if failure.needed_bytes is not None and failure.capacity_bytes is not None:
+        needed, capacity = format_bytes(failure.needed_bytes), format_bytes(failure.capacity_bytes)
+        sizes = f": needs {needed}, the device has {capacity}"
+    return f"it {failure.kind.value}{sizes}: {failure.message}"
+
+
+def _loops_first(rewrite: Rewrite) -> tuple[bool, float, str]:
+    nbytes = rewrite.nbytes_per_run
+    return not rewrite.loop, float("-inf") if nbytes is None else -nbytes, rewrite.instruction
+
+
+def _exposed_first(overlap: Overlap) -> tuple[bool, float, int]:
+    exposed = overlap.exposed_seconds_per_run
+    return exposed is None, -(exposed or 0.0), -overlap.pair.nbytes

@@ -1,0 +1,43 @@
+"""Hand-written HLO, compiled for a real target: what the detectors see of a compiler's own work."""
+
+from __future__ import annotations
+
+import functools
+
+from assay.frameworks.hlo import HloCompiled, compile_parsed, parse
+from assay.frameworks.hlo_file import Source
+from assay.hlo.schema import split
+from assay.hlo.summary import read
+from assay.model.summary import ModuleSummary
+from assay.model.target import TargetName
+from assay.targets import known, prepare, resolve
+from assay.targets.hlo_text import device_counts, module_of_text
+
+
+def compile_text(text: str, target: str) -> ModuleSummary:
+    """What the target's compiler makes of the text: HLO, or StableHLO that begins with `module`.
+
+    A tuple of one at the root is flattened, and its aliases are then wrong: return an array, and
+    alias the output ``{}``.
+    """
+    return read(*split(executable(text, target).hlo_proto()))
+
+
+@functools.cache
+def executable(text: str, target: str) -> HloCompiled:
+    """The executable of the text, compiled once per test run."""
+    _ready_for_every_compiler()
+    is_stablehlo = text.lstrip().startswith("module")
+    replicas, partitions = (1, 1) if is_stablehlo else device_counts(text)
+    source = Source(
+        module=text.encode() if is_stablehlo else module_of_text(text),
+        is_stablehlo=is_stablehlo,
+        replicas=replicas,
+        partitions=partitions,
+    )
+    return compile_parsed(parse(source, resolve(target).devices()))
+
+
+@functools.cache
+def _ready_for_every_compiler() -> None:
+    prepare(map(TargetName.parse, known()))

@@ -1,0 +1,232 @@
+"""What counts as writing a whole array, and the ways in which a simpler detector is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.hlo.assignment import BufferAssignment
+from assay.hlo.module import Module
+from assay.hlo.summary import read
+from assay.model.buffers import Content, Rewrite, copied_bytes_per_iteration, whole_in_loops
+
+from .assigned import Assigned, Places, assigned
+from .conftest import proto_of
+from .rewrite_traps import (
+    APART,
+    COMPUTED,
+    COPY,
+    IN_PLACE,
+    STACK_BYTES,
+    TRAPS,
+    UPDATED,
+    WHOLE_UPDATE,
+    Trap,
+    fused,
+    looping,
+)
+from .simple_detectors import ROW_BYTES, by_opcode
+
+
+def found_in(program: Assigned) -> list[tuple[Content, int]]:
+    """What the loops write whole, of more than a row."""
+    return [
+        (each.content, each.nbytes_per_execution)
+        for each in whole_in_loops(program.summary().rewrites, larger_than=ROW_BYTES)
+    ]
+
+
+@pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
+def test_the_detector_is_right_where_a_simpler_one_is_wrong(trap: Trap) -> None:
+    program = assigned(trap.text, trap.places)
+    module = Module.from_proto(program.module)
+    simple = trap.fools(module, BufferAssignment.from_proto(program.assignment))
+    assert found_in(program) == list(trap.writes)
+    assert simple != sum(nbytes for _, nbytes in trap.writes)
+
+
+def rewrites(text: str, places: Places | None = None) -> tuple[Rewrite, ...]:
+    return assigned(text, places).summary().rewrites
+
+
+def test_new_values_of_a_carried_array_are_listed() -> None:
+    (found,) = rewrites(looping("new = f32[8,4] multiply(a, a)"), IN_PLACE)
+    assert (found.content, found.opcode, found.executions) == (COMPUTED, "multiply", 6)
+    assert found.in_place is None
+
+
+def test_new_values_that_are_not_carried_are_not_listed() -> None:
+    text = looping("used = f32[8,4] multiply(a, a)", UPDATED)
+    assert rewrites(text, IN_PLACE) == ()
+
+
+@pytest.mark.parametrize(
+    ("passed_on", "functions"),
+    [
+        ("new = f32[8,4] bitcast(made)", ""),
+        ("new = f32[8,4] opt-barrier(made)", ""),
+        (
+            """pair_of = (f32[8,4], s32[]) tuple(made, i)
+  held = (f32[8,4], s32[]) opt-barrier(pair_of)
+  new = f32[8,4] get-tuple-element(held), index=0""",
+            "",
+        ),
+        (
+            """into = (s32[], f32[8,4]) tuple(i, made)
+  inner_loop = (s32[], f32[8,4]) while(into), condition=unending, body=keep
+  new = f32[8,4] get-tuple-element(inner_loop), index=1""",
+            """unending { u = (s32[], f32[8,4]) parameter(0)
+  n = s32[] get-tuple-element(u), index=0
+  ROOT odd = pred[] compare(n, n), direction=NE }
+keep { v = (s32[], f32[8,4]) parameter(0)
+  n = s32[] get-tuple-element(v), index=0
+  m = f32[8,4] get-tuple-element(v), index=1
+  ROOT w = (s32[], f32[8,4]) tuple(n, m) }""",
+        ),
+        (
+            "new = f32[8,4] call(made), to_apply=keeping",
+            "keeping { p = f32[8,4] parameter(0)\n ROOT same = f32[8,4] bitcast(p) }",
+        ),
+        (
+            "new = f32[8,4] conditional(i, made, made), branch_computations={keep0, keep1}",
+            """keep0 { p = f32[8,4] parameter(0)
+  ROOT same = f32[8,4] bitcast(p) }
+keep1 { p = f32[8,4] parameter(0)
+  ROOT same = f32[8,4] bitcast(p) }""",
+        ),
+    ],
+    ids=["bitcast", "barrier", "tuple", "while", "call", "conditional"],
+)
+def test_what_a_loop_carries_is_followed_to_where_it_is_written(
+    passed_on: str, functions: str
+) -> None:
+    text = looping("made = f32[8,4] multiply(a, a)", passed_on, functions=functions)
+    assert [(each.instruction, each.loop) for each in rewrites(text)] == [("made", "body")]
+
+
+def test_a_hundred_conditionals_in_a_row_are_each_followed_once() -> None:
+    functions, lines, last = "", ["v0 = f32[8,4] multiply(a, a)"], "v0"
+    for k in range(100):
+        for branch in ("l", "r"):
+            functions += f"{branch}{k} {{ ROOT p = f32[8,4] parameter(0) }}\n"
+        lines.append(
+            f"v{k + 1} = f32[8,4] conditional(i, {last}, {last}), "
+            f"branch_computations={{l{k}, r{k}}}"
+        )
+        last = f"v{k + 1}"
+    text = looping(*lines, functions=functions, hands_on=last)
+    assert [each.instruction for each in rewrites(text)] == ["v0"]
+
+
+def test_a_hundred_turns_in_one_fusion_are_each_followed_once() -> None:
+    lines, last = ["p = f32[8,4] parameter(0)"], "p"
+    for k in range(100):
+        lines.append(f"low{k} = f32[3,4] slice({last}), slice={{[0:3], [0:4]}}")
+        lines.append(f"high{k} = f32[5,4] slice({last}), slice={{[3:8], [0:4]}}")
+        last = f"turn{k}"
+        lines.append(f"{last} = f32[8,4] concatenate(high{k}, low{k}), dimensions={{0}}")
+    lines[-1] = "ROOT " + lines[-1]
+    functions = "inner {\n" + "\n".join(lines) + "}"
+    text = looping("new = f32[8,4] fusion(a), kind=kLoop, calls=inner", functions=functions)
+    (found,) = rewrites(text, APART)
+    assert (found.content, found.nbytes_per_execution) == WHOLE_UPDATE[0]
+
+
+NESTED = """HloModule nested
+inner_condition { g = (s32[], f32[8,4]) parameter(0)
+  k = s32[] get-tuple-element(g), index=0
+  bound = s32[] constant(5)
+  ROOT go = pred[] compare(k, bound), direction=LT }
+inner { state = (s32[], f32[8,4]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  a = f32[8,4] get-tuple-element(state), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  deep = f32[8,4] copy(a)
+  ROOT after = (s32[], f32[8,4]) tuple(next, deep) }
+outer_condition { g2 = (s32[], f32[8,4]) parameter(0)
+  k2 = s32[] get-tuple-element(g2), index=0
+  bound2 = s32[] constant(3)
+  ROOT go2 = pred[] compare(k2, bound2), direction=LT }
+outer { state2 = (s32[], f32[8,4]) parameter(0)
+  i2 = s32[] get-tuple-element(state2), index=0
+  a2 = f32[8,4] get-tuple-element(state2), index=1
+  one2 = s32[] constant(1)
+  next2 = s32[] add(i2, one2)
+  zero2 = s32[] constant(0)
+  shallow = f32[8,4] copy(a2)
+  twice = f32[8,4] copy(shallow)
+  into = (s32[], f32[8,4]) tuple(zero2, twice)
+  inside = (s32[], f32[8,4]) while(into), condition=inner_condition, body=inner
+  result = f32[8,4] get-tuple-element(inside), index=1
+  ROOT after2 = (s32[], f32[8,4]) tuple(next2, result) }
+ENTRY main { x = f32[8,4] parameter(0)
+  begin = s32[] constant(0)
+  start = (s32[], f32[8,4]) tuple(begin, x)
+  ROOT loop = (s32[], f32[8,4]) while(start), condition=outer_condition, body=outer }
+"""
+
+
+def test_executions_multiply_and_bytes_per_iteration_belong_to_the_innermost_loop() -> None:
+    found = rewrites(NESTED)
+    assert [(each.instruction, each.loop, each.executions, each.iterations) for each in found] == [
+        ("deep", "inner", 15, 15),
+        ("shallow", "outer", 3, 3),
+        ("twice", "outer", 3, 3),
+    ]
+    assert copied_bytes_per_iteration(found, larger_than=ROW_BYTES) == 2 * STACK_BYTES
+    in_all_bodies = by_opcode(Module.from_proto(proto_of(NESTED)), None)  # type: ignore[arg-type]
+    assert in_all_bodies == 3 * STACK_BYTES
+
+
+def test_a_condition_that_copies_runs_once_more_than_its_body() -> None:
+    text = looping(UPDATED).replace(
+        "bound = s32[] constant(6)",
+        "bound = s32[] constant(6)\n  b = f32[8,4] get-tuple-element(going), index=1\n"
+        "  kept = f32[8,4] copy(b)",
+    )
+    (found,) = rewrites(text, IN_PLACE)
+    assert (found.instruction, found.loop) == ("kept", "body")
+    assert (found.executions, found.iterations) == (7, 6)
+
+
+def test_a_loop_of_unknown_length_has_rewrites_of_unknown_count() -> None:
+    text = looping("new = f32[8,4] copy(a)").replace("constant(6)", "multiply(k, k)")
+    (found,) = rewrites(text)
+    assert (found.executions, found.iterations, found.nbytes_per_run) == (None, None, None)
+    assert copied_bytes_per_iteration([found], larger_than=ROW_BYTES) == STACK_BYTES
+
+
+def test_a_loop_that_never_runs_writes_nothing() -> None:
+    assert rewrites(looping("new = f32[8,4] copy(a)", trips="0")) == ()
+
+
+def test_a_copy_in_a_branch_is_an_upper_bound() -> None:
+    (found,) = rewrites(TRAPS["a branch by index copies"].text)
+    assert (found.executions, found.at_most, found.loop) == (6, True, "body")
+
+
+def test_without_a_buffer_assignment_updates_are_trusted_and_copies_counted() -> None:
+    updating = read(proto_of(looping(UPDATED)))
+    assert updating.rewrites == ()
+    assert not updating.buffers_assigned
+    (found,) = read(proto_of(looping("new = f32[8,4] copy(a)"))).rewrites
+    assert (found.content, found.in_place, found.executions) == (COPY, None, 6)
+
+
+def test_without_a_buffer_assignment_a_view_is_trusted() -> None:
+    bits = TRAPS["a view in another type that lies apart is a copy"].text
+    assert read(proto_of(bits)).rewrites == ()
+
+
+def test_scalars_are_not_counted() -> None:
+    text = looping("ii = s32[] copy(i)", "j = s32[] add(ii, one)", UPDATED).replace(
+        "tuple(next, new)", "tuple(j, new)"
+    )
+    assert rewrites(text, IN_PLACE) == ()
+
+
+def test_a_rewrite_names_the_line_of_the_operation_in_the_fusion() -> None:
+    root = 'copy(p), metadata={op_name="f" source_file="model.py" source_line=41}'
+    text = looping("new = f32[8,4] fusion(a), kind=kLoop, calls=inner", **fused(root))
+    (found,) = rewrites(text)
+    assert (found.source, found.opcode, found.instruction) == ("model.py:41", "copy", "new")

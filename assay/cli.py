@@ -1,4 +1,4 @@
-"""The command-line door: ``assay targets``, ``assay qualify``, ``assay report``."""
+"""The command-line door: ``assay targets``, ``inspect``, ``qualify`` and ``report``."""
 
 import platform
 import sys
@@ -12,9 +12,13 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
+from assay.judge.differences.summaries import differences
+from assay.model.inspection import Comparison, Inspection
 from assay.model.target import State, TargetError
 from assay.model.units import format_bytes
 from assay.model.verdict import ExitCode
+from assay.report.inspection_json import to_json as inspection_json
+from assay.report.inspection_page import print_inspection
 from assay.report.measured import measured_table
 from assay.report.qualification import Qualification, qualify, to_json
 from assay.report.terminal import print_run
@@ -44,6 +48,23 @@ FromOption = Annotated[
 WorkersOption = Annotated[
     str, typer.Option("-n", "--workers", help="pytest-xdist workers: a number or auto.")
 ]
+InspectTargets = Annotated[
+    list[str] | None,
+    typer.Option("--target", help="Where to inspect it (commas, or several times)."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a page.")]
+Compile = Annotated[
+    bool, typer.Option("--compile", help="Compile a file's module, even a compiled one.")
+]
+AsIs = Annotated[
+    bool, typer.Option("--as-is", help="Read a file's module as it stands, even an uncompiled one.")
+]
+Diff = Annotated[
+    str, typer.Option("--diff", help="Another program: say how SUBJECT differs from it.")
+]
+CompileTimeout = Annotated[
+    float, typer.Option("--compile-timeout", min=1, help="Seconds until a compiler is ended.")
+]
 
 
 @app.command()
@@ -58,6 +79,45 @@ def targets(check: Thorough = False) -> None:  # noqa: FBT002 -- typer's form of
         state = f"[{_STYLES[availability.state]}]{availability.state.value}[/]"
         table.add_row(str(target.name), state, memory, why)
     Console().print(table)
+
+
+@app.command("inspect")
+def inspect_program(
+    subject: Annotated[
+        str, typer.Argument(help="FILE.py:FUNCTION, or a file of HLO or StableHLO, text or proto.")
+    ],
+    target: InspectTargets = None,
+    as_json: AsJson = False,  # noqa: FBT002 -- typer's form of a flag.
+    compile_it: Compile = False,  # noqa: FBT002
+    as_is: AsIs = False,  # noqa: FBT002
+    diff: Diff = "",
+    compile_timeout: CompileTimeout = 600.0,
+) -> None:
+    """Show memory, transfers, copies, overlap and the peak of one program.
+
+    FUNCTION is compiled for the arguments that its file's example_args() returns, and the shardings
+    of example_shardings(devices), if there is one.
+    """
+    from assay.inspection import InspectionError, Treatment, inspect
+
+    if compile_it and as_is:
+        _misuse("got --compile and --as-is, wanted one of them")
+    treatment = Treatment.COMPILE if compile_it else Treatment.AS_NEEDED
+    treatment = Treatment.AS_IT_STANDS if as_is else treatment
+    names = [name.strip() for text in target or () for name in text.split(",") if name.strip()]
+    if as_json and len(names) > 1:
+        _misuse(f"got --json and {len(names)} targets, wanted one: it prints one object")
+    console, worst = Console(), ExitCode.KEPT.value
+    try:
+        others = list(inspect(diff, names, treatment, compile_timeout)) if diff else []
+        for number, after in enumerate(inspect(subject, names, treatment, compile_timeout)):
+            before = others[number] if diff else None
+            console.print("\n" if number and not as_json else "", end="")
+            _show(console, after, before, as_json=as_json)
+            worst = max(worst, _inspected(after).value, _inspected(before or after).value)
+    except InspectionError as error:
+        _misuse(str(error))
+    raise typer.Exit(worst)
 
 
 @app.command("qualify")
@@ -105,6 +165,26 @@ def report(
     if workload not in known:
         _misuse(f"got workload {workload!r}, wanted one of {', '.join(known)}")
     typer.echo(measured_table(seen, workload=workload, claims=claims.split(",")))
+
+
+def _show(console: Console, after: Inspection, before: Inspection | None, *, as_json: bool) -> None:
+    """The page or the object of one inspection, with what is new in it against another."""
+    comparison = None
+    if before is not None:
+        old, new = before.evidence.module, after.evidence.module
+        found = differences(old, new) if old and new else None
+        comparison = Comparison(before=before.subject, error=before.error, differences=found)
+    if as_json:
+        typer.echo(inspection_json(after, comparison))
+        return
+    print_inspection(console, after, comparison)
+
+
+def _inspected(inspection: Inspection) -> ExitCode:
+    """How an inspection ends: a target that cannot be had is misuse, a program that fails is 1."""
+    if inspection.evidence.unavailable is not None:
+        return ExitCode.MISUSE
+    return ExitCode.BROKEN if inspection.evidence.failure is not None else ExitCode.KEPT
 
 
 def _run_suites(target: str, level: str, suites: Path, results_dir: Path, workers: str) -> Path:

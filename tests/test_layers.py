@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 FRAMEWORKS = ("jax", "jaxlib", "torch", "torch_xla", "flax")
 ABOVE_ASSAY = ("memsafe", "suites", "tests", "benchmarks")
 
-_OBSERVING = frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"})
+_OBSERVING = frozenset(
+    {"model", "hlo", "targets", "frameworks", "observe", "isolate", "inspection"}
+)
 _JUDGING = frozenset({"model", "judge", "claims", "store", "run"})
 _EVERYTHING = _OBSERVING | _JUDGING | {"report"}
 
@@ -27,6 +29,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "frameworks": frozenset({"model", "hlo", "targets"}),
     "observe": frozenset({"model", "hlo", "targets", "frameworks"}),
     "isolate": frozenset({"model", "targets", "frameworks", "observe"}),
+    "inspection": frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"}),
     "report": frozenset({"model"}),
     "run": frozenset({"model", "judge", "store"}),
     "plugin": _EVERYTHING,

@@ -61,8 +61,15 @@ def _jax() -> Framework:
     return JaxFramework()
 
 
-_FRAMEWORKS: dict[str, Callable[[], Framework]] = {"jax": _jax}
-_INSTALL = {"jax": "pip install jax"}
+def _hlo() -> Framework:
+    from assay.frameworks.hlo import HloFramework
+
+    return HloFramework()
+
+
+_FRAMEWORKS: dict[str, Callable[[], Framework]] = {"jax": _jax, "hlo": _hlo}
+_PACKAGE = {"jax": "jax", "hlo": "jaxlib"}
+_INSTALL = {"jax": "pip install jax", "hlo": "pip install jax"}
 
 
 def framework(name: str) -> Framework:
@@ -74,6 +81,6 @@ def framework(name: str) -> Framework:
     if name not in _FRAMEWORKS:
         known = ", ".join(sorted(_FRAMEWORKS))
         raise FrameworkMissing(f"got framework {name!r}, wanted one of {known}")
-    if find_spec(name) is None:
+    if find_spec(_PACKAGE[name]) is None:
         raise FrameworkMissing(f"{name} is not installed; {_INSTALL[name]}")
     return _FRAMEWORKS[name]()

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from assay.frameworks.memory_stats import memory_of
 from assay.hlo.schema import wrap
 from assay.model.evidence import GrowthTimes, Memory, Residual, Tensor, Traced
 from assay.model.workload import Growth, Program
@@ -30,16 +31,7 @@ class JaxCompiled:
         """The compiler's memory analysis, bytes per device."""
         # jax gives None only where a backend has no analysis; reading it then fails, loudly.
         stats: Any = self._compiled.memory_analysis()
-        return Memory(
-            temp_bytes=stats.temp_size_in_bytes,
-            argument_bytes=stats.argument_size_in_bytes,
-            output_bytes=stats.output_size_in_bytes,
-            alias_bytes=stats.alias_size_in_bytes,
-            host_temp_bytes=stats.host_temp_size_in_bytes,
-            host_argument_bytes=stats.host_argument_size_in_bytes,
-            host_output_bytes=stats.host_output_size_in_bytes,
-            reported_peak_bytes=getattr(stats, "peak_memory_in_bytes", None),
-        )
+        return memory_of(stats)
 
     def hlo_proto(self) -> bytes:
         """The optimised module; one program is one module."""
@@ -56,9 +48,13 @@ class JaxFramework:
             shardings["in_shardings"] = program.in_shardings
         if program.out_shardings is not None:
             shardings["out_shardings"] = program.out_shardings
-        jitted = jax.jit(program.function, donate_argnums=program.donate_argnums, **shardings)
+        jitted: Any = program.function
+        # What is jitted already, and asked for nothing else, keeps what it was jitted with.
+        if shardings or program.donate_argnums or not hasattr(jitted, "trace"):
+            jitted = jax.jit(jitted, donate_argnums=program.donate_argnums, **shardings)
         with (program.context or nullcontext)():
-            return jitted.trace(*program.arguments)
+            traced: jax.stages.Traced = jitted.trace(*program.arguments)
+            return traced
 
     def lower(self, traced: jax.stages.Traced, platform: str) -> jax.stages.Lowered:
         """Lower to StableHLO for the platform."""

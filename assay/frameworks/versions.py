@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assay.model.evidence import Toolchain
 
-_FRAMEWORK_PACKAGES = {"jax": ("jax", "jaxlib")}
+_FRAMEWORK_PACKAGES = {"jax": ("jax", "jaxlib"), "hlo": ("jax", "jaxlib")}
 _PLATFORM_PACKAGES = {
     "cuda": (
         "jax-cuda13-plugin",

@@ -2,6 +2,10 @@
 
 Arguments, outputs and constants have allocations of their own for the whole run. Temporaries share
 one heap; the buffer assignment keeps the events of its simulation, in program order.
+
+XLA's ``peak_memory_in_bytes`` is, seen on GPU and TPU, what arguments, outputs and constants take
+and the peak of one heap, the largest. On a TPU that may be the heap on chip, and then it says
+little of the main memory that is meant here. On CPU it leaves the heap out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -78,11 +82,10 @@ def _fullest(trace: Message, assignment: BufferAssignment) -> _Moment:
         nbytes += change
         if nbytes > best:
             best, best_at = nbytes, index
-    alive: dict[int, list[int]] = {}
+    alive: Mapping[int, list[int]] = {}
     for index, (_, after) in enumerate(_steps(trace, assignment)):
         if index == best_at:
-            alive = {root: list(members) for root, members in after.items()}
-            break
+            alive = dict(after)  # what shares with them later is added to the lists in it
     event = trace.events[best_at] if best_at >= 0 else None
     return _Moment(best, tuple(map(tuple, alive.values())), event)
 
@@ -143,7 +146,9 @@ class _Names:
             holds = Holds.CONSTANT
         elif allocation.maybe_live_out:
             holds = Holds.OUTPUT
-        members = [each.logical_buffer_id for each in allocation.assigned]
+        # An output's memory may hold small temporaries before the output is written.
+        largest = max((each.size for each in allocation.assigned), default=0)
+        members = [each.logical_buffer_id for each in allocation.assigned if each.size == largest]
         return self._described(members, holds, allocation.size)
 
     def of_group(self, group: Iterable[int]) -> LiveBuffer:

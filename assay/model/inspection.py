@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from assay.model.buffers import Content, Donation, Rewrite
+from assay.model.difference import Difference
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.overlap import AsyncPair
 from assay.model.target import DeviceModel
@@ -122,7 +123,7 @@ class Inspection:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What limits the answer, and what the program does that its writer did not ask for."""
-        return (*self.notes, *self._limits(), *self._losses())
+        return (*self.notes, *self.evidence.warnings, *self._limits(), *self._losses())
 
     def _overlap(self, pair: AsyncPair) -> Overlap:
         if self.device is None:
@@ -166,6 +167,19 @@ class Inspection:
                 f"donation lost: {each.argument} ({format_bytes(each.shape.nbytes)}) "
                 f"{why_lost(each)}"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How a program differs from the one called ``before``, most important first.
+
+    ``differences`` is None where one of the two has no module; ``error`` says why, if it is the one
+    before.
+    """
+
+    before: str
+    error: str
+    differences: tuple[Difference, ...] | None
 
 
 def why_lost(donation: Donation) -> str:

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from jax import Device
     from jax.stages import Compiled
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Device",
     "InternalsMoved",
+    "compile_stablehlo",
     "executable_protos",
     "hlo_module_from_text",
     "host_memory_supported",
     "is_on_host",
+    "parse_stablehlo",
     "saved_residuals",
+    "stablehlo_from_hlo",
 ]
 
 
@@ -95,6 +98,16 @@ def _parser() -> Callable[[str], Any]:
     raise InternalsMoved("hlo_module_from_text")
 
 
+def _extension() -> Any:
+    """Jaxlib's compiled part, whose functions and classes no type knows."""
+    for module in ("jaxlib._jax", "jaxlib.xla_extension"):
+        try:
+            return importlib.import_module(module)
+        except ImportError:
+            continue
+    raise InternalsMoved("jaxlib._jax")
+
+
 def saved_residuals(function: Callable[..., Any], *arguments: Any) -> list[tuple[Any, str]]:
     """(abstract value, origin) of each value that autodiff of `function` would save.
 
@@ -111,3 +124,74 @@ def is_on_host(aval: Any) -> bool:
     """Whether an abstract value is placed in host memory."""
     space = getattr(aval, "memory_space", None)
     return getattr(space, "name", "") == "Host"
+
+
+def stablehlo_from_hlo(proto: bytes) -> bytes:
+    """The StableHLO, as bytecode, of a serialized HloModuleProto.
+
+    Raises ValueError for a module that has none, such as one with fusions.
+    """
+    translate = getattr(getattr(_extension(), "mlir", None), "hlo_to_stablehlo", None)
+    if translate is None:
+        raise InternalsMoved("jaxlib._jax.mlir.hlo_to_stablehlo")
+    try:
+        return bytes(translate(proto))
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"got a module that XLA cannot take in again; wanted one from before optimization; "
+            f"do this: pass the dump of before_optimizations, or mend {error}"
+        ) from error
+
+
+def parse_stablehlo(source: bytes) -> Any:
+    """The `jaxlib.mlir.ir.Module` of StableHLO text or bytecode, portable artifacts too.
+
+    Raises ValueError where the source is no StableHLO.
+    """
+    try:
+        ir = importlib.import_module("jaxlib.mlir.ir")
+        dialect = importlib.import_module("jaxlib.mlir.dialects.stablehlo")
+        make_context = importlib.import_module("jax._src.interpreters.mlir").make_ir_context
+    except (ImportError, AttributeError):
+        raise InternalsMoved("jaxlib.mlir and make_ir_context") from None
+    with make_context() as context:
+        try:
+            # Parsed first in any case: this one tells in its error what is wrong.
+            module = ir.Module.parse(source)
+            is_portable = source.startswith(b"ML\xefR") and b"vhlo" in source
+            if not is_portable:
+                return module
+            return dialect.deserialize_portable_artifact(context, source)
+        except (ir.MLIRError, ValueError) as error:
+            words = " ".join(str(error).split())
+            raise ValueError(f"got no StableHLO; wanted a module; do this: mend {words}") from error
+
+
+def compile_stablehlo(
+    module: Any, devices: Sequence[Device], options: Mapping[str, str | bool], replicas: int = 1
+) -> Any:
+    """The executable of an `ir.Module` for exactly these devices, by their own client.
+
+    A compile-only client gives an executable that cannot run. It has the methods
+    `get_compiled_memory_stats` and `hlo_modules`.
+    """
+    import numpy as np
+
+    try:
+        compiler = importlib.import_module("jax._src.compiler")
+        device_list = _extension().DeviceList(tuple(devices))
+        compile_only = _extension().CompileOnlyPyClient
+    except (ImportError, AttributeError):
+        raise InternalsMoved("jaxlib._jax.DeviceList and CompileOnlyPyClient") from None
+    partitions = len(devices) // replicas
+    compile_options = compiler.get_compile_options(
+        num_replicas=replicas,
+        num_partitions=partitions,
+        device_assignment=np.array([device.id for device in devices]).reshape(replicas, partitions),
+        env_options_overrides=dict(options),
+    )
+    build_options = compile_options.executable_build_options
+    build_options.use_shardy_partitioner = "sdy." in str(module)
+    own = devices[0].client
+    compile_for = own.compile if isinstance(own, compile_only) else own.compile_and_load
+    return compile_for(module, executable_devices=device_list, compile_options=compile_options)

@@ -1,0 +1,129 @@
+"""HLO as a framework: programs that are there as a module already, compiled for a target."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.frameworks.framework import Compiled
+from assay.frameworks.hlo_file import Source
+from assay.frameworks.jax import JaxFramework
+from assay.frameworks.memory_stats import memory_of
+from assay.hlo.schema import wrap
+from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
+from assay.model.workload import Growth, Program
+from assay.targets import jax_internals
+from assay.targets.dumps import dump, refuses_options
+
+_PLACEMENT = "annotate_device_placement"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A module in MLIR's own representation, and the devices that it is compiled for."""
+
+    # ``jaxlib.mlir.ir.Module`` has no type that a checker could know.
+    module: Any
+    replicas: int
+    devices: tuple[Any, ...]
+
+
+class HloCompiled:
+    """An executable, live or compile-only; ``dumped`` is the HloProto that its compiler dumped."""
+
+    def __init__(self, executable: Any, dumped: bytes | None) -> None:
+        self._executable = executable
+        self._dumped = dumped
+
+    def memory(self) -> Memory:
+        """The compiler's memory analysis, bytes per device."""
+        return memory_of(self._executable.get_compiled_memory_stats())
+
+    def hlo_proto(self) -> bytes:
+        """The optimised module; one program is one module."""
+        if self._dumped:
+            return self._dumped
+        return wrap(bytes(self._executable.hlo_modules()[0].as_serialized_hlo_module_proto()))
+
+
+class HloFramework:
+    """The stages of a module; what concerns devices is as in JAX."""
+
+    def __init__(self) -> None:
+        self._jax = JaxFramework()
+
+    def trace(self, program: Program) -> Parsed:
+        """What ``program.function`` parses, see ``program_of``."""
+        parsed: Parsed = program.function(*program.arguments)
+        return parsed
+
+    def lower(self, traced: Parsed, platform: str) -> Parsed:
+        """A module is lowered already."""
+        return traced
+
+    def describe(self, program: Program, traced: Parsed, lowered: Parsed | None) -> Traced:
+        """Of names and residuals nothing is left in a module."""
+        placements = str(traced.module).count(_PLACEMENT)
+        return Traced(
+            names=(),
+            host_placements_traced=placements,
+            placements_lowered=placements,
+            residuals=None,
+        )
+
+    def compile(self, lowered: Parsed) -> Compiled:
+        """Compile for the devices that the module was parsed for."""
+        return compile_parsed(lowered)
+
+    def device_memory_bytes(self, device: Any) -> int | None:
+        """The allocator's limit."""
+        return self._jax.device_memory_bytes(device)
+
+    def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
+        """As in JAX; the program of a module gives no values, so nothing is run."""
+        return self._jax.execute(program, devices)
+
+    def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
+        """As in JAX; the program of a module has no growing loop."""
+        return self._jax.time_growth(growth, devices)
+
+
+def program_of(source: Source, devices: Sequence[Any]) -> Program:
+    """The program of a module: its function parses, and nothing can run it."""
+    return Program(function=parse, arguments=(source, devices))
+
+
+def parse(source: Source, devices: Sequence[Any]) -> Parsed:
+    """The module, ready to be compiled.
+
+    Raises:
+        ValueError: it is none that a compiler takes, or it is for more devices than there are.
+    """
+    text = source.module if source.is_stablehlo else jax_internals.stablehlo_from_hlo(source.module)
+    module = jax_internals.parse_stablehlo(text)
+    replicas = _count(module, "mhlo.num_replicas") or source.replicas
+    partitions = _count(module, "mhlo.num_partitions") or source.partitions
+    wanted = replicas * partitions
+    if wanted > len(devices):
+        raise ValueError(
+            f"got a module for {wanted} devices and a target of {len(devices)}; wanted a target "
+            "with as many; do this: name a larger topology, such as gpu-h100:8 or tpu-v5e:2x4"
+        )
+    return Parsed(module=module, replicas=replicas, devices=tuple(devices[:wanted]))
+
+
+def compile_parsed(parsed: Parsed) -> HloCompiled:
+    """The executable. Raises what the compiler raises."""
+    module, devices, replicas = parsed.module, parsed.devices, parsed.replicas
+    with dump() as dumped:
+        try:
+            executable = jax_internals.compile_stablehlo(module, devices, dumped.options, replicas)
+        except Exception as error:  # whatever a plugin makes of options that it does not know
+            if not refuses_options(error):
+                raise
+            return HloCompiled(jax_internals.compile_stablehlo(module, devices, {}, replicas), None)
+        return HloCompiled(executable, dumped.hlo_proto())
+
+
+def _count(module: Any, attribute: str) -> int | None:
+    attributes = module.operation.attributes
+    return int(attributes[attribute].value) if attribute in attributes else None

@@ -1,0 +1,86 @@
+"""A user's own function, ``FILE.py:FUNCTION``, as a program to compile."""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+
+from assay.model.workload import Program
+
+
+def program(path: str, function: str, devices: Sequence[Any]) -> Program:
+    """The program that the file describes, on these devices.
+
+    ``example_args()`` gives the arguments; ``example_shardings(devices)``, if there is one, their
+    shardings, else one device takes all. A function that is jitted already stays as it is.
+
+    Raises:
+        LookupError: the file lacks the function or ``example_args``.
+        TypeError: ``example_args`` gives no tuple.
+    """
+    module = _imported(Path(path))
+    called = _named(module, function, path)
+    arguments = _named(module, "example_args", path)()
+    if not isinstance(arguments, (tuple, list)):
+        raise TypeError(
+            f"got {type(arguments).__name__} from example_args(), wanted a tuple of the arguments "
+            f"of {function}; return ({function}'s first argument, …)"
+        )
+    shardings: Any = jax.sharding.SingleDeviceSharding(devices[0])
+    if hasattr(module, "example_shardings"):
+        shardings = module.example_shardings(devices)
+    shapes = jax.tree.map(_shape, tuple(arguments))
+    if not _is_jitted(called):
+        return Program(function=called, arguments=shapes, in_shardings=shardings)
+    # What is jitted takes no shardings any more; its arguments do.
+    return Program(function=called, arguments=_placed(shapes, shardings))
+
+
+def _imported(path: Path) -> ModuleType:
+    sys.path.insert(0, str(path.parent.resolve()))
+    # A file may be called like a module that is loaded already.
+    name = path.stem if path.stem not in sys.modules else f"inspected_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # it ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _named(module: ModuleType, name: str, path: str) -> Any:
+    if not hasattr(module, name):
+        raise LookupError(f"got {path} without {name}, wanted a function of that name")
+    return getattr(module, name)
+
+
+def _is_jitted(function: Any) -> bool:
+    return hasattr(function, "trace") and hasattr(function, "lower")
+
+
+def _shape(leaf: Any) -> Any:
+    """The shape of an array, so that no argument is on a device; any other value as it is."""
+    if isinstance(leaf, jax.ShapeDtypeStruct) or not hasattr(leaf, "shape"):
+        return leaf
+    weak = getattr(leaf, "weak_type", False)
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
+
+
+def _placed(arguments: Any, shardings: Any) -> Any:
+    def place(sharding: Any, below: Any) -> Any:
+        return jax.tree.map(lambda leaf: _on(leaf, sharding), below)
+
+    if isinstance(shardings, jax.sharding.Sharding):
+        return place(shardings, arguments)
+    return jax.tree.map(place, tuple(shardings), arguments)
+
+
+def _on(leaf: Any, sharding: Any) -> Any:
+    if not isinstance(leaf, jax.ShapeDtypeStruct) or sharding is None:
+        return leaf
+    return leaf.update(sharding=sharding)

@@ -1,0 +1,66 @@
+"""HLO text: the module that it spells, whichever jaxlib printed it."""
+
+import re
+from collections.abc import Iterator
+
+from assay.targets.jax_internals import hlo_module_from_text
+
+# From 0.12 on, XLA prints ``%name#1`` where it printed the name of a get-tuple-element before.
+_QUOTED_OR_ELEMENT = re.compile(r'"(?:[^"\\]|\\.)*"|(%[\w.\-]+)((?:#\d+)+)')
+_HEADER_COUNT = re.compile(r"\b(num_partitions|replica_count)=(\d+)")
+
+
+def module_of_text(text: str) -> bytes:
+    """The serialized HloModuleProto of HLO text; a parser that is too old for it is helped along.
+
+    Raises:
+        ValueError: the text is not HLO; names the line.
+    """
+    try:
+        return hlo_module_from_text(text)
+    except ValueError:
+        spelled_out = spell_out_elements(text)
+        if spelled_out == text:
+            raise
+    try:
+        return hlo_module_from_text(spelled_out)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} (this jaxlib cannot read the text as it stands, and lines were added where "
+            "it says `%name#1`; the jaxlib that printed it reads it, or dump it as a proto)"
+        ) from error
+
+
+def device_counts(text: str) -> tuple[int, int]:
+    """(replicas, partitions) that the first line of HLO text names; the parser drops them."""
+    named = dict(_HEADER_COUNT.findall(text.lstrip().partition("\n")[0]))
+    return int(named.get("replica_count", 1)), int(named.get("num_partitions", 1))
+
+
+def spell_out_elements(text: str) -> str:
+    """The text with a get-tuple-element on a line of its own for each ``%name#1``."""
+    return "\n".join(_spelled_out(text.split("\n")))
+
+
+def _spelled_out(lines: list[str]) -> Iterator[str]:
+    known: set[str] = set()
+    for line in lines:
+        if line.rstrip().endswith("{"):  # a computation begins, with names of its own
+            known = set()
+        added: list[str] = []
+
+        def name(match: re.Match[str], known: set[str] = known, added: list[str] = added) -> str:
+            if match[1] is None:
+                return match[0]
+            whole = match[1]
+            for index in match[2].split("#")[1:]:
+                element = f"{whole}--{index}"
+                if element not in known:
+                    added.append(f"  {element} = get-tuple-element({whole}), index={index}")
+                    known.add(element)
+                whole = element
+            return whole
+
+        changed = _QUOTED_OR_ELEMENT.sub(name, line)
+        yield from added
+        yield changed

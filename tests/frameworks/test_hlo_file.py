@@ -1,0 +1,108 @@
+"""A file is told by its content, and one that holds no module says what to do."""
+
+from __future__ import annotations
+
+import gzip
+
+import jax
+import jax.export
+import jax.numpy
+import pytest
+
+from assay.frameworks.hlo import compile_parsed, parse
+from assay.frameworks.hlo_file import Form, NoModule, recognise
+from assay.hlo.allocated import allocated
+from assay.hlo.schema import split, wrap
+from assay.hlo.summary import read
+from assay.targets import jax_internals, resolve
+from assay.targets.hlo_text import module_of_text
+from tests.hlo.compiled import executable
+from tests.targets.test_hlo_text import STABLEHLO, STACK_BYTES, UPDATE
+
+MODULE = module_of_text(UPDATE)
+
+
+def snapshot(hlo_proto: bytes) -> bytes:
+    """An HloSnapshot with this HloProto, which is its field 1 as the module is the HloProto's."""
+    return wrap(hlo_proto)
+
+
+def bytecode() -> bytes:
+    return jax_internals.stablehlo_from_hlo(MODULE)
+
+
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [
+        (UPDATE.encode(), Form.HLO_TEXT),
+        (b"\n  " + UPDATE.encode(), Form.HLO_TEXT),
+        (MODULE, Form.HLO_PROTO),
+        (wrap(MODULE), Form.HLO_PROTO),
+        (snapshot(wrap(MODULE)), Form.HLO_PROTO),
+        (STABLEHLO.encode(), Form.STABLEHLO),
+        (bytecode(), Form.STABLEHLO),
+    ],
+    ids=["text", "indented", "module", "hlo-proto", "snapshot", "stablehlo", "bytecode"],
+)
+def test_a_file_is_told_by_its_content(data: bytes, form: Form) -> None:
+    for file in (recognise(data, "x"), recognise(gzip.compress(data), "x.gz")):
+        assert file.form is form
+        assert not file.scheduled
+        if form is not Form.STABLEHLO:
+            assert split(file.hlo_proto)[0] == file.source.module
+            assert read(file.source.module) == read(MODULE)
+
+
+def test_what_jax_exports_is_stablehlo_that_compiles() -> None:
+    executable(UPDATE, "cpu")  # jax is ready for every compiler from here on
+    shape = jax.ShapeDtypeStruct((8, 128), "float32")  # type: ignore[no-untyped-call]
+    exported = jax.export.export(jax.jit(jax.numpy.sin), platforms=["cpu"])(shape)
+    file = recognise(exported.mlir_module_serialized, "exported")
+    assert file.form is Form.STABLEHLO
+    compiled = compile_parsed(parse(file.source, resolve("cpu").devices()))
+    assert compiled.memory().argument_bytes == 8 * 128 * 4
+
+
+@pytest.mark.parametrize("target", ["cpu", "gpu-h100", "tpu-v5e:2x4"])
+def test_a_compilers_dump_is_scheduled_and_keeps_its_buffer_assignment(target: str) -> None:
+    compiled = executable(UPDATE, target)
+    file = recognise(compiled.hlo_proto(), "module.after_optimizations.hlo.pb")
+    module, buffer_assignment = split(file.hlo_proto)
+    assert file.scheduled
+    assert read(module, buffer_assignment).buffers_assigned
+    memory = allocated(buffer_assignment)
+    assert memory.argument_bytes == memory.output_bytes == memory.alias_bytes == STACK_BYTES
+    assert not recognise(module, "a module alone").says_how_many_devices
+
+
+@pytest.mark.parametrize("target", ["cpu", "gpu-h100"])
+def test_allocations_add_up_to_the_compilers_own_analysis(target: str) -> None:
+    kept = UPDATE.replace(", input_output_alias={ {}: (0, {}, may-alias) }", "")
+    compiled = executable(kept, target)
+    ours, theirs = allocated(split(compiled.hlo_proto())[1]), compiled.memory()
+    for name in ("temp_bytes", "argument_bytes", "output_bytes", "alias_bytes", "host_temp_bytes"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "which is empty"),
+        (b" \n", "which is empty"),
+        (gzip.compress(MODULE)[:-9], "gzip is broken or cut off"),
+        (MODULE[: len(MODULE) // 2], "no whole module"),
+        (wrap(MODULE)[:-3], "no whole module"),
+        (bytes(range(256)), "no whole module"),
+        (b"\x0a\x03abc", "no whole module"),
+        (b"hello, world", "got no HLO"),
+        (UPDATE[:150].encode(), "got no HLO"),
+        (b"module @m { nonsense }", "got no StableHLO"),
+        (b"ML\xefRgarbage", "got no StableHLO"),
+        (bytecode()[:-20], "got no StableHLO"),
+    ],
+)
+def test_a_file_without_a_module_says_so_and_what_was_wanted(data: bytes, words: str) -> None:
+    with pytest.raises(NoModule, match=words) as refused:
+        recognise(data, "some.file")
+    assert "some.file" in str(refused.value)
+    assert "want" in str(refused.value)

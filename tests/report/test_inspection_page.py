@@ -1,0 +1,177 @@
+"""The page of ``assay inspect``: every section says what it found, or why it cannot know."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from assay.model.difference import Aspect, Difference
+from assay.model.evidence import Failure, FailureKind
+from assay.model.inspection import Comparison, Inspection
+from assay.report.inspection_page import print_inspection
+from assay.report.inspection_sections import duration, size
+from tests.report.inspections import (
+    BUFFER,
+    DONATION,
+    GIB,
+    INSPECTION,
+    MIB,
+    PAIR,
+    PEAK,
+    REWRITE,
+    TRANSFER,
+    module,
+    seen,
+)
+
+DIFFERENCE = Difference(aspect=Aspect.TRIPS, subject="trips", before=15, after=30)
+
+
+def page(inspection: Inspection, width: int = 90, comparison: Comparison | None = None) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None)
+    print_inspection(console, inspection, comparison)
+    return stream.getvalue()
+
+
+def section(inspection: Inspection, title: str) -> str:
+    """A section's lines, its runs of blanks as one."""
+    (found,) = [part for part in page(inspection).split("\n\n") if part.startswith(title)]
+    return " ".join(found.split())
+
+
+@pytest.mark.parametrize(
+    ("inspection", "title", "words"),
+    [
+        (INSPECTION, "MEMORY", "fits: 6.00 GiB needed of 16.0 GiB, 10.0 GiB free"),
+        (seen(device_memory_bytes=4 * GIB), "MEMORY", "DOES NOT FIT: 6.00 GiB needed of 4.00 GiB"),
+        (seen(device_memory_bytes=None), "MEMORY", "memory of this device is not known"),
+        (seen(memory=None), "MEMORY", "no buffer assignment in this dump: dump with --xla_dump"),
+        (INSPECTION, "TRANSFERS", "60.0 MiB to the host and 0 B to the device per step"),
+        (INSPECTION, "TRANSFERS", "4.00 MiB 15 to-host copy-start.1 train.py:12"),
+        (module(transfers=()), "TRANSFERS", "none between host and device"),
+        (
+            seen(
+                separate_host_memory=False, module=replace(INSPECTION.evidence.module, transfers=())
+            ),
+            "TRANSFERS",
+            "cannot be seen: a CPU has one memory",
+        ),
+        (
+            module(transfers=(replace(TRANSFER, executions=None),)),
+            "TRANSFERS",
+            "? to the host and 0 B to the device per step",
+        ),
+        (INSPECTION, "COPIES", "1 in loops, 0 outside; 60.0 MiB per step"),
+        (INSPECTION, "COPIES", "4.00 MiB 15 60.0 MiB body copy f32[1024,1024] train.py:14"),
+        (module(rewrites=(replace(REWRITE, at_most=True),)), "COPIES", " ≤15 "),
+        (module(rewrites=()), "COPIES", "no array is copied whole"),
+        (INSPECTION, "OVERLAP", "1 asynchronous operation, 1.50 s per step exposed"),
+        (INSPECTION, "OVERLAP", "1.00 MiB 2 1.00 s 250 ms to-host copy-start.1 train.py:12"),
+        (module(overlaps=()), "OVERLAP", "no asynchronous operation"),
+        (replace(INSPECTION, device=None), "OVERLAP", "name a --target"),
+        (module(overlaps=(replace(PAIR, between=None),)), "OVERLAP", "1 of unknown duration"),
+        (INSPECTION, "ALIVE AT THE PEAK", "5.00 GiB at fusion.3 (train.py:20)"),
+        (module(peak=None), "ALIVE AT THE PEAK", "no buffer assignment in this dump: dump with"),
+        (INSPECTION, "DONATION", "1 of 2 honoured, 4.00 MiB reused"),
+        (INSPECTION, "DONATION", "4.00 MiB state is given away, but no output takes its buffer"),
+        (module(donations=(DONATION,)), "DONATION", "1 of 1 honoured"),
+        (module(donations=()), "DONATION", "none reaches the compiler"),
+        (INSPECTION, "WARNINGS", "- donation lost: state"),
+    ],
+)
+def test_a_section_says_what_it_found_or_why_it_cannot_know(
+    inspection: Inspection, title: str, words: str
+) -> None:
+    assert words in section(inspection, title)
+
+
+def test_the_head_names_the_program_the_target_and_the_toolchain() -> None:
+    first, second, third = page(INSPECTION).splitlines()[:3]
+    assert first == "train.py:step on gpu-made-up"
+    assert second == "jaxlib 0.12.0"
+    assert third.endswith("1,234 instructions, 1 loop")
+
+
+def test_ten_rows_are_shown_and_the_rest_is_counted() -> None:
+    inspection = module(rewrites=(REWRITE,) * 25)
+    assert section(inspection, "COPIES").count("train.py:14") == 10
+    assert section(inspection, "COPIES").endswith("… and 15 more")
+
+
+def test_buffers_that_explain_nothing_of_the_peak_are_only_counted() -> None:
+    crumbs = replace(BUFFER, nbytes=512)
+    peak = replace(PEAK, nbytes=8 * MIB, buffers=(BUFFER, BUFFER, crumbs, crumbs))
+    assert section(module(peak=peak), "ALIVE AT THE PEAK").endswith("… and 2 more")
+
+
+def test_a_failure_is_the_page() -> None:
+    failure = Failure(kind=FailureKind.TRACE, message="ValueError: shapes")
+    text = page(seen(failure=failure, memory=None, module=None))
+    assert "ERROR it does not trace: ValueError: shapes" in text
+    assert "MEMORY" not in text
+    assert "COPIES" not in text
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "words"),
+    [
+        ((DIFFERENCE,), "", "1 from old.py:step, the most important first\n  - trips 15 → 30"),
+        ((), "", "none from old.py:step: the same program but for names"),
+        (None, "it does not trace: no", "cannot be told from old.py:step: it does not trace: no"),
+    ],
+)
+def test_a_comparison_says_what_differs(
+    found: tuple[Difference, ...] | None, error: str, words: str
+) -> None:
+    comparison = Comparison(before="old.py:step", error=error, differences=found)
+    assert f"DIFFERENCES  {words}" in page(INSPECTION, comparison=comparison)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_no_line_is_wider_than_the_console_or_a_hundred(width: int) -> None:
+    long = "a_very_long_name_of_an_instruction_that_a_compiler_made_up_by_itself.clone.clone.1"
+    inspection = module(
+        rewrites=(replace(REWRITE, loop=long, instruction=long, source=None),),
+        transfers=(replace(TRANSFER, instruction=long),),
+        overlaps=(replace(PAIR, start=long),),
+        peak=replace(PEAK, at=long, buffers=(replace(BUFFER, name=long),)),
+        donations=(replace(DONATION, argument=long, copied_by=(long, long)),),
+    )
+    assert max(map(len, page(inspection, width).splitlines())) <= min(width, 100)
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    assert "\x1b" not in page(module(rewrites=(replace(REWRITE, source="\x1b[31mred"),)))
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (1_310_720, "1.25 MiB"),
+        (2**40, "1.00 TiB"),
+    ],
+)
+def test_sizes_have_three_digits(nbytes: int, text: str) -> None:
+    assert size(nbytes) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "?"),
+        (0.0, "0"),
+        (1.5, "1.50 s"),
+        (0.0125, "12.5 ms"),
+        (1e-6, "1.00 µs"),
+        (2e-9, "2.00 ns"),
+    ],
+)
+def test_durations_have_three_digits(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text

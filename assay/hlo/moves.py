@@ -169,6 +169,13 @@ def _by_update(
 def _inside(carrier: Instruction, operands: Sequence[Place], result: Place) -> Iterator[Move]:
     """What a fusion or a started operation moves, each buffer at most once as a whole."""
     (computation,) = carrier.called
+    parameters = computation.of(frozenset({"parameter"}))
+    if len(operands) < len(parameters):
+        # A TPU starts some kernels (gathers on its SparseCore) with neither operands nor result:
+        # what they work on lies where the kernel itself says.
+        ordered = sorted(parameters, key=lambda each: each.parameter_number)
+        operands = [place(each.shape) for each in ordered]
+        result = place(computation.root.shape)
     inner = _Inner(computation, operands, result)
     found = [move for each in computation.instructions for move in inner.moves(each)]
     return _each_buffer_once([*found, *inner.moves_of_views()], carrier)
@@ -184,8 +191,8 @@ def _each_buffer_once(found: Iterable[Move], carrier: Instruction) -> Iterator[M
             reads.setdefault(move.buffer, []).append(move)
     for parameter, moves_of_it in reads.items():
         nbytes = min(sum(move.nbytes for move in moves_of_it), parameter.shape.nbytes)
-        buffer = carrier.operands[parameter.parameter_number]
-        yield replace(moves_of_it[0], nbytes=nbytes, buffer=buffer)
+        named = carrier.operands[parameter.parameter_number :]
+        yield replace(moves_of_it[0], nbytes=nbytes, buffer=named[0] if named else parameter)
 
 
 class _Inner:

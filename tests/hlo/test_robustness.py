@@ -15,7 +15,7 @@ from assay.model.summary import ModuleSummary
 from benchmarks.outside_dumps import Dump, Parser, dumps, main, row
 
 from .conftest import proto_of
-from .programs import counting_loop, entry
+from .programs import counting_loop, entry, with_computations
 
 Summary = Callable[[str], ModuleSummary]
 
@@ -134,3 +134,14 @@ def test_a_folder_passes_only_if_something_in_it_was_read(
     assert (
         f"1 modules: {1 - code} ok, 0 that Assay fails on, {code} that" in capsys.readouterr().out
     )
+
+
+def test_a_start_that_names_no_operands_of_its_kernel_is_read(summary: Summary) -> None:
+    """As libtpu 0.0.52 starts a gather on a SparseCore; XLA's verifier would refuse it elsewhere."""
+    text = with_computations(
+        """kernel { table = f32[8,4] parameter(0)
+  rows = s32[2] parameter(1)
+  ROOT taken = f32[2,4] custom-call(table, rows), custom_call_target="gather" }""",
+        "ROOT start = ((), (), s32[4]) async-start(), calls=kernel",
+    )
+    assert summary(text).transfers == ()

@@ -1,0 +1,68 @@
+"""What the claims expect, as formulas of the shapes."""
+
+from dataclasses import dataclass
+
+from assay import Arm, Case, Formula, Quantity, Unit, Workload
+from suites.dus_remat.stacks import StackSizes
+
+_SUBLANES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackWorkload(Workload):
+    """The loops on stacks of given dimensions."""
+
+    stack: StackSizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackArm(Arm):
+    """An arm that says what it may hold in temporaries.
+
+    ``stacks_held`` counts whole stacks: copies outside of the loop, which the program itself asks
+    for. ``rows_held`` is the rows that autodiff keeps, ``rows_in_flight`` those in use at one time.
+    ``weights_held`` counts weights and their gradients. ``rows_an_iteration`` is the rows of the
+    largest array that an iteration may write whole.
+    """
+
+    stacks_held: int = 0
+    rows_held: int = 0
+    rows_in_flight: int = 4
+    weights_held: int = 0
+    rows_an_iteration: int = 1
+
+
+def _of(case: Case) -> tuple[StackSizes, StackArm]:
+    assert isinstance(case.workload, StackWorkload)
+    assert isinstance(case.arm, StackArm)
+    return case.workload.stack, case.arm
+
+
+def _nothing(_case: Case) -> Quantity:
+    return Quantity(0, Unit.BYTES)
+
+
+def _one_row(case: Case) -> Quantity:
+    sizes, arm = _of(case)
+    return Quantity(arm.rows_an_iteration * sizes.row_bytes, Unit.BYTES)
+
+
+def _held(case: Case) -> Quantity:
+    sizes, arm = _of(case)
+    # A TPU tile has eight sublanes: with the rows' axis next to last, it is padded up to eight.
+    padded_length = -(-sizes.length // _SUBLANES) * _SUBLANES
+    rows = arm.rows_in_flight + arm.rows_held + arm.stacks_held * padded_length
+    return Quantity(rows * sizes.row_bytes + arm.weights_held * sizes.weight_bytes, Unit.BYTES)
+
+
+NOTHING = Formula("no whole array", _nothing)
+"""An iteration that replaces one row rewrites no array above one row."""
+
+ONE_ROW = Formula("one iteration's rows", _one_row)
+"""What an iteration must write: a row; all stages' or all inner layers' rows where it has them."""
+
+HELD = Formula(
+    "rows in flight, and the rows, stacks and weights that the program itself keeps", _held
+)
+"""Temporaries: rows in use at one time, rows that autodiff keeps, and whole stacks that the program
+asks for outside of the loop, with the rows' axis padded to a TPU's eight sublanes."""

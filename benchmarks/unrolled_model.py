@@ -38,7 +38,7 @@ def compiled(layers: int = LAYERS) -> Compiled:
     }
     weights = [layer] * layers
     step = jax.jit(_step, donate_argnums=(0, 1, 2))
-    executable = step.lower(weights, weights, weights, shape(_TOKENS, _WIDTH)).compile()
+    executable: Any = step.lower(weights, weights, weights, shape(_TOKENS, _WIDTH)).compile()
     (module,) = executable.runtime_executable().hlo_modules()
     memory = executable.memory_analysis()
     return Compiled(

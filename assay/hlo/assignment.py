@@ -51,14 +51,15 @@ class BufferAssignment:
     def slice_of(self, instruction: Instruction, path: tuple[int, ...] = ()) -> Slice | None:
         """Where the value at a position lies; None if the assignment does not name it.
 
-        The assignment leaves out what only gives another's value another name.
+        The assignment leaves out what only gives another's value another name, and what a loop
+        carries but never changes.
         """
         value: Value | None = Value(instruction, path)
         while value is not None:
             buffer = self._buffer_at.get((value.instruction.unique_id, value.path))
             if buffer is not None:
                 return self.slices.get(buffer)
-            value = renamed(value) or _inside(value)
+            value = renamed(value) or _handed_on(value)
         return None
 
     @cached_property
@@ -86,12 +87,29 @@ class BufferAssignment:
         return found
 
 
-def _inside(value: Value) -> Value | None:
-    """Where the result of an asynchronous operation is made, in the computation that it runs."""
+def _handed_on(value: Value) -> Value | None:
+    """The same value on the other side of a computation that it goes into or comes out of."""
     instruction, path = value.instruction, value.path
     if instruction.opcode == "async-start" and path[:1] == (1,):
         return Value(instruction.called[0].root, path[1:])
+    if instruction.opcode == "call":
+        return Value(instruction.called[0].root, path)
+    if instruction.opcode == "while":
+        return Value(instruction.operands[0], path)
+    if instruction.opcode == "parameter":
+        return _passed(instruction, path)
     return None
+
+
+def _passed(parameter: Instruction, path: tuple[int, ...]) -> Value | None:
+    """What the caller passes for a parameter; None of the entry, and where there are several."""
+    computation, number = parameter.computation, parameter.parameter_number
+    callers = computation.module.callers.get(computation, ())
+    if len(callers) != 1:
+        return None
+    if callers[0].opcode == "conditional":
+        number = 1 + callers[0].called.index(computation)
+    return Value(callers[0].operands[number], path)
 
 
 def _position(location: Message) -> Position:

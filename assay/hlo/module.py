@@ -387,7 +387,7 @@ class Module:
     def instruction(self, unique_id: int) -> Instruction | None:
         """The instruction with the id that its proto has, None if the module has none."""
         owner = self._by_id.get(unique_id >> _COMPUTATION_SHIFT)
-        owners = (owner,) if owner else ()
+        owners: tuple[Computation, ...] = (owner,) if owner else ()
         if unique_id <= LOCAL_ID:  # the first computation's, or older XLA's: unique in the module
             owners += self.computations
         local = unique_id & LOCAL_ID

@@ -29,7 +29,10 @@ _PASSES_THROUGH: Final = frozenset({"parameter", "while"})
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Groups of logical buffers that share memory, and the event at which all are alive."""
+    """Groups of logical buffers that share memory, and the event at which each group is alive.
+
+    A group also has the buffers that come to lie in its memory after that.
+    """
 
     nbytes: int
     groups: tuple[tuple[int, ...], ...]
@@ -152,7 +155,7 @@ class _Names:
         return self._described(members, holds, allocation.size)
 
     def of_group(self, group: Iterable[int]) -> LiveBuffer:
-        """Temporaries that share memory, at one moment."""
+        """Temporaries that share memory."""
         members = list(group)
         return self._described(members, Holds.TEMPORARY, _nbytes(members[0], self._assignment))
 

@@ -80,7 +80,7 @@ def whole_writes(
     """
     around = _loops_around(module, counts)
     carried: dict[Computation, dict[Array, None]] = {}
-    for body in {each.body for each in around.values() if each.body}:
+    for body in dict.fromkeys(each.body for each in around.values() if each.body):
         for array in _carried(body):
             carried.setdefault(array[0].computation, {})[array] = None
     return tuple(

@@ -18,6 +18,30 @@ MIDDLE = StackSizes(length=15, iterations=15, row=(2, 512, 48, 128), executed=Tr
 SMALL = StackSizes(length=15, iterations=15, row=(2, 8, 16, 128), executed=True, timed=True)
 """A stack of 1.9 MiB; runs in a second on two CPU cores."""
 
+_TELLING = (
+    "plain",
+    "squeeze",
+    "reshape",
+    "reshape-outside",
+    "reshape-read",
+    "transposed",
+    "bitcast-converted",
+    "barrier",
+    "at-set",
+    "conditional",
+    "two-updates",
+    "vmapped",
+    "read-old",
+    "swap",
+    "swap-unrolled",
+    "duplicate",
+    "keep-old",
+    "keep-old-once",
+    "remat",
+    "pipeline",
+)
+"""The report's program, those that some compiler copies, and remedies."""
+
 _FITS_A_SMALL_DEVICE = ("[!n]*", "no-remat", "no-remat-pipeline")
 """All but the controls that keep every activation of several layers or stages."""
 
@@ -39,10 +63,9 @@ _full = partial(Scope, level=Level.FULL)
 STACK = _workload(
     "stack",
     UPSTREAM,
-    _quick(targets=("gpu-h100*",)),
-    _quick(targets=("tpu-v5e*",), arms=_FITS_A_SMALL_DEVICE),
+    _quick(targets=("gpu-h100*", "tpu-v5e*"), arms=_TELLING),
     _full(targets=("cpu*", "gpu-[abh]*", "tpu-v[46]*", "tpu-v5p*", "tpu7x*")),
-    _full(targets=("gpu-l4*",), arms=_FITS_A_SMALL_DEVICE),
+    _full(targets=("gpu-l4*", "tpu-v5e*"), arms=_FITS_A_SMALL_DEVICE),
 )
 MIDDLE_STACK = _workload("stack-middle", MIDDLE, _full(targets=("cpu*", "gpu", "tpu")))
 EXECUTED = _workload("stack-executed", SMALL, _quick(targets=("cpu*", "gpu", "tpu")))

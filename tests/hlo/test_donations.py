@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from assay.model.workload import Program
 from assay.targets import known, prepare, resolve
 
 from .assigned import Places, assigned
+from .compilers import installed
 from .conftest import proto_of
 
 ALIAS = "input_output_alias={ {}: (0, {}, may-alias) }"
@@ -180,11 +182,9 @@ def test_without_a_buffer_assignment_a_copy_of_the_argument_still_shows() -> Non
     assert found.copied_by == ("old",)
 
 
-@pytest.mark.parametrize("target", ["cpu:8", "gpu-h100:8"])
+@pytest.mark.parametrize("target", installed("cpu:8", "gpu-h100:8"))
 def test_a_compiled_program_lists_the_argument_that_no_output_took(target: str) -> None:
     """Sharded in, replicated out: XLA is asked for the donation, and has no output that fits."""
-    import jax
-
     prepare(map(TargetName.parse, known()))
     devices = resolve(target).devices()
     mesh = jax.sharding.Mesh(np.array(devices), ("rows",))

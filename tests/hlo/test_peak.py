@@ -99,7 +99,7 @@ ARGUMENTS = entry(
     "chip = f32[2048]{0:S(1)} iota(), iota_dimension=0",
     "host = f32[2048]{0:S(5)} iota(), iota_dimension=0",
     "one = f32[2] constant({1,2})",
-    "flag = pred[] constant(true)",
+    'flag = pred[] constant(true), metadata={op_name="f" source_file="f.py" source_line=1}',
     "ROOT new = f32[512] iota(), iota_dimension=0",
 )
 

@@ -11,6 +11,7 @@ from assay.model.buffers import Content, Rewrite, copied_bytes_per_iteration, wh
 
 from .assigned import Assigned, Places, assigned
 from .conftest import proto_of
+from .content_traps import CONTENT_TRAPS, fused
 from .rewrite_traps import (
     APART,
     COMPUTED,
@@ -21,7 +22,6 @@ from .rewrite_traps import (
     UPDATED,
     WHOLE_UPDATE,
     Trap,
-    fused,
     looping,
 )
 from .simple_detectors import ROW_BYTES, by_opcode
@@ -35,7 +35,10 @@ def found_in(program: Assigned) -> list[tuple[Content, int]]:
     ]
 
 
-@pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
+ALL_TRAPS = {**TRAPS, **CONTENT_TRAPS}
+
+
+@pytest.mark.parametrize("trap", ALL_TRAPS.values(), ids=ALL_TRAPS.keys())
 def test_the_detector_is_right_where_a_simpler_one_is_wrong(trap: Trap) -> None:
     program = assigned(trap.text, trap.places)
     module = Module.from_proto(program.module)
@@ -214,7 +217,7 @@ def test_without_a_buffer_assignment_updates_are_trusted_and_copies_counted() ->
 
 
 def test_without_a_buffer_assignment_a_view_is_trusted() -> None:
-    bits = TRAPS["a view in another type that lies apart is a copy"].text
+    bits = CONTENT_TRAPS["a view in another type that lies apart is a copy"].text
     assert read(proto_of(bits)).rewrites == ()
 
 

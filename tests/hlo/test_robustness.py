@@ -137,7 +137,7 @@ def test_a_folder_passes_only_if_something_in_it_was_read(
 
 
 def test_a_start_that_names_no_operands_of_its_kernel_is_read(summary: Summary) -> None:
-    """As libtpu 0.0.52 starts a gather on a SparseCore; XLA's verifier would refuse it elsewhere."""
+    """As libtpu 0.0.52 starts a gather on a SparseCore; XLA refuses such text elsewhere."""
     text = with_computations(
         """kernel { table = f32[8,4] parameter(0)
   rows = s32[2] parameter(1)

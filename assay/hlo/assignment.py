@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from assay.hlo.module import Instruction
+from assay.hlo.instruction import Instruction
 from assay.hlo.schema import Message, decode_buffer_assignment
-from assay.hlo.values import Value, renamed
+from assay.hlo.values import Site, Value, argument, renamed
 
 Position = tuple[int, tuple[int, ...]]
 """An instruction's unique id, and the path into the tuple that it returns."""
@@ -103,13 +103,9 @@ def _handed_on(value: Value) -> Value | None:
 
 def _passed(parameter: Instruction, path: tuple[int, ...]) -> Value | None:
     """What the caller passes for a parameter; None of the entry, and where there are several."""
-    computation, number = parameter.computation, parameter.parameter_number
+    computation = parameter.computation
     callers = computation.module.callers.get(computation, ())
-    if len(callers) != 1:
-        return None
-    if callers[0].opcode == "conditional":
-        number = 1 + callers[0].called.index(computation)
-    return Value(callers[0].operands[number], path)
+    return argument(Value(parameter, path, Site(callers[0], None))) if len(callers) == 1 else None
 
 
 def _position(location: Message) -> Position:

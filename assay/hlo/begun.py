@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.hlo.module import Instruction
+from assay.hlo.instruction import Instruction
 from assay.hlo.moves import moves
 from assay.hlo.work import STARTS, Fused, fusion_nbytes
 from assay.model.module import Direction, Shape

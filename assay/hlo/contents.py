@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
-from assay.hlo.module import Instruction
-from assay.hlo.values import Site, Value, behind, renamed
+from assay.hlo.instruction import Instruction
+from assay.hlo.values import Site, Value, argument, behind, renamed
 from assay.model.buffers import Content
 from assay.model.module import Shape
 
@@ -46,7 +46,7 @@ class Origin:
 def written(instruction: Instruction) -> list[tuple[int, ...]]:
     """Paths of the arrays that an instruction writes, within its result."""
     if instruction.opcode == "copy-start":
-        return [(_WRITTEN_BY_COPY,)]
+        return [(_WRITTEN_BY_COPY,)] if instruction.shape.elements else [()]
     if instruction.opcode == "copy" and instruction.shape.elements:
         return []  # a copy of a tuple repeats where its elements are
     if instruction.opcode == "async-start":
@@ -102,6 +102,8 @@ _Shares = Mapping[_Source, int]
 
 def _is_taken(shape: Shape, source: _Source, elements: int, trail: _Trail) -> bool:
     """Whether an array of ``shape`` is, for the most part, what its source was."""
+    if behind(source.base).instruction.allocates:
+        return False  # what fills new memory part by part makes a new array
     base = source.base.instruction.shape.at(source.base.path)
     has_room = base.nbytes >= shape.nbytes or _elements(base) >= _elements(shape)
     updates = trail.content is Content.UPDATE or elements < _elements(shape)
@@ -163,8 +165,8 @@ def _seen_through(value: Value) -> Value | None:
     if opcode in _CARRIERS:
         inner = path[1:] if opcode == "async-start" else path
         return Value(instruction.called[0].root, inner, Site(instruction, site))
-    if opcode == "parameter" and site is not None:
-        return Value(site.caller.operands[instruction.parameter_number], path, site.outer)
+    if opcode == "parameter":
+        return argument(value)
     if (opcode == "bitcast-convert" and _keeps_width(instruction)) or (
         opcode == "reshape" and site is not None
     ):

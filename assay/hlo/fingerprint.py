@@ -13,7 +13,8 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final
 
-from assay.hlo.module import LOCAL_ID, Computation, Module
+from assay.hlo.instruction import LOCAL_ID
+from assay.hlo.module import Computation, Module
 from assay.hlo.schema import MalformedModule, Message, decode_anonymous
 
 _COMMUTATIVE: Final = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})

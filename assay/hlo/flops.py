@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from assay.hlo.module import Computation, Instruction
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation
 from assay.model.module import Shape
 
 _ELEMENTWISE: Final = frozenset(

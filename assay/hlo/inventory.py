@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from assay.hlo.module import Computation, Instruction, Module
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation, Module
 from assay.hlo.moves import MOVES_NOTHING
 from assay.hlo.schema import decode_labels, decode_metadata, decode_shape
 from assay.hlo.shape import read_shape

@@ -1,4 +1,4 @@
-"""The graph of an HLO module: computations, instructions, and who calls whom.
+"""The graph of an HLO module: its computations, and who calls whom.
 
 A module's instructions are decoded when they are first asked for, so that time and memory grow
 with its bytes, and the few instructions that loops and transfers touch are all that is made.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from assay.hlo.instruction import LOCAL_ID, Instruction
 from assay.hlo.schema import (
     MalformedModule,
     Message,
@@ -17,22 +18,14 @@ from assay.hlo.schema import (
     decode_instruction,
     decode_outlines,
 )
-from assay.hlo.shape import may_mention_host, mentions_host, read_shape
+from assay.hlo.shape import may_mention_host, mentions_host
 from assay.hlo.source import SourceIndex
-from assay.hlo.window import ConvolutionDimensions, WindowDimension, read_convolution, read_window
-from assay.model.module import Shape
 
 CALLERS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while"})
 """Opcodes that run a computation as a whole; a reduce, say, applies one to single elements."""
 
 _COMPUTATION_SHIFT: Final = 32
-LOCAL_ID: Final = 0xFFFF_FFFF
-"""Newer XLA numbers an instruction (computation id << 32 | local id), older XLA (unique id); the
-low half is unique within a computation in both."""
-
 _MUST_ALIAS: Final = 2
-_LITERAL_BYTES: Final = {"s8": "s8s", "u8": "u8s", "s16": "s16s", "u16": "u16s"}
-_LITERAL_NUMBERS: Final = {"s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,162 +39,6 @@ class Alias:
     parameter_number: int
     parameter_index: tuple[int, ...]
     must: bool
-
-
-class Instruction:
-    """One instruction. Compared by identity; ``name`` is for people, never for a verdict."""
-
-    __slots__ = ("_message", "_operands", "_shape", "computation", "id", "opcode")
-
-    def __init__(self, message: Message, computation: "Computation") -> None:
-        self._message = message
-        self._operands: tuple[Instruction, ...] | None = None
-        self._shape: Shape | None = None
-        self.computation = computation
-        self.id: int = message.id & LOCAL_ID
-        self.opcode: str = message.opcode
-
-    def __repr__(self) -> str:
-        return f"<{self.opcode} {self.name}>"
-
-    @property
-    def unique_id(self) -> int:
-        """The id as the module's proto writes it, by which a buffer assignment refers to it."""
-        return int(self._message.id)
-
-    @property
-    def layout(self) -> tuple[int, ...]:
-        """The dimensions of an array result from minor to major."""
-        return tuple(self._message.shape.layout.minor_to_major)
-
-    @property
-    def name(self) -> str:
-        """The compiler's name, unique in the module and of no meaning."""
-        return str(self._message.name)
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the result."""
-        if self._shape is None:
-            self._shape = read_shape(self._message.shape)
-        return self._shape
-
-    @property
-    def operands(self) -> tuple["Instruction", ...]:
-        """The operands, in order."""
-        if self._operands is None:
-            self._operands = tuple(
-                self.computation.instruction(operand & LOCAL_ID)
-                for operand in self._message.operand_ids
-            )
-        return self._operands
-
-    @property
-    def called(self) -> tuple["Computation", ...]:
-        """The computations it calls; of a while, the body and then the condition."""
-        return tuple(map(self.computation.module.computation, self._message.called_computation_ids))
-
-    @property
-    def parameter_number(self) -> int:
-        """Which parameter of its computation a parameter is."""
-        return int(self._message.parameter_number)
-
-    @property
-    def tuple_index(self) -> int:
-        """Which element a get-tuple-element takes."""
-        return int(self._message.tuple_index)
-
-    @property
-    def comparison_direction(self) -> str:
-        """EQ, NE, LT, LE, GT or GE of a compare."""
-        return str(self._message.comparison_direction)
-
-    @property
-    def custom_call_target(self) -> str:
-        """What a custom-call calls."""
-        return str(self._message.custom_call_target)
-
-    @property
-    def execution_thread(self) -> str:
-        """The thread that an asynchronous computation runs on; empty means the device's main."""
-        return str(self._message.async_execution_thread)
-
-    @property
-    def contracting_dimensions(self) -> tuple[int, ...]:
-        """The dimensions of its first operand that a dot sums over."""
-        return tuple(self._message.dot_dimension_numbers.lhs_contracting_dimensions)
-
-    @property
-    def window(self) -> tuple[WindowDimension, ...]:
-        """The window of a convolution or a reduce-window, by dimension."""
-        return read_window(self._message.window)
-
-    @property
-    def convolution(self) -> ConvolutionDimensions | None:
-        """The dimensions of a convolution, or of a backend's call for one."""
-        if not self._message.HasField("convolution_dimension_numbers"):
-            return None
-        return read_convolution(self._message.convolution_dimension_numbers)
-
-    @property
-    def channel_id(self) -> int:
-        """What the parts of one collective share; 0 for none."""
-        return int(self._message.channel_id)
-
-    @property
-    def shared_outputs(self) -> frozenset[tuple[int, ...]]:
-        """Paths to the results of a fusion or custom-call that lie in an operand's own buffer."""
-        aliasing = self._message.output_operand_aliasing
-        return frozenset(tuple(each.output_shape_index) for each in aliasing)
-
-    @property
-    def overwrites(self) -> Mapping[tuple[int, ...], tuple[int, tuple[int, ...]]]:
-        """For the paths of `shared_outputs`: which operand's buffer it is, and where in it."""
-        return {
-            tuple(each.output_shape_index): (each.operand_index, tuple(each.operand_shape_index))
-            for each in self._message.output_operand_aliasing
-        }
-
-    @property
-    def dimensions(self) -> tuple[int, ...]:
-        """The dimensions that a transpose, a reverse, a concatenate, a reduce is about."""
-        return tuple(self._message.dimensions)
-
-    @property
-    def is_host_transfer(self) -> bool:
-        """Whether a send or recv talks to the host rather than to another device."""
-        return bool(self._message.is_host_transfer)
-
-    @property
-    def backend_config(self) -> bytes:
-        """The backend's own words, often JSON."""
-        return bytes(self._message.backend_config)
-
-    @property
-    def integer(self) -> int | None:
-        """The value of a scalar integer constant; None for anything else."""
-        if self.opcode != "constant" or self.shape.dimensions:
-            return None
-        literal, kind = self._message.literal, self.shape.element_type
-        if kind in _LITERAL_NUMBERS:
-            numbers = getattr(literal, _LITERAL_NUMBERS[kind])
-            return int(numbers[0]) if numbers else None
-        if kind in _LITERAL_BYTES:
-            data = getattr(literal, _LITERAL_BYTES[kind])
-            return int.from_bytes(data, "little", signed=kind[0] == "s") if data else None
-        return None
-
-    @property
-    def op_name(self) -> str:
-        """What the framework calls the operation; of an entry's parameter, the argument's name."""
-        return str(self._message.metadata.op_name)
-
-    @property
-    def source(self) -> str | None:
-        """``file:line`` in the user's program, None if the compiler kept none."""
-        if not self._message.HasField("metadata"):
-            return None
-        return self.computation.module.source_index.line(self._message.metadata)
 
 
 class Computation:

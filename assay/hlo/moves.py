@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from assay.hlo.module import Computation, Instruction
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation
 from assay.model.module import Direction, Shape
 
 HOST_THREAD: Final = "host"
@@ -88,8 +89,7 @@ def moves(instruction: Instruction) -> tuple[Move, ...]:
 
 def _moves(instruction: Instruction, operands: Sequence[Place], result: Place) -> tuple[Move, ...]:
     opcode, shape = instruction.opcode, instruction.shape
-    allocates = opcode == "custom-call" and not operands  # AllocateBuffer: memory without content
-    if allocates or opcode in MOVES_NOTHING:
+    if instruction.allocates or opcode in MOVES_NOTHING:
         return ()
     if opcode in HOST_LINKS:
         return tuple(_through_link(instruction))

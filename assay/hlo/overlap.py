@@ -11,7 +11,8 @@ from typing import Final
 
 from assay.hlo.begun import COLLECTIVES, begun
 from assay.hlo.executions import Executions
-from assay.hlo.module import Computation, Instruction, Module
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation, Module
 from assay.hlo.moves import HOST_THREAD
 from assay.hlo.timeline import Span, Timelines
 from assay.hlo.trips import TripCounter

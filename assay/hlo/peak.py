@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.hlo.assignment import BufferAssignment, Position
-from assay.hlo.module import Instruction, Module
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Module
 from assay.hlo.schema import Message
 from assay.hlo.values import Value, behind
 from assay.model.buffers import Holds, LiveBuffer, Peak

@@ -8,14 +8,15 @@ result, which only the buffer assignment tells.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from assay.hlo.assignment import BufferAssignment
 from assay.hlo.contents import Origin, origin_of, written
 from assay.hlo.executions import Executions
-from assay.hlo.module import Computation, Instruction, Module
-from assay.hlo.values import Site, Value, renamed
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation, Module
+from assay.hlo.values import Site, Value, argument, renamed
 from assay.model.buffers import Content, Rewrite
 
 _MOVES_DATA: Final = frozenset(
@@ -33,6 +34,7 @@ _MOVES_DATA: Final = frozenset(
         "reverse",
         "scatter",
         "select",
+        "slice",
         "transpose",
     }
 )
@@ -81,7 +83,7 @@ def whole_writes(
     around = _loops_around(module, counts)
     carried: dict[Computation, dict[Array, None]] = {}
     for body in dict.fromkeys(each.body for each in around.values() if each.body):
-        for array in _carried(body):
+        for array in _carried(body, assignment):
             carried.setdefault(array[0].computation, {})[array] = None
     return tuple(
         found
@@ -129,8 +131,11 @@ def _loops_around(
     return {computation: each for computation, each in found.items() if computation in counts}
 
 
-def _carried(body: Computation) -> Iterator[Array]:
-    """The arrays that a loop body hands to its next iteration, where they are written."""
+def _carried(body: Computation, assignment: BufferAssignment | None) -> Iterator[Array]:
+    """The arrays that a loop body hands to its next iteration, where they are written.
+
+    What is updated in place was written before, in the same memory.
+    """
     pending = [Value(body.root, path) for path, _ in body.root.shape.arrays()]
     seen = set(pending)
     while pending:
@@ -138,6 +143,7 @@ def _carried(body: Computation) -> Iterator[Array]:
         come_from = list(_handed_on_by(value))
         if not come_from and not _writes_nothing(value.instruction):
             yield value.instruction, value.path
+            come_from = list(_updated_by(value, assignment))
         pending.extend(each for each in come_from if each not in seen)
         seen.update(come_from)
 
@@ -152,16 +158,22 @@ def _handed_on_by(value: Value) -> Iterator[Value]:
             yield Value(callee.root, path, Site(instruction, site))
     elif instruction.opcode == "while":  # its body is asked for what it carries by itself
         yield Value(instruction.operands[0], path, site)
-    elif instruction.opcode == "parameter" and site is not None:
-        caller, number = site.caller, instruction.parameter_number
-        if caller.opcode == "conditional":
-            number = 1 + caller.called.index(instruction.computation)
-        yield Value(caller.operands[number], path, site.outer)
+    elif (passed := argument(value)) is not None:
+        yield passed
+
+
+def _updated_by(value: Value, assignment: BufferAssignment | None) -> Iterator[Value]:
+    """What lay in a value's memory before the value's instruction wrote some of it."""
+    if not value.instruction.shape.at(value.path).dimensions:
+        return
+    origin = origin_of(value.instruction, value.path)
+    in_place = _in_place(value.instruction, value.path, origin, assignment)
+    if origin.base and not _is_rewrite(origin, is_carried=True, in_place=in_place):
+        yield replace(origin.base, site=value.site)
 
 
 def _writes_nothing(instruction: Instruction) -> bool:
-    allocates = instruction.opcode == "custom-call" and not instruction.operands
-    return allocates or instruction.opcode in _WRITES_NOTHING
+    return instruction.allocates or instruction.opcode in _WRITES_NOTHING
 
 
 def _in_computation(

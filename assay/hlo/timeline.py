@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from assay.hlo.module import Computation, Instruction
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation
 from assay.hlo.work import FREE, WorkCounter
 from assay.model.overlap import Work
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from assay.hlo.executions import Executions
-from assay.hlo.module import Computation, Instruction, Module
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation, Module
 from assay.hlo.moves import HOST_LINKS, HOST_THREAD, MOVES_NOTHING, Move, moves
 from assay.model.module import Transfer
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from assay.hlo.module import Computation, Instruction, Module
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation, Module
 from assay.hlo.values import Value, origin
 from assay.model.module import Shape, TripSource
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from assay.hlo.module import Computation, Instruction
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation
 
 _SAME_VALUE = frozenset({"copy", "reshape", "opt-barrier", "async-done", "async-update"})
 # Path of the result in the operand that holds it.
@@ -74,6 +75,21 @@ def behind(value: Value) -> Value:
     return value
 
 
+def argument(value: Value) -> Value | None:
+    """What the caller passes for a parameter of the computation that was entered through it.
+
+    None of anything else, and where the caller names fewer operands, as a TPU's start may that
+    hands a kernel its operands by other means.
+    """
+    instruction, path, site = value.instruction, value.path, value.site
+    if instruction.opcode != "parameter" or site is None:
+        return None
+    number, operands = instruction.parameter_number, site.caller.operands
+    if site.caller.opcode == "conditional":  # its first operand chooses the branch
+        number = 1 + site.caller.called.index(instruction.computation)
+    return Value(operands[number], path, site.outer) if number < len(operands) else None
+
+
 def _predecessor(value: Value) -> Value | None:
     instruction, path, site = value.instruction, value.path, value.site
     opcode = instruction.opcode
@@ -86,9 +102,7 @@ def _predecessor(value: Value) -> Value | None:
         return Value(instruction.operands[0], path, site)
     if opcode in _CALLS_ONCE:
         return Value(_callee(instruction).root, path, Site(instruction, site))
-    if opcode == "parameter" and site is not None:
-        return Value(site.caller.operands[instruction.parameter_number], path, site.outer)
-    return None
+    return argument(value)
 
 
 def _callee(instruction: Instruction) -> Computation:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from assay.hlo.flops import ARITHMETIC, flops
-from assay.hlo.module import Computation, Instruction
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation
 from assay.hlo.moves import HOST_THREAD, MOVES_NOTHING
 from assay.hlo.trips import TripCounter
 from assay.model.overlap import Work
@@ -200,7 +201,7 @@ def _updates_in_place(leaf: Instruction) -> Iterator[Instruction]:
 def _nbytes(instruction: Instruction) -> int:
     """Bytes that an instruction outside of a fusion reads and writes."""
     opcode, operands, result = instruction.opcode, instruction.operands, instruction.shape
-    if opcode == "custom-call" and not operands:  # AllocateBuffer: memory without content
+    if instruction.allocates:
         return 0
     if opcode in _SLICES:
         return 2 * result.nbytes + sum(operand.shape.nbytes for operand in operands[1:])

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.hlo import schema
-from assay.hlo.module import Computation, Instruction, Module
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation, Module
 from assay.hlo.summary import read
 from assay.model.summary import ModuleSummary
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .rewrite_traps import APART, COPYING, IN_PLACE, WHOLE_COPY, WHOLE_UPDATE, Trap, looping
+from .rewrite_traps import (
+    APART,
+    COPY,
+    COPYING,
+    IN_PLACE,
+    WHOLE_COMPUTED,
+    WHOLE_COPY,
+    WHOLE_UPDATE,
+    Trap,
+    looping,
+)
 from .simple_detectors import by_opcode, by_result, by_root, by_select, by_slice
 
 
@@ -208,6 +218,35 @@ CONTENT_TRAPS: Mapping[str, Trap] = {
             "new = f32[8,4] dynamic-update-slice(a, row, i, zero)",
         ),
         places=IN_PLACE,
+        fools=by_opcode,
+    ),
+    "an update in place of a new array writes the new array": Trap(
+        text=looping(
+            "scaled = f32[8,4] multiply(a, a)",
+            "new = f32[8,4] dynamic-update-slice(scaled, row, i, zero)",
+        ),
+        places={"state/1": (1, 0), "scaled": (1, 0), "new": (1, 0)},
+        writes=WHOLE_COMPUTED,
+        fools=by_opcode,
+    ),
+    "parts that fill new memory make a new array": Trap(
+        text=looping(
+            'fresh = f32[8,4] custom-call(), custom_call_target="AllocateBuffer"',
+            "begun = f32[8,4] dynamic-update-slice(fresh, row, zero, zero)",
+            "new = f32[8,4] dynamic-update-slice(begun, row, one, zero)",
+        ),
+        places={"state/1": (1, 0), "fresh": (2, 0), "begun": (2, 0), "new": (2, 0)},
+        writes=WHOLE_COMPUTED,
+        fools=by_opcode,
+    ),
+    "all rows but one, taken out, are copied": Trap(
+        text=looping(
+            "most = f32[7,4] slice(a), slice={[1:8], [0:4]}",
+            "saved = f32[1,4] dynamic-slice(most, i, zero), dynamic_slice_sizes={1,4}",
+            "new = f32[8,4] dynamic-update-slice(a, saved, i, zero)",
+        ),
+        places=IN_PLACE,
+        writes=((COPY, 112),),
         fools=by_opcode,
     ),
 }

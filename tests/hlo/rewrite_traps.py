@@ -68,6 +68,7 @@ class Trap:
 
 COPY, UPDATE, COMPUTED = Content.COPY, Content.UPDATE, Content.COMPUTED
 WHOLE_COPY, WHOLE_UPDATE = ((COPY, STACK_BYTES),), ((UPDATE, STACK_BYTES),)
+WHOLE_COMPUTED = ((COMPUTED, STACK_BYTES),)
 
 UPDATED = "new = f32[8,4] dynamic-update-slice(a, row, i, zero)"
 TWO_RESULTS = """two { p = f32[8,4] parameter(0)

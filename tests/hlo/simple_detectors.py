@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay.hlo.assignment import BufferAssignment
-from assay.hlo.module import Computation, Instruction, Module
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Computation, Module
 
 ROW_BYTES = 16
 VIEWS = {"bitcast", "get-tuple-element", "parameter", "tuple", "constant", "while", "copy-done"}

@@ -8,7 +8,8 @@ import pytest
 
 from assay.hlo import schema
 from assay.hlo.assignment import BufferAssignment, Slice
-from assay.hlo.module import Instruction, Module
+from assay.hlo.instruction import Instruction
+from assay.hlo.module import Module
 from assay.hlo.schema import MalformedModule, split
 
 from .assigned import Places, assigned

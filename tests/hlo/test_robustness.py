@@ -145,3 +145,25 @@ def test_a_start_that_names_no_operands_of_its_kernel_is_read(summary: Summary) 
         "ROOT start = ((), (), s32[4]) async-start(), calls=kernel",
     )
     assert summary(text).transfers == ()
+
+
+def test_a_fusion_in_a_kernel_started_without_operands_is_read(summary: Summary) -> None:
+    text = with_computations(
+        """inner { p = f32[8,4] parameter(0)
+  ROOT copied = f32[8,4] copy(p) }
+kernel { table = f32[8,4] parameter(0)
+  ROOT fused = f32[8,4] fusion(table), kind=kLoop, calls=inner }""",
+        "ROOT start = ((), f32[8,4], s32[4]) async-start(), calls=kernel",
+    )
+    assert summary(text).rewrites == ()
+
+
+def test_a_copy_start_without_a_source_in_its_result_is_read(summary: Summary) -> None:
+    """XLA's parser takes it, and only its verifier refuses it."""
+    text = entry(
+        "p = f32[8,4] parameter(0)",
+        "begun = f32[8,4] copy-start(p)",
+        "ROOT done = f32[8,4] copy-done(begun)",
+    )
+    (rewrite,) = summary(text).rewrites
+    assert rewrite.nbytes_per_execution == 128

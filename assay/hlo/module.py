@@ -52,6 +52,7 @@ class Computation:
         self._root_id: int = message.root_id & LOCAL_ID
         self._encoded: Sequence[bytes] = message.instructions
         self._made: dict[int, Instruction] = {}
+        self._around_host: dict[frozenset[str], tuple[Instruction, ...]] = {}
         self.module = module
         self.id: int = message.id
         self.name: str = message.name
@@ -131,6 +132,11 @@ class Computation:
 
         Those with an opcode of ``but`` are left out.
         """
+        if but not in self._around_host:
+            self._around_host[but] = self._found_around_host(but)
+        return self._around_host[but]
+
+    def _found_around_host(self, but: frozenset[str]) -> tuple[Instruction, ...]:
         suspects = map(decode_instruction, filter(may_mention_host, self._encoded))
         on_host = {each.id for each in suspects if mentions_host(each.shape)}
         if not on_host:

@@ -38,6 +38,11 @@ _MOVES_DATA: Final = frozenset(
         "transpose",
     }
 )
+_UPDATES: Final = frozenset(
+    {"async-start", "copy", "custom-call", "dynamic-update-slice", "fusion", "scatter"}
+)
+"""Opcodes whose results may lie where a base lay, and hold what it held."""
+
 _RUNS_OTHERS: Final = frozenset({"call", "conditional"})
 _WRITES_NOTHING: Final = frozenset({"constant", "parameter"})
 
@@ -164,7 +169,7 @@ def _handed_on_by(value: Value) -> Iterator[Value]:
 
 def _updated_by(value: Value, assignment: BufferAssignment | None) -> Iterator[Value]:
     """What lay in a value's memory before the value's instruction wrote some of it."""
-    if not value.instruction.shape.at(value.path).dimensions:
+    if value.instruction.opcode not in _UPDATES:
         return
     origin = origin_of(value.instruction, value.path)
     in_place = _in_place(value.instruction, value.path, origin, assignment)

@@ -92,7 +92,7 @@ class Computation:
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
         """All instructions."""
-        return tuple(map(self._at, range(len(self))))
+        return tuple(map(self.at, range(len(self))))
 
     @cached_property
     def root(self) -> Instruction:
@@ -109,6 +109,15 @@ class Computation:
         """The ids of its instructions in the order in which they start; None if not scheduled."""
         return self.module.scheduled_ids.get(self.id)
 
+    @cached_property
+    def readers(self) -> Mapping[int, Sequence[int]]:
+        """For the id of each result that is read, the positions of the instructions that do."""
+        found: dict[int, list[int]] = {}
+        for position, outline in enumerate(decode_outlines(self._encoded)):
+            for operand in outline.operand_ids:
+                found.setdefault(operand & LOCAL_ID, []).append(position)
+        return found
+
     def opcode(self, identifier: int) -> str:
         """The opcode of the instruction with this id, which need not be made for it."""
         return self._ids_and_opcodes[1][self._positions[identifier]]
@@ -117,14 +126,14 @@ class Computation:
         """The instructions with none of these opcodes."""
         _, found = self._ids_and_opcodes
         return tuple(
-            self._at(position) for position, opcode in enumerate(found) if opcode not in opcodes
+            self.at(position) for position, opcode in enumerate(found) if opcode not in opcodes
         )
 
     def of(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
         """The instructions with one of these opcodes."""
         _, found = self._ids_and_opcodes
         return tuple(
-            self._at(position) for position, opcode in enumerate(found) if opcode in opcodes
+            self.at(position) for position, opcode in enumerate(found) if opcode in opcodes
         )
 
     def around_host(self, *, but: frozenset[str]) -> tuple[Instruction, ...]:
@@ -143,7 +152,7 @@ class Computation:
             return ()
         on_host |= {identifier & LOCAL_ID for identifier in on_host}
         return tuple(
-            self._at(position)
+            self.at(position)
             for position, outline in enumerate(decode_outlines(self._encoded))
             if (outline.id in on_host or not on_host.isdisjoint(outline.operand_ids))
             and outline.opcode not in but
@@ -160,14 +169,15 @@ class Computation:
             MalformedModule: there is none.
         """
         try:
-            return self._at(self._positions[identifier])
+            return self.at(self._positions[identifier])
         except KeyError:
             raise MalformedModule(
                 f"got no instruction {identifier} in computation {self.name!r}, wanted every "
                 "operand and the root among its instructions; serialize the module again"
             ) from None
 
-    def _at(self, position: int) -> Instruction:
+    def at(self, position: int) -> Instruction:
+        """The instruction at a position; operands come before their users."""
         if position not in self._made:
             message = decode_instruction(self._encoded[position])
             self._made[position] = Instruction(message, self)

@@ -10,6 +10,7 @@ little of the main memory that is meant here. On CPU it leaves the heap out.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from assay.hlo.assignment import BufferAssignment, Position
@@ -143,7 +144,7 @@ class _Names:
                 opcode=parameter.opcode,
                 shape=parameter.shape.at(tuple(allocation.parameter_shape_index)),
                 nbytes=allocation.size,
-                line=parameter.source,
+                line=parameter.source or _first_read(parameter),
             )
         holds = Holds.TEMPORARY
         if allocation.is_constant:
@@ -218,6 +219,23 @@ def _operation(instruction: Instruction) -> str:
     while root.opcode == "bitcast":
         root = root.operands[0]
     return instruction.opcode if root.opcode in {"parameter", "tuple"} else root.opcode
+
+
+def _first_read(parameter: Instruction) -> str | None:
+    """The first line of the program that an argument goes into: it has none of its own."""
+    computation = parameter.computation
+    pending = list(computation.readers.get(parameter.id, ()))
+    heapify(pending)
+    seen = set(pending)
+    while pending:
+        reader = computation.at(heappop(pending))
+        if reader.source is not None:
+            return reader.source
+        for position in computation.readers.get(reader.id, ()):
+            if position not in seen:
+                heappush(pending, position)
+                seen.add(position)
+    return None
 
 
 def _line(value: Value) -> str | None:

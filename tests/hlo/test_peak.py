@@ -116,6 +116,19 @@ def test_arguments_have_the_program_s_own_names_and_constants_and_outputs_their_
     ]
 
 
+def test_an_argument_has_the_first_line_that_reads_it_and_not_the_nearest() -> None:
+    text = entry(
+        "x = f32[256] parameter(0)",
+        "y = f32[128] parameter(1)",
+        "moved = f32[256] copy(x)",
+        'sine = f32[256] sine(moved), metadata={op_name="sin" source_file="f.py" source_line=3}',
+        'sum = f32[256] add(x, sine), metadata={op_name="add" source_file="f.py" source_line=7}',
+        "ROOT out = f32[256] copy(sum)",
+    )
+    lines = {each.name: each.line for each in peak(text=text, places={}).buffers}
+    assert (lines["x"], lines["y"]) == ("f.py:3", None)
+
+
 def test_what_lies_on_the_chip_or_on_the_host_is_left_out() -> None:
     places: Places = {"out": "x/0", "chip": (7, 0), "host": (8, 0)}
     found = peak(text=ARGUMENTS, places=places, traces=[alloc("chip"), alloc("host")])

@@ -59,8 +59,8 @@ def origin_of(instruction: Instruction, path: tuple[int, ...]) -> Origin:
     """What the array at ``path`` of an instruction's result is filled with.
 
     The base is a value of the instruction's own computation. An array counts as taken from a base
-    if at least half of its elements come from there and it is no small part of the base; and as
-    an update of it only if the base has room for it.
+    if at least half of its elements come from there, more than half if it is larger than the base,
+    and it is no small part of the base.
     """
     shape = instruction.shape.at(path)
     value, trail = _back(Value(instruction, path), instruction)
@@ -106,9 +106,10 @@ def _is_taken(shape: Shape, source: _Source, elements: int, trail: _Trail) -> bo
         return False  # what fills new memory part by part makes a new array
     base = source.base.instruction.shape.at(source.base.path)
     has_room = base.nbytes >= shape.nbytes or _elements(base) >= _elements(shape)
-    updates = trail.content is Content.UPDATE or elements < _elements(shape)
     is_small_part = 2 * trail.narrowest <= _elements(base) and 2 * shape.nbytes <= base.nbytes
-    return 2 * elements >= _elements(shape) and not is_small_part and (has_room or not updates)
+    # One half of a larger array is as much its second half's.
+    is_most = 2 * elements > _elements(shape) or (has_room and 2 * elements == _elements(shape))
+    return is_most and not is_small_part
 
 
 def _largest(shares: _Shares) -> tuple[_Source | None, int]:
@@ -187,7 +188,8 @@ def _moved_from(value: Value, trail: _Trail) -> tuple[Value, _Trail] | None:
         base = instruction.operands[path[0] if path else 0]
         return Value(base, (), site), replace(trail, content=Content.UPDATE)
     if opcode in _REARRANGES:
-        narrowest = min(trail.narrowest, _elements(instruction.shape))
+        operand = instruction.operands[0].shape
+        narrowest = min(trail.narrowest, _elements(instruction.shape), _elements(operand))
         content = Content.UPDATE if opcode == "pad" else trail.content
         return Value(instruction.operands[0], (), site), replace(
             trail, content=content, rearranged=True, narrowest=narrowest

@@ -9,6 +9,8 @@ from .rewrite_traps import (
     COPY,
     COPYING,
     IN_PLACE,
+    STACK_BYTES,
+    UPDATE,
     WHOLE_COMPUTED,
     WHOLE_COPY,
     WHOLE_UPDATE,
@@ -219,6 +221,16 @@ CONTENT_TRAPS: Mapping[str, Trap] = {
         ),
         places=IN_PLACE,
         fools=by_opcode,
+    ),
+    "a stack padded for other tiles, and cut again, is written twice": Trap(
+        text=looping(
+            "none = f32[] constant(0)",
+            "padded = f32[9,4] pad(a, none), padding=0_1x0_0",
+            "cut = f32[8,4] slice(padded), slice={[0:8], [0:4]}",
+            "new = f32[8,4] bitcast(cut)",
+        ),
+        writes=((UPDATE, 144), (COPY, STACK_BYTES)),
+        fools=by_root,
     ),
     "an update in place of a new array writes the new array": Trap(
         text=looping(

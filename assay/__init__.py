@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from assay.model.claim import Case, Check, Claim, Formula
 from assay.model.evidence import Evidence
 from assay.model.module import Direction
+from assay.model.steps import Loop, Steps
 from assay.model.target import TargetError
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
@@ -38,11 +39,13 @@ __all__ = [
     "Growth",
     "KnownDefect",
     "Level",
+    "Loop",
     "Outcome",
     "Program",
     "Quantity",
     "Role",
     "Scope",
+    "Steps",
     "TargetError",
     "Unit",
     "Workload",

@@ -7,7 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from assay.frameworks.framework import Compiled, Framework, FrameworkMissing, framework
+from assay.frameworks.framework import (
+    Compiled,
+    Framework,
+    FrameworkMissing,
+    RanSteps,
+    Unsupported,
+    framework,
+)
+from assay.frameworks.step_graphs import steps_seen
 from assay.frameworks.versions import toolchain
 from assay.hlo.schema import split
 from assay.hlo.summary import read
@@ -16,6 +24,7 @@ from assay.model.evidence import (
     Failure,
     FailureKind,
     Seconds,
+    Tensor,
     Unavailable,
 )
 from assay.model.target import TargetUnavailable
@@ -119,6 +128,21 @@ def _stages(
 def _through_stages(
     evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
 ) -> Evidence:
+    end: Failure | Unavailable | None = None
+    try:
+        if program.function is not None:
+            evidence = _compile(evidence, tools, target, program, watch)
+        if evidence.failure is None and evidence.unavailable is None:
+            evidence = _execute(evidence, tools, target, program, watch)
+    except _Halted as halted:
+        end = halted.end
+    evidence = replace(evidence, seconds=_seconds(watch))
+    return _ended(evidence, end) if end else evidence
+
+
+def _compile(
+    evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
+) -> Evidence:
     traced: Any = None
     lowered: Any = None
     end: Failure | Unavailable | None = None
@@ -127,15 +151,16 @@ def _through_stages(
         lowered = watch.stage(
             "lower", FailureKind.LOWERING, lambda: tools.lower(traced, target.platform)
         )
-        compiled = watch.stage("compile", FailureKind.COMPILER, lambda: tools.compile(lowered))
+        compiled = watch.stage(
+            "compile", FailureKind.COMPILER, lambda: tools.compile(lowered, target.devices())
+        )
         memory = watch.stage("analyse", FailureKind.COMPILER, compiled.memory)
         evidence = _read_module(replace(evidence, memory=memory), compiled, watch)
-        evidence = _execute(evidence, tools, target, program, watch)
     except _Halted as halted:
         end = halted.end
     if traced is not None:
         evidence = replace(evidence, traced=tools.describe(program, traced, lowered))
-    return _ended(replace(evidence, seconds=_seconds(watch)), end)
+    return _ended(evidence, end) if end else evidence
 
 
 def _read_module(evidence: Evidence, compiled: Compiled, watch: _Watch) -> Evidence:
@@ -161,10 +186,26 @@ def _execute(
             "time", FailureKind.EXECUTION, lambda: tools.time_growth(growth, devices)
         )
         evidence = replace(evidence, growth=times)
+    loop = program.steps
+    if loop is not None:
+        ran = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.run_steps(loop))
+        start = time.perf_counter()
+        evidence = replace(evidence, steps=steps_seen(ran), values=_results(ran))
+        watch.seconds["read"] = watch.seconds.get("read", 0.0) + time.perf_counter() - start
+        return evidence
     if program.values is None or program.observe is None:
         return replace(evidence, not_executed="the program gives no values to run it on")
     values = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.execute(program, devices))
     return replace(evidence, values=values)
+
+
+def _results(ran: RanSteps) -> tuple[Tensor, ...]:
+    """What every step gave, by the number of the step."""
+    return tuple(
+        replace(tensor, path=f"step {number}: {tensor.path}")
+        for number, step in enumerate(ran.steps)
+        for tensor in step.results
+    )
 
 
 def _seconds(watch: _Watch) -> Seconds:
@@ -186,6 +227,8 @@ def _ended(evidence: Evidence, end: Failure | Unavailable | None) -> Evidence:
 
 def _end(kind: FailureKind, error: Exception) -> Failure | Unavailable:
     text = str(error) or repr(error)
+    if isinstance(error, Unsupported):
+        return Unavailable(reason=text)
     # An installation that lacks a part of the compiler breaks no promise of the compiler's.
     fault = recognise(error) if kind is FailureKind.COMPILER else None
     if fault is not None:

@@ -1,6 +1,6 @@
 """The claims that Assay ships, one family a file; each is a frozen value with one pure method."""
 
-from assay.claims.compile import Compiles, FitsDevice
+from assay.claims.compile import Compiles, FitsDevice, Parameters
 from assay.claims.copies import CopiedBytes
 from assay.claims.growth import TimeGrowth
 from assay.claims.memory import (
@@ -9,6 +9,14 @@ from assay.claims.memory import (
     DeviceBytesFall,
     HostBytes,
     TempBytesAtMost,
+)
+from assay.claims.steps import (
+    GraphsCompiled,
+    LastCompile,
+    Refuses,
+    Sent,
+    SentPerStep,
+    TracingSends,
 )
 from assay.claims.tracing import NamesMatch, ResidualsOnHost
 from assay.claims.transfers import TransferredBytes
@@ -21,11 +29,18 @@ __all__ = [
     "DeviceBytesAtMost",
     "DeviceBytesFall",
     "FitsDevice",
+    "GraphsCompiled",
     "HostBytes",
+    "LastCompile",
     "NamesMatch",
+    "Parameters",
+    "Refuses",
     "ResidualsOnHost",
+    "Sent",
+    "SentPerStep",
     "TempBytesAtMost",
     "TimeGrowth",
+    "TracingSends",
     "TransferredBytes",
     "ValuesEqual",
 ]

@@ -1,14 +1,16 @@
-"""Claims on the compilation itself: it succeeds, and the step fits the device."""
+"""Claims on the compilation itself: it succeeds, takes what it should, and fits the device."""
 
 from dataclasses import dataclass
 
 from assay.claims.measurement import (
     describe_failure,
     memory_of,
+    module_of,
     stop_unless_available,
 )
+from assay.claims.memory import finding
 from assay.judge.comparison import Relation, explain, holds
-from assay.model.claim import Case
+from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import FailureKind
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
@@ -94,3 +96,29 @@ class FitsDevice:
             ),
             advice="" if kept else "shard it further, save less, or offload",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """The compiled program takes exactly the formula's number of arrays."""
+
+    equal: Formula
+    name: str = "parameters"
+    unit: Unit = Unit.COUNT
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arms that the formula reads."""
+        return self.equal.needs(arm)
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if the entry computation has as many parameters; a tuple counts as its arrays."""
+        inventory = module_of(case, case.evidence).inventory
+        if inventory is None:
+            raise MeasurementMissing(
+                f"got no inventory of {case.evidence.arm!r}, wanted the module's arguments; read "
+                "the module with assay.hlo.summary.read"
+            )
+        measured = Quantity(len(inventory.arguments), self.unit)
+        limit = self.equal.of(case)
+        return finding("the program's arrays", measured, Relation.EQUAL, limit, self.equal.text)

@@ -1,11 +1,30 @@
 """The contract between Assay and a framework, and the frameworks that are installed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
+from assay.model.steps import Counters, Steps
 from assay.model.workload import Growth, Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanStep:
+    """One step that ran: ``compiled`` are the serialised modules that it had compiled."""
+
+    counters: Counters
+    results: tuple[Tensor, ...]
+    compiled: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanSteps:
+    """A loop that ran; ``parameters`` are the shapes of its model's tensors by name."""
+
+    steps: tuple[RanStep, ...]
+    parameters: Mapping[str, tuple[int, ...]]
 
 
 class Compiled(Protocol):
@@ -38,8 +57,8 @@ class Framework(Protocol):
     def describe(self, program: Program, traced: Any, lowered: Any) -> Traced:
         """What tracing and lowering tell; ``lowered`` is None where lowering failed."""
 
-    def compile(self, lowered: Any) -> Compiled:
-        """The executable."""
+    def compile(self, lowered: Any, devices: Sequence[Any]) -> Compiled:
+        """The executable, for the devices that the program was lowered for or for the first."""
 
     def device_memory_bytes(self, device: Any) -> int | None:
         """The memory that a live device says programs can use; None where it says nothing."""
@@ -49,6 +68,19 @@ class Framework(Protocol):
 
     def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
         """Wall times of the growing loop, short and long in turns, each run on fresh arguments."""
+
+    def run_steps(self, steps: Steps) -> RanSteps:
+        """Run a training loop and tell what was counted in each step, and what it compiled.
+
+        Raises ``Unsupported`` where the framework has no steps that could be counted.
+        """
+
+
+class Unsupported(NotImplementedError):
+    """The installed version of a framework lacks what is asked of it; the message says what to do.
+
+    Neither the program nor the compiler is at fault.
+    """
 
 
 class FrameworkMissing(LookupError):
@@ -67,9 +99,41 @@ def _hlo() -> Framework:
     return HloFramework()
 
 
-_FRAMEWORKS: dict[str, Callable[[], Framework]] = {"jax": _jax, "hlo": _hlo}
-_PACKAGE = {"jax": "jax", "hlo": "jaxlib"}
-_INSTALL = {"jax": "pip install jax", "hlo": "pip install jax"}
+def _torch_xla() -> Framework:
+    preload("torch_xla")
+    from assay.frameworks.torch_xla import TorchXlaFramework
+
+    return TorchXlaFramework()
+
+
+_FRAMEWORKS: dict[str, Callable[[], Framework]] = {
+    "jax": _jax,
+    "hlo": _hlo,
+    "torch_xla": _torch_xla,
+}
+_PACKAGE = {"jax": "jax", "hlo": "jaxlib", "torch_xla": "torch_xla"}
+_INSTALL = {
+    "jax": "pip install jax",
+    "hlo": "pip install jax",
+    "torch_xla": "tox run -e torch_xla, or pip install 'assay-xla[torch_xla]' (7 GB)",
+}
+_KEEPS_STATE = frozenset({"torch_xla"})
+
+
+def keeps_state(name: str) -> bool:
+    """Whether what a framework compiled and counted for one program shows in the next one.
+
+    Its programs are then observed in a process each.
+    """
+    return name in _KEEPS_STATE
+
+
+def preload(name: str) -> None:
+    """Import a framework, as far as a process that only forks may."""
+    if name == "torch_xla" and find_spec("torch_xla") is not None:
+        from assay.frameworks.torch_xla_internals import import_only
+
+        import_only()
 
 
 def framework(name: str) -> Framework:

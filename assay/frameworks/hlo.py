@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.frameworks.framework import Compiled
+from assay.frameworks.framework import Compiled, RanSteps
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
 from assay.frameworks.memory_stats import memory_of
 from assay.hlo.schema import wrap
 from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
+from assay.model.steps import Steps
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
 from assay.targets.dumps import dump, refuses_options
@@ -53,6 +54,7 @@ class HloFramework:
 
     def trace(self, program: Program) -> Parsed:
         """What ``program.function`` parses, see ``program_of``."""
+        assert program.function is not None
         parsed: Parsed = program.function(*program.arguments)
         return parsed
 
@@ -70,7 +72,7 @@ class HloFramework:
             residuals=None,
         )
 
-    def compile(self, lowered: Parsed) -> Compiled:
+    def compile(self, lowered: Parsed, devices: Sequence[Any]) -> Compiled:
         """Compile for the devices that the module was parsed for."""
         return compile_parsed(lowered)
 
@@ -85,6 +87,10 @@ class HloFramework:
     def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
         """As in JAX; the program of a module has no growing loop."""
         return self._jax.time_growth(growth, devices)
+
+    def run_steps(self, steps: Steps) -> RanSteps:
+        """As in JAX."""
+        return self._jax.run_steps(steps)
 
 
 def program_of(source: Source, devices: Sequence[Any]) -> Program:

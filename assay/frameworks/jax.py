@@ -9,9 +9,12 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from assay.frameworks.framework import RanSteps
+from assay.frameworks.jax_steps import run_steps
 from assay.frameworks.memory_stats import memory_of
 from assay.hlo.schema import wrap
 from assay.model.evidence import GrowthTimes, Memory, Residual, Tensor, Traced
+from assay.model.steps import Steps
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
 from assay.targets.dumps import dump, refuses_options
@@ -78,7 +81,7 @@ class JaxFramework:
             residuals=_residuals(program),
         )
 
-    def compile(self, lowered: jax.stages.Lowered) -> JaxCompiled:
+    def compile(self, lowered: jax.stages.Lowered, devices: Sequence[Any]) -> JaxCompiled:
         """Compile for the devices of the program's shardings."""
         with dump() as dumped:
             try:
@@ -121,6 +124,10 @@ class JaxFramework:
                         times.append(spent)
         short, long = map(tuple, seconds)
         return GrowthTimes(lengths=growth.lengths, short=short, long=long)
+
+    def run_steps(self, steps: Steps) -> RanSteps:
+        """Run the loop; what it compiles is counted, and nothing that is sent."""
+        return run_steps(steps)
 
 
 def _timed(run: Callable[..., Any], arguments: tuple[Any, ...]) -> float:

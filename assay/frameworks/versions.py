@@ -7,7 +7,12 @@ from pathlib import Path
 
 from assay.model.evidence import Toolchain
 
-_FRAMEWORK_PACKAGES = {"jax": ("jax", "jaxlib"), "hlo": ("jax", "jaxlib")}
+_FRAMEWORK_PACKAGES = {
+    "jax": ("jax", "jaxlib"),
+    "hlo": ("jax", "jaxlib"),
+    # Its own XLA runs the programs; jax's compilers compile them for targets that are not there.
+    "torch_xla": ("torch", "torch-xla", "jax", "jaxlib"),
+}
 _PLATFORM_PACKAGES = {
     "cuda": (
         "jax-cuda13-plugin",

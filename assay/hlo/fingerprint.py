@@ -6,64 +6,17 @@ predecessors and of the computations that it calls. What is not known here by na
 bytes, so that an attribute of a later XLA counts too.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
+from assay.hlo.anonymous import COMMUTATIVE, EFFECTS, own_bytes
 from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation, Module
 from assay.hlo.schema import MalformedModule, Message, decode_anonymous
 
-_COMMUTATIVE: Final = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
-_EFFECTS: Final = frozenset(
-    {
-        "infeed",
-        "outfeed",
-        "recv",
-        "recv-done",
-        "rng",
-        "rng-get-and-update-state",
-        "send",
-        "send-done",
-    }
-)
-"""Opcodes that are not dead code even where nobody uses their results."""
-
-_ESTIMATES: Final = frozenset(
-    {
-        "estimated_bundle_count",
-        "estimated_cycles",
-        "estimated_scoped_vmem_bytes",
-        "estimated_vmem_bytes",
-        "ml_estimated_microseconds",
-        "reification_cost",
-    }
-)
-_MEASURED: Final = frozenset(
-    {
-        "autotune_workspace_size",
-        "block_level_fusion_config",
-        "selected_algorithm",
-        "triton_gemm_config",
-    }
-)
-_NOISE: Final = _ESTIMATES | _MEASURED
-"""Keys of a backend's JSON that change from run to run: costs, and what autotuning settled on."""
-
-_WORDS: Final = (
-    "name",
-    "metadata",
-    "id",
-    "operand_ids",
-    "control_predecessor_ids",
-    "called_computation_ids",
-    "all_reduce_id",
-    "statistics_viz",
-    "original_value",
-)
 _SIZE: Final = 16
 _COUNTS: Final = Struct("<3I")
 
@@ -146,14 +99,14 @@ class _Body:
         identifier = message.id & LOCAL_ID
         inputs = tuple([each & LOCAL_ID for each in message.operand_ids])
         parts = [digests[each] for each in inputs]
-        if opcode in _COMMUTATIVE:
+        if opcode in COMMUTATIVE:
             parts.sort()
         controls = called = 0
         if message.control_predecessor_ids:
             before = [each & LOCAL_ID for each in message.control_predecessor_ids]
             parts += sorted([digests[each] for each in before])
             inputs, controls = (*inputs, *before), len(before)
-        has_effect = opcode in _EFFECTS or message.custom_call_has_side_effect
+        has_effect = opcode in EFFECTS or message.custom_call_has_side_effect
         if message.called_computation_ids:
             callees = [self._callees[each] for each in message.called_computation_ids]
             parts += [callee.digest for callee in callees]
@@ -165,7 +118,7 @@ class _Body:
         elif opcode == "parameter":  # part of the signature, whether it is used or not
             self._kept.add(identifier)
         counts = _COUNTS.pack(len(inputs) - controls, controls, called)
-        own = _own_bytes(message, self._configs)
+        own = own_bytes(message, self._configs)
         digests[identifier] = blake2b(b"".join((own, *parts, counts)), digest_size=_SIZE).digest()
         self._inputs.append(inputs)
 
@@ -176,49 +129,3 @@ class _Body:
             if identifier in alive:
                 alive.update(inputs)
         return alive
-
-
-def _own_bytes(message: Message, configs: dict[bytes, bytes]) -> bytes:
-    """What an instruction says of itself, whatever it is called; takes the message apart."""
-    apart: list[bytes] = []
-    if message.channel_id > 0:  # which channel says nothing, that there is one does
-        message.channel_id = 1
-    config = message.backend_config
-    if config:
-        if config not in configs:
-            configs[config] = _without_noise(config)
-        message.backend_config = configs[config]
-    if message.HasField("frontend_attributes"):  # a map: its order on the wire is any
-        pairs = [(pair.key, pair.value) for pair in message.frontend_attributes.map]
-        message.ClearField("frontend_attributes")
-        apart.append(repr(sorted(pairs)).encode())
-    if message.HasField("sharding"):
-        _clear_sharding(message.sharding)
-    clear = message.ClearField
-    for word in _WORDS:
-        clear(word)
-    own: bytes = message.SerializeToString()
-    return b"".join((own, *apart)) if apart else own
-
-
-def _clear_sharding(sharding: Message) -> None:
-    sharding.ClearField("metadata")
-    for element in sharding.tuple_shardings:
-        _clear_sharding(element)
-
-
-def _without_noise(config: bytes) -> bytes:
-    """A backend's JSON without the keys of `_NOISE`; what is no JSON, as it is."""
-    try:
-        read = json.loads(config)
-    except ValueError:
-        return config
-    return json.dumps(_pruned(read), sort_keys=True).encode()
-
-
-def _pruned(read: Any) -> Any:  # whatever JSON holds
-    if isinstance(read, dict):
-        return {key: _pruned(value) for key, value in read.items() if key not in _NOISE}
-    if isinstance(read, list):
-        return [_pruned(each) for each in read]
-    return read

@@ -80,6 +80,12 @@ MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
         "statistics_viz": (82, "bytes"),
         "original_value": (88, "bytes"),
     },
+    # Of an Instruction, what says where a value comes from or goes, apart from all the rest.
+    "Placed": {
+        "shape": (3, "Shape"),
+        "parameter_number": (9, "int64"),
+        "tuple_index": (13, "int64"),
+    },
     "AnonymousSharding": {"tuple_shardings": (5, "AnonymousSharding*"), "metadata": (7, "bytes*")},
     "Window": {"dimensions": (1, "WindowDimension*")},
     "WindowDimension": {

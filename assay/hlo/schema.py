@@ -133,6 +133,18 @@ def decode_anonymous(encoded: Iterable[bytes]) -> Iterator[Message]:
         raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
 
 
+def decode_placed(encoded: bytes) -> Message:
+    """An instruction's shape, parameter number and tuple index, apart from all the rest.
+
+    Raises:
+        MalformedModule: ``encoded`` is no HloInstructionProto.
+    """
+    try:
+        return _PLACED_CLASS.FromString(encoded)
+    except DecodeError as error:
+        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
+
+
 def decode_labels(encoded: Iterable[bytes]) -> Iterator[Message]:
     """The opcode, source and undecoded shape of each instruction.
 
@@ -224,6 +236,7 @@ _MODULE_CLASS: Final = _class(_POOL, "Module")
 _INSTRUCTION_CLASS: Final = _class(_POOL, "Instruction")
 _OUTLINE_CLASS: Final = _class(_POOL, "Outline")
 _ANONYMOUS_CLASS: Final = _class(_POOL, "Anonymous")
+_PLACED_CLASS: Final = _class(_POOL, "Placed")
 _LABEL_CLASS: Final = _class(_POOL, "Label")
 _SHAPE_CLASS: Final = _class(_POOL, "Shape")
 _METADATA_CLASS: Final = _class(_POOL, "OpMetadata")

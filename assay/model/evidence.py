@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
+from assay.model.steps import Counters, StepsSeen
 from assay.model.summary import ModuleSummary
 
 
@@ -76,13 +77,15 @@ class Traced:
 
     ``residuals`` is None where the program names no differentiated function.
     ``host_placements_traced`` counts the moves to host memory in the jaxpr,
-    ``placements_lowered`` the placement annotations that survived lowering.
+    ``placements_lowered`` the placement annotations that survived lowering. ``counters`` are what
+    the framework counted while it traced and lowered, None where it counts nothing.
     """
 
     names: tuple[str, ...]
     host_placements_traced: int
     placements_lowered: int
     residuals: tuple[Residual, ...] | None
+    counters: Counters | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +154,8 @@ class Evidence:
     ``separate_host_memory`` is False where host and device share one memory (CPU), so that
     placement cannot be observed. ``module_unreadable`` says why the toolchain would not hand over
     the module that it compiled. ``values`` is None where the program was not executed, and
-    ``not_executed`` then says why; ``growth`` is None where it was not timed either.
+    ``not_executed`` then says why; ``growth`` is None where it was not timed either, ``steps``
+    where no loop of steps was run.
     ``warnings`` are what the framework warned of on the way (a donation that no output can use).
     """
 
@@ -172,5 +176,6 @@ class Evidence:
     values: tuple[Tensor, ...] | None = None
     not_executed: str = ""
     growth: GrowthTimes | None = None
+    steps: StepsSeen | None = None
     warnings: tuple[str, ...] = ()
     seconds: Seconds = field(default_factory=Seconds)

@@ -6,6 +6,8 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Any
 
+from assay.model.steps import Steps
+
 
 class Level(IntEnum):
     """How much is tried; each level holds the ones before it."""
@@ -64,17 +66,18 @@ class Growth:
 class Program:
     """One jittable function with the shapes, shardings and values to compile and run it.
 
-    ``function`` is compiled for ``arguments`` (pytrees of arrays or ``ShapeDtypeStruct``) under
-    the shardings given. ``differentiated`` is the scalar function of the same arguments whose
+    ``function`` is compiled for ``arguments`` (pytrees of arrays or ``ShapeDtypeStruct``; for
+    PyTorch/XLA, of tensors on the meta device) under the shardings given; without it nothing is
+    compiled by itself. ``differentiated`` is the scalar function of the same arguments whose
     saved residuals are listed. ``values`` makes concrete arguments and ``observe`` maps them to the
-    results that are compared between arms; without both the program is never executed. ``growth``
-    is what is timed for how its cost grows. ``context`` is entered around tracing (a mesh, logical
-    axis rules).
+    results that are compared between arms; without both, and without ``steps``, a training loop to
+    run, the program is never executed. ``growth`` is what is timed for how its cost grows.
+    ``context`` is entered around tracing (a mesh, logical axis rules).
     """
 
     # The framework's own values pass through untouched, hence Any: the model knows no framework.
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
+    function: Callable[..., Any] | None = None
+    arguments: tuple[Any, ...] = ()
     in_shardings: Any = None
     out_shardings: Any = None
     donate_argnums: tuple[int, ...] = ()
@@ -82,6 +85,7 @@ class Program:
     values: Callable[[], tuple[Any, ...]] | None = None
     observe: Callable[..., Any] | None = None
     growth: Growth | None = None
+    steps: Steps | None = None
     context: Callable[[], Any] | None = None
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pytest
 
+from assay.frameworks.framework import keeps_state
 from assay.isolate import NotPortable, Observer
 from assay.model.evidence import Evidence
 from assay.model.target import TargetName
@@ -35,7 +36,7 @@ class Session:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         self.settings = settings
         self.name = name or f"{stamp}-{secrets.token_hex(2)}"
-        self._observers: dict[str, Observer] = {}
+        self._observers: dict[tuple[str, str], Observer] = {}
 
     @cached_property
     def run(self) -> Run:
@@ -77,11 +78,14 @@ class Session:
     def _observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         # A live accelerator needs a process whose jax was started for it.
         name = TargetName.parse(target)
-        place = name.model if name.model in _LIVE else "compile-only"
+        forks_for = workload.framework if keeps_state(workload.framework) else ""
+        place = (name.model if name.model in _LIVE else "compile-only", forks_for)
         if place not in self._observers:
             names = [TargetName.parse(text) for text in self.settings.targets]
             served = [name, *(other for other in names if other.model not in _LIVE)]
             self._observers[place] = Observer(
-                served, timeout_seconds=self.settings.compile_timeout_seconds
+                served,
+                timeout_seconds=self.settings.compile_timeout_seconds,
+                forks_for=forks_for,
             )
         return self._observers[place].observe(workload, arm, target)

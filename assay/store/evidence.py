@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -27,9 +28,18 @@ def once(
     with FileLock(path.with_suffix(".lock")):
         if path.exists():
             return load(path)
-        evidence = observe()
+        evidence = _without_modules(path, observe())
         write_whole(path, msgspec.json.encode(evidence))
         return evidence
+
+
+def _without_modules(path: Path, evidence: Evidence) -> Evidence:
+    """The evidence, after the graphs of its steps were written beside it: ``….graph0.hlo.pb``."""
+    if evidence.steps is None:
+        return evidence
+    for number, module in enumerate(evidence.steps.modules):
+        write_whole(path.with_suffix(f".graph{number}.hlo.pb"), module)
+    return replace(evidence, steps=replace(evidence.steps, modules=()))
 
 
 def load(path: Path) -> Evidence:

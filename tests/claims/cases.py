@@ -20,7 +20,9 @@ from assay.model.evidence import (
     Traced,
     Unavailable,
 )
+from assay.model.inventory import Inventory
 from assay.model.module import Direction, Shape, Transfer
+from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber
@@ -124,6 +126,13 @@ def tensor(values: Any, dtype: str = "float32", path: str = "loss") -> Tensor:
     return Tensor(path=path, dtype=dtype, shape=array.shape, data=array.tobytes())
 
 
+def steps(*compiles: int, sent: int = 0, sent_bytes: int = 0) -> StepsSeen:
+    """As many steps as numbers of graphs; all that is sent, the last step sends."""
+    quiet = [Step(counters=Counters(compiles=each)) for each in compiles[:-1]]
+    last = Counters(compiles=compiles[-1], sent=sent, sent_bytes=sent_bytes)
+    return StepsSeen(steps=(*quiet, Step(counters=last)))
+
+
 GOOD = Evidence(
     workload=WORKLOAD.name,
     arm=ARM.name,
@@ -138,6 +147,7 @@ GOOD = Evidence(
         transfer(Direction.TO_DEVICE, STACK_BYTES // 8, executions=8),
     ),
     values=(tensor([1.0, 2.0]), tensor([[3.0]], path="gradient")),
+    steps=steps(1, 1, 0, 0),
 )
 """The judged arm: it keeps every claim of these tests."""
 
@@ -170,6 +180,15 @@ def beside(others: dict[str, Evidence], **fields: Any) -> Case:
 
 def with_memory(**fields: int) -> Case:
     return case(memory=replace(MEMORY, **fields))
+
+
+def with_arguments(count: int) -> Case:
+    """A module that takes so many arrays, of no transfers."""
+    array = Shape(element_type="f32", dimensions=(4,))
+    inventory = Inventory(
+        arguments=(array,) * count, outputs=(array,), shared=(), operations=(), host_arrays=()
+    )
+    return case(module=replace(module(), inventory=inventory))
 
 
 def formula(value: int, unit: Unit = Unit.BYTES) -> Formula:

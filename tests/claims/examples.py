@@ -4,7 +4,10 @@ from dataclasses import dataclass, replace
 
 from assay import claims
 from assay.model.claim import Case, Claim
+from assay.model.evidence import FailureKind
 from assay.model.module import Direction
+from assay.model.steps import Counters
+from assay.model.units import Unit
 
 from .cases import (
     ARM,
@@ -17,8 +20,10 @@ from .cases import (
     growth,
     module,
     rewrite,
+    steps,
     tensor,
     transfer,
+    with_arguments,
     with_memory,
 )
 
@@ -33,6 +38,7 @@ class Example:
 
 
 STACK = formula(STACK_BYTES)
+TWO = formula(2, Unit.COUNT)
 
 EXAMPLES: tuple[Example, ...] = (
     Example(claims.Compiles(), case(), case(failure=failure())),
@@ -79,6 +85,25 @@ EXAMPLES: tuple[Example, ...] = (
         case(),
         case(values=(tensor([1.0, 2.0]), tensor([[3.01]], path="gradient"))),
     ),
+    Example(
+        claims.SentPerStep(sent=claims.Sent.TENSORS),
+        case(steps=steps(1, 1, 0, 0, sent_bytes=8)),
+        case(steps=steps(1, 1, 0, 0, sent=46)),
+    ),
+    Example(
+        claims.SentPerStep(sent=claims.Sent.BYTES),
+        case(steps=steps(1, 1, 0, 0, sent=46)),
+        case(steps=steps(1, 1, 0, 0, sent_bytes=8)),
+    ),
+    Example(
+        claims.TracingSends(at_most=formula(8)),
+        case(traced=replace(TRACED, counters=Counters(sent_bytes=8))),
+        case(traced=replace(TRACED, counters=Counters(sent_bytes=9))),
+    ),
+    Example(claims.Parameters(equal=TWO), with_arguments(2), with_arguments(1)),
+    Example(claims.GraphsCompiled(at_most=TWO), case(), case(steps=steps(1, 1, 0, 1))),
+    Example(claims.LastCompile(within=TWO), case(), case(steps=steps(1, 0, 1, 0))),
+    Example(claims.Refuses(), case(failure=failure(FailureKind.EXECUTION)), case()),
 )
 
 
@@ -96,7 +121,16 @@ PLACEMENT = of(
 
 ANYWHERE = tuple(example for example in EXAMPLES if example not in PLACEMENT)
 TRACED_ONLY = of("residuals-on-host", "names-match")
-COMPARING = of("device-bytes-fall", "no-worse-than-nothing", "values-equal")
+STEPPED = of(
+    "sent-tensors-per-step", "sent-bytes-per-step", "graphs-compiled", "steps-until-last-compile"
+)
+COMPARING = of(
+    "device-bytes-fall",
+    "no-worse-than-nothing",
+    "values-equal",
+    "sent-tensors-per-step",
+    "sent-bytes-per-step",
+)
 FROM_MEMORY = of(
     "fits-device",
     "host-bytes",
@@ -105,8 +139,8 @@ FROM_MEMORY = of(
     "temp-bytes",
     "temp-bytes-at-most",
 )
-FROM_MODULE = of("to-host-bytes", "to-device-bytes", "copied-bytes-per-iteration")
-COMPILED = (*FROM_MEMORY, *FROM_MODULE, *of("values-equal", "time-growth"))
+FROM_MODULE = of("to-host-bytes", "to-device-bytes", "copied-bytes-per-iteration", "parameters")
+COMPILED = (*FROM_MEMORY, *FROM_MODULE, *STEPPED, *of("values-equal", "time-growth"))
 
 
 def name_of(example: Example) -> str:

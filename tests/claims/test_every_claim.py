@@ -1,6 +1,6 @@
 """What holds of every claim that Assay ships, whatever it measures."""
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -37,7 +37,8 @@ def verdict_on(example: Example, **fields: Any) -> Finding:
 
 
 def test_every_shipped_claim_has_an_example_here() -> None:
-    assert {type(example.claim).__name__ for example in EXAMPLES} == set(claims.__all__)
+    shipped = {name for name in claims.__all__ if is_dataclass(getattr(claims, name))}
+    assert {type(example.claim).__name__ for example in EXAMPLES} == shipped
 
 
 def test_no_two_claims_share_a_name() -> None:
@@ -70,7 +71,7 @@ def test_a_twin_that_keeps_the_claim_fails(example: Example) -> None:
 @every
 def test_a_claim_is_a_value(example: Example) -> None:
     with pytest.raises(FrozenInstanceError):
-        example.claim.unit = Unit.RATIO  # type: ignore[misc] # the very thing that must not work
+        example.claim.uses_baseline = True  # type: ignore[misc] # the very thing that must fail
     assert replace(example.claim) == example.claim  # type: ignore[type-var] # all are dataclasses
 
 

@@ -45,7 +45,7 @@ class Tools:
     def describe(self, program: Program, traced: object, lowered: object) -> Traced:
         return Traced(names=(), host_placements_traced=0, placements_lowered=0, residuals=None)
 
-    def compile(self, lowered: object) -> Tools:
+    def compile(self, lowered: object, devices: object) -> Tools:
         if self._compiling is not None:
             raise self._compiling
         return self
@@ -71,7 +71,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         monkeypatch.setattr("assay.observe.framework", lambda _name: Tools(compiling, handing_over))
 
         def program(_devices: Any) -> Program:
-            return Program(function=lambda: None, arguments=())
+            return Program(function=lambda: None)
 
         arm = Arm(name="plain", role=Role.CONTROL, program=program)
         return observe(Workload(suite="s", name="w", arms=(arm,)), arm, "gpu-h100")

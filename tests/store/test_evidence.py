@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from assay.model.evidence import (
     Unavailable,
 )
 from assay.model.module import Direction, Loop, Shape, Transfer, TripSource
+from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
 from assay.store import evidence
 from assay.store.evidence import load_all, once
@@ -104,6 +106,16 @@ def test_evidence_comes_back_as_it_was_observed(tmp_path: Path, seen: Evidence) 
     assert once(tmp_path, KEY, lambda: seen) == seen
     assert once(tmp_path, KEY, never) == seen
     assert load_all(tmp_path) == (seen,)
+
+
+def test_the_graphs_of_steps_are_files_beside_the_evidence(tmp_path: Path) -> None:
+    seen = StepsSeen(steps=(Step(counters=Counters(compiles=2)),), modules=(b"one", b"two"))
+    kept = once(tmp_path, KEY, lambda: replace(PLAIN, steps=seen))
+    assert kept.steps == replace(seen, modules=())
+    assert load_all(tmp_path) == (kept,)
+    files = sorted((tmp_path / "evidence").glob("*.hlo.pb"))
+    assert [file.read_bytes() for file in files] == [b"one", b"two"]
+    assert [file.name.split(".graph")[1] for file in files] == ["0.hlo.pb", "1.hlo.pb"]
 
 
 @pytest.mark.parametrize("part", range(4))

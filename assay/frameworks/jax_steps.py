@@ -1,0 +1,59 @@
+"""A training loop in JAX, and what it has compiled step by step."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from assay.frameworks.framework import RanStep, RanSteps
+from assay.model.evidence import Tensor
+from assay.model.steps import Counters, Steps
+
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+def run_steps(steps: Steps) -> RanSteps:
+    """Build the loop, then count what each step has compiled; what is sent is not counted.
+
+    Caches are cleared first: what another program had compiled would not be compiled again.
+    """
+    loop = steps.build()
+    jax.clear_caches()
+    ran = []
+    for _ in range(steps.count):
+        with _compile_seconds() as seconds:
+            results = jax.device_get(dict(loop.step()))
+        counted = Counters(
+            sent=None,
+            sent_bytes=None,
+            handles=None,
+            compiles=len(seconds),
+            compile_seconds=sum(seconds),
+        )
+        tensors = tuple(_tensor(name, array) for name, array in results.items())
+        ran.append(RanStep(counters=counted, results=tensors, compiled=()))
+    shapes = {name: tuple(array.shape) for name, array in loop.parameters.items()}
+    return RanSteps(steps=tuple(ran), parameters=shapes)
+
+
+@contextmanager
+def _compile_seconds() -> Iterator[list[float]]:
+    """The seconds of each program that is compiled from here on."""
+    seconds: list[float] = []
+
+    def listen(event: str, duration_secs: float, **_: Any) -> None:
+        if event == _COMPILED:
+            seconds.append(duration_secs)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield seconds
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def _tensor(name: str, leaf: Any) -> Tensor:
+    array = np.ascontiguousarray(leaf)
+    return Tensor(path=name, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())

@@ -1,0 +1,163 @@
+"""PyTorch/XLA's own interfaces below its documented ones, in one place.
+
+Each is looked up where it is used, by what it can do: PyTorch/XLA 2.6 has no placeholders, and says
+so in words. What is compiled is read from XLA's own dump, which names neither hash nor step but is
+whole: one module for each graph that the cache did not have.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from assay.frameworks.framework import Unsupported
+from assay.model.steps import Counters
+
+_BEFORE = "*.before_optimizations.hlo.pb"
+
+
+@cache
+def import_only() -> str:
+    """Import PyTorch/XLA without starting a client, so that a fork may start its own.
+
+    Gives the XLA flags that the import adds to the environment, which is left as it was: they are
+    for PyTorch/XLA's own XLA, not for the compilers of other targets.
+    """
+    on_tpu = "tpu" in os.environ.get("JAX_PLATFORMS", "").split(",")
+    os.environ.setdefault("PJRT_DEVICE", "TPU" if on_tpu else "CPU")
+    with _flags(os.environ.get("XLA_FLAGS", "")):
+        import torch_xla  # noqa: F401 - this is the import
+
+        return os.environ["XLA_FLAGS"]
+
+
+def start(environment: Mapping[str, str]) -> None:
+    """Start PyTorch/XLA under these variables, which it reads once; they stay set in this process.
+
+    Raises:
+        Unsupported: it runs in this process already, and other than so.
+    """
+    other = {name for name, value in environment.items() if os.environ.get(name) != value}
+    if other and dump_folder.cache_info().currsize:
+        raise Unsupported(
+            f"got {', '.join(sorted(other))} for PyTorch/XLA that was started without, wanted a "
+            "process in which nothing has used it before; observe each program in its own"
+        )
+    os.environ.update(environment)
+    dump_folder()
+
+
+@cache
+def dump_folder() -> Path:
+    """The folder where XLA writes every graph that PyTorch/XLA compiles in this process.
+
+    Raises:
+        Unsupported: PyTorch/XLA has run something in this process before.
+    """
+    flags = import_only()
+    folder = Path(tempfile.mkdtemp(prefix="assay-torch-xla-"))
+    # XLA reads its flags once, when its first client starts.
+    with _flags(f"{flags} --xla_dump_to={folder} --xla_dump_hlo_as_proto"):
+        _run_something()
+    if not any(folder.iterdir()):
+        raise Unsupported(
+            "got no dump of the first graph, wanted XLA to read its flags only now; observe "
+            "PyTorch/XLA in a process in which nothing has used it before"
+        )
+    return folder
+
+
+@contextmanager
+def _flags(flags: str) -> Iterator[None]:
+    """XLA's flags for a while, and then what they were."""
+    before = os.environ.get("XLA_FLAGS")
+    os.environ["XLA_FLAGS"] = flags
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XLA_FLAGS"]
+        else:
+            os.environ["XLA_FLAGS"] = before
+
+
+def _run_something() -> None:
+    import torch
+    import torch_xla
+
+    one = torch.ones(1).to(torch_xla.device()) + 1
+    torch_xla.sync(wait=True)
+    del one
+
+
+def wait() -> None:
+    """Wait until the device has done all that it was given; stages and compiles nothing."""
+    import torch_xla
+
+    torch_xla._XLAC._xla_wait_device_ops([])
+
+
+def compiled_so_far() -> tuple[Path, ...]:
+    """The dumps of all graphs that were compiled until now, oldest first."""
+    return tuple(sorted(dump_folder().glob(_BEFORE)))
+
+
+def clear_counters() -> None:
+    """Begin to count anew."""
+    from torch_xla.debug import metrics
+
+    metrics.clear_all()
+
+
+def counters() -> Counters:
+    """What was counted since `clear_counters`; times are in nanoseconds, sizes in bytes."""
+    from torch_xla.debug import metrics
+
+    sent, _, _ = _samples(metrics, "IrValueTensorToXlaData")
+    _, sent_bytes, _ = _samples(metrics, "OutboundData")
+    _, compile_nanoseconds, _ = _samples(metrics, "CompileTime")
+    _, _, nodes = _samples(metrics, "TensorsGraphSize")
+    return Counters(
+        sent=sent,
+        sent_bytes=int(sent_bytes),
+        handles=metrics.counter_value("CreateDataHandles") or 0,
+        compiles=metrics.counter_value("UncachedCompile") or 0,
+        compile_seconds=compile_nanoseconds * 1e-9,
+        graph_nodes=tuple(int(size) for size in nodes),
+    )
+
+
+def _samples(metrics: Any, name: str) -> tuple[int, float, Sequence[float]]:
+    """How often, how much in all, and each of a metric's latest samples."""
+    data = metrics.metric_data(name)
+    if data is None:
+        return 0, 0.0, ()
+    count, total, samples = data
+    return int(count), float(total), [value for _, value in samples]
+
+
+def placeholder(shape: Sequence[int], dtype: Any) -> Any:
+    """A tensor on the device that has a shape, and no data anywhere.
+
+    Raises:
+        Unsupported: PyTorch/XLA is older than 2.7.
+    """
+    from torch_xla.core import xla_builder as builder
+
+    create = getattr(builder, "create_placeholder_tensor", None)
+    if create is None:
+        raise Unsupported(
+            "got a PyTorch/XLA without create_placeholder_tensor, wanted 2.7 or newer; "
+            "pip install -U torch_xla"
+        )
+    return create(tuple(shape), dtype)
+
+
+def staged_module(tensors: Sequence[Any]) -> bytes:
+    """The serialised HloModuleProto that computes tensors which are staged and not yet run."""
+    import torch_xla
+
+    return bytes(torch_xla._XLAC._get_xla_tensors_hlo_proto(list(tensors)))

@@ -1,0 +1,213 @@
+"""The flow of values through a computation: who reads what, whatever tuples it is packed into.
+
+An element taken from a tuple is the value that was put in. A coalesced collective is a node that
+its operands are members of, in no order, and beside it a node for each element of its result,
+which reads its own operand and the collective. Constants of one label are one node; what nobody
+reads is gone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from assay.hlo.anonymous import COMMUTATIVE, EFFECTS, own_bytes
+from assay.hlo.colours import Edge, digest, place
+from assay.hlo.instruction import LOCAL_ID
+from assay.hlo.module import Computation
+from assay.hlo.schema import MalformedModule, Message, decode_anonymous, decode_placed
+
+COALESCED: Final = frozenset({"all-gather", "all-reduce", "reduce-scatter"})
+"""Collectives that treat each of several operands by itself."""
+
+ANYWHERE: Final = place("anywhere")
+CONTROL: Final = place("control")
+MEMBER: Final = place("member")
+_IN_ORDER: Final = tuple(place(number) for number in range(64))
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """A value. ``position`` is its instruction's in the computation, None if it has none."""
+
+    opcode: str
+    label: bytes
+    inputs: list[Edge]
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callee:
+    """A computation's digest, and whether running it does more than give its result."""
+
+    digest: bytes
+    has_effect: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Flow:
+    """The nodes of a computation, operands before users; outputs are nodes that read a value.
+
+    ``elements`` of a node are those of the tuple that it is; of a coalesced collective, the nodes
+    of its results. ``kept`` has effects, and is alive even if nobody reads it.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    elements: dict[int, Sequence[int]] = field(default_factory=dict)
+    parameters: dict[int, int] = field(default_factory=dict)
+    outputs: list[int] = field(default_factory=list)
+    kept: set[int] = field(default_factory=set)
+
+    def add(self, node: Node) -> int:
+        """The number of a new node."""
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def is_group(self, number: int) -> bool:
+        """Whether the node is a coalesced collective."""
+        return self.nodes[number].opcode in COALESCED and number in self.elements
+
+
+class _Reader:
+    """Reads the instructions of one computation, operands before their users."""
+
+    def __init__(
+        self,
+        computation: Computation,
+        callees: Mapping[int, Callee],
+        configs: dict[bytes, bytes],
+        *,
+        numbered: bool,
+    ) -> None:
+        self.flow = Flow()
+        self.values: dict[int, int] = {}
+        self._encoded = computation.encoded
+        self._callees = callees
+        self._configs = configs
+        self._numbered = numbered
+        self._packed: dict[int, int] = {}
+        for position, message in enumerate(decode_anonymous(computation.encoded)):
+            self._read(position, message)
+
+    def whole(self, number: int) -> int:
+        """The node of a value that is read as a whole: a collective's results, packed in order."""
+        flow = self.flow
+        if not flow.is_group(number):
+            return number
+        if number not in self._packed:
+            elements = [(each, _at(k)) for k, each in enumerate(flow.elements[number])]
+            packed = Node(opcode="tuple", label=digest(b"tuple"), inputs=elements)
+            self._packed[number] = flow.add(packed)
+        return self._packed[number]
+
+    def _read(self, position: int, message: Message) -> None:
+        identifier, opcode = message.id & LOCAL_ID, message.opcode
+        operands = [self.values[each & LOCAL_ID] for each in message.operand_ids]
+        ordered_after = [self.values[each & LOCAL_ID] for each in message.control_predecessor_ids]
+        flow = self.flow
+        if opcode == "get-tuple-element" and operands[0] in flow.elements and not ordered_after:
+            index = decode_placed(self._encoded[position]).tuple_index
+            self.values[identifier] = flow.elements[operands[0]][index]
+            return
+        called = [self._callees[each] for each in message.called_computation_ids]
+        has_effect = (
+            opcode in EFFECTS
+            or message.custom_call_has_side_effect
+            or any(callee.has_effect for callee in called)
+        )
+        coalesced = opcode in COALESCED and self._results_of(position) == len(operands) > 1
+        inputs = self._edges(opcode, operands, coalesced=coalesced)
+        inputs += [(self.whole(each), CONTROL) for each in ordered_after]
+        own = self._own_bytes(position, message, coalesced=coalesced)
+        label = digest(b"".join((own, *(callee.digest for callee in called))))
+        number = flow.add(Node(opcode=opcode, label=label, inputs=inputs, position=position))
+        self.values[identifier] = number
+        if coalesced:
+            flow.elements[number] = self._results(position, number)
+        elif opcode == "tuple":
+            flow.elements[number] = operands
+        elif opcode == "parameter":
+            flow.parameters[decode_placed(self._encoded[position]).parameter_number] = number
+        if has_effect:
+            flow.kept.add(number)
+
+    def _edges(self, opcode: str, operands: Sequence[int], *, coalesced: bool) -> list[Edge]:
+        read = [self.whole(each) for each in operands]
+        if coalesced:
+            return [(each, MEMBER) for each in read]
+        if opcode in COMMUTATIVE:
+            return [(each, ANYWHERE) for each in read]
+        return [(each, _at(k)) for k, each in enumerate(read)]
+
+    def _own_bytes(self, position: int, message: Message, *, coalesced: bool) -> bytes:
+        """What the instruction says of itself; how results are packed and numbered told apart."""
+        if coalesced or (message.opcode == "parameter" and not self._numbered):
+            placed = decode_placed(self._encoded[position])
+            placed.ClearField("shape" if coalesced else "parameter_number")
+            (message,) = decode_anonymous([placed.SerializeToString()])
+        return own_bytes(message, self._configs)
+
+    def _results_of(self, position: int) -> int:
+        return len(decode_placed(self._encoded[position]).shape.tuple_shapes)
+
+    def _results(self, position: int, group: int) -> list[int]:
+        """A node for each element of a coalesced collective: its own operand's, in that group."""
+        shapes = decode_placed(self._encoded[position]).shape.tuple_shapes
+        members = [edge for edge in self.flow.nodes[group].inputs if edge[1] == MEMBER]
+        return [
+            self.flow.add(
+                Node(
+                    opcode="element",
+                    label=digest(shape.SerializeToString()),
+                    inputs=[(operand, _at(0)), (group, MEMBER)],
+                )
+            )
+            for shape, (operand, _) in zip(shapes, members, strict=True)
+        ]
+
+
+def flow_of(
+    computation: Computation,
+    callees: Mapping[int, Callee],
+    configs: dict[bytes, bytes],
+    *,
+    is_step: bool,
+) -> Flow:
+    """The flow of a computation; of a step, its parameters unnumbered and its outputs apart.
+
+    Raises:
+        MalformedModule: a user comes before its operand, or refers to what is not there.
+    """
+    try:
+        reader = _Reader(computation, callees, configs, numbered=not is_step)
+        root = reader.values[computation.root_id]
+        _end(reader, computation, root, is_step=is_step)
+    except (KeyError, IndexError) as error:
+        raise MalformedModule(
+            f"got a reference in computation {computation.name!r} to what does not come before it "
+            f"({error}), wanted operands before users and callees before callers, as XLA writes "
+            "them; serialize the module again"
+        ) from None
+    return reader.flow
+
+
+def _end(reader: _Reader, computation: Computation, root: int, *, is_step: bool) -> None:
+    """The outputs, and which of them share the buffers of which parameters."""
+    flow, module = reader.flow, computation.module
+    unpacks = is_step and root in flow.elements
+    results = flow.elements[root] if unpacks else [root]
+    for each in results:
+        inputs = [(reader.whole(each), _at(0))]
+        flow.outputs.append(flow.add(Node(opcode="output", label=b"output", inputs=inputs)))
+    for alias in module.aliases if is_step else ():
+        path = alias.output_index
+        first, rest = (path[0], path[1:]) if unpacks else (0, path)
+        where = place("alias", rest, alias.parameter_index, alias.must)
+        output = flow.nodes[flow.outputs[first]]
+        output.inputs.append((flow.parameters[alias.parameter_number], where))
+    for number, path in sorted(module.donors) if is_step else ():
+        parameter = flow.nodes[flow.parameters[number]]
+        parameter.label = digest(parameter.label + repr(("donated", path)).encode())
+
+
+def _at(number: int) -> bytes:
+    return _IN_ORDER[number] if number < len(_IN_ORDER) else place(number)

@@ -1,0 +1,10 @@
+"""Observing in a child process, so that a compiler that aborts ends one observation, not the run.
+
+The child is started once and serves many requests. A child that dies is evidence, and the next
+request starts another.
+"""
+
+from assay.isolate.observer import ObservationError, Observer
+from assay.isolate.pickling import NotPortable
+
+__all__ = ["NotPortable", "ObservationError", "Observer"]

@@ -1,0 +1,69 @@
+"""Pickling: a workload with one arm, sent to a process that may not have the user's modules."""
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import cloudpickle
+
+from assay.model.workload import Arm, Workload
+
+
+class NotPortable(ValueError):
+    """The workload cannot be sent to the observer's process."""
+
+
+def pickled(workload: Workload, arm: Arm, target: str) -> bytes:
+    """The workload, with this arm alone, and the target.
+
+    Raises:
+        NotPortable: the workload holds something that cannot be pickled.
+    """
+    # Only this arm is sent: another's fault is not its own, and forty arms need not travel.
+    alone = Arm(name=arm.name, role=arm.role, program=arm.program)
+    bare = Workload(
+        suite=workload.suite, name=workload.name, arms=(alone,), framework=workload.framework
+    )
+    foreign = [module for module in _modules_of(alone) if not _importable(module)]
+    for module in foreign:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps((bare, alone, target)))
+    # Pickling runs the user's objects' code, which may raise anything.
+    except Exception as error:
+        raise NotPortable(
+            f"got arm {arm.name!r} of {workload.name!r} that cannot be sent to another process "
+            f"({error}), wanted functions and plain values; build arrays inside the program's "
+            "functions"
+        ) from error
+    finally:
+        for module in foreign:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _modules_of(arm: Arm) -> list[ModuleType]:
+    programs = (arm.program, getattr(arm.program, "func", None))
+    names = {getattr(program, "__module__", "") for program in programs}
+    return [sys.modules[name] for name in sorted(names) if name in sys.modules]
+
+
+def _importable(module: ModuleType) -> bool:
+    """Whether a fresh process would import this very module by its name.
+
+    Its presence in ``sys.modules`` does not tell: pytest may have loaded it from a file.
+    """
+    if module.__name__ in sys.builtin_module_names:
+        return True
+    path: Sequence[str] | None = None
+    spec: ModuleSpec | None = None
+    parts = module.__name__.split(".")
+    for end in range(1, len(parts) + 1):
+        spec = _find(".".join(parts[:end]), path)
+        path = spec.submodule_search_locations if spec else []
+    return spec is not None and spec.origin == getattr(module, "__file__", None)
+
+
+def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    found = (finder.find_spec(name, path) for finder in sys.meta_path)
+    return next(filter(None, found), None)

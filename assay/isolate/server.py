@@ -1,0 +1,103 @@
+"""The child's side: it answers requests, itself or each in a fork of its own.
+
+JAX compiles one program like another, however many came before. A lazy-tensor framework does not:
+its cache of graphs, its counters and its switches are the process's, so its child imports it once,
+never uses it, and forks for each request.
+"""
+
+import os
+import select
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+import cloudpickle
+import msgspec
+
+from assay.frameworks.framework import preload
+from assay.isolate.frames import READY, Answer, how_it_ended, read, write
+from assay.model.target import TargetName
+from assay.observe import observe
+from assay.targets import prepare
+
+
+def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
+    """Answer requests from standard input until it closes.
+
+    ``forks_for`` names the framework that is imported at once and then runs in forks only.
+    """
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    # What a program reads or prints must reach neither the requests nor the answers.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    _end_with_parent(requests)
+    prepare(targets)
+    answer: Callable[[bytes], bytes] = _answer
+    if forks_for:
+        preload(forks_for)
+        answer = _Forks(requests)
+    write(answers, READY)
+    while True:
+        try:
+            request = read(requests, None)
+        except EOFError:
+            return
+        write(answers, answer(request))
+
+
+def _answer(request: bytes) -> bytes:
+    try:
+        loaded: Any = cloudpickle.loads(request)
+        workload, arm, target = loaded
+        found = Answer(evidence=observe(workload, arm, target))
+    # The child's own failure must reach the parent as words, whatever it is.
+    except Exception:  # noqa: BLE001
+        found = Answer(crash=traceback.format_exc())
+    return msgspec.msgpack.encode(found)
+
+
+class _Forks:
+    """Answers each request in a fork, which may die of it."""
+
+    def __init__(self, requests: IO[bytes]) -> None:
+        self._requests = requests
+
+    def __call__(self, request: bytes) -> bytes:
+        mine, theirs = os.pipe()
+        process = os.fork()
+        if process == 0:
+            os.close(mine)
+            self._answer_and_exit(request, theirs)
+        os.close(theirs)
+        with os.fdopen(mine, "rb") as pipe:
+            answer = pipe.read()
+        _, status = os.waitpid(process, 0)
+        code = os.waitstatus_to_exitcode(status)
+        return msgspec.msgpack.encode(Answer(died=how_it_ended(code))) if code else answer
+
+    def _answer_and_exit(self, request: bytes, pipe: int) -> None:
+        """Never returns: nothing of the server's is tidied up here, nor of the framework's."""
+        code = 1
+        try:
+            _end_with_parent(self._requests)
+            with os.fdopen(pipe, "wb") as stream:
+                stream.write(_answer(request))
+            code = 0
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 1
+        finally:
+            os._exit(code)
+
+
+def _end_with_parent(requests: IO[bytes]) -> None:
+    """End this process once nobody can ask any more, even in the middle of a program."""
+
+    def wait() -> None:
+        hangup = select.poll()
+        hangup.register(requests.fileno(), 0)
+        hangup.poll()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,0 +1,164 @@
+"""What two step graphs that are not the same differ in: parts of one line."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from assay.judge.differences.wording import Dimensions, few, numbers, shaped
+from assay.model.module import Shape
+from assay.model.step_graph import (
+    StepCollective,
+    StepGraph,
+    StepOperation,
+    StepOutput,
+    StepParameter,
+)
+
+_SMALL: Final = 2
+"""Operands of a collective that is small enough to name what it takes."""
+
+
+def of_contents(
+    before: StepGraph, after: StepGraph, named: Mapping[str, Dimensions]
+) -> Iterator[str]:
+    """The differences, most important first; at least one."""
+    found = [
+        *_of_arrays("output", _shapes(before.outputs), _shapes(after.outputs), named),
+        *_of_collectives(before, after, named),
+        *_of_arrays("parameter", _shapes(before.parameters), _shapes(after.parameters), named),
+        *_of_donations(before, after),
+        *_of_operations(before, after),
+    ]
+    yield from found or _of_values(before, after)
+
+
+def _shapes(arrays: Iterable[StepOutput | StepParameter]) -> Counter[Shape]:
+    return Counter(each.shape for each in arrays)
+
+
+def _of_arrays(
+    noun: str, before: Counter[Shape], after: Counter[Shape], named: Mapping[str, Dimensions]
+) -> Iterator[str]:
+    for found, more in ((after - before, "more"), (before - after, "fewer")):
+        if found:
+            nouns = noun if found.total() == 1 else f"{noun}s"
+            yield f"{found.total()} {more} {nouns}, shaped like {shaped(found, named)}"
+
+
+def _of_donations(before: StepGraph, after: StepGraph) -> Iterator[str]:
+    """Parameters given away, where it is not only that there are more parameters."""
+    kept, given = (sum(each.donated for each in graph.parameters) for graph in (before, after))
+    if kept != given and len(before.parameters) == len(after.parameters):
+        yield f"{given} parameters donated in place of {kept}"
+
+
+def _of_collectives(
+    before: StepGraph, after: StepGraph, named: Mapping[str, Dimensions]
+) -> Iterator[str]:
+    """Collectives gained and lost, by what each of them takes."""
+    ours, theirs = (Counter(map(_kind, graph.collectives)) for graph in (before, after))
+    lost, gained = ours - theirs, theirs - ours
+    for opcode in sorted({opcode for opcode, _, _ in (*lost, *gained)}):
+        old, new = (
+            [each for each in kinds.elements() if each[0] == opcode] for kinds in (lost, gained)
+        )
+        yield _regrouped(opcode, old, new, named)
+
+
+_Kind = tuple[str, tuple[Shape, ...], str]
+
+
+def _kind(collective: StepCollective) -> _Kind:
+    return (
+        collective.opcode,
+        tuple(sorted(collective.shapes, key=str)),
+        collective.attributes,
+    )
+
+
+def _regrouped(
+    opcode: str, old: list[_Kind], new: list[_Kind], named: Mapping[str, Dimensions]
+) -> str:
+    if not old or not new:
+        more, groups = ("more", new) if new else ("fewer", old)
+        return f"{len(groups)} {more} {opcode} of {_sizes(groups, named)}"
+    if Counter(each[:2] for each in old) == Counter(each[:2] for each in new):
+        return f"{opcode} of {_sizes(new, named)} with other attributes"
+    told = f"{opcode} of {_sizes(old, named)} became {_sizes(new, named)}"
+    ours, theirs = (Counter(shape for each in kinds for shape in each[1]) for kinds in (old, new))
+    for found, more in ((theirs - ours, "more"), (ours - theirs, "fewer")):
+        if found:
+            told += f", {found.total()} {more}: {shaped(found, named)}"
+    return told
+
+
+def _sizes(groups: list[_Kind], named: Mapping[str, Dimensions]) -> str:
+    """How many operands each has, the largest first; of small ones, what they are."""
+    ordered = sorted(groups, key=lambda each: -len(each[1]))
+    words = [
+        f"{len(shapes)} ({shaped(Counter(shapes), named)})"
+        if len(shapes) <= _SMALL
+        else str(len(shapes))
+        for _, shapes, _ in ordered
+    ]
+    return few(words, " + ")
+
+
+def _of_operations(before: StepGraph, after: StepGraph) -> Iterator[str]:
+    """Operations gained and lost, then those of which as many are there but not the same."""
+    change = _change(before, after, lambda each: (each.opcode,))
+    ordered = sorted(change, key=lambda opcode: (-abs(change[opcode]), opcode))
+    if ordered:
+        yield few([f"{_more(change[opcode])} {opcode[0]}" for opcode in ordered])
+    reshaped = _change(before, after, lambda each: (each.opcode, str(each.shape)))
+    for (opcode,), count in _gained(reshaped, 1, told=change).items():
+        yield f"{count} {opcode} of another shape"
+    changed = _change(before, after, lambda each: (each.opcode, str(each.shape), each.attributes))
+    for (opcode, shape), count in _gained(changed, 2, told={*change, *reshaped}).items():
+        other = "another value" if opcode == "constant" else "other attributes"
+        yield f"{count} {opcode} {shape} of {other}"
+
+
+_Key = tuple[str, ...]
+
+
+def _change(
+    before: StepGraph, after: StepGraph, key: Callable[[StepOperation], _Key]
+) -> Counter[_Key]:
+    """How many more operations of each kind the second graph has; kinds that differ alone."""
+    change: Counter[_Key] = Counter()
+    for sign, graph in ((-1, before), (1, after)):
+        for each in graph.operations:
+            change[key(each)] += sign * each.count
+    return Counter({kind: count for kind, count in change.items() if count})
+
+
+def _gained(change: Counter[_Key], length: int, *, told: Collection[_Key]) -> Counter[_Key]:
+    """What was gained by the first words of each kind, but for what is told already."""
+    gained: Counter[_Key] = Counter()
+    for kind, count in change.items():
+        if count > 0 and not any(kind[:k] in told for k in range(1, length + 1)):
+            gained[kind[:length]] += count
+    return gained
+
+
+def _more(change: int) -> str:
+    return f"{abs(change)} {'more' if change > 0 else 'fewer'}"
+
+
+def _of_values(before: StepGraph, after: StepGraph) -> Iterator[str]:
+    """Of two graphs of the same parts, the outputs that are computed from other operands."""
+    known = Counter((each.shape, each.value) for each in before.outputs)
+    others = []
+    for each in after.outputs:
+        if known[each.shape, each.value]:
+            known[each.shape, each.value] -= 1
+        else:
+            others.append(each)
+    if not others:
+        yield "the same operations, joined or ordered in another way"
+        return
+    noun = "output" if len(others) == 1 else "outputs"
+    shapes = few(sorted({str(each.shape) for each in others}))
+    indices = numbers(each.index for each in others)
+    yield f"the same operations, but {noun} {indices} ({shapes}) computed from other operands"

@@ -1,0 +1,1 @@
+"""Placeholder tensors: tracing what a scan repeats sends nothing to the device."""

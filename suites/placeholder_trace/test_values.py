@@ -1,0 +1,16 @@
+"""A scan computes the loop's losses and gradients.
+
+The mend that suggests itself, ``torch.empty`` on the device, sends nothing either, and computes
+something else without a word.
+"""
+
+from assay import Check, claims
+from suites.placeholder_trace.formulas import REORDERED_SUM
+from suites.placeholder_trace.workloads import LAYERS
+
+test_scan_computes_what_the_loop_computes = Check(
+    claim=claims.ValuesEqual(exact_on=(), relative_tolerance=REORDERED_SUM),
+    workloads=LAYERS,
+    arms=("scan*",),
+    twin="twin-empty-on-device",
+)

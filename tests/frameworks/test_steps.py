@@ -1,0 +1,56 @@
+"""A loop's compiles are counted step by step, and a framework starts under what the loop asks."""
+
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from assay import Loop, Steps
+from assay.frameworks.jax_steps import run_steps
+
+_WIDTHS = (2, 3, 2, 3, 4)
+
+
+def _loop() -> Loop:
+    double = jax.jit(lambda array: array * 2)
+    widths = iter(_WIDTHS)
+
+    def step() -> Mapping[str, jax.Array]:
+        return {"double": double(np.ones(next(widths), np.float32))}
+
+    return Loop(step=step, parameters={"none": jnp.zeros((2, 2))})
+
+
+def test_jax_compiles_once_for_each_shape_and_is_counted_in_the_step_that_has_it() -> None:
+    ran = run_steps(Steps(count=len(_WIDTHS), build=_loop))
+    assert [step.counters.compiles for step in ran.steps] == [1, 1, 0, 0, 1]
+    assert [step.results[0].shape for step in ran.steps] == [(width,) for width in _WIDTHS]
+    assert ran.parameters == {"none": (2, 2)}
+
+
+def test_loop_is_counted_as_if_nothing_had_run_before() -> None:
+    first, second = (run_steps(Steps(count=2, build=_loop)) for _ in range(2))
+    assert [step.counters.compiles for step in first.steps] == [1, 1]
+    assert [step.counters.compiles for step in second.steps] == [1, 1]
+
+
+def test_torch_xla_starts_under_the_variables_of_a_loop_and_under_no_others_later() -> None:
+    pytest.importorskip("torch_xla")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert pool.submit(_started, {"CPU_NUM_DEVICES": "3"}).result() == 3
+        assert pool.submit(_started, {"CPU_NUM_DEVICES": "3"}).result() == 3
+        with pytest.raises(NotImplementedError, match="got CPU_NUM_DEVICES"):
+            pool.submit(_started, {"CPU_NUM_DEVICES": "2"}).result()
+
+
+def _started(environment: Mapping[str, str]) -> int:
+    from assay.frameworks import torch_xla_internals
+
+    torch_xla_internals.start(environment)
+    import torch_xla.runtime
+
+    return int(torch_xla.runtime.global_runtime_device_count())

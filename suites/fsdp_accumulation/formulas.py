@@ -1,0 +1,29 @@
+"""What the claims expect, as formulas of how each arm trains."""
+
+from dataclasses import dataclass
+
+from assay import Arm, Case, Formula, Quantity, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopArm(Arm):
+    """An arm that says how many graphs its steps need if none differs without a need."""
+
+    graphs: int = 1
+
+
+def _needed(case: Case) -> Quantity:
+    assert isinstance(case.arm, LoopArm)
+    return Quantity(case.arm.graphs, Unit.COUNT)
+
+
+def _two(_case: Case) -> Quantity:
+    return Quantity(2, Unit.COUNT)
+
+
+NEEDED = Formula("what one step after another needs", _needed)
+"""Graphs of PyTorch/XLA: 1, or 2 where an optimiser's state, or a gradient kept as zeros, is made
+in the first step. Programs of JAX: the gradient's, and one for each group of a step's shapes."""
+
+TWO_STEPS = Formula("step 2", _two)
+"""The first step that all later ones repeat."""

@@ -7,7 +7,6 @@ its entry point. ``pytester`` would do for one test; a run that several claims r
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -42,6 +41,12 @@ def workload(*arms, name="small", suite="mine", **rest):
 """
 """The head of a test file: two programs of two operations, and short spellings."""
 
+# A shell starts its background jobs deaf to Ctrl-C, and children inherit that.
+_PYTEST_THAT_HEARS = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+"""
 _SECONDS = 120
 _NOT_OURS = (".pytest_cache", "__pycache__", ".cache")
 _OUTER = ("PYTEST_", "ASSAY_", "JAX_", "XLA_", "PYTHONPATH", "COV_")
@@ -93,13 +98,11 @@ class Project:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Begin to run pytest here."""
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "pytest", "--target", "cpu:8", *arguments],
+            [sys.executable, "-P", "-c", _PYTEST_THAT_HEARS, "--target", "cpu:8", *arguments],
             cwd=self.root,
             env=self._environment(None),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # A shell starts its background jobs deaf to Ctrl-C, and children inherit that.
-            preexec_fn=_hear_ctrl_c,  # noqa: PLW1509 -- it takes no lock.
         )
 
     def newest(self) -> Path:
@@ -143,7 +146,3 @@ class Project:
 
 def _content(path: Path) -> bytes:
     return str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
-
-
-def _hear_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -72,9 +72,9 @@ STAGED_LLAMA = _torch_xla(
 CONTRACT = _torch_xla(name="contract", arms=contract_arms(), scopes=(_quick(targets=_HOST),))
 READS = _torch_xla(name="reads", arms=read_arms(), scopes=(_quick(targets=_HOST),))
 JAX = tuple(
-    _suite(name=name, arms=jax_arms(sizes), scopes=(scope(targets=("cpu*", "gpu-h100*")),))
+    _suite(name=name, arms=jax_arms(sizes), scopes=(scope, _full(targets=("gpu-h100*",))))
     for name, sizes, scope in (
-        ("jax", JaxSizes(layers=4, width=64), _quick),
-        ("jax-wide", JaxSizes(layers=4, width=16384), _full),
+        ("jax", JaxSizes(layers=4, width=64), _quick(targets=_HOST)),
+        ("jax-wide", JaxSizes(layers=4, width=16384), _full(targets=_HOST)),
     )
 )

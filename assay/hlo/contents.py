@@ -178,27 +178,26 @@ def _seen_through(value: Value) -> Value | None:
 def _moved_from(value: Value, trail: _Trail) -> tuple[Value, _Trail] | None:
     """One step back through an operation that moves the elements of one of its operands."""
     instruction, path, site = value.instruction, value.path, value.site
-    opcode = instruction.opcode
-    trail = replace(trail, by=trail.by or instruction)
+    opcode, by = instruction.opcode, trail.by or instruction
     if opcode in _RETILES:
         moved = trail.rearranged or _moves_elements(instruction)
         source = path[1:] if opcode == "copy-start" else path
-        return Value(instruction.operands[0], source, site), replace(trail, rearranged=moved)
+        return Value(instruction.operands[0], source, site), replace(trail, by=by, rearranged=moved)
     if opcode in _UPDATES:
         base = instruction.operands[path[0] if path else 0]
-        return Value(base, (), site), replace(trail, content=Content.UPDATE)
+        return Value(base, (), site), replace(trail, by=by, content=Content.UPDATE)
     if opcode in _REARRANGES:
         operand = instruction.operands[0].shape
         narrowest = min(trail.narrowest, _elements(instruction.shape), _elements(operand))
         content = Content.UPDATE if opcode == "pad" else trail.content
         return Value(instruction.operands[0], (), site), replace(
-            trail, content=content, rearranged=True, narrowest=narrowest
+            trail, by=by, content=content, rearranged=True, narrowest=narrowest
         )
     if opcode == "custom-call" and path in instruction.overwrites:
         # What it does in there only its author knows; a kernel that updates a part says it so.
         number, source = instruction.overwrites[path]
         return Value(instruction.operands[number], source, site), replace(
-            trail, content=Content.UPDATE
+            trail, by=by, content=Content.UPDATE
         )
     return None
 

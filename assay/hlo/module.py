@@ -132,6 +132,8 @@ class Computation:
     def of(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
         """The instructions with one of these opcodes."""
         _, found = self._ids_and_opcodes
+        if opcodes.isdisjoint(found):
+            return ()
         return tuple(
             self.at(position) for position, opcode in enumerate(found) if opcode in opcodes
         )

@@ -57,6 +57,28 @@ class _Around:
     body: Computation | None
 
 
+class _Fillings:
+    """What arrays are filled with, and whether in place; each is looked at once."""
+
+    def __init__(self, assignment: BufferAssignment | None) -> None:
+        self._assignment = assignment
+        self._known: dict[Array, tuple[Origin, bool | None]] = {}
+
+    def of(self, array: Array) -> tuple[Origin, bool | None]:
+        """The array's origin, and whether it lies where its base lay; None if it is not known."""
+        if array not in self._known:
+            origin = origin_of(*array)
+            self._known[array] = origin, self._in_place(array, origin)
+        return self._known[array]
+
+    def _in_place(self, array: Array, origin: Origin) -> bool | None:
+        if self._assignment is None or origin.base is None:
+            return None
+        into = self._assignment.slice_of(*array)
+        from_ = self._assignment.slice_of(origin.base.instruction, origin.base.path)
+        return None if into is None or from_ is None else into == from_
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeWrite:
     """An array that an instruction writes whole, in the graph; ``loop`` is the body around it."""
@@ -85,17 +107,17 @@ def whole_writes(
     An update in place is none, and neither is a copy of a buffer onto itself. Scalars are not
     counted. Without a buffer assignment an update is taken to be in place and a copy to be real.
     """
-    around = _loops_around(module, counts)
+    around, fillings = _loops_around(module, counts), _Fillings(assignment)
     carried: dict[Computation, dict[Array, None]] = {}
     for body in dict.fromkeys(each.body for each in around.values() if each.body):
-        for array in _carried(body, assignment):
+        for array in _carried(body, fillings):
             carried.setdefault(array[0].computation, {})[array] = None
     return tuple(
         found
         for computation in module.computations
         if computation in around and counts[computation].count != 0
         for found in _in_computation(
-            computation, around[computation].body, assignment, carried.get(computation, {})
+            computation, around[computation].body, fillings, carried.get(computation, {})
         )
     )
 
@@ -136,7 +158,7 @@ def _loops_around(
     return {computation: each for computation, each in found.items() if computation in counts}
 
 
-def _carried(body: Computation, assignment: BufferAssignment | None) -> Iterator[Array]:
+def _carried(body: Computation, fillings: _Fillings) -> Iterator[Array]:
     """The arrays that a loop body hands to its next iteration, where they are written.
 
     What is updated in place was written before, in the same memory.
@@ -148,7 +170,7 @@ def _carried(body: Computation, assignment: BufferAssignment | None) -> Iterator
         come_from = list(_handed_on_by(value))
         if not come_from and not _writes_nothing(value.instruction):
             yield value.instruction, value.path
-            come_from = list(_updated_by(value, assignment))
+            come_from = list(_updated_by(value, fillings))
         pending.extend(each for each in come_from if each not in seen)
         seen.update(come_from)
 
@@ -167,12 +189,11 @@ def _handed_on_by(value: Value) -> Iterator[Value]:
         yield passed
 
 
-def _updated_by(value: Value, assignment: BufferAssignment | None) -> Iterator[Value]:
+def _updated_by(value: Value, fillings: _Fillings) -> Iterator[Value]:
     """What lay in a value's memory before the value's instruction wrote some of it."""
     if value.instruction.opcode not in _UPDATES:
         return
-    origin = origin_of(value.instruction, value.path)
-    in_place = _in_place(value.instruction, value.path, origin, assignment)
+    origin, in_place = fillings.of((value.instruction, value.path))
     if origin.base and not _is_rewrite(origin, is_carried=True, in_place=in_place):
         yield replace(origin.base, site=value.site)
 
@@ -184,7 +205,7 @@ def _writes_nothing(instruction: Instruction) -> bool:
 def _in_computation(
     computation: Computation,
     loop: Computation | None,
-    assignment: BufferAssignment | None,
+    fillings: _Fillings,
     carried: Mapping[Array, None],
 ) -> Iterator[WholeWrite]:
     others = (instruction for instruction, _ in carried)
@@ -192,8 +213,7 @@ def _in_computation(
         for path in written(instruction):
             if not instruction.shape.at(path).dimensions:
                 continue
-            origin = origin_of(instruction, path)
-            in_place = _in_place(instruction, path, origin, assignment)
+            origin, in_place = fillings.of((instruction, path))
             if _is_rewrite(origin, is_carried=(instruction, path) in carried, in_place=in_place):
                 yield WholeWrite(
                     instruction=instruction, path=path, origin=origin, in_place=in_place, loop=loop
@@ -210,17 +230,3 @@ def _is_rewrite(origin: Origin, *, is_carried: bool, in_place: bool | None) -> b
     if in_place is None:  # a result that only repeats its operand, or an update, is taken on trust
         return origin.content is Content.COPY and origin.by is not None
     return not in_place
-
-
-def _in_place(
-    instruction: Instruction,
-    path: tuple[int, ...],
-    origin: Origin,
-    assignment: BufferAssignment | None,
-) -> bool | None:
-    """Whether an array lies where its base lay; None where that is not known."""
-    if assignment is None or origin.base is None:
-        return None
-    into = assignment.slice_of(instruction, path)
-    from_ = assignment.slice_of(origin.base.instruction, origin.base.path)
-    return None if into is None or from_ is None else into == from_

@@ -7,14 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from assay.frameworks.framework import (
-    Compiled,
-    Framework,
-    FrameworkMissing,
-    RanSteps,
-    Unsupported,
-    framework,
-)
+from assay.frameworks.framework import Compiled, Framework, RanSteps, Unsupported
+from assay.frameworks.installed import FrameworkMissing, framework
 from assay.frameworks.step_graphs import steps_seen
 from assay.frameworks.versions import toolchain
 from assay.hlo.schema import split

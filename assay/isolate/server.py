@@ -15,7 +15,7 @@ from typing import IO, Any
 import cloudpickle
 import msgspec
 
-from assay.frameworks.framework import preload
+from assay.frameworks.installed import preload
 from assay.isolate.frames import READY, Answer, how_it_ended, read, write
 from assay.model.target import TargetName
 from assay.observe import observe

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import pytest
 
-from assay.frameworks.framework import keeps_state
+from assay.frameworks.installed import keeps_state
 from assay.isolate import NotPortable, Observer
 from assay.model.evidence import Evidence
 from assay.model.target import TargetName

@@ -7,6 +7,7 @@ from typing import Final
 
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation, Module
+from assay.hlo.simulation import NotSimulated, simulated_trips
 from assay.hlo.values import Value, origin
 from assay.model.module import Shape, TripSource
 
@@ -29,6 +30,10 @@ class TripCount:
 
 class _NotDerivable(Exception):
     """A value is no integer that follows from constants; the text becomes TripCount.reason."""
+
+
+class _Endless(_NotDerivable):
+    """The form is known, and by it the loop runs for ever or until a counter wraps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,8 @@ class TripCounter:
     The compiler's ``known_trip_count`` is believed. Without it, both sides of the condition's
     comparison are written as a sum of loop-carried integers; an integer that the body changes by a
     constant is ``init + k * step`` in iteration k, so the comparison decides the first k at which
-    the loop ends. A bound that is carried unchanged is a step of 0.
+    the loop ends. A bound that is carried unchanged is a step of 0. What has no such form is done
+    iteration by iteration, as far as it is arithmetic on known integers.
     """
 
     def __init__(self, module: Module) -> None:
@@ -79,9 +85,21 @@ class TripCounter:
     def _derived(self, loop: Instruction, depth: int) -> TripCount:
         try:
             trips = self._derive(loop, depth)
-        except _NotDerivable as reason:
+        except _Endless as reason:
             return TripCount(trips=None, found=TripSource.UNKNOWN, reason=str(reason))
+        except _NotDerivable as reason:
+            return self._simulated(loop, depth, str(reason))
         return TripCount(trips=trips, found=TripSource.DERIVED)
+
+    def _simulated(self, loop: Instruction, depth: int, reason: str) -> TripCount:
+        """The count by doing what the loop does; ``reason`` is why it could not be derived."""
+        try:
+            trips = simulated_trips(
+                loop, lambda path: self._constant(Value(loop.operands[0], path), depth + 1)
+            )
+        except (NotSimulated, _NotDerivable):
+            return TripCount(trips=None, found=TripSource.UNKNOWN, reason=reason)
+        return TripCount(trips=trips, found=TripSource.SIMULATED)
 
     def _derive(self, loop: Instruction, depth: int) -> int:
         compare, direction = _comparison(loop.called[1])
@@ -94,7 +112,7 @@ class TripCounter:
         for operand, (first, step) in zip(compare.instruction.operands, lines, strict=True):
             held = operand.shape.integer_range
             if held is None or first not in held or first + trips * step not in held:
-                raise _NotDerivable(f"the counter leaves the range of {operand.shape}")
+                raise _Endless(f"the counter leaves the range of {operand.shape}")
         return trips
 
     def _line(self, loop: Instruction, side: Value, depth: int) -> tuple[int, int]:
@@ -228,7 +246,7 @@ def _first_end(difference: int, change: int, direction: str) -> int:
     if ends:
         return 0
     if left <= 0:
-        raise _NotDerivable("the counter never meets the bound")
+        raise _Endless("the counter never meets the bound")
     return left
 
 

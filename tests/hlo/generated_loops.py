@@ -201,7 +201,11 @@ class _Writer:
 
     def _condition(self, loop: Loop) -> str:
         name, state, k, bound, go = map(self.name, ("condition", "going", "k", "bound", "go"))
-        limit = f"multiply({k}, {k})" if loop.trips is None else f"constant({loop.trips})"
+        limit = (
+            f'custom-call({k}), custom_call_target="length"'
+            if loop.trips is None
+            else f"constant({loop.trips})"
+        )
         self.functions.append(
             f"{name} {{ {state} = {self.carry()} parameter(0)\n"
             f"{k} = s32[] get-tuple-element({state}), index=0\n"

@@ -53,7 +53,7 @@ def test_nested_loops_multiply(starts_and_trips: list[tuple[int, int]]) -> None:
 
 def test_an_unknown_loop_makes_what_it_runs_unknown_and_nothing_else() -> None:
     text = nest([(0, 3), (0, 4), (0, 5)]).replace(
-        "bound = s32[] constant(4)", "bound = s32[] multiply(i, i)"
+        "bound = s32[] constant(4)", 'bound = s32[] custom-call(i), custom_call_target="length"'
     )
     counts = counts_by_name(text)
     assert counts["body0"].count == 3

@@ -231,7 +231,7 @@ def test_peeling_a_loop_does_not_change_what_it_moves(peeled: int, summary: Summ
 
 def test_an_unknown_trip_count_leaves_the_bytes_unknown(summary: Summary) -> None:
     text = offloading_loop(trips=8).replace(
-        "bound = s32[] constant(8)", "bound = s32[] multiply(i, i)"
+        "bound = s32[] constant(8)", 'bound = s32[] custom-call(i), custom_call_target="length"'
     )
     read = summary(text)
     assert read.to_host_bytes_per_run is None

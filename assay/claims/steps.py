@@ -181,11 +181,12 @@ class LastCompile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuses:
-    """The program is refused with an exception: it neither succeeds nor takes its process down.
+    """The program is refused with an ``error``: it neither succeeds nor takes its process down.
 
-    Measures the number of processes lost, or of programs that went through.
+    Measures 1 where it does, or where another exception ends it, which may be a mistake of its own.
     """
 
+    error: str = "RuntimeError"
     name: str = "refuses"
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
@@ -195,18 +196,18 @@ class Refuses:
         return ()
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the framework raised."""
+        """Kept if the framework raised just that."""
         evidence = case.evidence
         stop_unless_available(evidence)
         failure = evidence.failure
         if failure is None:
             return Finding(outcome=Outcome.BROKEN, measured=1, limit=0, reason="it was not refused")
-        refused = failure.kind in _REFUSED
+        refused = failure.kind in _REFUSED and failure.message.startswith(f"{self.error}: ")
         return Finding(
             outcome=Outcome.KEPT if refused else Outcome.BROKEN,
             measured=0 if refused else 1,
             limit=0,
-            reason=f"the program {failure.kind.value}: {failure.message}",
+            reason=f"wanted a {self.error}; the program {failure.kind.value}: {failure.message}",
         )
 
 

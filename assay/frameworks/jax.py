@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from assay.frameworks.arrays import tensor_of
 from assay.frameworks.framework import RanSteps
 from assay.frameworks.jax_steps import run_steps
 from assay.frameworks.memory_stats import memory_of
@@ -105,7 +106,7 @@ class JaxFramework:
         with (program.context or nullcontext)(), jax.default_device(devices[0]):
             results = jax.jit(program.observe, **shardings)(*program.values())
         leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
-        return tuple(_tensor(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
+        return tuple(tensor_of(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
 
     def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
         """Compile both lengths, run each once unmeasured, then time them in turns."""
@@ -163,8 +164,3 @@ def _residuals(program: Program) -> tuple[Residual, ...] | None:
         )
         for aval, origin in saved
     )
-
-
-def _tensor(path: str, leaf: Any) -> Tensor:
-    array = np.ascontiguousarray(leaf)
-    return Tensor(path=path, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-import numpy as np
 
+from assay.frameworks.arrays import tensor_of
 from assay.frameworks.framework import RanStep, RanSteps
-from assay.model.evidence import Tensor
 from assay.model.steps import Counters, Steps
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
@@ -32,7 +31,7 @@ def run_steps(steps: Steps) -> RanSteps:
             compiles=len(seconds),
             compile_seconds=sum(seconds),
         )
-        tensors = tuple(_tensor(name, array) for name, array in results.items())
+        tensors = tuple(tensor_of(name, array) for name, array in results.items())
         ran.append(RanStep(counters=counted, results=tensors, compiled=()))
     shapes = {name: tuple(array.shape) for name, array in loop.parameters.items()}
     return RanSteps(steps=tuple(ran), parameters=shapes)
@@ -52,8 +51,3 @@ def _compile_seconds() -> Iterator[list[float]]:
         yield seconds
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
-
-
-def _tensor(name: str, leaf: Any) -> Tensor:
-    array = np.ascontiguousarray(leaf)
-    return Tensor(path=name, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())

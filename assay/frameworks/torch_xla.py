@@ -10,6 +10,7 @@ import torch
 import torch_xla
 
 from assay.frameworks import torch_xla_internals as internals
+from assay.frameworks.arrays import tensor_of
 from assay.frameworks.framework import Compiled, RanStep, RanSteps, Unsupported
 from assay.frameworks.hlo import compile_parsed, parse
 from assay.frameworks.hlo_file import Source
@@ -115,7 +116,5 @@ def _tensor(path: str, tensor: torch.Tensor) -> Tensor:
     here = tensor.detach().cpu().contiguous()
     if here.dtype in _BY_BITS:
         carrier, dtype = _BY_BITS[here.dtype]
-        array = here.view(carrier).numpy().view(dtype)
-    else:
-        array = here.numpy()
-    return Tensor(path=path, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())
+        return tensor_of(path, here.view(carrier).numpy().view(dtype))
+    return tensor_of(path, here.numpy())

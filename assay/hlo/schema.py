@@ -103,10 +103,7 @@ def decode_outlines(encoded: Iterable[bytes]) -> Iterator[Message]:
     Raises:
         MalformedModule: one of them is no HloInstructionProto.
     """
-    try:  # around the loop, not in it: a module has hundreds of thousands of instructions
-        yield from map(_OUTLINE_CLASS.FromString, encoded)
-    except DecodeError as error:
-        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
+    return _each(_OUTLINE_CLASS, encoded)
 
 
 def decode_instruction(encoded: bytes) -> Message:
@@ -115,10 +112,7 @@ def decode_instruction(encoded: bytes) -> Message:
     Raises:
         MalformedModule: ``encoded`` is no HloInstructionProto.
     """
-    try:
-        return _INSTRUCTION_CLASS.FromString(encoded)
-    except DecodeError as error:
-        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
+    return _one(_INSTRUCTION_CLASS, encoded, _BROKEN_INSTRUCTION)
 
 
 def decode_anonymous(encoded: Iterable[bytes]) -> Iterator[Message]:
@@ -127,10 +121,7 @@ def decode_anonymous(encoded: Iterable[bytes]) -> Iterator[Message]:
     Raises:
         MalformedModule: one of them is no HloInstructionProto.
     """
-    try:
-        yield from map(_ANONYMOUS_CLASS.FromString, encoded)
-    except DecodeError as error:
-        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
+    return _each(_ANONYMOUS_CLASS, encoded)
 
 
 def decode_placed(encoded: bytes) -> Message:
@@ -139,10 +130,7 @@ def decode_placed(encoded: bytes) -> Message:
     Raises:
         MalformedModule: ``encoded`` is no HloInstructionProto.
     """
-    try:
-        return _PLACED_CLASS.FromString(encoded)
-    except DecodeError as error:
-        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
+    return _one(_PLACED_CLASS, encoded, _BROKEN_INSTRUCTION)
 
 
 def decode_labels(encoded: Iterable[bytes]) -> Iterator[Message]:
@@ -151,10 +139,7 @@ def decode_labels(encoded: Iterable[bytes]) -> Iterator[Message]:
     Raises:
         MalformedModule: one of them is no HloInstructionProto.
     """
-    try:
-        yield from map(_LABEL_CLASS.FromString, encoded)
-    except DecodeError as error:
-        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
+    return _each(_LABEL_CLASS, encoded)
 
 
 def decode_shape(encoded: bytes) -> Message:
@@ -163,10 +148,7 @@ def decode_shape(encoded: bytes) -> Message:
     Raises:
         MalformedModule: ``encoded`` is no ShapeProto.
     """
-    try:
-        return _SHAPE_CLASS.FromString(encoded)
-    except DecodeError as error:
-        raise MalformedModule(_advice("a shape that protobuf cannot read")) from error
+    return _one(_SHAPE_CLASS, encoded, "a shape that protobuf cannot read")
 
 
 def decode_metadata(encoded: bytes) -> Message:
@@ -175,10 +157,21 @@ def decode_metadata(encoded: bytes) -> Message:
     Raises:
         MalformedModule: ``encoded`` is no OpMetadata.
     """
-    try:
-        return _METADATA_CLASS.FromString(encoded)
+    return _one(_METADATA_CLASS, encoded, "metadata that protobuf cannot read")
+
+
+def _each(kind: type[Message], encoded: Iterable[bytes]) -> Iterator[Message]:
+    try:  # around the loop, not in it: a module has hundreds of thousands of instructions
+        yield from map(kind.FromString, encoded)
     except DecodeError as error:
-        raise MalformedModule(_advice("metadata that protobuf cannot read")) from error
+        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
+
+
+def _one(kind: type[Message], encoded: bytes, broken: str) -> Message:
+    try:
+        return kind.FromString(encoded)
+    except DecodeError as error:
+        raise MalformedModule(_advice(broken)) from error
 
 
 def _advice(got: str) -> str:

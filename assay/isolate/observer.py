@@ -46,6 +46,7 @@ class Observer:
         self._forks_for = forks_for
         self._child: subprocess.Popen[bytes] | None = None
         self._words: IO[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._heard = 0  # where in its words the present request began
 
     def __enter__(self) -> Self:
@@ -103,6 +104,8 @@ class Observer:
             with contextlib.suppress(BrokenPipeError):
                 if stream is not None:
                     stream.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._child is None:
@@ -113,12 +116,14 @@ class Observer:
     def _started(self) -> subprocess.Popen[bytes]:
         # Kept open for the child's lifetime and closed in close().
         self._words, self._heard = tempfile.TemporaryFile(), 0  # noqa: SIM115
+        # What compilers write on the way goes with the child, however it ends.
+        self._folder = tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
         return subprocess.Popen(
             [sys.executable, "-m", "assay.isolate", *self._arguments()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._words,
-            env=_child_environment(self._targets, os.environ),
+            env=_child_environment(self._targets, os.environ) | {"TMPDIR": self._folder.name},
             # Ctrl-C is for the parent, which then ends the child itself.
             start_new_session=True,
         )

@@ -7,6 +7,7 @@ never uses it, and forks for each request.
 
 import os
 import select
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -65,10 +66,15 @@ class _Forks:
         self._requests = requests
 
     def __call__(self, request: bytes) -> bytes:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            return self._answered(request, folder)
+
+    def _answered(self, request: bytes, folder: str) -> bytes:
         mine, theirs = os.pipe()
         process = os.fork()
         if process == 0:
             os.close(mine)
+            tempfile.tempdir = os.environ["TMPDIR"] = folder
             self._answer_and_exit(request, theirs)
         os.close(theirs)
         with os.fdopen(mine, "rb") as pipe:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from assay import claims
 from assay.model.claim import Case, Claim
-from assay.model.evidence import FailureKind
+from assay.model.evidence import Failure, FailureKind
 from assay.model.module import Direction
 from assay.model.steps import Counters
 from assay.model.units import Unit
@@ -38,6 +38,7 @@ class Example:
 
 
 STACK = formula(STACK_BYTES)
+REFUSED = Failure(kind=FailureKind.EXECUTION, message="RuntimeError: there is no data")
 TWO = formula(2, Unit.COUNT)
 
 EXAMPLES: tuple[Example, ...] = (
@@ -103,7 +104,7 @@ EXAMPLES: tuple[Example, ...] = (
     Example(claims.Parameters(equal=TWO), with_arguments(2), with_arguments(1)),
     Example(claims.GraphsCompiled(at_most=TWO), case(), case(steps=steps(1, 1, 0, 1))),
     Example(claims.LastCompile(within=TWO), case(), case(steps=steps(1, 0, 1, 0))),
-    Example(claims.Refuses(), case(failure=failure(FailureKind.EXECUTION)), case()),
+    Example(claims.Refuses(), case(failure=REFUSED), case()),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge
-from assay.model.evidence import FailureKind
+from assay.model.evidence import Failure, FailureKind
 from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.verdict import Outcome
 
@@ -48,6 +48,13 @@ def test_a_loop_that_never_compiles_anew_ends_compiling_at_none() -> None:
 def test_a_process_that_was_lost_is_no_refusal() -> None:
     finding = judge(claims.Refuses(), case(failure=failure(FailureKind.CRASH)))
     assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 1)
+
+
+def test_a_mistake_in_the_program_is_no_refusal() -> None:
+    mistake = Failure(kind=FailureKind.EXECUTION, message="AttributeError: no such method")
+    finding = judge(claims.Refuses(), case(failure=mistake))
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 1)
+    assert judge(claims.Refuses(error="AttributeError"), case(failure=mistake)).measured == 0
 
 
 def test_tracing_that_was_not_counted_is_an_error_and_none_at_all_cannot_run() -> None:

@@ -1,11 +1,10 @@
-"""Overlap: what lies between a start and its done, by construction and as compilers emit it.
+"""Overlap: what lies between a start and its done, by construction.
 
 A ``negate`` of f32[8,4] is 32 operations and 256 bytes: the unit in which the answers are given.
 """
 
 from collections.abc import Callable, Sequence
 
-import jax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,13 +12,8 @@ from hypothesis import strategies as st
 from assay.hlo.executions import executions
 from assay.hlo.module import Module
 from assay.hlo.overlap import overlaps
-from assay.hlo.summary import read
 from assay.hlo.trips import TripCounter
 from assay.model.overlap import AsyncKind, AsyncPair, Work
-from assay.model.target import State, TargetName
-from assay.targets import jax_internals, known, resolve
-from assay.targets.live import prepare
-from suites.scan_offload.programs import HIDDEN, Sizes, Writing, block_program
 
 from .conftest import proto_of
 from .programs import entry, with_computations
@@ -428,47 +422,3 @@ def test_fusions_of_the_same_channel_that_do_not_feed_each_other_are_no_pair(
         "begin = ", "wide = f32[16,4] parameter(1)\ncount = u32[] parameter(2)\nbegin = "
     )
     assert pairs_of(module(text)) == ()
-
-
-@pytest.fixture(scope="module")
-def _ready_for_every_compiler() -> None:
-    prepare(map(TargetName.parse, known()))
-
-
-def is_unavailable(name: str) -> bool:
-    return resolve(name).availability().state is State.UNAVAILABLE
-
-
-COMPILERS = [
-    pytest.param(name, marks=pytest.mark.skipif(is_unavailable(name), reason="not installed"))
-    for name in ("gpu-h100:8", "tpu-v5e:2x4")
-]
-SIZES = Sizes(layers=8, batch=16, sequence=64, embedding=128, hidden=256)
-
-
-@pytest.mark.usefixtures("_ready_for_every_compiler")
-@pytest.mark.parametrize("name", COMPILERS)
-def test_a_scan_that_offloads_has_its_transfers_beside_its_arithmetic(name: str) -> None:
-    target = resolve(name)
-    program = block_program(SIZES, Writing(offload=(HIDDEN,)), target.devices())
-    jitted = jax.jit(
-        program.function,
-        in_shardings=program.in_shardings,
-        out_shardings=program.out_shardings,
-        donate_argnums=program.donate_argnums,
-    )
-    lowered = jitted.trace(*program.arguments).lower(lowering_platforms=(target.platform,))
-    (data,) = jax_internals.executable_protos(lowered.compile())
-    pairs, summary = pairs_of(Module.from_proto(data)), read(data)
-    for kind, nbytes in (
-        (AsyncKind.TO_HOST, summary.to_host_bytes_per_run),
-        (AsyncKind.TO_DEVICE, summary.to_device_bytes_per_run),
-    ):
-        found = [pair for pair in pairs if pair.kind is kind]
-        assert sum(pair.nbytes * (pair.executions or 0) for pair in found) == nbytes
-        assert all(pair.between is not None for pair in found)
-        assert nbytes == SIZES.activation_elements(HIDDEN) * 4 // 8
-    fetched = [pair for pair in pairs if pair.kind is AsyncKind.TO_DEVICE]
-    assert max(pair.between.flops for pair in fetched if pair.between) > 8_000_000
-    assert any(pair.kind is AsyncKind.COLLECTIVE for pair in pairs)
-    assert all(pair.done for pair in pairs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -88,6 +89,24 @@ def test_no_two_programs_share_a_process(observer: Observer) -> None:
     said = {str(observed(observer, _says_its_process).failure) for _ in range(2)}
     assert len(said) == 2
     assert all(f" of {observer._running().pid}" in each for each in said)
+
+
+def _leaves_a_file(_devices: object) -> Program:
+    folder = Path(tempfile.mkdtemp())
+    (folder / "graph").write_text("much")
+    raise ValueError(f"wrote {folder}")
+
+
+@pytest.mark.parametrize("forks_for", ["", "jax"])
+def test_what_a_program_leaves_in_temporary_folders_goes_with_its_process(forks_for: str) -> None:
+    target = TargetName.parse("cpu:8")
+    with Observer([target], timeout_seconds=60, forks_for=forks_for) as observer:
+        failure = observed(observer, _leaves_a_file).failure
+        assert failure is not None
+        folder = Path(failure.message.rpartition("wrote ")[2])
+        assert folder.is_absolute()
+        assert folder.exists() == (not forks_for)  # a fork's goes at once
+    assert not folder.exists()
 
 
 def test_a_fork_that_hangs_ends_with_its_observer() -> None:

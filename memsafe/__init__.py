@@ -1,0 +1,13 @@
+"""Makes a JAX function fit a memory budget without changing its code.
+
+    import memsafe
+    step = memsafe.memsafe(step, budget="16GB")
+
+`memsafe.explain(step, "16GB")(*arguments)` prints how.
+"""
+
+from memsafe.errors import BudgetError
+from memsafe.explain import explain
+from memsafe.function import memsafe
+
+__all__ = ["BudgetError", "explain", "memsafe"]

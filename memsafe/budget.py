@@ -1,0 +1,70 @@
+"""A memory budget, as a user writes it and as a device has it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from jax import Device
+
+__all__ = ["Budget", "as_text", "device_bytes", "parsed"]
+
+Budget = int | float | str
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def parsed(budget: Budget) -> int:
+    """A budget in bytes, from a number of them or from words such as `"16GB"`, `"15.75 GiB"`.
+
+    Raises ValueError for what is no size, or is not positive.
+    """
+    nbytes = _from_words(budget) if isinstance(budget, str) else budget
+    if isinstance(nbytes, bool) or not isinstance(nbytes, int | float) or not nbytes >= 1:
+        raise _refused(budget)
+    return int(nbytes)
+
+
+def as_text(nbytes: float) -> str:
+    """Bytes as people read them, such as `1.50 GB`."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(nbytes) >= scale:
+            return f"{nbytes / scale:.2f} {unit}"
+    return f"{nbytes:.0f} B"
+
+
+def device_bytes(device: Device) -> int:
+    """The memory that `device` says it has for programs, in bytes.
+
+    Raises ValueError where it does not say, as a CPU and a compile-only device do not.
+    """
+    statistics = None if device.platform == "cpu" else _statistics(device)
+    if not statistics or "bytes_limit" not in statistics:
+        raise ValueError(
+            f"got no budget, and {device} does not say how much memory it has; "
+            'wanted a budget; do this: memsafe(f, budget="16GB")'
+        )
+    return int(statistics["bytes_limit"])
+
+
+def _statistics(device: Device) -> dict[str, int] | None:
+    try:
+        return cast("dict[str, int] | None", device.memory_stats())
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _from_words(budget: str) -> float:
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?)b?\s*", budget.lower())
+    if match is None or match[2] == "i":
+        raise _refused(budget)
+    return float(match[1]) * (_UNITS | _BINARY_UNITS)[match[2]]
+
+
+def _refused(budget: object) -> ValueError:
+    return ValueError(
+        f"got budget={budget!r}; wanted a positive number of bytes, or a size such as "
+        '"16GB" or "15.75GiB"; do this: memsafe(f, budget="16GB")'
+    )

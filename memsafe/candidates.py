@@ -1,0 +1,245 @@
+"""A way to compute a program: which values are never kept, and the loops that follow from it."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from memsafe.graph import Graph, variables
+from memsafe.memory import peak
+from memsafe.region import Blocked, Region, Splitting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jax.extend.core import Var
+
+    from memsafe.factors import Factor
+
+__all__ = ["Candidate", "Obstacle", "candidate", "slice_bytes", "wanted_from"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why a value had to be kept.
+
+    Attributes:
+        value: The value.
+        equation: The index of the equation that stood in the way.
+        why: What is wrong with it.
+    """
+
+    value: Var
+    equation: int
+    why: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Candidate:
+    """Loops for the values of `split`, and the equations beside them, in an order that works.
+
+    Attributes:
+        graph: The program.
+        split: The values that exist only in slices.
+        regions: The loops.
+        order: Indices of equations computed whole, and regions, as they follow each other.
+        obstacles: The values that would have been split but for an obstacle.
+        work: Operations, recomputed ones included.
+    """
+
+    graph: Graph
+    split: set[Var]
+    regions: list[Region]
+    order: list[int | Region]
+    obstacles: list[Obstacle]
+    work: float = field(default=0)
+
+    def reads(self, item: int | Region) -> list[Var]:
+        """What an equation or a loop reads."""
+        return _reads(self.graph, item)
+
+    def wanted(self) -> set[Var]:
+        """The values that some item reads, or the program returns."""
+        read = {value for item in self.order for value in self.reads(item)}
+        return read | self.graph.outputs
+
+
+def candidate(graph: Graph, split: set[Var]) -> Candidate:
+    """The loops that keep none of `split`, but for what obstacles force to be kept."""
+    obstacles: list[Obstacle] = []
+    split = set(split)
+    while True:
+        splitting = Splitting(graph, split)
+        regions, found = _cover(splitting)
+        if not found:
+            break
+        obstacles += found
+        split -= {obstacle.value for obstacle in found}
+    order = _ordered(graph, splitting, regions)
+    whole = sum(graph.works[item] for item in order if not isinstance(item, Region))
+    looped = sum(_work(graph, region) for region in regions)
+    return Candidate(
+        graph=graph,
+        split=split,
+        regions=regions,
+        order=order,
+        obstacles=obstacles,
+        work=whole + looped,
+    )
+
+
+def slice_bytes(graph: Graph, region: Region, length: int) -> float:
+    """Bytes alive at once in a slice of `length` indices."""
+    size, axes = graph.size, region.axes
+
+    def sliced(value: Var) -> float:
+        return size[value] * length / region.size if value in axes else float(size[value])
+
+    units = [graph.units[index] for index in sorted(region.factors)]
+    kept = [v for index in region.sinks for v in graph.equations[index].outvars]
+    return peak(units, sliced, kept).nbytes
+
+
+def wanted_from(region: Region, graph: Graph, wanted: set[Var]) -> list[tuple[int, list[Var]]]:
+    """The equations whose results leave a loop, and which of their results do."""
+    found = []
+    for index in sorted(region.factors):
+        if region.owned >> index & 1:
+            leaving = [value for value in graph.equations[index].outvars if value in wanted]
+            if leaving:
+                found.append((index, leaving))
+    return found
+
+
+def _cover(splitting: Splitting) -> tuple[list[Region], list[Obstacle]]:
+    """Regions for all sinks, and the values to keep for those that have none."""
+    regions: list[Region] = []
+    obstacles: list[Obstacle] = []
+    todo = splitting.sinks()
+    while todo:
+        sink, *rest = todo
+        region, blocked = _best(splitting, sink, rest)
+        if region is None:
+            obstacles += _cheapest(splitting, sink, blocked)
+            todo = rest
+            continue
+        splitting.close(region)
+        regions.append(region)
+        todo = [each for each in rest if each not in region.factors]
+    return regions, obstacles
+
+
+def _best(
+    splitting: Splitting, sink: int, later: Sequence[int]
+) -> tuple[Region | None, list[Blocked]]:
+    """The best region around `sink` with what it can share with later sinks."""
+    best, best_score, blocked = None, None, []
+    for factor in splitting.seeds(sink):
+        try:
+            region = splitting.grown(sink, factor)
+        except Blocked as obstacle:
+            blocked.append(obstacle)
+            continue
+        splitting.merge(region, [each for each in later if each not in region.factors])
+        score = _score(splitting.graph, region, factor)
+        if best_score is None or score > best_score:
+            best, best_score = region, score
+    return best, blocked
+
+
+def _score(graph: Graph, region: Region, factor: Factor) -> tuple[float, ...]:
+    """How good a region is: one that shares more, merges less, does less, has longer slices.
+
+    Slices of an outer dimension lie together in memory; one that is too large is split again
+    along an inner dimension.
+    """
+    merged = sum(
+        graph.size[value]
+        for index, each in region.factors.items()
+        if each.merge is not None
+        for value in graph.equations[index].outvars
+    )
+    dimension = min(axis.dim for axis in factor.operands if axis is not None)
+    return (len(region.sinks), -merged, -_work(graph, region), -dimension)
+
+
+def _work(graph: Graph, region: Region) -> float:
+    return sum(graph.works[index] for index in region.factors)
+
+
+def _cheapest(splitting: Splitting, sink: int, blocked: Sequence[Blocked]) -> list[Obstacle]:
+    """The smallest set of values whose keeping removes an obstacle."""
+    graph = splitting.graph
+    own = [value for value in set(variables(graph.equations[sink])) if value in splitting.split]
+    choices = [[Obstacle(value=value, equation=sink, why=_no_factor(graph, sink)) for value in own]]
+    choices += [
+        [Obstacle(value=each.value, equation=each.equation, why=each.why)]
+        for each in blocked
+        if each.value is not None
+    ]
+    if blocked:
+        why, at = blocked[0].why, blocked[0].equation
+        choices[0] = [Obstacle(value=value, equation=at, why=why) for value in own]
+    return min(choices, key=lambda group: sum(graph.size[each.value] for each in group))
+
+
+def _no_factor(graph: Graph, sink: int) -> str:
+    return f"{graph.equations[sink].primitive.name} cannot be split along any dimension of it"
+
+
+def _ordered(graph: Graph, splitting: Splitting, regions: list[Region]) -> list[int | Region]:
+    """Loops and whole equations, each after all that it reads, near to their first order."""
+    looped = {index: region for region in regions for index in _owned(region)}
+    items: list[int | Region] = [
+        index
+        for index, equation in enumerate(graph.equations)
+        if index not in looped and not any(value in splitting.split for value in equation.outvars)
+    ]
+    items += regions
+    maker: dict[int, int] = {}
+    for number, item in enumerate(items):
+        made = _owned(item) if isinstance(item, Region) else [item]
+        maker.update(dict.fromkeys(made, number))
+    needs = [
+        {
+            maker[graph.definition[value]]
+            for value in _reads(graph, item)
+            if value in graph.definition
+        }
+        for item in items
+    ]
+    places = [max(_owned(i)) + 0.5 if isinstance(i, Region) else float(i) for i in items]
+    return [items[number] for number in _sorted(needs, places)]
+
+
+def _owned(region: Region) -> list[int]:
+    return [index for index in sorted(region.factors) if region.owned >> index & 1]
+
+
+def _reads(graph: Graph, item: int | Region) -> list[Var]:
+    if isinstance(item, Region):
+        return item.inputs(graph)
+    return list(variables(graph.equations[item]))
+
+
+def _sorted(needs: list[set[int]], places: list[float]) -> list[int]:
+    """Numbers in an order where each comes after its needs; the lowest place first."""
+    followers: list[list[int]] = [[] for _ in needs]
+    missing = [len(before) for before in needs]
+    for number, before in enumerate(needs):
+        for other in before:
+            followers[other].append(number)
+    ready = [(places[number], number) for number, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
+    done: list[int] = []
+    while ready:
+        _, number = heapq.heappop(ready)
+        done.append(number)
+        for other in followers[number]:
+            missing[other] -= 1
+            if not missing[other]:
+                heapq.heappush(ready, (places[other], other))
+    if len(done) != len(needs):
+        raise AssertionError("got loops that need each other; wanted an order among them")
+    return done

@@ -1,0 +1,150 @@
+"""A plan as a function: whole equations as they were, and a loop for each region."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import Literal
+
+from memsafe.bodies import rebuilt
+from memsafe.factors import Piece
+from memsafe.jax_internals import aval_of, bind
+from memsafe.pieces import sliced_results
+from memsafe.plan import Loop, Plan, Whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from jax import Array
+    from jax.extend.core import Var
+
+    from memsafe.graph import Graph
+
+__all__ = ["emitted", "piece_function"]
+
+
+def emitted(plan: Plan) -> Callable[..., list[Array]]:
+    """The program of `plan`: same arguments, same results, computed as planned."""
+    return partial(_run, plan)
+
+
+def piece_function(graph: Graph, loop: Loop) -> Callable[..., list[Array]]:
+    """One step of `loop`: `(start, counted, *inputs)` → what its slice adds to each result."""
+
+    def step(start: Array, counted: Array, *inputs: Array) -> list[Array]:
+        piece = Piece(start=start, length=loop.length, counted=None if loop.divides else counted)
+        return sliced_results(graph, loop.region, loop.leaving, piece, inputs)
+
+    return step
+
+
+def _run(plan: Plan, *arguments: Array) -> list[Array]:
+    jaxpr = plan.graph.closed.jaxpr
+    values: dict[Var, Array] = dict(zip(jaxpr.constvars, plan.graph.closed.consts, strict=True))
+    values.update(zip(jaxpr.invars, arguments, strict=True))
+
+    def read(atom: Var | Literal) -> Array:
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    for step in plan.steps:
+        if isinstance(step, Loop):
+            values.update(_loop(plan.graph, step, read))
+        else:
+            values.update(_whole(plan.graph, step, read))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _whole(
+    graph: Graph, whole: Whole, read: Callable[[Var | Literal], Array]
+) -> Iterator[tuple[Var, Array]]:
+    """The results of an equation that is computed at once."""
+    equation = graph.equations[whole.equation]
+    operands = [read(atom) for atom in equation.invars]
+    if whole.bodies:
+        programs = {name: emitted(plan) for name, plan in whole.bodies.items()}
+        results = rebuilt(equation, operands, programs)
+    else:
+        results = bind(equation, operands)
+    return zip(equation.outvars, results, strict=True)
+
+
+def _loop(
+    graph: Graph, loop: Loop, read: Callable[[Var | Literal], Array]
+) -> Iterator[tuple[Var, Array]]:
+    """The results that leave a loop, once it has run."""
+    inputs = [read(value) for value in loop.region.inputs(graph)]
+    step = piece_function(graph, loop) if loop.inner is None else emitted(loop.inner)
+    if loop.count == 1:
+        zero = jnp.int32(0)
+        carry = _added(graph, loop, _begun(graph, loop), zero, zero, step(zero, zero, *inputs))
+    else:
+        stepped = partial(_stepped, graph, loop, step, inputs)
+        carry = lax.fori_loop(0, loop.count, stepped, _begun(graph, loop))
+    return _finished(graph, loop, carry, read)
+
+
+def _stepped(
+    graph: Graph,
+    loop: Loop,
+    step: Callable[..., list[Array]],
+    inputs: Sequence[Array],
+    turn: Array,
+    carry: list[Array],
+) -> list[Array]:
+    wished = lax.convert_element_type(turn, np.int32) * np.int32(loop.length)
+    start = wished if loop.divides else lax.min(wished, np.int32(loop.region.size - loop.length))
+    return _added(graph, loop, carry, turn, start, step(start, wished - start, *inputs))
+
+
+def _begun(graph: Graph, loop: Loop) -> list[Array]:
+    carry: list[Array] = []
+    for index, values in loop.leaving:
+        merge = loop.region.factors[index].merge
+        if merge is not None:
+            carry += merge.start(graph.equations[index])
+        else:
+            avals = [aval_of(value) for value in values]
+            carry += [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
+    return carry
+
+
+def _added(
+    graph: Graph, loop: Loop, carry: list[Array], turn: Array, start: Array, parts: list[Array]
+) -> list[Array]:
+    """The carry after one more slice: stacked where the result carries the axis, else merged."""
+    done: list[Array] = []
+    for index, values in loop.leaving:
+        merge = loop.region.factors[index].merge
+        many = len(values) if merge is None else len(merge.state_avals(graph.equations[index]))
+        state, part = carry[len(done) : len(done) + many], parts[len(done) : len(done) + many]
+        if merge is not None:
+            done += merge.combine(tuple(state), tuple(part), first=turn == 0)
+            continue
+        for value, old, new in zip(values, state, part, strict=True):
+            axis = loop.region.axes[value]
+            done.append(lax.dynamic_update_slice_in_dim(old, new, start * axis.block, axis.dim))
+    return done
+
+
+def _finished(
+    graph: Graph, loop: Loop, carry: list[Array], read: Callable[[Var | Literal], Array]
+) -> Iterator[tuple[Var, Array]]:
+    at = 0
+    for index, values in loop.leaving:
+        factor, equation = loop.region.factors[index], graph.equations[index]
+        if factor.merge is None:
+            yield from zip(values, carry[at : at + len(values)], strict=True)
+            at += len(values)
+            continue
+        many = len(factor.merge.state_avals(equation))
+        whole = [
+            read(atom) if axis is None else None
+            for atom, axis in zip(equation.invars, factor.operands, strict=True)
+        ]
+        results = factor.merge.finish(equation, tuple(carry[at : at + many]), whole)
+        at += many
+        yield from zip(equation.outvars, results, strict=True)

@@ -1,0 +1,38 @@
+"""What memsafe raises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memsafe.budget import as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["BudgetError"]
+
+
+class BudgetError(RuntimeError):
+    """A function cannot be made to fit its budget.
+
+    Attributes:
+        budget: The budget in bytes.
+        smallest: The smallest peak reached, in bytes.
+        blockers: What stands in the way, one line each, with the user's source line.
+    """
+
+    def __init__(self, *, budget: int, smallest: float, blockers: Sequence[str]) -> None:
+        self.budget, self.smallest, self.blockers = budget, smallest, tuple(blockers)
+        lines = "".join(f"\n  {blocker}" for blocker in blockers)
+        super().__init__(
+            f"got a peak of {as_text(smallest)} at the least; wanted {as_text(budget)}; "
+            f"in the way:{lines}\n"
+            f"do this: give a budget of {as_text(1.01 * smallest)}, or change what is in the way"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (self.budget, self.smallest, self.blockers)
+
+
+def _rebuilt(budget: int, smallest: float, blockers: tuple[str, ...]) -> BudgetError:
+    return BudgetError(budget=budget, smallest=smallest, blockers=blockers)

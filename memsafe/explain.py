@@ -1,0 +1,137 @@
+"""A plan in words."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from memsafe.blockers import described, located
+from memsafe.budget import as_text
+from memsafe.engine import Engine
+from memsafe.function import parted, traced
+from memsafe.options import DEFAULT_REWRITES, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from jax import Device
+
+    from memsafe.budget import Budget
+    from memsafe.fit import Fit
+    from memsafe.plan import Loop, Plan
+
+__all__ = ["explain", "explanation"]
+
+P = ParamSpec("P")
+
+_SHOWN = 8
+
+
+def explain(
+    f: Callable[P, Any],
+    budget: Budget | None = None,
+    *,
+    device: Device | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    rewrites: Sequence[str] = DEFAULT_REWRITES,
+) -> Callable[P, None]:
+    """A function that prints how `memsafe(f, budget, …)` computes such a call.
+
+    It takes the arguments of `f`, or `jax.ShapeDtypeStruct`s in place of arrays, and computes
+    nothing. It raises what `memsafe` raises.
+    """
+    options = Options.checked(
+        budget=budget,
+        device=device,
+        donated=donate_argnums,
+        rewrites=rewrites,
+        size_threshold=None,
+        split_size=None,
+    )
+    engine = Engine(options=options)
+
+    def explained(*args: P.args, **kwargs: P.kwargs) -> None:
+        call = parted(args, kwargs, static_argnums, static_argnames, options.donated)
+        program = traced(f, call)
+        donated = [len(program.constants) + at for at in call.donated]
+        fit = engine.fit(program.closed, [*program.constants, *call.leaves], donated)
+        name = getattr(f, "__name__", "the function")
+        sys.stdout.write("\n".join(explanation(name, fit, engine.options.budget)) + "\n")
+
+    return explained
+
+
+def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
+    """The lines that say what a plan does and what it takes."""
+    asked = "" if budget is None else f" in {as_text(budget)}"
+    if fit.result is None:
+        yield f"{name}{asked}: planned, not compiled (inside a mapped axis)"
+    else:
+        parts = f"{as_text(fit.result.temp_bytes)} of them temporary"
+        yield f"{name}{asked}: {as_text(fit.result.nbytes)} compiled, {parts}"
+    if fit.plain is not None and fit.attempts:
+        yield f"  as written: {as_text(fit.plain.nbytes)}"
+    if fit.plan.is_plain:
+        yield "  left as written: the compiler keeps the budget by itself"
+        return
+    extra = fit.plan.work / max(fit.plan.graph.work, 1.0)
+    yield f"  predicted {as_text(fit.plan.predicted)} beside the arguments"
+    yield f"  {extra:.2f} × the operations of the program; {fit.attempts} plans compiled"
+    for note in _once(fit.notes):
+        yield f"  rewritten: {note}"
+    yield from _steps(fit.plan, "  ")
+
+
+def _steps(plan: Plan, indent: str) -> Iterator[str]:
+    for step in plan.loops:
+        if step.count > 1 or step.inner is not None:
+            yield from _loop(plan, step, indent)
+    for name, equation, body in plan.bodies():
+        yield f"{indent}inside {name}{located(equation)}:"
+        yield from _steps(body, indent + "  ")
+    for obstacle in plan.obstacles[:_SHOWN]:
+        equation = plan.graph.equations[obstacle.equation]
+        by = f"{equation.primitive.name}{located(equation)}"
+        yield f"{indent}kept: {described(plan.graph, obstacle.value)}; {obstacle.why} ({by})"
+
+
+def _loop(plan: Plan, loop: Loop, indent: str) -> Iterator[str]:
+    graph, region = plan.graph, loop.region
+    largest = max(region.axes, key=lambda value: graph.size[value])
+    slices = f"{loop.count} slices of {loop.length}"
+    yield (
+        f"{indent}loop over {region.size} in {slices}, {as_text(loop.transient)} at a time: "
+        f"dimension {region.axes[largest].dim} of {described(graph, largest)}"
+    )
+    made = [described(graph, value) for _, values in loop.leaving for value in values]
+    for text in made[:_SHOWN]:
+        yield f"{indent}  makes {text}"
+    if len(made) > _SHOWN:
+        yield f"{indent}  and {len(made) - _SHOWN} more"
+    again = _recomputed(plan, loop)
+    if again:
+        yield f"{indent}  recomputes what another loop made too: {', '.join(again)}"
+    if loop.inner is not None:
+        yield f"{indent}  each slice in loops of its own:"
+        yield from _steps(loop.inner, indent + "    ")
+
+
+def _recomputed(plan: Plan, loop: Loop) -> list[str]:
+    """The products that an earlier loop computed as well."""
+    before = plan.loops[: plan.loops.index(loop)]
+    shared = {index for other in before for index in other.region.factors} & set(
+        loop.region.factors
+    )
+    costly = [plan.graph.equations[index] for index in sorted(shared)]
+    lines = (
+        f"{each.primitive.name}{located(each)}"
+        for each in costly
+        if each.primitive.name in ("dot_general", "conv_general_dilated", "triangular_solve")
+    )
+    return _once(lines)
+
+
+def _once(lines: Any) -> list[str]:
+    return list(dict.fromkeys(lines))

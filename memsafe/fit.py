@@ -1,0 +1,155 @@
+"""Compile, look at what the compiler needs, plan again: until the budget is kept.
+
+The plain program is compiled first: what the compiler fuses by itself is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from memsafe.blockers import blockers_of
+from memsafe.emit import emitted
+from memsafe.errors import BudgetError
+from memsafe.jax_internals import aval_of
+from memsafe.measure import Measured, measured
+from memsafe.planner import Planner
+from memsafe.programs import evaluate, flattened, nbytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jax import Array, Device
+    from jax.extend.core import ClosedJaxpr
+
+    from memsafe.measure import Place
+    from memsafe.options import Options
+    from memsafe.plan import Plan
+
+__all__ = ["Fit", "fitted", "planner_for"]
+
+_ATTEMPTS = 6
+"""How often a plan is compiled before the budget is given up."""
+
+_MARGIN = 0.95
+"""The share of a budget that is planned for, since the compiler's figure will differ."""
+
+_BLIND = 0.7
+"""The same where the program cannot be compiled alone."""
+
+_SLICES = {"cpu": (4e6, 8), "gpu": (128e6, 8), "tpu": (128e6, 128)}
+"""By platform: bytes of a slice that keep it busy, and what slices' lengths are multiples of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A program that keeps its budget.
+
+    Attributes:
+        plan: How it is computed.
+        plain: The program as written, compiled; None where it was not.
+        result: The planned program, compiled; None where it could not be tried alone.
+        attempts: How many plans were compiled.
+        notes: What was rewritten before.
+    """
+
+    plan: Plan
+    plain: Measured | None
+    result: Measured | None
+    attempts: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def program(self) -> Callable[..., list[Array]]:
+        """The planned program: the same arguments, the same results."""
+        if self.plan.is_plain:
+            return lambda *arguments: evaluate(self.plan.graph.closed, arguments)
+        return emitted(self.plan)
+
+
+def planner_for(device: Device, options: Options) -> Planner:
+    """A planner for programs on a kind of device."""
+    slice_bytes, multiple = _SLICES.get(device.platform, _SLICES["gpu"])
+    return Planner(slice_bytes=options.split_size or slice_bytes, multiple=multiple)
+
+
+def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
+    """`program` (without constants) as one whose compiled peak keeps the budget of `options`.
+
+    Raises BudgetError, with the smallest peak reached, where no plan does.
+    """
+    budget = options.budget_on(place.device)
+    planner = planner_for(place.device, options)
+    if not place.alone:
+        return _unseen(program, budget, planner, options)
+    arguments = [aval_of(variable) for variable in program.jaxpr.invars]
+    measure = partial(measured, arguments=arguments, place=place)
+    plain = measure(partial(_as_written, program))
+    written = planner.plan(program, float("inf"))
+    if budget is not None and plain.nbytes <= budget:
+        return Fit(plan=written, plain=plain, result=plain, attempts=0)
+    prepared, notes = options.prepared(flattened(program))
+    if options.size_threshold is not None:
+        plan = planner.split_above(prepared, options.size_threshold)
+        result = measure(emitted(plan))
+        if budget is not None and result.nbytes > budget:
+            raise BudgetError(
+                budget=budget, smallest=result.nbytes, blockers=blockers_of(plan, _floor(program))
+            )
+        return Fit(plan=plan, plain=plain, result=result, attempts=1, notes=notes)
+    assert budget is not None
+    return _searched(prepared, budget, plain, planner, measure, notes)
+
+
+def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:
+    return evaluate(program, arguments)
+
+
+def _unseen(program: ClosedJaxpr, budget: int | None, planner: Planner, options: Options) -> Fit:
+    """A plan that no compiler has seen, with room for what it would say."""
+    prepared, notes = options.prepared(flattened(program))
+    if options.size_threshold is not None:
+        plan = planner.split_above(prepared, options.size_threshold)
+    else:
+        assert budget is not None
+        own = sum(nbytes(atom) for atom in program.jaxpr.invars)
+        plan = planner.plan(prepared, _BLIND * (budget - own))
+    return Fit(plan=plan, plain=None, result=None, attempts=0, notes=notes)
+
+
+def _searched(
+    prepared: ClosedJaxpr,
+    budget: int,
+    plain: Measured,
+    planner: Planner,
+    measure: Callable[..., Measured],
+    notes: tuple[str, ...],
+) -> Fit:
+    room = max(budget - plain.argument_bytes, 1.0)
+    best = planner.plan(prepared, float("inf"))
+    smallest = plain.nbytes
+    target = _MARGIN * room * min(1.0, _ratio(best, plain))
+    for attempt in range(_ATTEMPTS):
+        plan = planner.plan(prepared, target)
+        result = measure(emitted(plan))
+        if result.nbytes <= budget:
+            return Fit(plan=plan, plain=plain, result=result, attempts=attempt + 1, notes=notes)
+        if result.nbytes < smallest:
+            smallest, best = result.nbytes, plan
+        if plan.predicted > target and attempt:
+            break
+        needed = result.nbytes - plain.argument_bytes
+        target = min(target, plan.predicted) * min(0.8, _MARGIN * room / needed)
+    blockers = blockers_of(best, _floor(prepared))
+    raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
+
+
+def _floor(program: ClosedJaxpr) -> float:
+    return sum(nbytes(atom) for atom in (*program.jaxpr.invars, *program.jaxpr.outvars))
+
+
+def _ratio(written: Plan, plain: Measured) -> float:
+    """How much larger the prediction is than what the compiler needs; 1 where it did not say."""
+    needed = plain.nbytes - plain.argument_bytes
+    return written.predicted / needed if 0 < needed < float("inf") else 1.0

@@ -1,0 +1,141 @@
+"""The one adapter to jax's private functions.
+
+Each is found by trying, never by a version, and `InternalsMoved` names the one that is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import TYPE_CHECKING, Any, cast
+
+from jax.extend.core import ClosedJaxpr
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jax import Array
+    from jax.core import ShapedArray
+    from jax.extend.core import Jaxpr, JaxprEqn
+
+__all__ = [
+    "InternalsMoved",
+    "as_written",
+    "aval_of",
+    "bind",
+    "counter_bits",
+    "no_dead_equations",
+    "scan_operands",
+    "source_line",
+    "under_named_axes",
+    "without_constants",
+]
+
+
+class InternalsMoved(RuntimeError):
+    """This jax lacks a private function that memsafe rewrites programs with."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(
+            f"got a jax without it; wanted {wanted}; "
+            "do this: use a jax that memsafe is tested on, or mend memsafe/jax_internals.py"
+        )
+
+
+def _private(module: str, name: str) -> Any:
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        raise InternalsMoved(f"{module}.{name}") from None
+
+
+def bind(
+    equation: JaxprEqn, operands: Sequence[Array], params: dict[str, Any] | None = None
+) -> list[Array]:
+    """The results of `equation` on `operands`, traced as written on the user's own line.
+
+    `params`, where given, stand for the equation's own.
+    """
+    given = equation.params if params is None else params
+    functions, keywords = (), dict(given)
+    if hasattr(equation.primitive, "get_bind_params"):
+        bound = equation.primitive.get_bind_params(dict(given))
+        functions, keywords = bound if isinstance(bound, tuple) else ((), bound)
+    with as_written(equation), equation.ctx.manager:
+        results = equation.primitive.bind(*functions, *operands, **keywords)
+    return list(results) if equation.primitive.multiple_results else [results]
+
+
+def as_written(equation: JaxprEqn) -> contextlib.AbstractContextManager[Any]:
+    """Within it, what is traced counts as written on the user's line of `equation`."""
+    user_context = _private("jax._src.source_info_util", "user_context")
+    current = _private("jax._src.source_info_util", "current_name_stack")
+    source = equation.source_info
+    context: contextlib.AbstractContextManager[Any] = user_context(
+        source.traceback, name_stack=current() + source.name_stack
+    )
+    return context
+
+
+def source_line(equation: JaxprEqn) -> str:
+    """`file:line` of the user's code that made `equation`, or an empty string."""
+    summarize = _private("jax._src.source_info_util", "user_frame")
+    frame = summarize(equation.source_info.traceback)
+    return f"{frame.file_name}:{frame.start_line}" if frame is not None else ""
+
+
+def no_dead_equations(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """`closed` without the equations that no output needs; it takes the same inputs."""
+    eliminate = _private("jax.interpreters.partial_eval", "dce_jaxpr")
+    jaxpr: Jaxpr = closed.jaxpr
+    live, _ = eliminate(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    return ClosedJaxpr(live, closed.consts)
+
+
+def scan_operands(equation: JaxprEqn) -> tuple[int, int]:
+    """How many of a scan's first operands are constants, and how many carried ones follow."""
+    params = equation.params
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    if "ft_in" not in params:
+        raise InternalsMoved("scan's num_consts and num_carry, or ft_in")
+    constants, carried, _ = params["ft_in"].unpack()
+    return len(constants), len(carried)
+
+
+def aval_of(atom: Any) -> ShapedArray:
+    """The shape and type of an operand or a result."""
+    return cast("ShapedArray", atom.aval)
+
+
+def without_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """`closed` with its constants as arguments, before its own."""
+    convert = _private("jax._src.interpreters.partial_eval", "convert_constvars_jaxpr")
+    return ClosedJaxpr(convert(closed.jaxpr), ())
+
+
+def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
+    """The bits of a `random_bits` equation by explicit counters, that a loop can slice.
+
+    None where its key is of another kind than threefry's, or counters are not partitionable.
+    """
+    import jax
+    from jax.extend.random import threefry_prng_impl
+
+    implementation = getattr(key.dtype, "_impl", None)
+    if implementation != threefry_prng_impl or not jax.config.jax_threefry_partitionable:
+        return None
+    bits: Array = threefry_prng_impl.random_bits(
+        jax.random.key_data(key), equation.params["bit_width"], equation.params["shape"]
+    )
+    return bits
+
+
+def under_named_axes() -> bool:
+    """Whether the trace in progress has named axes, as inside `shard_map`."""
+    from jax.extend import core
+
+    names = getattr(core, "unsafe_get_axis_names_DO_NOT_USE", None)
+    if names is None:
+        raise InternalsMoved("jax.extend.core.unsafe_get_axis_names_DO_NOT_USE")
+    return bool(names())

@@ -1,0 +1,97 @@
+"""What a user asks of memsafe, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memsafe.budget import Budget, device_bytes, parsed
+from memsafe.programs import with_bodies
+from memsafe.rewrites import euclidean_distances, matrix_chains, redundant, reshape_sinking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jax import Device
+    from jax.extend.core import ClosedJaxpr
+
+__all__ = ["DEFAULT_REWRITES", "REWRITES", "Options"]
+
+REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
+    "redundant": redundant,
+    "reshapes": reshape_sinking,
+    "distances": euclidean_distances,
+    "chains": matrix_chains,
+}
+"""The rewrites that can be asked for, in the order in which they are done."""
+
+DEFAULT_REWRITES = ("redundant", "reshapes", "chains")
+"""Those that keep values to rounding; `distances` changes it (cancellation), so it is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """A checked request.
+
+    Attributes:
+        budget: Bytes; None where only thresholds are given.
+        device: The device or compile-only target to fit; None: where the arguments are.
+        donated: Positions of the function's arguments whose memory may be reused.
+        rewrites: Which rewrites are done.
+        size_threshold: Bytes above which no tensor is kept, whatever the peak (eXLA's option).
+        split_size: Bytes of one slice (eXLA's option).
+    """
+
+    budget: int | None
+    device: Device | None
+    donated: tuple[int, ...]
+    rewrites: tuple[str, ...]
+    size_threshold: int | None
+    split_size: int | None
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        budget: Budget | None,
+        device: Device | None,
+        donated: int | Sequence[int],
+        rewrites: Sequence[str],
+        size_threshold: Budget | None,
+        split_size: Budget | None,
+    ) -> Options:
+        """The request in bytes; raises ValueError for what is none."""
+        for name in rewrites:
+            if name not in REWRITES:
+                raise ValueError(
+                    f"got rewrites={tuple(rewrites)!r}; wanted names among "
+                    f"{', '.join(REWRITES)}; do this: leave {name!r} out"
+                )
+        return cls(
+            budget=None if budget is None else parsed(budget),
+            device=device,
+            donated=(donated,) if isinstance(donated, int) else tuple(donated),
+            rewrites=tuple(rewrites),
+            size_threshold=None if size_threshold is None else parsed(size_threshold),
+            split_size=None if split_size is None else parsed(split_size),
+        )
+
+    def budget_on(self, device: Device) -> int | None:
+        """The budget on `device`: what was asked, else all that it has; None for thresholds."""
+        if self.budget is not None:
+            return self.budget
+        return None if self.size_threshold is not None else device_bytes(device)
+
+    def prepared(self, closed: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[str, ...]]:
+        """`closed` and all that it runs after the rewrites, and what they did."""
+        notes: list[str] = []
+
+        def rewritten(program: ClosedJaxpr) -> ClosedJaxpr:
+            for name, rewrite in REWRITES.items():
+                if name in self.rewrites:
+                    result = rewrite(program)
+                    program = result.program
+                    notes.extend(result.notes)
+            return with_bodies(program, rewritten)
+
+        return rewritten(closed), tuple(notes)

@@ -1,0 +1,110 @@
+"""A plan: what is computed whole, what in loops, and what that should take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from jax.extend.core import JaxprEqn, Var
+
+    from memsafe.candidates import Obstacle
+    from memsafe.graph import Graph
+    from memsafe.pieces import Leaving
+    from memsafe.region import Region
+
+__all__ = ["Loop", "Plan", "Whole"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """An equation computed at once.
+
+    Attributes:
+        equation: Its index.
+        bodies: The plans of the programs that it runs, by name, where they differ from its own.
+    """
+
+    equation: int
+    bodies: Mapping[str, Plan] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """A region computed slice by slice.
+
+    Attributes:
+        region: What is computed.
+        length: The indices of one slice.
+        leaving: The results that leave the loop.
+        transient: Predicted bytes of one slice.
+        inner: The plan of one slice, where it is split again.
+    """
+
+    region: Region
+    length: int
+    leaving: Leaving
+    transient: float
+    inner: Plan | None = None
+
+    @property
+    def count(self) -> int:
+        """How many slices there are."""
+        return -(-self.region.size // self.length)
+
+    @property
+    def divides(self) -> bool:
+        """Whether all slices are of one length, so that no index is computed twice."""
+        return self.region.size % self.length == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a program is computed.
+
+    Attributes:
+        graph: The program.
+        steps: What is computed, in order.
+        predicted: Bytes that the program should need at once beside its arguments.
+        live: The values alive at that moment, largest first.
+        work: Operations, recomputed ones included; comparable within one program only.
+        obstacles: Why values had to be kept that a better plan would not keep.
+    """
+
+    graph: Graph
+    steps: tuple[Loop | Whole, ...]
+    predicted: float
+    live: tuple[Var, ...]
+    work: float
+    obstacles: tuple[Obstacle, ...]
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops at this level."""
+        return tuple(step for step in self.steps if isinstance(step, Loop))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is split, here or inside."""
+        return not any(True for _ in self.all_loops())
+
+    def bodies(self) -> Iterator[tuple[str, JaxprEqn, Plan]]:
+        """The changed programs that equations run: the primitive, the equation, the plan."""
+        for step in self.steps:
+            if isinstance(step, Whole):
+                equation = self.graph.equations[step.equation]
+                for plan in step.bodies.values():
+                    yield equation.primitive.name, equation, plan
+
+    def all_loops(self) -> Iterator[Loop]:
+        """The loops at every level, outer ones first."""
+        for step in self.steps:
+            if isinstance(step, Loop):
+                yield step
+                if step.inner is not None:
+                    yield from step.inner.all_loops()
+            else:
+                for plan in step.bodies.values():
+                    yield from plan.all_loops()

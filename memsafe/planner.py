@@ -1,0 +1,290 @@
+"""Finds the cheapest plan whose predicted peak keeps a budget.
+
+What is searched are thresholds: above one, no value is kept whole. The objective is the peak of
+the whole program, not the threshold: it is the largest that works, for the less is split, the
+less is computed twice. Then values that loops would recompute are kept again while they fit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import jax
+
+from memsafe.bodies import bodies_of
+from memsafe.candidates import Candidate, candidate, slice_bytes, wanted_from
+from memsafe.costs import LOOP_STEP
+from memsafe.emit import piece_function
+from memsafe.graph import Graph
+from memsafe.jax_internals import aval_of
+from memsafe.memory import Peak, Unit, equation_unit, peak
+from memsafe.plan import Loop, Plan, Whole
+from memsafe.programs import flattened, signature
+from memsafe.region import Region
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from jax.extend.core import ClosedJaxpr, Var
+
+__all__ = ["Planner"]
+
+
+_FREE = 1.1
+"""A plan that does at most so much more than the program as written is not worth improving."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Planner:
+    """Plans programs for one kind of device.
+
+    Attributes:
+        slice_bytes: The bytes of a slice that keep such a device busy; more would not be faster.
+        multiple: What the length of a slice is rounded to.
+        depth: How many loops may stand inside each other.
+    """
+
+    slice_bytes: float
+    multiple: int
+    depth: int = 4
+    plans: dict[Hashable, Plan] = field(default_factory=dict)
+
+    def plan(self, closed: ClosedJaxpr, budget: float) -> Plan:
+        """The cheapest plan found within `budget` bytes beside the arguments, or the smallest."""
+        key = (signature(closed), self.depth, _magnitude(budget))
+        if key not in self.plans:
+            self.plans[key] = self._found(Graph(closed), budget)
+        return self.plans[key]
+
+    def split_above(self, closed: ClosedJaxpr, threshold: int) -> Plan:
+        """The plan that keeps no value of more than `threshold` bytes, whatever the peak."""
+        graph = Graph(closed)
+        return self._realized(candidate(graph, _above(graph, threshold + 1)), self.slice_bytes)
+
+    def _found(self, graph: Graph, budget: float) -> Plan:
+        best = self._realized(candidate(graph, set()), budget)
+        if best.predicted <= budget or self.depth == 0:
+            return best
+        for each in self._candidates(graph, budget):
+            plan = self._realized(each, budget)
+            if plan.predicted <= budget:
+                return self._refined(each, plan, budget)
+            best = min(best, plan, key=lambda one: one.predicted)
+        return best
+
+    def _candidates(self, graph: Graph, budget: float) -> list[Candidate]:
+        """Candidates that should work, the cheapest first; then the others."""
+        sizes = _thresholds(graph, budget)
+        seen: dict[int, tuple[float, float, Candidate]] = {}
+
+        def fits(at: int) -> bool:
+            if at not in seen:
+                each = candidate(graph, _above(graph, sizes[at]))
+                estimate = self._estimate(each, budget)
+                seen[at] = (*estimate, each)
+            return seen[at][0] <= budget
+
+        low, high = 0, len(sizes)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(middle) else (middle + 1, high)
+        beyond = 1
+        while low + beyond < len(sizes):
+            fits(low + beyond)
+            beyond *= 2
+        ranked = sorted(seen.values(), key=lambda one: (one[0] > budget, one[1]))
+        return [each for _, _, each in ranked]
+
+    def _refined(self, chosen: Candidate, plan: Plan, budget: float) -> Plan:
+        """`plan` with values kept again that its loops make more than once, where they fit."""
+        if chosen.work <= _FREE * chosen.graph.work:
+            return plan
+        _, cost = self._estimate(chosen, budget)
+        for group in _made_again(chosen)[:4]:
+            other = candidate(chosen.graph, chosen.split - group)
+            nbytes, other_cost = self._estimate(other, budget)
+            if nbytes <= budget and other_cost < cost:
+                better = self._realized(other, budget)
+                if better.predicted <= budget:
+                    chosen, cost, plan = other, other_cost, better
+        return plan
+
+    def _estimate(self, each: Candidate, budget: float) -> tuple[float, float]:
+        """Predicted peak and cost, trusting that a slice too large can be split again."""
+        units, found = self._timed(each, budget)
+        steps = 0.0
+        for item, unit in zip(each.order, units, strict=True):
+            if isinstance(item, Region):
+                whole = slice_bytes(each.graph, item, item.size)
+                steps += max(1.0, whole / max(min(unit.transient, self.soft), 1.0))
+        return found.nbytes, each.work + LOOP_STEP * steps
+
+    def _timed(self, each: Candidate, budget: float) -> tuple[list[Unit], Peak]:
+        """The items of `each` with what they need while they run, and the peak."""
+        graph = each.graph
+        units = _units(each)
+        size = graph.size.__getitem__
+        during = peak(units, size, graph.outputs).during
+        for item, unit, alive in zip(each.order, units, during, strict=True):
+            unit.transient = self._transient(graph, item, budget - alive)
+        return units, peak(units, size, graph.outputs)
+
+    def _transient(self, graph: Graph, item: int | Region, available: float) -> float:
+        if isinstance(item, Region):
+            one = slice_bytes(graph, item, item.least)
+            if self._nests(one, available):
+                return min(one, max(available, 0.0), self.soft)
+            return slice_bytes(graph, item, self._length(graph, item, available))
+        return max(
+            (
+                self.plan(body, available).predicted
+                for body in bodies_of(graph.equations[item]).values()
+            ),
+            default=0.0,
+        )
+
+    def _realized(self, each: Candidate, budget: float) -> Plan:
+        """The plan of `each`, with loops inside loops planned too."""
+        graph, wanted = each.graph, each.wanted()
+        units, found = self._timed(each, budget)
+        steps: list[Loop | Whole] = []
+        for item, unit, alive in zip(each.order, units, found.during, strict=True):
+            if isinstance(item, Region):
+                loop = self._loop(graph, item, wanted, budget - alive)
+                unit.transient = loop.transient
+                steps.append(loop)
+            else:
+                steps.append(self._whole(graph, item, budget - alive))
+        reached = peak(units, graph.size.__getitem__, graph.outputs)
+        return Plan(
+            graph=graph,
+            steps=tuple(steps),
+            predicted=reached.nbytes,
+            live=reached.live,
+            work=each.work,
+            obstacles=tuple(each.obstacles),
+        )
+
+    def _loop(self, graph: Graph, region: Region, wanted: set[Var], available: float) -> Loop:
+        leaving = tuple((at, tuple(v)) for at, v in wanted_from(region, graph, wanted))
+        one = slice_bytes(graph, region, region.least)
+        if self._nests(one, available):
+            loop = Loop(region=region, length=region.least, leaving=leaving, transient=one)
+            inner = self._inner(_traced(graph, loop), available)
+            if inner.predicted < one:
+                return replace(loop, inner=inner, transient=inner.predicted)
+        length = self._length(graph, region, available)
+        transient = slice_bytes(graph, region, length)
+        return Loop(region=region, length=length, leaving=leaving, transient=transient)
+
+    def _inner(self, body: ClosedJaxpr, available: float) -> Plan:
+        """The plan of one slice: small where that costs nothing, else within what is there."""
+        planner = replace(self, depth=self.depth - 1)
+        if available > self.soft:
+            small = planner.plan(body, self.soft)
+            if small.predicted <= self.soft and small.work <= _FREE * small.graph.work:
+                return small
+        return planner.plan(body, available)
+
+    def _nests(self, one: float, available: float) -> bool:
+        """Whether a single index needs so much that a loop should stand inside the loop."""
+        return self.depth > 1 and one > min(self.soft, available)
+
+    @property
+    def soft(self) -> float:
+        """The bytes of a slice beyond which it is split again although it fits."""
+        return 8 * self.slice_bytes
+
+    def _whole(self, graph: Graph, index: int, available: float) -> Whole:
+        plans = {
+            name: self.plan(body, available)
+            for name, body in bodies_of(graph.equations[index]).items()
+        }
+        changed = {name: plan for name, plan in plans.items() if not plan.is_plain}
+        return Whole(equation=index, bodies=changed)
+
+    def _length(self, graph: Graph, region: Region, available: float) -> int:
+        """The slice that is as long as is useful and fits."""
+        least = region.least
+        one = slice_bytes(graph, region, least)
+        more = slice_bytes(graph, region, 2 * least) - one
+        useful = min(max(self.slice_bytes, one), available)
+        length = least * (1 + max(0.0, useful - one) / more) if more > 0 else region.size
+        return _rounded(region.size, least, int(min(length, region.size)), self.multiple)
+
+
+def _units(each: Candidate) -> list[Unit]:
+    wanted, graph = each.wanted(), each.graph
+    units = []
+    for item in each.order:
+        if isinstance(item, Region):
+            made = [v for _, values in wanted_from(item, graph, wanted) for v in values]
+            units.append(Unit(reads=tuple(item.inputs(graph)), makes=tuple(made)))
+        else:
+            units.append(equation_unit(graph.equations[item]))
+    return units
+
+
+def _thresholds(graph: Graph, budget: float) -> list[int]:
+    """Sizes of values that can be split, largest first, down to what cannot matter."""
+    sizes = {graph.size[v] for v in graph.definition if v not in graph.outputs}
+    found: list[int] = []
+    for size in sorted((size for size in sizes if size * 1000 > budget), reverse=True):
+        if not found or size * 1.2 < found[-1]:
+            found.append(size)
+        else:
+            found[-1] = size
+    return found
+
+
+def _above(graph: Graph, threshold: int) -> set[Var]:
+    """The values of at least `threshold` bytes; of an equation all results or none."""
+    found: set[Var] = set()
+    for equation in graph.equations:
+        large = any(graph.size[value] >= threshold for value in equation.outvars)
+        if large and not any(value in graph.outputs for value in equation.outvars):
+            found.update(equation.outvars)
+    return found
+
+
+def _made_again(each: Candidate) -> list[set[Var]]:
+    """Groups of like values that more than one loop makes, the smallest first."""
+    times: dict[Var, int] = {}
+    for region in each.regions:
+        for value in region.axes:
+            if value in each.split:
+                times[value] = times.get(value, 0) + 1
+    groups: dict[tuple[object, ...], set[Var]] = {}
+    for value, count in times.items():
+        if count > 1:
+            maker = each.graph.equations[each.graph.definition[value]].primitive.name
+            key = (each.graph.size[value], maker, aval_of(value).shape)
+            groups.setdefault(key, set()).add(value)
+    return sorted(groups.values(), key=lambda group: sum(each.graph.size[v] for v in group))
+
+
+def _traced(graph: Graph, loop: Loop) -> ClosedJaxpr:
+    """One step of `loop` as a program."""
+    number = jax.ShapeDtypeStruct((), "int32")
+    inputs = [value.aval for value in loop.region.inputs(graph)]
+    return flattened(jax.make_jaxpr(piece_function(graph, loop))(number, number, *inputs))
+
+
+def _rounded(size: int, least: int, wished: int, multiple: int) -> int:
+    """About `wished` indices: a divisor of `size` where one is near, else a round number."""
+    if wished >= size:
+        return size
+    near = [n for n in range(wished, max(least, wished // 2), -1) if size % n == 0]
+    for length in near:
+        if length % multiple == 0:
+            return length
+    if near:
+        return near[0]
+    return max(least, wished // multiple * multiple or wished)
+
+
+def _magnitude(budget: float) -> int:
+    """Budgets within a tenth of each other share a plan."""
+    return round(8 * math.log2(min(max(budget, 1.0), 1e30)))

@@ -1,0 +1,194 @@
+"""A user's function as one flat list of equations, and its evaluation."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+
+from memsafe.bodies import bodies_of, rebuilt
+from memsafe.jax_internals import as_written, bind, counter_bits, no_dead_equations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from jax import Array
+    from jax.extend.core import JaxprEqn
+
+    Read = Callable[[Any], Array]
+    Replacement = Callable[[Read], Sequence[Array]]
+
+__all__ = ["evaluate", "flattened", "nbytes", "retraced", "signature", "with_bodies"]
+
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+"""Primitives that only call a program, and the parameter that holds it."""
+
+_SPENT = frozenset(("stop_gradient", "name"))
+"""Primitives that only say something to autodiff, which is over when a program is flattened."""
+
+
+def flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """`closed` with every call replaced by what it calls, and nothing that no output needs.
+
+    Recomputation asked for by `jax.checkpoint` stays: a barrier keeps the compiler from taking
+    the recomputed values for the first ones.
+    """
+
+    def program(*arguments: Array) -> list[Array]:
+        return evaluate(closed, arguments, calls=_inlined)
+
+    return _traced(program, closed)
+
+
+def with_bodies(closed: ClosedJaxpr, change: Callable[[ClosedJaxpr], ClosedJaxpr]) -> ClosedJaxpr:
+    """`closed` with the programs that its loops and branches run changed.
+
+    Those of `shard_map` are left: outside it their axes have no name.
+    """
+
+    def replacement(equation: JaxprEqn, changed: dict[str, ClosedJaxpr]) -> Replacement:
+        programs = {
+            name: partial(lambda body, *arguments: evaluate(body, arguments), body)
+            for name, body in changed.items()
+        }
+        return lambda read: rebuilt(equation, [read(a) for a in equation.invars], programs)
+
+    replace = {}
+    for index, equation in enumerate(closed.jaxpr.eqns):
+        bodies = {} if equation.primitive.name == "shard_map" else bodies_of(equation)
+        changed = {name: change(body) for name, body in bodies.items()}
+        if any(changed[name] is not body for name, body in bodies.items()):
+            replace[index] = replacement(equation, changed)
+    return retraced(closed, replace) if replace else closed
+
+
+def retraced(closed: ClosedJaxpr, replace: Mapping[int, Replacement]) -> ClosedJaxpr:
+    """`closed` with some equations, by index, computed in another way."""
+
+    def program(*arguments: Array) -> list[Array]:
+        return evaluate(closed, arguments, replace=replace)
+
+    return _traced(program, closed)
+
+
+def evaluate(
+    closed: ClosedJaxpr,
+    arguments: Sequence[Array],
+    *,
+    replace: Mapping[int, Replacement] | None = None,
+    calls: Callable[[JaxprEqn, Sequence[Array]], list[Array]] = bind,
+) -> list[Array]:
+    """The outputs of `closed`; `replace` computes some equations, `calls` all the others."""
+    jaxpr = closed.jaxpr
+    values: dict[Var, Array] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    values.update(zip(jaxpr.invars, arguments, strict=True))
+
+    def read(atom: Var | Literal) -> Array:
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    for index, equation in enumerate(jaxpr.eqns):
+        if replace and index in replace:
+            with as_written(equation):
+                results = replace[index](read)
+        else:
+            results = calls(equation, [read(atom) for atom in equation.invars])
+        values.update(zip(equation.outvars, results, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def nbytes(atom: Var | Literal) -> int:
+    """Bytes of an array; 0 of what has none, such as a token."""
+    aval: Any = atom.aval
+    return int(aval.size * aval.dtype.itemsize) if hasattr(aval, "shape") else 0
+
+
+def signature(closed: ClosedJaxpr) -> Hashable:
+    """Equal for programs that compute the same thing in the same way, whatever their names.
+
+    What cannot be hashed counts as equal to itself alone.
+    """
+    return _signature(closed.jaxpr), tuple(map(id, closed.consts))
+
+
+def _signature(jaxpr: Jaxpr) -> Hashable:
+    numbers: dict[Var, int] = {}
+
+    def number(atom: Any) -> Hashable:
+        if isinstance(atom, Literal):
+            return str(atom.aval), str(atom.val)
+        return numbers.setdefault(atom, len(numbers))
+
+    inputs = tuple((number(atom), str(atom.aval)) for atom in (*jaxpr.constvars, *jaxpr.invars))
+    equations = tuple(
+        (
+            equation.primitive,
+            tuple(number(atom) for atom in equation.invars),
+            tuple((number(atom), str(atom.aval)) for atom in equation.outvars),
+            tuple((name, _param(value)) for name, value in sorted(equation.params.items())),
+        )
+        for equation in jaxpr.eqns
+    )
+    return inputs, equations, tuple(number(atom) for atom in jaxpr.outvars)
+
+
+def _param(value: Any) -> Hashable:
+    if isinstance(value, ClosedJaxpr):
+        return signature(value)
+    if isinstance(value, Jaxpr):
+        return _signature(value)
+    if isinstance(value, tuple | list):
+        return tuple(_param(each) for each in value)
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return cast("Hashable", value)
+
+
+def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
+    name = equation.primitive.name
+    if name in _SPENT:
+        return list(operands)
+    if name == "random_bits":
+        bits = counter_bits(equation, operands[0])
+        return bind(equation, operands) if bits is None else [bits]
+    if bodies := bodies_of(equation):
+        flat = {each: partial(_evaluated_flat, body) for each, body in bodies.items()}
+        return rebuilt(equation, operands, flat)
+    called = equation.params.get(_CALLS.get(name, ""))
+    if called is None or _asks_for_placement(equation):
+        return bind(equation, operands)
+    program = ClosedJaxpr(called, ()) if isinstance(called, Jaxpr) else called
+    if equation.params.get("differentiated") and equation.params.get("prevent_cse", True):
+        operands = [jax.lax.optimization_barrier(operand) for operand in operands]
+    return evaluate(program, operands, calls=_inlined)
+
+
+def _evaluated_flat(body: ClosedJaxpr, *arguments: Array) -> list[Array]:
+    return evaluate(body, arguments, calls=_inlined)
+
+
+def _asks_for_placement(equation: JaxprEqn) -> bool:
+    """Whether a jit says where its arrays lie, or that it takes their memory."""
+    shardings = (
+        *equation.params.get("in_shardings", ()),
+        *equation.params.get("out_shardings", ()),
+    )
+    return any(isinstance(asked, jax.sharding.Sharding) for asked in shardings)
+
+
+def _traced(program: Callable[..., list[Array]], like: ClosedJaxpr) -> ClosedJaxpr:
+    arguments = [variable.aval for variable in like.jaxpr.invars]
+    return no_dead_equations(jax.make_jaxpr(program)(*arguments))

@@ -1,0 +1,20 @@
+"""Passes over a flattened program that prepare it for splitting.
+
+Each takes a program and gives it `Rewritten`: the program, and one line for every change. Run
+`redundant` first: it lets the others see equal values as one. `euclidean_distances` changes
+rounding beyond the order of additions, so a user asks for it.
+"""
+
+from memsafe.rewrites.chains import matrix_chains
+from memsafe.rewrites.distances import euclidean_distances
+from memsafe.rewrites.redundant import redundant
+from memsafe.rewrites.reshapes import reshape_sinking
+from memsafe.rewrites.rewritten import Rewritten
+
+__all__ = [
+    "Rewritten",
+    "euclidean_distances",
+    "matrix_chains",
+    "redundant",
+    "reshape_sinking",
+]

@@ -1,0 +1,95 @@
+"""Primitives that compute each element of their results from the same element of their operands."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from memsafe.factors import Axis, Factor, Rule
+from memsafe.jax_internals import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jax import Array
+    from jax.extend.core import JaxprEqn
+
+    from memsafe.factors import Piece
+
+__all__ = ["NAMES", "RULES", "apply_unchanged"]
+
+_NAMES = """
+    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e
+    cbrt ceil clamp clz complex conj convert_element_type copy cos cosh
+    digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac
+    imag integer_pow is_finite le le_to lgamma log log1p log2 logistic lt lt_to max min mul mulhi
+    name ne neg nextafter not one_minus_square or polygamma population_count pow real
+    reduce_precision regularized_incomplete_beta rem round rsqrt select_n shift_left
+    shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh
+    threefry2x32 xor zeta
+"""
+
+NAMES = frozenset(_NAMES.split())
+"""Most of them, of every jax that memsafe is tested on; some stretch dimensions of size 1."""
+
+
+def apply_unchanged(
+    equation: JaxprEqn, _factor: Factor, operands: Sequence[Array], _piece: Piece
+) -> list[Array]:
+    """The equation as it is written, for primitives whose parameters tell no shape."""
+    return bind(equation, operands)
+
+
+def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
+    """Every dimension of the results; operands that are stretched along it are carried whole."""
+    operands = [_shape(atom) for atom in equation.invars]
+    shape = _shape(equation.outvars[0])
+    if equation.params.get("sharding") is not None:
+        return ()
+    if any(_shape(result) != shape for result in equation.outvars):
+        return ()
+    if not all(_stretches(operand, shape) for operand in operands):
+        return ()
+    return tuple(
+        Factor(
+            size=size,
+            operands=tuple(
+                Axis(dim) if operand and operand[dim] == size else None for operand in operands
+            ),
+            results=(Axis(dim),) * len(equation.outvars),
+        )
+        for dim, size in enumerate(shape)
+        if size > 1
+    )
+
+
+def _stretches(operand: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether an operand is a scalar or has `shape`, but for dimensions of size 1."""
+    return not operand or (
+        len(operand) == len(shape)
+        and all(own in {1, size} for own, size in zip(operand, shape, strict=True))
+    )
+
+
+def _bitcast_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
+    """Those of a type as wide: else elements become dimensions, also of a scalar."""
+    same = _shape(equation.invars[0]) == _shape(equation.outvars[0])
+    return _factors(equation) if same else ()
+
+
+def _barrier_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
+    """Those of a barrier around one array: several may differ in shape."""
+    return _factors(equation) if len(equation.invars) == 1 else ()
+
+
+def _shape(atom: Any) -> tuple[int, ...]:
+    return tuple(atom.aval.shape)
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {name: Rule(factors=_factors, apply=apply_unchanged) for name in NAMES}
+    | {
+        "bitcast_convert_type": Rule(factors=_bitcast_factors, apply=apply_unchanged),
+        "optimization_barrier": Rule(factors=_barrier_factors, apply=apply_unchanged),
+    }
+)

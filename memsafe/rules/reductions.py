@@ -1,0 +1,61 @@
+"""Reductions over dimensions by one operation."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+
+from memsafe.factors import Axis, Factor, Rule
+from memsafe.merges import AND, MAX, MIN, OR, PRODUCT, SUM, XOR, Monoid
+from memsafe.rules.elementwise import apply_unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jax.extend.core import JaxprEqn
+
+__all__ = ["RULES"]
+
+
+def _factors(merge: Monoid) -> Callable[[JaxprEqn], tuple[Factor, ...]]:
+    def factors(equation: JaxprEqn) -> tuple[Factor, ...]:
+        """Kept dimensions, and reduced ones, which are merged."""
+        operand: Any = equation.invars[0].aval
+        reduced = equation.params["axes"]
+        if equation.params.get("out_sharding") is not None:
+            return ()
+        kept = [dim for dim in range(operand.ndim) if dim not in reduced]
+        return tuple(
+            Factor(
+                size=size,
+                operands=(Axis(dim),),
+                results=(Axis(kept.index(dim)) if dim in kept else None,),
+                merge=None if dim in kept else merge,
+            )
+            for dim, size in enumerate(operand.shape)
+            if size > 1 and (dim in kept or _has_neutral(merge, operand.dtype))
+        )
+
+    return factors
+
+
+def _has_neutral(merge: Monoid, dtype: Any) -> bool:
+    """Not the largest of complex numbers: their order has no least element."""
+    return merge not in {MAX, MIN} or not jnp.issubdtype(dtype, jnp.complexfloating)
+
+
+_MERGES = {
+    "reduce_sum": SUM,
+    "reduce_prod": PRODUCT,
+    "reduce_max": MAX,
+    "reduce_min": MIN,
+    "reduce_and": AND,
+    "reduce_or": OR,
+    "reduce_xor": XOR,
+}
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {name: Rule(factors=_factors(merge), apply=apply_unchanged) for name, merge in _MERGES.items()}
+)

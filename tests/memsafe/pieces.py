@@ -1,0 +1,213 @@
+"""The law of every rule: pieces of any factor, in a loop, give what the whole equation gives."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.extend.core import JaxprEqn
+
+from memsafe.factors import Axis, Factor, Piece, Rule
+from memsafe.jax_internals import bind
+from memsafe.programs import evaluate, flattened
+from memsafe.rules import factors_of, rule_of
+
+WrittenAxis = int | tuple[int, int] | None
+WrittenFactor = tuple[tuple[WrittenAxis, ...], tuple[WrittenAxis, ...], bool]
+
+
+class Seen(NamedTuple):
+    """An equation, and the values that it was evaluated on and gave."""
+
+    equation: JaxprEqn
+    operands: list[Array]
+    results: list[Array]
+
+
+def assert_pieces_give_the_whole(
+    function: Callable[..., Any],
+    *arguments: Any,
+    expect: Sequence[WrittenFactor],
+    primitive: str | None = None,
+    rule: Rule | None = None,
+    rounds: bool = False,
+) -> None:
+    """Holds where every factor of the equation in `function` is right, and `expect` lists them.
+
+    Results are equal, but for merged floats, and where `rounds` says that the compiler
+    rounds an element by how it vectorises the loop that the element is in.
+
+    The equation is the only one of `function`, or the last of the named `primitive`. An expected
+    factor is `(operand axes, result axes, merged?)`; an axis is None, a dim, or `(dim, block)`.
+    `rule` stands for the table's own.
+    """
+    seen = last_equation(function, *arguments, primitive=primitive)
+    rule = rule or rule_of(seen.equation)
+    factors = () if rule is None else rule.factors(seen.equation)
+    assert sorted(map(written, factors), key=repr) == sorted(map(_exact, expect), key=repr)
+    if rule is not None:
+        _assert_right(rule, factors, seen, rounds=rounds)
+
+
+def assert_stays_whole(
+    function: Callable[..., Any], *arguments: Any, primitive: str | None = None
+) -> None:
+    """Holds where the equation in `function` has no factors."""
+    assert factors_of(last_equation(function, *arguments, primitive=primitive).equation) == ()
+
+
+def last_equation(
+    function: Callable[..., Any], *arguments: Any, primitive: str | None = None
+) -> Seen:
+    """The only equation of `function`, or the last of the named `primitive`, with its values."""
+    traced = jax.make_jaxpr(function)(*arguments)
+    flat = flattened(traced)
+    # In newer jax, flattening drops an equation that changes nothing, such as a name.
+    closed = flat if any(_is(equation, primitive) for equation in flat.jaxpr.eqns) else traced
+    seen: list[Seen] = []
+
+    def recorded(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
+        results = bind(equation, operands)
+        seen.append(Seen(equation, [jnp.asarray(value) for value in operands], results))
+        return results
+
+    evaluate(closed, jax.tree.leaves(arguments), calls=recorded)
+    named = [one for one in seen if _is(one.equation, primitive)]
+    assert named, f"no {primitive} among {[one.equation.primitive.name for one in seen]}"
+    assert primitive is not None or len(named) == 1, [str(one.equation) for one in named]
+    return named[-1]
+
+
+def _is(equation: JaxprEqn, primitive: str | None) -> bool:
+    return primitive in {None, equation.primitive.name}
+
+
+def written(factor: Factor) -> WrittenFactor:
+    """`factor` as a test writes it, every axis with its block."""
+    return (
+        tuple(axis and (axis.dim, axis.block) for axis in factor.operands),
+        tuple(axis and (axis.dim, axis.block) for axis in factor.results),
+        factor.merge is not None,
+    )
+
+
+def _exact(factor: WrittenFactor) -> WrittenFactor:
+    operands, results, merged = factor
+    return tuple(map(_with_block, operands)), tuple(map(_with_block, results)), merged
+
+
+def _with_block(axis: WrittenAxis) -> WrittenAxis:
+    return (axis, 1) if isinstance(axis, int) else axis
+
+
+def _assert_right(rule: Rule, factors: Sequence[Factor], seen: Seen, *, rounds: bool) -> None:
+    cuts = [cut for factor in factors for cut in _cuts(factor)]
+    loops = [_loop(rule, grain, length, seen.equation) for grain, length in cuts]
+    # All loops in one program: most of a small program's compilation is the same for any size.
+    all_results = jax.jit(lambda operands: [loop(operands) for loop in loops])(seen.operands)
+    for (grain, _), results in zip(cuts, all_results, strict=True):
+        for got, wanted in zip(results, seen.results, strict=True):
+            _assert_same(got, wanted, rounds=rounds or grain.merge is not None)
+
+
+def _cuts(factor: Factor) -> list[tuple[Factor, int]]:
+    """Pieces' grains and lengths: the finest and a coarser one, dividing the factor and not.
+
+    Sizes from 6 have a coarser grain that some length does not divide.
+    """
+    assert factor.size > 1, "a factor of one index cannot be split"
+    coarser = [factor.coarser(times) for times in _proper_divisors(factor.size)[1:2]]
+    return [(grain, length) for grain in (factor, *coarser) for length in _lengths(grain.size)]
+
+
+def _proper_divisors(size: int) -> list[int]:
+    return [times for times in range(1, size) if size % times == 0]
+
+
+def _lengths(size: int) -> list[int]:
+    """The longest that divides `size`, and the shortest but one index that does not."""
+    return _proper_divisors(size)[-1:] + [at for at in range(2, size) if size % at][:1]
+
+
+def _loop(
+    rule: Rule, factor: Factor, length: int, equation: JaxprEqn
+) -> Callable[[list[Array]], list[Array]]:
+    def program(operands: list[Array]) -> list[Array]:
+        def body(index: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+            start = jnp.minimum(index * length, factor.size - length)
+            counted = index * length - start if factor.size % length else None
+            piece = Piece(start=start, length=length, counted=counted)
+            sliced = [
+                _sliced(value, axis, piece)
+                for value, axis in zip(operands, factor.operands, strict=True)
+            ]
+            if factor.merge is None:
+                return _placed(carry, rule.apply(equation, factor, sliced, piece), factor, piece)
+            part = factor.merge.part(equation, factor, sliced, piece)
+            return factor.merge.combine(carry, part, first=index == 0)
+
+        trips = -(-factor.size // length)
+        last = lax.fori_loop(0, trips, body, _initial(factor, equation))
+        if factor.merge is None:
+            return list(last)
+        whole = [
+            value if axis is None else None
+            for value, axis in zip(operands, factor.operands, strict=True)
+        ]
+        return factor.merge.finish(equation, last, whole)
+
+    return program
+
+
+def _sliced(value: Array, axis: Axis | None, piece: Piece) -> Array:
+    if axis is None:
+        return value
+    return lax.dynamic_slice_in_dim(
+        value, piece.start * axis.block, piece.length * axis.block, axis.dim
+    )
+
+
+def _placed(
+    carry: tuple[Array, ...], results: list[Array], factor: Factor, piece: Piece
+) -> tuple[Array, ...]:
+    placed = []
+    for whole, part, axis in zip(carry, results, factor.results, strict=True):
+        assert axis is not None, "a factor without a merge is carried by every result"
+        assert part.shape[axis.dim] == piece.length * axis.block
+        at = piece.start * axis.block
+        placed.append(lax.dynamic_update_slice_in_dim(whole, part, at, axis.dim))
+    return tuple(placed)
+
+
+def _initial(factor: Factor, equation: JaxprEqn) -> tuple[Array, ...]:
+    if factor.merge is None:
+        return tuple(_blank(variable.aval) for variable in equation.outvars)
+    state = factor.merge.start(equation)
+    avals = factor.merge.state_avals(equation)
+    assert [(one.shape, one.dtype) for one in state] == [(one.shape, one.dtype) for one in avals]
+    return state
+
+
+def _blank(aval: Any) -> Array:
+    if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        return jnp.broadcast_to(jax.random.key(123), aval.shape)
+    return jnp.ones(aval.shape, aval.dtype)
+
+
+def _assert_same(got: Array, wanted: Array, *, rounds: bool) -> None:
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+    if jnp.issubdtype(wanted.dtype, jax.dtypes.prng_key):
+        got, wanted = jax.random.key_data(got), jax.random.key_data(wanted)
+    if not jnp.issubdtype(wanted.dtype, jnp.inexact):
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted))
+        return
+    # numpy takes no NaN of a narrow type for the same as another.
+    wide = np.complex128 if jnp.issubdtype(wanted.dtype, jnp.complexfloating) else np.float64
+    values = np.asarray(wanted).astype(wide)
+    finite = np.abs(values[np.isfinite(values)])
+    tolerance = 32 * float(jnp.finfo(wanted.dtype).eps) if rounds else 0.0
+    np.testing.assert_allclose(
+        np.asarray(got).astype(wide), values, tolerance, tolerance * float(finite.max(initial=0))
+    )

@@ -1,0 +1,27 @@
+"""The table of all rules: one rule a primitive, none for what has effects."""
+
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import Jaxpr
+
+from memsafe.rules import _TABLES, RULES, factors_of, rule_of
+
+from .pieces import assert_stays_whole, last_equation
+
+
+def test_no_two_modules_have_a_rule_of_the_same_primitive() -> None:
+    assert len(RULES) == sum(map(len, _TABLES))
+
+
+def test_an_equation_with_effects_stays_whole() -> None:
+    equation = last_equation(lax.exp, jnp.ones(4)).equation
+    assert len(factors_of(equation)) == 1
+    assert factors_of(equation.replace(effects={Jaxpr})) == ()
+
+
+def test_an_unknown_primitive_stays_whole() -> None:
+    def reduced(x: jnp.ndarray) -> jnp.ndarray:
+        return lax.reduce(x, jnp.float32(0), lambda a, b: a - b, (0,))
+
+    assert_stays_whole(reduced, jnp.ones((4, 3)), primitive="reduce")
+    assert rule_of(last_equation(reduced, jnp.ones((4, 3)), primitive="reduce").equation) is None

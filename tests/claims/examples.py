@@ -72,6 +72,11 @@ EXAMPLES: tuple[Example, ...] = (
         with_memory(temp_bytes=TEMP_BYTES + 1),
     ),
     Example(
+        claims.FitsBudget(budget=formula(TEMP_BYTES + 600)),
+        case(),
+        with_memory(temp_bytes=TEMP_BYTES + 1),
+    ),
+    Example(
         claims.CopiedBytes(larger_than=formula(STACK_BYTES - 1)),
         case(module=replace(module(), rewrites=(rewrite(STACK_BYTES - 4),), buffers_assigned=True)),
         case(module=replace(module(), rewrites=(rewrite(STACK_BYTES),), buffers_assigned=True)),
@@ -80,6 +85,11 @@ EXAMPLES: tuple[Example, ...] = (
         claims.TimeGrowth(),
         case(growth=growth(short=1.0, long=2.8)),
         case(growth=growth(short=1.0, long=2.9)),
+    ),
+    Example(
+        claims.TimeOverReference(at_most=formula(2, Unit.RATIO)),
+        case(growth=growth(short=1.0, long=16.0)),
+        case(growth=growth(short=1.0, long=16.1)),
     ),
     Example(
         claims.ValuesEqual(),
@@ -133,6 +143,7 @@ COMPARING = of(
     "sent-bytes-per-step",
 )
 FROM_MEMORY = of(
+    "fits-budget",
     "fits-device",
     "host-bytes",
     "device-bytes-fall",
@@ -141,7 +152,12 @@ FROM_MEMORY = of(
     "temp-bytes-at-most",
 )
 FROM_MODULE = of("to-host-bytes", "to-device-bytes", "copied-bytes-per-iteration", "parameters")
-COMPILED = (*FROM_MEMORY, *FROM_MODULE, *STEPPED, *of("values-equal", "time-growth"))
+COMPILED = (
+    *FROM_MEMORY,
+    *FROM_MODULE,
+    *STEPPED,
+    *of("values-equal", "time-growth", "time-over-reference"),
+)
 
 
 def name_of(example: Example) -> str:

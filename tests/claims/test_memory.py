@@ -8,7 +8,17 @@ from assay import claims
 from assay.judge.case import judge
 from assay.model.verdict import AcceptedNumber, Outcome
 
-from .cases import MEMORY, SAVED, STACK_BYTES, TEMP_BYTES, beside, case, formula, with_memory
+from .cases import (
+    MEMORY,
+    OUT_OF_MEMORY,
+    SAVED,
+    STACK_BYTES,
+    TEMP_BYTES,
+    beside,
+    case,
+    formula,
+    with_memory,
+)
 from .examples import STACK
 
 
@@ -41,6 +51,28 @@ def test_an_arm_is_held_against_the_other_arm_and_the_allowance() -> None:
     claim = claims.DeviceBytesAtMost(against="nothing", beyond=formula(7))
     finding = judge(claim, case())
     assert (finding.measured, finding.limit) == (TEMP_BYTES, TEMP_BYTES + 7)
+
+
+def test_a_budget_holds_all_that_the_step_needs_not_its_temporaries_alone() -> None:
+    finding = judge(claims.FitsBudget(budget=formula(TEMP_BYTES)), case())
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, TEMP_BYTES + 600)
+
+
+def test_a_refused_program_breaks_its_budget_by_what_the_compiler_says_it_needs() -> None:
+    refused = case(memory=None, failure=OUT_OF_MEMORY)
+    finding = judge(claims.FitsBudget(budget=formula(TEMP_BYTES)), refused)
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, OUT_OF_MEMORY.needed_bytes)
+
+
+def test_a_refused_program_breaks_even_a_budget_that_is_larger_than_the_device() -> None:
+    refused = case(memory=None, failure=OUT_OF_MEMORY)
+    assert judge(claims.FitsBudget(budget=formula(2**50)), refused).outcome is Outcome.BROKEN
+
+
+def test_a_refusal_that_names_no_size_breaks_the_budget_without_a_measurement() -> None:
+    unnamed = replace(OUT_OF_MEMORY, needed_bytes=None, capacity_bytes=None)
+    finding = judge(claims.FitsBudget(budget=formula(2**50)), case(memory=None, failure=unnamed))
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,167 @@
+"""Random programs that use what memsafe knows, and what must hold of each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies
+from jax import Array
+
+import memsafe
+from tests.memsafe.random_operations import OPERATIONS, Pool, ramp, shrunk
+
+_LARGEST_RESULT: Final = 500
+_TOLERANCE: Final = 1e-9
+_SIZES: Final = (2, 3, 5, 6, 7, 8, 12, 16, 24, 30, 31)
+_MODES: Final = ("plain", "gradient", "through")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program as numbers, and the budget that it is to keep.
+
+    Attributes:
+        sizes: What its arguments' dimensions are chosen from.
+        steps: Operations by name, each with the seed of its choices.
+        seed: The seed of its arguments and results.
+        mode: `plain`; `gradient`: memsafe around the gradient; `through`: the gradient of memsafe.
+        share: The budget, from 0 (arguments and results alone) to 1 (what plain jit takes).
+    """
+
+    sizes: tuple[int, ...]
+    steps: tuple[tuple[str, int], ...]
+    seed: int
+    mode: str
+    share: float
+
+    def arguments(self) -> list[np.ndarray]:
+        """Three arrays of doubles."""
+        rng, numbers = Random(self.seed), np.random.default_rng(self.seed)
+        shapes = [rng.choices(self.sizes, k=rank) for rank in (2, 2, rng.randint(1, 3))]
+        return [numbers.standard_normal(shape) for shape in shapes]
+
+    def __call__(self, *arguments: Array) -> list[Array]:
+        """The results: some of the values made, each with a ramp added so that none is noise."""
+        pool = Pool(reals=list(arguments))
+        for name, seed in self.steps:
+            pool.add(OPERATIONS[name](pool, Random(seed)))
+        rng = Random(self.seed)
+        chosen = [pool.reals[-1], *rng.sample(pool.reals[3:], k=min(1, len(pool.reals) - 3))]
+        small = [shrunk(each, _LARGEST_RESULT, rng) for each in chosen]
+        others = [each for each in (*pool.indices, *pool.masks) if each.size <= _LARGEST_RESULT]
+        return [*(each + ramp(each.shape) for each in small), *others[-1:]]
+
+    def loss(self, *arguments: Array) -> Array:
+        """A number whose derivatives by the arguments are not noise."""
+        reals = [each for each in self(*arguments) if jnp.issubdtype(each.dtype, jnp.floating)]
+        return sum(
+            (jnp.sum(jnp.tanh(each) * (1 + ramp(each.shape))) for each in (*reals, *arguments)),
+            start=jnp.zeros(()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What memsafe made of a program.
+
+    Attributes:
+        split: The budget is kept and plain jit would not have kept it.
+        refused: BudgetError was raised.
+        faults: What must not be, in words.
+    """
+
+    split: bool = False
+    refused: bool = False
+    faults: tuple[str, ...] = ()
+
+
+def outcome_of(program: Program) -> Outcome:
+    """`program` by plain jit and by memsafe, compared."""
+    with jax.enable_x64(new_val=True):
+        arguments = [jnp.asarray(each) for each in program.arguments()]
+        plain = jax.jit(_written(program)).lower(*arguments).compile()
+        taken = plain.memory_analysis()
+        floor = taken.argument_size_in_bytes + taken.output_size_in_bytes
+        peak = floor + taken.temp_size_in_bytes - taken.alias_size_in_bytes
+        budget = round(floor + program.share * (peak - floor))
+        try:
+            safe = jax.jit(_safe(program, budget)).lower(*arguments).compile()
+        except memsafe.BudgetError as error:
+            kept = error.smallest <= error.budget or error.budget != budget
+            return Outcome(refused=True, faults=(f"refused: {error}",) if kept else ())
+        results = zip(_numbers(safe(*arguments)), _numbers(plain(*arguments)), strict=True)
+        faults = [fault for at, pair in enumerate(results) for fault in _different(at, *pair)]
+        reached = safe.memory_analysis()
+        nbytes = (
+            reached.temp_size_in_bytes
+            + reached.argument_size_in_bytes
+            + reached.output_size_in_bytes
+            - reached.alias_size_in_bytes
+        )
+        if nbytes > budget and program.mode != "through":
+            faults.append(f"over budget: {nbytes} of {budget} bytes")
+    return Outcome(split=nbytes < peak and budget < peak, faults=tuple(faults))
+
+
+def _written(program: Program) -> Callable[..., Any]:
+    every = (0, 1, 2)
+    return _called(program if program.mode == "plain" else jax.value_and_grad(program.loss, every))
+
+
+def _safe(program: Program, budget: int) -> Callable[..., Any]:
+    if program.mode == "through":
+        return jax.value_and_grad(memsafe.memsafe(_called(program.loss), budget), (0, 1, 2))
+    return memsafe.memsafe(_written(program), budget)
+
+
+def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain function, which has a name as a user's has."""
+    return lambda *arguments: function(*arguments)
+
+
+def _numbers(results: Any) -> list[np.ndarray]:
+    return [np.asarray(each) for each in jax.tree.leaves(results)]
+
+
+def _different(at: int, got: np.ndarray, wanted: np.ndarray) -> list[str]:
+    if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
+        return [f"wrong type: result {at} is {got.dtype}{got.shape}, not {wanted.dtype}"]
+    if not np.issubdtype(wanted.dtype, np.floating):
+        return [] if (got == wanted).all() else [f"wrong values: result {at}, no float"]
+    assert np.isfinite(wanted).all(), "got a program whose plain result is no number"
+    most = float(np.max(np.abs(wanted), initial=0))
+    off = float(np.max(np.abs(got - wanted), initial=0))
+    return [] if off <= _TOLERANCE * most else [f"wrong values: result {at} off by {off} of {most}"]
+
+
+def numbered(seed: int) -> Program:
+    """The program of a number: the same for the same number, likely another for another."""
+    rng = Random(seed)
+    return Program(
+        sizes=tuple(rng.choices(_SIZES, k=3)),
+        steps=tuple(
+            (rng.choice(list(OPERATIONS)), rng.randrange(1000)) for _ in range(rng.randint(2, 7))
+        ),
+        seed=rng.randrange(1000),
+        mode=rng.choice(_MODES),
+        share=rng.choice((0.1, 0.3, 0.5, 0.7, 0.9, 1.1)),
+    )
+
+
+def programs() -> strategies.SearchStrategy[Program]:
+    """Programs of two to seven steps."""
+    seeds = strategies.integers(0, 999)
+    steps = strategies.tuples(strategies.sampled_from(list(OPERATIONS)), seeds)
+    sizes = strategies.lists(strategies.sampled_from(_SIZES), min_size=3, max_size=3)
+    return strategies.builds(
+        Program,
+        sizes=sizes.map(tuple),
+        steps=strategies.lists(steps, min_size=2, max_size=7).map(tuple),
+        seed=seeds,
+        mode=strategies.sampled_from(_MODES),
+        share=strategies.sampled_from((0.1, 0.3, 0.5, 0.7, 0.9, 1.1)),
+    )

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from memsafe.bodies import bodies_of, rebuilt
@@ -34,6 +35,9 @@ _CALLS = {
     "checkpoint": "jaxpr",
 }
 """Primitives that only call a program, and the parameter that holds it."""
+
+_PLATFORMS = ("cpu", "cuda", "rocm", "gpu", "tpu")
+"""The platforms that a choice between platforms is asked about."""
 
 _SPENT = frozenset(("stop_gradient", "name"))
 """Primitives that only say something to autodiff, which is over when a program is flattened."""
@@ -164,6 +168,11 @@ def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
     if name == "random_bits":
         bits = counter_bits(equation, operands[0])
         return bind(equation, operands) if bits is None else [bits]
+    if name == "platform_index" and (number := _same_everywhere(equation)) is not None:
+        return [number]
+    if name == "cond" and not isinstance(operands[0], jax.core.Tracer):
+        branch = bodies_of(equation)[f"branches {int(operands[0])}"]
+        return _evaluated_flat(branch, *operands[1:])
     if bodies := bodies_of(equation):
         flat = {each: partial(_evaluated_flat, body) for each, body in bodies.items()}
         return rebuilt(equation, operands, flat)
@@ -174,6 +183,16 @@ def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
     if equation.params.get("differentiated") and equation.params.get("prevent_cse", True):
         operands = [jax.lax.optimization_barrier(operand) for operand in operands]
     return evaluate(program, operands, calls=_inlined)
+
+
+def _same_everywhere(equation: JaxprEqn) -> Any:
+    """The branch that every platform takes of a choice between platforms, or None."""
+    choices = equation.params["platforms"]
+    taken = {
+        next((at for at, names in enumerate(choices) if names is None or platform in names), None)
+        for platform in _PLATFORMS
+    }
+    return np.int32(taken.pop()) if len(taken) == 1 and None not in taken else None
 
 
 def _evaluated_flat(body: ClosedJaxpr, *arguments: Array) -> list[Array]:

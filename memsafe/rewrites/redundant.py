@@ -101,7 +101,7 @@ class _Values:
 def redundant(closed: ClosedJaxpr) -> Rewritten:
     """`closed` with every value computed once, bit for bit the same.
 
-    Repeated equations are merged; a transpose, reshape or broadcast of another becomes one;
+    Repeated equations are merged; a transpose, reshape, broadcast or choice of another becomes one;
     products with one, conversions to the same type and whatever changes nothing go.
     (A subnormal number times one is zero on a CPU that flushes it; XLA leaves the product out too.)
     """
@@ -120,7 +120,7 @@ def _change(equation: JaxprEqn, values: _Values) -> Change | None:
     same = _operand_it_equals(written, values)
     if same is not None:
         return _taken_from(equation, [same], values, "left out, as it changes nothing")
-    meaning = _of_its_source(written, values)
+    meaning = _of_its_source(_of_its_choices(written, values), values)
     if len(equation.outvars) == 1 and (same := _source_it_equals(meaning)) is not None:
         return _taken_from(equation, [same], values, "left out, with the one that it undoes")
     key = meaning.key()
@@ -206,6 +206,20 @@ def _of_its_source(meaning: _Meaning, values: _Values) -> _Meaning:
     if params is None:
         return meaning
     return replace(meaning, operands=source.operands, params={**meaning.params, **params})
+
+
+def _of_its_choices(meaning: _Meaning, values: _Values) -> _Meaning:
+    """A choice between choices by the same predicate, as one: a triangle of a triangle."""
+    if meaning.name != "select_n":
+        return meaning
+    which, *cases = meaning.operands
+    chosen = [which]
+    for number, case in enumerate(cases, start=1):
+        inner = values.meaning(case)
+        same = inner is not None and inner.name == "select_n" and inner.operands[0] is which
+        chosen.append(inner.operands[number] if inner is not None and same else case)
+    operands = tuple(chosen)
+    return meaning if operands == meaning.operands else replace(meaning, operands=operands)
 
 
 def _source_it_equals(meaning: _Meaning) -> Var | None:

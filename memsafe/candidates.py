@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from memsafe.graph import Graph, variables
 from memsafe.memory import peak
+from memsafe.programs import nbytes
 from memsafe.region import Blocked, Region, Splitting
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Factor
 
-__all__ = ["Candidate", "Obstacle", "candidate", "slice_bytes", "wanted_from"]
+__all__ = ["Candidate", "Obstacle", "candidate", "reread_bytes", "slice_bytes", "wanted_from"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +94,28 @@ def slice_bytes(graph: Graph, region: Region, length: int) -> float:
     """Bytes alive at once in a slice of `length` indices."""
     size, axes = graph.size, region.axes
 
+    times = {
+        v: 1 + len(more) for at, more in region.again.items() for v in graph.equations[at].outvars
+    }
+
     def sliced(value: Var) -> float:
-        return size[value] * length / region.size if value in axes else float(size[value])
+        share = length / region.size if value in axes else 1.0
+        return size[value] * share * times.get(value, 1)
 
     units = [graph.units[index] for index in sorted(region.factors)]
     kept = [v for index in region.sinks for v in graph.equations[index].outvars]
     return peak(units, sliced, kept).nbytes
+
+
+def reread_bytes(graph: Graph, region: Region) -> float:
+    """Bytes that products of every slice read whole."""
+    found = 0.0
+    for index, factor in region.factors.items():
+        equation = graph.equations[index]
+        if not graph.units[index].absorbs:
+            pairs = zip(equation.invars, factor.operands, strict=True)
+            found += sum(nbytes(atom) for atom, axis in pairs if axis is None)
+    return found
 
 
 def wanted_from(region: Region, graph: Graph, wanted: set[Var]) -> list[tuple[int, list[Var]]]:
@@ -165,22 +182,22 @@ def _score(graph: Graph, region: Region, factor: Factor) -> tuple[float, ...]:
 
 
 def _work(graph: Graph, region: Region) -> float:
-    return sum(graph.works[index] for index in region.factors)
+    return sum(graph.works[index] * len(region.versions(index)) for index in region.factors)
 
 
 def _cheapest(splitting: Splitting, sink: int, blocked: Sequence[Blocked]) -> list[Obstacle]:
     """The smallest set of values whose keeping removes an obstacle."""
     graph = splitting.graph
     own = [value for value in set(variables(graph.equations[sink])) if value in splitting.split]
-    choices = [[Obstacle(value=value, equation=sink, why=_no_factor(graph, sink)) for value in own]]
-    choices += [
+    why, at = _no_factor(graph, sink), sink
+    if blocked:
+        why, at = blocked[0].why, blocked[0].equation
+    choices = [
         [Obstacle(value=each.value, equation=each.equation, why=each.why)]
         for each in blocked
         if each.value is not None
     ]
-    if blocked:
-        why, at = blocked[0].why, blocked[0].equation
-        choices[0] = [Obstacle(value=value, equation=at, why=why) for value in own]
+    choices.append([Obstacle(value=value, equation=at, why=why) for value in own])
     return min(choices, key=lambda group: sum(graph.size[each.value] for each in group))
 
 

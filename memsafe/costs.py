@@ -67,7 +67,8 @@ def _products(equation: JaxprEqn) -> float:
     if name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
         shape: tuple[int, ...] = aval_of(operands[0]).shape
-        return 2.0 * _elements(results[0]) * math.prod(shape[dim] for dim in contracted)
+        inner: int = math.prod(shape[dim] for dim in contracted)
+        return 2.0 * _elements(results[0]) * inner
     if name == "triangular_solve":
         return float(_elements(results[0]) * aval_of(operands[0]).shape[-1])
     if name == "conv_general_dilated":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,7 @@ from memsafe.pieces import sliced_results
 from memsafe.plan import Loop, Plan, Whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from jax import Array
     from jax.extend.core import Var
@@ -50,12 +50,30 @@ def _run(plan: Plan, *arguments: Array) -> list[Array]:
     def read(atom: Var | Literal) -> Array:
         return atom.val if isinstance(atom, Literal) else values[atom]
 
+    after = np.int32(0)
     for step in plan.steps:
         if isinstance(step, Loop):
-            values.update(_loop(plan.graph, step, read))
+            made = dict(_loop(plan.graph, step, read, after))
+            after = _zero_after(made.values())
+            values.update(made)
         else:
             values.update(_whole(plan.graph, step, read))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _zero_after(results: Iterable[Array]) -> Any:
+    """A zero that is there only once a loop has run; the next loop begins from it.
+
+    Compilers that look for parallel work would start loops side by side, and hold the memory of
+    all at once. No simplifier sees that a number between 0 and 0 is 0.
+    """
+    for result in results:
+        if result.size and jnp.issubdtype(result.dtype, jnp.number):
+            corner = lax.slice(result, (0,) * result.ndim, (1,) * result.ndim)
+            number = lax.real(corner) if jnp.iscomplexobj(corner) else corner
+            whole = lax.convert_element_type(lax.squeeze(number, range(result.ndim)), np.int32)
+            return lax.clamp(np.int32(0), whole, np.int32(0))
+    return np.int32(0)
 
 
 def _whole(
@@ -73,17 +91,19 @@ def _whole(
 
 
 def _loop(
-    graph: Graph, loop: Loop, read: Callable[[Var | Literal], Array]
+    graph: Graph, loop: Loop, read: Callable[[Var | Literal], Array], after: Any
 ) -> Iterator[tuple[Var, Array]]:
     """The results that leave a loop, once it has run."""
     inputs = [read(value) for value in loop.region.inputs(graph)]
     step = piece_function(graph, loop) if loop.inner is None else emitted(loop.inner)
     if loop.count == 1:
         zero = jnp.int32(0)
-        carry = _added(graph, loop, _begun(graph, loop), zero, zero, step(zero, zero, *inputs))
+        carry = _added(
+            graph, loop, _begun(graph, loop, after), zero, zero, step(zero, zero, *inputs)
+        )
     else:
         stepped = partial(_stepped, graph, loop, step, inputs)
-        carry = lax.fori_loop(0, loop.count, stepped, _begun(graph, loop))
+        carry = lax.fori_loop(0, loop.count, stepped, _begun(graph, loop, after))
     return _finished(graph, loop, carry, read)
 
 
@@ -100,16 +120,24 @@ def _stepped(
     return _added(graph, loop, carry, turn, start, step(start, wished - start, *inputs))
 
 
-def _begun(graph: Graph, loop: Loop) -> list[Array]:
+def _begun(graph: Graph, loop: Loop, after: Any) -> list[Array]:
     carry: list[Array] = []
     for index, values in loop.leaving:
         merge = loop.region.factors[index].merge
         if merge is not None:
-            carry += merge.start(graph.equations[index])
+            carry += [_later(each, after) for each in merge.start(graph.equations[index])]
         else:
             avals = [aval_of(value) for value in values]
-            carry += [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
+            zeros = [lax.convert_element_type(after, aval.dtype) for aval in avals]
+            carry += [jnp.full(aval.shape, z) for aval, z in zip(avals, zeros, strict=True)]
     return carry
+
+
+def _later(start: Array, after: Any) -> Array:
+    """`start`, there only once `after` is."""
+    if not jnp.issubdtype(start.dtype, jnp.number):
+        return start
+    return start + lax.convert_element_type(after, start.dtype)
 
 
 def _added(

@@ -129,7 +129,7 @@ def _searched(
     room = max(budget - plain.argument_bytes, 1.0)
     best = planner.plan(prepared, float("inf"))
     smallest = plain.nbytes
-    target = _MARGIN * room * min(1.0, _ratio(best, plain))
+    target = _MARGIN * room * min(1.0, 2 * _ratio(best, plain))
     for attempt in range(_ATTEMPTS):
         plan = planner.plan(prepared, target)
         result = measure(emitted(plan))
@@ -140,7 +140,7 @@ def _searched(
         if plan.predicted > target and attempt:
             break
         needed = result.nbytes - plain.argument_bytes
-        target = min(target, plan.predicted) * min(0.8, _MARGIN * room / needed)
+        target = min(target, plan.predicted) * min(0.9, _MARGIN * room / needed)
     blockers = blockers_of(best, _floor(prepared))
     raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jax.extend.core import Literal, Var
 
 from memsafe.costs import work
@@ -61,6 +62,8 @@ class Graph:
         """What each equation can be split along."""
         return [
             tuple(factor for factor in factors_of(equation) if factor.size > 1)
+            if all(_is_of_numbers(atom) for atom in (*equation.invars, *equation.outvars))
+            else ()
             for equation in self.equations
         ]
 
@@ -105,3 +108,8 @@ class Graph:
                     mask |= found[self.definition[value]]
             found.append(mask)
         return tuple(found)
+
+
+def _is_of_numbers(atom: Any) -> bool:
+    """Whether an array can be cut and filled with zeros: random keys cannot."""
+    return isinstance(getattr(atom.aval, "dtype", None), np.dtype)

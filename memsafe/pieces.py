@@ -39,18 +39,19 @@ def sliced_results(
     results_of = dict(leaving)
     parts: list[Array] = []
     for index in sorted(region.factors):
-        equation, factor = graph.equations[index], region.factors[index]
-        operands = [
-            slices.read(atom, axis)
-            for atom, axis in zip(equation.invars, factor.operands, strict=True)
-        ]
-        if factor.merge is not None:
-            if index in results_of:
+        equation = graph.equations[index]
+        for factor in region.versions(index):
+            operands = [
+                slices.read(atom, axis)
+                for atom, axis in zip(equation.invars, factor.operands, strict=True)
+            ]
+            if factor.merge is None:
+                slices.take(equation, factor, _on_slices(equation, factor, operands, piece))
+            elif index in results_of:
                 parts += factor.merge.part(equation, factor, operands, piece)
-            continue
-        results = _on_slices(equation, factor, operands, piece)
-        slices.made.update(zip(equation.outvars, results, strict=True))
-        parts += [slices.made[value] for value in results_of.get(index, ())]
+        if region.factors[index].merge is None:
+            made = results_of.get(index, ())
+            parts += [slices.made[value, region.axes[value]] for value in made]
     return parts
 
 
@@ -68,15 +69,20 @@ class _Slices:
 
     def __init__(self, region: Region, piece: Piece, inputs: dict[Var, Array]) -> None:
         self.region, self.piece, self.inputs = region, piece, inputs
-        self.made: dict[Var, Array] = {}
+        self.made: dict[tuple[Var, Axis | None], Array] = {}
         self.cut: dict[tuple[Var, Axis], Array] = {}
+
+    def take(self, equation: JaxprEqn, factor: Factor, results: Sequence[Array]) -> None:
+        """Keeps the results of an equation on the slice."""
+        for value, axis, result in zip(equation.outvars, factor.results, results, strict=True):
+            self.made[value, axis] = result
 
     def read(self, atom: Var | Literal, axis: Axis | None) -> Array:
         """The value of an operand, sliced along `axis` where the equation carries one."""
         if isinstance(atom, Literal):
             return cast("Array", atom.val)
-        if atom in self.made:
-            return self.made[atom]
+        if (atom, axis) in self.made:
+            return self.made[atom, axis]
         if axis is None:
             return self.inputs[atom]
         if (atom, axis) not in self.cut:

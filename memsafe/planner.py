@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from memsafe.bodies import bodies_of
-from memsafe.candidates import Candidate, candidate, slice_bytes, wanted_from
+from memsafe.candidates import Candidate, candidate, reread_bytes, slice_bytes, wanted_from
 from memsafe.costs import LOOP_STEP
 from memsafe.emit import piece_function
 from memsafe.graph import Graph
@@ -114,12 +114,13 @@ class Planner:
     def _estimate(self, each: Candidate, budget: float) -> tuple[float, float]:
         """Predicted peak and cost, trusting that a slice too large can be split again."""
         units, found = self._timed(each, budget)
-        steps = 0.0
+        cost = each.work
         for item, unit in zip(each.order, units, strict=True):
             if isinstance(item, Region):
                 whole = slice_bytes(each.graph, item, item.size)
-                steps += max(1.0, whole / max(min(unit.transient, self.soft), 1.0))
-        return found.nbytes, each.work + LOOP_STEP * steps
+                steps = max(1.0, whole / max(min(unit.transient, self.soft), 1.0))
+                cost += steps * (LOOP_STEP + reread_bytes(each.graph, item))
+        return found.nbytes, cost
 
     def _timed(self, each: Candidate, budget: float) -> tuple[list[Unit], Peak]:
         """The items of `each` with what they need while they run, and the peak."""
@@ -210,8 +211,10 @@ class Planner:
         least = region.least
         one = slice_bytes(graph, region, least)
         more = slice_bytes(graph, region, 2 * least) - one
-        useful = min(max(self.slice_bytes, one), available)
-        length = least * (1 + max(0.0, useful - one) / more) if more > 0 else region.size
+        room = max(available - one, 0.0)
+        again = reread_bytes(graph, region)
+        useful = max(min(self.slice_bytes, room), min(again / 4, room / 2), one / 32)
+        length = least * (1 + useful / more) if more > 0 else region.size
         return _rounded(region.size, least, int(min(length, region.size)), self.multiple)
 
 

@@ -168,14 +168,11 @@ def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
     if name == "random_bits":
         bits = counter_bits(equation, operands[0])
         return bind(equation, operands) if bits is None else [bits]
-    if name == "platform_index" and (number := _same_everywhere(equation)) is not None:
-        return [number]
-    if name == "cond" and not isinstance(operands[0], jax.core.Tracer):
-        branch = bodies_of(equation)[f"branches {int(operands[0])}"]
-        return _evaluated_flat(branch, *operands[1:])
+    if name == "platform_index":
+        number = _same_everywhere(equation)
+        return bind(equation, operands) if number is None else [number]
     if bodies := bodies_of(equation):
-        flat = {each: partial(_evaluated_flat, body) for each, body in bodies.items()}
-        return rebuilt(equation, operands, flat)
+        return _with_flat_bodies(equation, operands, bodies)
     called = equation.params.get(_CALLS.get(name, ""))
     if called is None or _asks_for_placement(equation):
         return bind(equation, operands)
@@ -185,6 +182,16 @@ def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
     return evaluate(program, operands, calls=_inlined)
 
 
+def _with_flat_bodies(
+    equation: JaxprEqn, operands: Sequence[Array], bodies: dict[str, ClosedJaxpr]
+) -> list[Array]:
+    """A loop or branch with what it runs flattened; a branch known by now is run alone."""
+    if equation.primitive.name == "cond" and not isinstance(operands[0], jax.core.Tracer):
+        return _evaluated_flat(bodies[f"branches {int(operands[0])}"], *operands[1:])
+    flat = {name: partial(_evaluated_flat, body) for name, body in bodies.items()}
+    return rebuilt(equation, operands, flat)
+
+
 def _same_everywhere(equation: JaxprEqn) -> Any:
     """The branch that every platform takes of a choice between platforms, or None."""
     choices = equation.params["platforms"]
@@ -192,7 +199,8 @@ def _same_everywhere(equation: JaxprEqn) -> Any:
         next((at for at, names in enumerate(choices) if names is None or platform in names), None)
         for platform in _PLATFORMS
     }
-    return np.int32(taken.pop()) if len(taken) == 1 and None not in taken else None
+    number = taken.pop()
+    return None if taken or number is None else np.int32(number)
 
 
 def _evaluated_flat(body: ClosedJaxpr, *arguments: Array) -> list[Array]:

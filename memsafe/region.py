@@ -17,7 +17,7 @@ from memsafe.factors import Factor
 from memsafe.graph import Graph, variables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from jax.extend.core import Var
 
@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["Blocked", "Region", "Splitting"]
 
 
+_VERSIONS = 3
+"""Along how many axes a slice may compute one equation."""
+
+
 class Blocked(Exception):
     """A region cannot take in an equation.
 
     Attributes:
         equation: The index of the equation that stands in the way.
-        value: The value that would have to be kept whole for it, where that would help.
+        value: The value whose keeping would remove the obstacle, if there is one.
         why: What is wrong, in a few words.
     """
 
@@ -55,7 +59,9 @@ class Region:
     Attributes:
         size: The indices that the loop runs over.
         factors: The factor that each equation is split along.
-        axes: The axis along which each value of the loop is sliced.
+        again: Further factors of equations that the loop computes along other axes as well, as
+            for the sum of a matrix and its transpose.
+        axes: The axis along which each value of the loop is sliced, at first.
         sinks: The equations that the loop is there for.
         owned: The equations whose kept results this loop is the first to make.
         outside: All that the loop's whole inputs depend on.
@@ -63,6 +69,7 @@ class Region:
 
     size: int
     factors: dict[int, Factor] = field(default_factory=dict)
+    again: dict[int, tuple[Factor, ...]] = field(default_factory=dict)
     axes: dict[Var, Axis] = field(default_factory=dict)
     sinks: list[int] = field(default_factory=list)
     owned: int = 0
@@ -76,7 +83,12 @@ class Region:
     @property
     def least(self) -> int:
         """The fewest indices that a slice may have."""
-        return max(factor.least for factor in self.factors.values())
+        return max(factor.least for index in self.factors for factor in self.versions(index))
+
+    def versions(self, index: int) -> tuple[Factor, ...]:
+        """All the factors that an equation of the loop is computed along."""
+        first = self.factors.get(index)
+        return () if first is None else (first, *self.again.get(index, ()))
 
     def inputs(self, graph: Graph) -> list[Var]:
         """The values that the loop reads and does not make, in order of first use."""
@@ -175,10 +187,14 @@ class Splitting:
         growth = _Growth(splitting=self, region=region, outside=region.outside)
         growth.take(sink, factor)
         growth.run()
-        owned = region.owned | self._owned(growth.factors)
+        owned = region.owned | self._owned(index for index, _ in growth.taken)
         if growth.outside & owned:
             raise Blocked(sink, "it needs a result of the loop that is still running")
-        region.factors.update(growth.factors)
+        for index, version in growth.taken:
+            if index in region.factors:
+                region.again[index] = (*region.again.get(index, ()), version)
+            else:
+                region.factors[index] = version
         region.axes.update(growth.axes)
         region.sinks.append(sink)
         region.owned, region.outside = owned, growth.outside
@@ -191,9 +207,9 @@ class Splitting:
             if mask & region.owned:
                 self.above[index] = mask | behind
 
-    def _owned(self, factors: dict[int, Factor]) -> int:
+    def _owned(self, indices: Iterable[int]) -> int:
         mask = 0
-        for index in factors:
+        for index in indices:
             kept = any(value not in self.split for value in self.graph.equations[index].outvars)
             if kept and not self.covered >> index & 1:
                 mask |= 1 << index
@@ -210,33 +226,48 @@ class _Growth:
     splitting: Splitting
     region: Region
     outside: int
-    factors: dict[int, Factor] = field(default_factory=dict)
+    taken: list[tuple[int, Factor]] = field(default_factory=list)
+    versions: dict[int, tuple[Factor, ...]] = field(default_factory=dict)
     axes: dict[Var, Axis] = field(default_factory=dict)
-    waiting: list[int] = field(default_factory=list)
+    followed: int = 0
 
     def take(self, index: int, factor: Factor) -> None:
         """Puts an equation into the loop, split along `factor`."""
-        have = self.region.factors.get(index) or self.factors.get(index)
-        if have is not None:
-            if have != factor:
-                raise Blocked(index, "it would be split along two axes at once")
+        have = self._versions(index)
+        if factor in have:
             return
-        self.factors[index] = factor
-        self.waiting.append(index)
+        if have and not self._can_repeat(index, (*have, factor)):
+            results = self.splitting.graph.equations[index].outvars
+            own = next((value for value in results if value in self.splitting.split), None)
+            raise Blocked(index, "it would be split along two axes at once", own)
+        self.versions[index] = (*have, factor)
+        self.taken.append((index, factor))
         results = self.splitting.graph.equations[index].outvars
         for value, axis in zip(results, factor.results, strict=True):
-            if axis is not None:
+            if axis is not None and not have:
                 self.axes[value] = axis
 
     def run(self) -> None:
         """Follows operands upward until the loop is closed above; raises Blocked or TooFine."""
-        while self.waiting:
-            index = self.waiting.pop()
+        while self.followed < len(self.taken):
+            index, factor = self.taken[self.followed]
+            self.followed += 1
             equation = self.splitting.graph.equations[index]
-            pairs = zip(equation.invars, self.factors[index].operands, strict=True)
-            for value, axis in pairs:
+            for value, axis in zip(equation.invars, factor.operands, strict=True):
                 if not isinstance(value, Literal):
                     self._operand(index, value, axis)
+
+    def _versions(self, index: int) -> tuple[Factor, ...]:
+        return self.versions.get(index) or self.region.versions(index)
+
+    def _can_repeat(self, index: int, factors: tuple[Factor, ...]) -> bool:
+        """Whether a slice may compute the equation along several axes: nothing of it is kept."""
+        split, results = self.splitting.split, self.splitting.graph.equations[index].outvars
+        return (
+            len(factors) <= _VERSIONS
+            and all(factor.merge is None for factor in factors)
+            and all(value in split for value in results)
+        )
 
     def _operand(self, index: int, value: Var, axis: Axis | None) -> None:
         splitting = self.splitting
@@ -257,14 +288,13 @@ class _Growth:
 
     def _demand(self, value: Var, defined: int, axis: Axis) -> None:
         """Has the loop make `value` in slices along `axis`."""
-        have = self.region.axes.get(value) or self.axes.get(value)
-        if have is not None:
-            if have != axis:
-                raise Blocked(defined, "its result is wanted along two axes at once")
-            return
-        if defined in self.region.factors or defined in self.factors:
-            raise Blocked(defined, "its reduction ends only with the loop")
-        self.take(defined, self._factor(value, defined, axis))
+        result = self.splitting.graph.equations[defined].outvars.index(value)
+        for factor in self._versions(defined):
+            if factor.merge is not None:
+                raise Blocked(defined, "its reduction ends only with the loop")
+            if factor.results[result] == axis:
+                return
+        self.take(defined, self._factor(result, defined, axis))
 
     def _take_whole(self, index: int) -> None:
         """Has every slice make all of a cheap value, such as a mask; a loop inside may split it."""
@@ -278,9 +308,8 @@ class _Growth:
             ),
         )
 
-    def _factor(self, value: Var, defined: int, axis: Axis) -> Factor:
+    def _factor(self, result: int, defined: int, axis: Axis) -> Factor:
         graph = self.splitting.graph
-        result = graph.equations[defined].outvars.index(value)
         for factor in graph.factors[defined]:
             carried = factor.carrying(result, axis)
             if carried is not None:
@@ -288,7 +317,9 @@ class _Growth:
             own = factor.results[result]
             if own is not None and own.dim == axis.dim and _is_coarser(own, axis):
                 raise TooFine(own.block // axis.block)
-        raise Blocked(defined, f"it cannot be split along dimension {axis.dim} of its result")
+        value = graph.equations[defined].outvars[result]
+        why = f"it cannot be split along dimension {axis.dim} of its result"
+        raise Blocked(defined, why, value if value in self.splitting.split else None)
 
 
 def _is_coarser(own: Axis, axis: Axis) -> bool:

@@ -160,7 +160,7 @@ def _other_than(param: str) -> Factors:
 
     def factors(equation: JaxprEqn) -> tuple[Factor, ...]:
         named = equation.params[param]
-        named = {named} if isinstance(named, int) else set(named)
+        named = set(named) if isinstance(named, tuple) else {int(named)}
         return _along_all(
             equation, (dim for dim in range(len(_shape(equation.outvars[0]))) if dim not in named)
         )

@@ -1,0 +1,85 @@
+"""memsafe on random programs: equal values within the budget, or a refusal that is one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from jax import Array
+from jax.extend.core import JaxprEqn
+
+import memsafe
+from memsafe import merges, rules
+from memsafe.factors import Factor, Piece
+from tests.memsafe.random_programs import Outcome, Program, outcome_of, programs
+
+EXAMPLES = 60
+
+
+def test_random_programs_keep_their_values_and_their_budgets() -> None:
+    outcomes: list[Outcome] = []
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(programs())
+    def holds(program: Program) -> None:
+        outcome = outcome_of(program)
+        outcomes.append(outcome)
+        assert not outcome.faults
+
+    holds()
+    assert len(outcomes) >= EXAMPLES
+    assert sum(outcome.split for outcome in outcomes) >= EXAMPLES // 6
+    assert sum(outcome.refused for outcome in outcomes) <= EXAMPLES // 2
+
+
+ATTENTION = Program(
+    sizes=(127, 97, 5),
+    steps=(("attended", 54), ("selected", 73)),
+    seed=10,
+    mode="plain",
+    share=0.5,
+)
+"""It is split where slices do not divide it, and it decides by positions and by values."""
+
+
+def unmasked(operand: Array, *_: Any) -> Array:
+    return operand
+
+
+def at_zero(equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece) -> Any:
+    return RIGHT["iota"].apply(equation, factor, operands, replace(piece, start=0 * piece.start))
+
+
+def too_small(equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece) -> Any:
+    results = RIGHT["exp"].apply(equation, factor, operands, piece)
+    return [result * (1 - 1e-7) for result in results]
+
+
+RIGHT = rules.RULES
+
+
+def test_a_program_that_the_twins_break_is_right_with_the_right_rules() -> None:
+    assert outcome_of(ATTENTION) == Outcome(split=True)
+
+
+def test_a_merge_that_forgets_its_mask_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merges, "masked", unmasked)
+    assert any("wrong values" in fault for fault in outcome_of(ATTENTION).faults)
+
+
+@pytest.mark.parametrize(("name", "apply"), [("iota", at_zero), ("exp", too_small)])
+def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, name: str, apply: Any) -> None:
+    monkeypatch.setattr(rules, "RULES", {**RIGHT, name: replace(RIGHT[name], apply=apply)})
+    assert any("wrong values" in fault for fault in outcome_of(ATTENTION).faults)
+
+
+def test_a_budget_that_is_not_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memsafe, "memsafe", lambda function, _: function)
+    assert any("over budget" in fault for fault in outcome_of(ATTENTION).faults)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Planner"]
 
 
+_TRIED = 3
+"""How many candidates are planned to the last loop before the smallest is taken."""
+
 _FREE = 1.1
 """A plan that does at most so much more than the program as written is not worth improving."""
 
@@ -67,7 +70,7 @@ class Planner:
         best = self._realized(candidate(graph, set()), budget)
         if best.predicted <= budget or self.depth == 0:
             return best
-        for each in self._candidates(graph, budget):
+        for each in self._candidates(graph, budget)[:_TRIED]:
             plan = self._realized(each, budget)
             if plan.predicted <= budget:
                 return self._refined(each, plan, budget)
@@ -94,8 +97,9 @@ class Planner:
         while low + beyond < len(sizes):
             fits(low + beyond)
             beyond *= 2
-        ranked = sorted(seen.values(), key=lambda one: (one[0] > budget, one[1]))
-        return [each for _, _, each in ranked]
+        good = sorted((one for one in seen.values() if one[0] <= budget), key=lambda one: one[1])
+        bad = sorted((one for one in seen.values() if one[0] > budget), key=lambda one: one[0])
+        return [each for _, _, each in good] or [each for _, _, each in bad[:1]]
 
     def _refined(self, chosen: Candidate, plan: Plan, budget: float) -> Plan:
         """`plan` with values kept again that its loops make more than once, where they fit."""

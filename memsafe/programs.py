@@ -50,6 +50,9 @@ def flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
     the recomputed values for the first ones.
     """
 
+    if not any(_is_to_flatten(equation) for equation in closed.jaxpr.eqns):
+        return no_dead_equations(closed)
+
     def program(*arguments: Array) -> list[Array]:
         return evaluate(closed, arguments, calls=_inlined)
 
@@ -159,6 +162,12 @@ def _param(value: Any) -> Hashable:
     except TypeError:
         return id(value)
     return cast("Hashable", value)
+
+
+def _is_to_flatten(equation: JaxprEqn) -> bool:
+    name = equation.primitive.name
+    spoken = name in _CALLS or name in _SPENT or name in ("random_bits", "platform_index")
+    return spoken or bool(bodies_of(equation))
 
 
 def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:

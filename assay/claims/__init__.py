@@ -2,11 +2,12 @@
 
 from assay.claims.compile import Compiles, FitsDevice, Parameters
 from assay.claims.copies import CopiedBytes
-from assay.claims.growth import TimeGrowth
+from assay.claims.growth import TimeGrowth, TimeOverReference
 from assay.claims.memory import (
     AcceptedTempBytes,
     DeviceBytesAtMost,
     DeviceBytesFall,
+    FitsBudget,
     HostBytes,
     TempBytesAtMost,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "CopiedBytes",
     "DeviceBytesAtMost",
     "DeviceBytesFall",
+    "FitsBudget",
     "FitsDevice",
     "GraphsCompiled",
     "HostBytes",
@@ -40,6 +42,7 @@ __all__ = [
     "SentPerStep",
     "TempBytesAtMost",
     "TimeGrowth",
+    "TimeOverReference",
     "TracingSends",
     "TransferredBytes",
     "ValuesEqual",

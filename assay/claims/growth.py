@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from assay.claims.measurement import stop_unless_executed
 from assay.judge.comparison import Relation, explain, holds
-from assay.model.claim import Case
+from assay.model.claim import Case, Formula, Stopped
+from assay.model.evidence import GrowthTimes
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
@@ -30,14 +31,7 @@ class TimeGrowth:
 
     def judge(self, case: Case) -> Finding:
         """Kept if time grows less than with the square root of the length."""
-        stop_unless_executed(case, case.evidence)
-        times = case.evidence.growth
-        if times is None:
-            return Finding(
-                outcome=Outcome.CANNOT_RUN,
-                reason=case.evidence.not_executed or "the program offers no loop to time",
-                advice="run it on a live target, such as cpu",
-            )
+        times = _times(case)
         short, long = times.lengths
         measured = Quantity(times.time_over_length, self.unit)
         limit = Quantity((long / short) ** -0.5, self.unit)
@@ -52,3 +46,51 @@ class TimeGrowth:
             limit=limit.value,
             reason=explain(what, measured, Relation.AT_MOST, limit, source),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeOverReference:
+    """A row takes at most so many times what it takes the program that this one stands for.
+
+    For arms whose growth has the reference as its short length, and the arm itself as its long
+    one: both are run in turns, so that what else the machine does slows both.
+    """
+
+    at_most: Formula
+    name: str = "time-over-reference"
+    unit: Unit = Unit.RATIO
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arms that the formula reads."""
+        return self.at_most.needs(arm)
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if the ratio of times over the ratio of lengths is at most the formula's."""
+        times = _times(case)
+        short, long = times.lengths
+        measured, limit = Quantity(times.time_over_length, self.unit), self.at_most.of(case)
+        what = (
+            f"{min(times.long):.3g} s for {long} rows against {min(times.short):.3g} s for the "
+            f"reference's {short}: the time of a row over the reference's"
+        )
+        return Finding(
+            outcome=Outcome.KEPT if holds(measured, Relation.AT_MOST, limit) else Outcome.BROKEN,
+            measured=measured.value,
+            limit=limit.value,
+            reason=explain(what, measured, Relation.AT_MOST, limit, self.at_most.text),
+        )
+
+
+def _times(case: Case) -> GrowthTimes:
+    """The times taken, or ``Stopped``."""
+    stop_unless_executed(case, case.evidence)
+    if case.evidence.growth is None:
+        raise Stopped(
+            Finding(
+                outcome=Outcome.CANNOT_RUN,
+                reason=case.evidence.not_executed or "the program offers no loop to time",
+                advice="run it on a live target, such as cpu",
+            )
+        )
+    return case.evidence.growth

@@ -1,11 +1,12 @@
 """Claims on where the bytes are: host bytes, the device bytes they free, accepted numbers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assay.claims.measurement import memory_of, stop_unless_placement_shows
 from assay.judge.baseline import against_accepted
 from assay.judge.comparison import Relation, explain, holds
 from assay.model.claim import Case, Formula
+from assay.model.evidence import FailureKind
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
@@ -106,6 +107,34 @@ class TempBytesAtMost:
         measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
         limit = self.limit.of(case)
         return finding("device temporaries", measured, Relation.AT_MOST, limit, self.limit.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitsBudget:
+    """The step's temp + argument + output − alias is within the budget that it was given.
+
+    A program that the compiler refuses for want of memory is measured by what it says it needs.
+    """
+
+    budget: Formula
+    name: str = "fits-budget"
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arms that the formula reads."""
+        return self.budget.needs(arm)
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if what the step needs is at most the budget."""
+        failure = case.evidence.failure
+        refused = failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
+        needed = failure.needed_bytes if failure is not None and refused else None
+        if needed is None:
+            needed = memory_of(case, case.evidence).device_bytes
+        limit, text = self.budget.of(case), self.budget.text
+        found = finding("device memory", Quantity(needed, self.unit), Relation.AT_MOST, limit, text)
+        return replace(found, outcome=Outcome.BROKEN) if refused else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,67 @@
+"""Whether memsafe is right on random programs: ``python -m benchmarks.memsafe_programs``.
+
+Each number from ``--seed`` on is a program (`tests.memsafe.random_programs.numbered`): some of
+what memsafe knows, in some order, differentiated or not, with some budget. Its results in double
+precision must be plain jit's to 1e-9 of the largest entry, integers and truth values exactly, and
+what is compiled must keep the budget, unless memsafe refuses it. Exits with 1 where a program is
+wrong, over its budget or breaks memsafe, and where less than a tenth of all were split.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from typing import Final
+
+import jax  # noqa: TID251 — its caches of thousands of programs are cleared here.
+from rich.console import Console  # noqa: TID251 — a benchmark is a door of its own.
+
+from tests.memsafe.random_programs import Program, numbered, outcome_of
+
+_SPLIT_AT_LEAST: Final = 0.1
+_PROGRAMS_BETWEEN_CLEARINGS: Final = 50
+_KINDS: Final = ("programs", "split", "budget errors", "wrong values", "over budget", "crashes")
+
+
+def main() -> int:
+    """Prints what became of the programs, each fault as it is met; 1 if there is any."""
+    arguments = _parser().parse_args()
+    console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
+    begun, counts = time.perf_counter(), Counter[str]()
+    for seed in range(arguments.seed, arguments.seed + arguments.count):
+        counts.update(_counted(console, numbered(seed)))
+        if seed % _PROGRAMS_BETWEEN_CLEARINGS == 0:
+            jax.clear_caches()
+    for kind in _KINDS:
+        console.print(f"{kind}: {counts[kind]}")
+    console.print(f"seconds: {time.perf_counter() - begun:.0f}")
+    faults = counts["wrong values"] + counts["over budget"] + counts["crashes"]
+    good = not faults and counts["split"] >= _SPLIT_AT_LEAST * counts["programs"]
+    console.print("PASS" if good else "FAIL")
+    return 0 if good else 1
+
+
+def _counted(console: Console, program: Program) -> list[str]:
+    """What became of a program, as kinds to count."""
+    try:
+        outcome = outcome_of(program)
+    except Exception as error:  # noqa: BLE001 — a crash is what is looked for.
+        console.print(f"{type(error).__name__}: {error}\n  {program}")
+        return ["programs", "crashes"]
+    for fault in outcome.faults:
+        console.print(f"{fault}\n  {program}")
+    wrong = any(not fault.startswith("over budget") for fault in outcome.faults)
+    over = any(fault.startswith("over budget") for fault in outcome.faults)
+    flags = (True, outcome.split, outcome.refused, wrong, over)
+    return [kind for kind, holds in zip(_KINDS, flags, strict=False) if holds]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=2000, help="programs")
+    parser.add_argument("--seed", type=int, default=0, help="the number of the first")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Tensor splitting: programs whose intermediate arrays no device holds, in bounded memory."""

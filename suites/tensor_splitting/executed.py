@@ -1,0 +1,150 @@
+"""The problems that are small enough to run, with budgets that plain programs break."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from assay import Level, Scope
+from suites.tensor_splitting.arms import Timed
+from suites.tensor_splitting.chains import ChainSizes, chain_problem
+from suites.tensor_splitting.formulas import SplitWorkload
+from suites.tensor_splitting.kernels import by_differences, by_products
+from suites.tensor_splitting.neighbours import Distances, cosine, l1, l2, l2_by_products
+from suites.tensor_splitting.problems import Function, Problem
+from suites.tensor_splitting.sized import (
+    Build,
+    attention,
+    decoder,
+    encoder,
+    gradients,
+    kernel,
+    nearest,
+    on,
+    regression,
+    with_room,
+    workload,
+)
+
+_MEGABYTE = 10**6
+_LIVE = ("cpu*", "gpu")
+_BY_HAND = ("memsafe", "lax-map", "checkpoint", "reordered")
+"""All but JAX's own attention, whose softmax is in single precision."""
+
+_BY_LIBRARY = ("memsafe", "dot-product-attention")
+
+
+def _executed(
+    name: str, room_bytes: int, problem: Build, *scopes: tuple[Scope, ...]
+) -> SplitWorkload:
+    tried = replace(with_room(room_bytes, problem), executed=True)
+    return workload(f"{name}-executed", tried, *scopes)
+
+
+def _points(product: Function) -> Build:
+    return gradients(kernel(600, product, others=500, dtype=np.float64), 0, 1, 2)
+
+
+def _neighbours(distances: Distances) -> Build:
+    return nearest(3_000, distances, queries=400, dimensions=20, rows=24, dtype=np.float64)
+
+
+def _attention(dtype: Any) -> Build:
+    sizes: dict[str, Any] = {"heads": 4, "head_width": 16, "rows": 40, "causal": True}
+    return gradients(attention(256, dtype=dtype, **sizes), 0, 1, 2)
+
+
+def _encoder(dtype: Any, layers: int) -> Build:
+    return gradients(encoder(2, 192, layers=layers, dtype=dtype, **_SMALL), 0)
+
+
+def _decoder(dtype: Any) -> Build:
+    return gradients(decoder(2, 192, dtype=dtype, layers=2, **_SMALL), 0, squared=False)
+
+
+_SMALL = {"width": 32, "heads": 4, "hidden": 64, "vocabulary": 256, "rows": 40}
+_CHAIN = ChainSizes(rows=400, inner=16, columns=500, dtype=np.float64)
+
+_ALL = on(Level.QUICK, *_LIVE, arms=_BY_HAND)
+_MEMSAFE_FIRST = (
+    *on(Level.QUICK, *_LIVE, arms=("memsafe",)),
+    *on(Level.FULL, *_LIVE, arms=_BY_HAND),
+)
+"""Where compiling the other arms would take most of the main job."""
+
+DOUBLE = (
+    _executed("kernel-mvp", _MEGABYTE, _points(by_differences), _ALL),
+    _executed("kernel-mvp-products", _MEGABYTE, _points(by_products), _ALL),
+    _executed("knn-l2", _MEGABYTE, _neighbours(l2), _ALL),
+    _executed("knn-l2-products", _MEGABYTE, _neighbours(l2_by_products), _ALL),
+    _executed("knn-l1", _MEGABYTE, _neighbours(l1), _ALL),
+    _executed("knn-cosine", _MEGABYTE, _neighbours(cosine), _ALL),
+    _executed(
+        "sgpr",
+        _MEGABYTE,
+        gradients(regression(5_003, 40, rows=512), 0, squared=False),
+        _MEMSAFE_FIRST,
+    ),
+    _executed("attention", _MEGABYTE, _attention(np.float64), _ALL),
+    _executed("encoder", 3 * _MEGABYTE, _encoder(np.float64, 1), _MEMSAFE_FIRST),
+    _executed("decoder", 3 * _MEGABYTE, _decoder(np.float64), _MEMSAFE_FIRST),
+    _executed("chain", _MEGABYTE, gradients(partial(chain_problem, _CHAIN), 0, 1, 2), _ALL),
+)
+"""In double precision, where a gradient's rounding hides nothing."""
+
+SINGLE = (
+    _executed(
+        "attention-single",
+        _MEGABYTE,
+        _attention(np.float32),
+        on(Level.QUICK, *_LIVE, arms=_BY_LIBRARY),
+    ),
+    _executed(
+        "encoder-single",
+        3 * _MEGABYTE,
+        _encoder(np.float32, 2),
+        on(Level.FULL, *_LIVE, arms=_BY_LIBRARY),
+    ),
+    _executed(
+        "decoder-single",
+        3 * _MEGABYTE,
+        _decoder(np.float32),
+        on(Level.FULL, *_LIVE, arms=_BY_LIBRARY),
+    ),
+)
+"""In the precision of JAX's own attention."""
+
+
+def _timed(name: str, room_bytes: int, rows: int, of: Callable[[int], Problem]) -> SplitWorkload:
+    timed = Timed(rows=rows, of=of)
+    tried = replace(with_room(room_bytes, partial(of, max(timed.lengths))), timed=timed)
+    return workload(f"{name}-timed", tried, on(Level.QUICK, "cpu*", arms=("memsafe",)))
+
+
+def _products_of(rows: int) -> Problem:
+    return kernel(rows, by_differences, others=8_000)()
+
+
+def _neighbours_of(rows: int) -> Problem:
+    return nearest(50_000, l2, queries=rows)()
+
+
+def _bound_of(rows: int) -> Problem:
+    return gradients(regression(rows, 128, dtype=np.float32), 0, squared=False)()
+
+
+def _encoded(batch: int) -> Problem:
+    return gradients(encoder(batch, 128, layers=1), 0)()
+
+
+TIMED = (
+    _timed("kernel-mvp", 4 * _MEGABYTE, 256, _products_of),
+    _timed("knn-l2", _MEGABYTE, 16, _neighbours_of),
+    _timed("sgpr", 16 * _MEGABYTE, 8_192, _bound_of),
+    _timed("encoder", 16 * _MEGABYTE, 8, _encoded),
+)
+"""The rows that plain is timed on; the arm is timed on an eighth more, within the room."""
+
+EXECUTED = (*DOUBLE, *SINGLE)

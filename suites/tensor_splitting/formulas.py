@@ -1,0 +1,52 @@
+"""What the claims expect: the budget that an arm was given, or what a rival's kernel needs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from assay import Arm, Case, Formula, Quantity, Unit, Workload
+from assay.claims.measurement import memory_of
+
+_GIGABYTE = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitWorkload(Workload):
+    """A problem of given sizes, with the memory that it may take in all."""
+
+    budget_bytes: int
+
+
+def _budget(case: Case) -> Quantity:
+    assert isinstance(case.workload, SplitWorkload)
+    return Quantity(case.workload.budget_bytes, Unit.BYTES)
+
+
+def _times(factor: float, rival: str, case: Case) -> Quantity:
+    return Quantity(factor * memory_of(case, case.other(rival)).temp_bytes, Unit.BYTES)
+
+
+def _only(rival: str) -> Callable[[Arm], tuple[str, ...]]:
+    return lambda _arm: (rival,)
+
+
+BUDGET = Formula("the budget that memsafe is given", _budget)
+"""Temporaries, arguments and results together."""
+
+GIGABYTE = Formula("10⁹ B, whatever the sizes", lambda _case: Quantity(_GIGABYTE, Unit.BYTES))
+"""Where stock keeps a matrix of hundreds of gigabytes."""
+
+LIKE_FLASH = Formula(
+    "1.2 × what the Pallas flash kernel needs", partial(_times, 1.2, "flash"), _only("flash")
+)
+"""What a kernel written for attention alone keeps on a TPU, and a fifth more."""
+
+LIKE_CUDNN = Formula(
+    "2 × what cuDNN's flash attention needs in bf16, twice as wide",
+    partial(_times, 2 * 2, "cudnn"),
+    _only("cudnn"),
+)
+"""cuDNN knows 16-bit types only: its bytes in f32 are twice as many."""
+
+QUARTER_SLOWER = Formula("1.25 × the plain program's", lambda _case: Quantity(1.25, Unit.RATIO))
+"""What bounded memory may cost in time at worst."""

@@ -1,0 +1,82 @@
+"""A problem: a program as a user writes it, the same by other hands, and what both are given."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """``plain`` is what the user wrote, with no thought of memory.
+
+    ``ways`` are the same function of the same ``arguments`` (pytrees of shapes), written by hand
+    or with a library, each under the name of its arm. ``values`` makes arrays for the arguments.
+    """
+
+    plain: Function
+    ways: Mapping[str, Function]
+    arguments: tuple[Any, ...]
+    values: Callable[[], tuple[Any, ...]]
+
+    @property
+    def is_double(self) -> bool:
+        """Whether any argument is in double precision."""
+        return any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(self.arguments))
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of arguments and results, which no way of writing it can do without."""
+        with jax.enable_x64(self.is_double):
+            results = jax.eval_shape(self.plain, *self.arguments)
+        leaves = jax.tree.leaves((self.arguments, results))
+        return sum(prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+
+
+def with_gradients(
+    build: Callable[[], Problem], wanted: tuple[int, ...], *, squared: bool = True
+) -> Problem:
+    """The problem of a loss and its gradients by the ``wanted`` arguments.
+
+    The loss is the mean of the result's squares, or the result itself if it is not ``squared``.
+    """
+    problem = build()
+    differentiate = partial(_value_and_gradients, wanted=wanted, squared=squared)
+    return replace(
+        problem,
+        plain=differentiate(problem.plain),
+        ways={name: differentiate(function) for name, function in problem.ways.items()},
+    )
+
+
+def _value_and_gradients(function: Function, *, wanted: tuple[int, ...], squared: bool) -> Function:
+    def loss(*arguments: Any) -> jax.Array:
+        result = function(*arguments)
+        return jnp.mean(result**2) if squared else result
+
+    return jax.value_and_grad(loss, argnums=wanted)
+
+
+def array(*dimensions: int, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:
+    """The shape of an array."""
+    return jax.ShapeDtypeStruct(dimensions, dtype)
+
+
+def normal(generator: np.random.Generator, shapes: Any, scale: float = 1.0) -> Any:
+    """Normal values of a pytree of shapes, of the standard deviation given."""
+    return jax.tree.map(
+        lambda leaf: (scale * generator.standard_normal(leaf.shape)).astype(leaf.dtype), shapes
+    )
+
+
+def normal_values(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Standard normal values for each argument, of a fixed seed."""
+    generator = np.random.default_rng(0)
+    return tuple(normal(generator, shapes) for shapes in arguments)

@@ -1,0 +1,45 @@
+"""The user's program, unchanged, fits where stock does not.
+
+Stock XLA keeps what the program names: the matrix between all pairs of points, the scores of all
+queries and keys. A pull request of passes that split such tensors was never merged
+(tensorflow#58679). ``memsafe`` splits before the compiler sees them.
+"""
+
+from assay import Check, claims
+from suites.tensor_splitting.executed import EXECUTED
+from suites.tensor_splitting.formulas import BUDGET, GIGABYTE, LIKE_CUDNN, LIKE_FLASH
+from suites.tensor_splitting.workloads import BESIDE_CUDNN, BESIDE_FLASH, COMPILED, MATRICES
+
+SAFE = ("memsafe",)
+
+test_problem_fits_the_device = Check(
+    claim=claims.FitsDevice(), workloads=COMPILED, twin="twin-oversized"
+)
+
+test_memsafe_keeps_its_budget = Check(
+    claim=claims.FitsBudget(budget=BUDGET),
+    workloads=(*COMPILED, *EXECUTED),
+    arms=SAFE,
+    twin="twin-over-budget",
+)
+
+test_matrix_of_millions_takes_a_gigabyte = Check(
+    claim=claims.TempBytesAtMost(limit=GIGABYTE),
+    workloads=MATRICES,
+    arms=SAFE,
+    twin="twin-over-budget",
+)
+
+test_attention_takes_little_more_than_the_flash_kernel = Check(
+    claim=claims.TempBytesAtMost(limit=LIKE_FLASH),
+    workloads=BESIDE_FLASH,
+    arms=SAFE,
+    twin="twin-over-budget",
+)
+
+test_attention_takes_at_most_twice_what_cudnn_does = Check(
+    claim=claims.TempBytesAtMost(limit=LIKE_CUDNN),
+    workloads=BESIDE_CUDNN,
+    arms=SAFE,
+    twin="twin-over-budget",
+)

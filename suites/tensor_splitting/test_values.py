@@ -1,0 +1,25 @@
+"""However a problem is written, its values and gradients are the same.
+
+Splitting changes the order of sums alone. In double precision that leaves nine digits of every
+gradient; JAX's own attention, which takes its softmax in single precision, has a check of its own.
+"""
+
+from assay import Check, claims
+from suites.tensor_splitting.executed import DOUBLE, SINGLE
+
+OTHERS = ("[!p]*",)
+"""All but ``plain``, which is the truth."""
+
+test_values_and_gradients_equal_the_plain_programs = Check(
+    claim=claims.ValuesEqual(exact_on=(), relative_tolerance=1e-9),
+    workloads=DOUBLE,
+    arms=OTHERS,
+    twin="twin-wrong-value",
+)
+
+test_single_precision_agrees_to_its_rounding = Check(
+    claim=claims.ValuesEqual(exact_on=(), relative_tolerance=2.0**-14),
+    workloads=SINGLE,
+    arms=OTHERS,
+    twin="twin-wrong-value",
+)

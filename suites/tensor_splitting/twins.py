@@ -1,0 +1,79 @@
+"""Programs that must break a claim: each is run beside the arms that keep it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import SingleDeviceSharding
+
+from assay import Arm, Program, Role
+from suites.tensor_splitting.arms import PLAIN, Tried, plainly, program
+from suites.tensor_splitting.problems import Function, Problem, array
+
+_MORE_THAN_ANY_DEVICE_BYTES = 2**43
+_ROW = 2**20
+_F32_BYTES = 4
+
+
+def twin_arms(tried: Tried) -> tuple[Arm, ...]:
+    """Programs that must break a claim; never tried by themselves."""
+    twin = partial(Arm, role=Role.TWIN, reference=PLAIN)
+    return (
+        twin(name="twin-oversized", program=partial(_holding, _MORE_THAN_ANY_DEVICE_BYTES)),
+        twin(name="twin-over-budget", program=partial(_holding, tried.budget_bytes + _ROW)),
+        twin(name="twin-slow", program=partial(program, tried, _twice)),
+        twin(name="twin-wrong-value", program=partial(_wrong_value, tried)),
+        twin(name="twin-does-not-trace", program=_does_not_trace),
+    )
+
+
+def _holding(nbytes: int, devices: Sequence[Any]) -> Program:
+    """A program that keeps so many bytes of temporaries."""
+    rows = -(-nbytes // (_ROW * _F32_BYTES))
+
+    def hold(x: jax.Array) -> jax.Array:
+        # What a barrier hands on is an array, of which no fusion makes a sum as it goes.
+        return lax.optimization_barrier(x * jnp.ones((rows, 1))).sum(axis=0)
+
+    return Program(
+        function=hold,
+        arguments=(array(_ROW),),
+        in_shardings=SingleDeviceSharding(devices[0]),
+    )
+
+
+def _twice(problem: Problem, _devices: Sequence[Any]) -> Function:
+    """The user's program, and again of arguments that depend on what came of it."""
+
+    def run(*arguments: Any) -> Any:
+        first = sum(leaf.sum() for leaf in jax.tree.leaves(problem.plain(*arguments)))
+        again = jax.tree.map(lambda leaf: leaf + jnp.asarray(0 * first, leaf.dtype), arguments)
+        return problem.plain(*again)
+
+    return run
+
+
+def _wrong_value(tried: Tried, devices: Sequence[Any]) -> Program:
+    right = program(tried, plainly, devices)
+    assert right.observe is not None
+    return replace(right, function=None, observe=partial(_off_by_a_little, right.observe))
+
+
+def _off_by_a_little(observe: Callable[..., Any], *arguments: Any) -> Any:
+    return jax.tree.map(
+        lambda leaf: leaf * 1.001 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
+        observe(*arguments),
+    )
+
+
+def _does_not_trace(_devices: Sequence[Any]) -> Program:
+    """A program whose shapes do not fit together."""
+
+    def mismatched(x: jax.Array) -> jax.Array:
+        return x + jnp.zeros(x.shape[0] + 1)
+
+    return Program(function=mismatched, arguments=(array(8),))

@@ -1,0 +1,170 @@
+"""The problems at the paper's sizes and beyond: what memory they are given, and where.
+
+``executed.py`` has those that are small enough to run.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from assay import Level
+from suites.tensor_splitting.attention import AttentionSizes, cudnn_problem
+from suites.tensor_splitting.chains import ChainSizes, chain_problem
+from suites.tensor_splitting.kernels import by_differences, by_products
+from suites.tensor_splitting.neighbours import cosine, l1, l2, l2_by_products
+from suites.tensor_splitting.sized import (
+    attention,
+    decoder,
+    encoder,
+    gradients,
+    kernel,
+    nearest,
+    on,
+    regression,
+    with_room,
+    within,
+    workload,
+)
+
+_GIGABYTE, _MEGABYTE = 10**9, 10**6
+_V5E_BYTES = 63 * 2**28
+"""15.75 GiB: what the v5e's compiler leaves to a program."""
+
+_H100, _V5E, _CPU = "gpu-h100*", "tpu-v5e*", "cpu*"
+_QUICK, _FULL = Level.QUICK, Level.FULL
+_OWN = ("plain", "memsafe")
+"""What compiles in a second on a TPU; loops by hand over millions of rows take ten."""
+
+MATRICES = (
+    workload(
+        "kernel-mvp",
+        with_room(_GIGABYTE, kernel(3_000_000, by_differences)),
+        on(_QUICK, _H100),
+        on(_QUICK, _V5E, arms=_OWN),
+        on(_FULL, _V5E, _CPU),
+    ),
+    workload(
+        "kernel-mvp-products",
+        with_room(_GIGABYTE, kernel(3_000_000, by_products)),
+        on(_FULL, _H100, _V5E, _CPU),
+    ),
+    workload(
+        "kernel-mvp-double",
+        with_room(_GIGABYTE, kernel(1_000_000, by_differences, dtype=np.float64)),
+        on(_FULL, _H100, _CPU),
+    ),
+    workload(
+        "knn-l2-10m",
+        with_room(_GIGABYTE, nearest(10_000_000, l2)),
+        on(_QUICK, _H100),
+        on(_QUICK, _V5E, arms=_OWN),
+        on(_FULL, _V5E, _CPU),
+    ),
+    workload(
+        "knn-l2-10m-products",
+        with_room(_GIGABYTE, nearest(10_000_000, l2_by_products)),
+        on(_FULL, _H100, _V5E, _CPU),
+    ),
+    workload(
+        "knn-l1-10m",
+        with_room(_GIGABYTE, nearest(10_000_000, l1)),
+        on(_FULL, _H100, _V5E, _CPU),
+    ),
+    workload(
+        "knn-l2-1m",
+        with_room(_GIGABYTE, nearest(1_000_000, l2)),
+        on(_FULL, _H100, _V5E, _CPU),
+    ),
+    workload(
+        "knn-cosine-glove-100",
+        with_room(_GIGABYTE, nearest(1_180_000, cosine)),
+        on(_FULL, _H100, _V5E, _CPU),
+    ),
+    workload(
+        "chain",
+        with_room(
+            _GIGABYTE,
+            partial(chain_problem, ChainSizes(rows=1_000_000, inner=128, columns=1_000_000)),
+        ),
+        on(_QUICK, _H100),
+        on(_QUICK, _V5E, arms=_OWN),
+        on(_FULL, _V5E, _CPU),
+    ),
+)
+"""Matrices between millions of points, the paper's among them: a gigabyte of temporaries."""
+
+REGRESSIONS = (
+    workload(
+        "sgpr-value",
+        within(8 * _GIGABYTE, regression(434_874, 10_000)),
+        on(_FULL, _H100, _CPU),
+    ),
+    workload(
+        "sgpr-gradient",
+        within(8 * _GIGABYTE, gradients(regression(434_874, 10_000), 0, squared=False)),
+        on(_FULL, _H100, _CPU),
+    ),
+    workload(
+        "sgpr-gradient-houseelectric",
+        within(
+            8 * _GIGABYTE,
+            gradients(regression(2_049_280, 4_000, dimensions=11), 0, squared=False),
+        ),
+        on(_FULL, _H100, _CPU),
+    ),
+    workload(
+        "sgpr-value-single",
+        within(2 * _GIGABYTE, regression(434_874, 1_000, dtype=np.float32)),
+        on(_FULL, _H100, _V5E),
+    ),
+)
+"""3droad (434,874 points) and houseelectric (2,049,280), in the paper's numbers of inducing points;
+a TPU has no double precision, and takes minutes to compile the gradient of a Cholesky factor, or a
+factor of thousands of rows."""
+
+TRANSFORMERS = (
+    workload(
+        "encoder-forward",
+        within(_V5E_BYTES, encoder(64, 7_168)),
+        on(_FULL, _H100, _V5E),
+    ),
+    workload(
+        "encoder-gradient-65536",
+        within(_V5E_BYTES, gradients(encoder(8, 65_536), 0)),
+        on(_FULL, _H100, _V5E),
+    ),
+    workload(
+        "encoder-gradient-131072",
+        within(80 * _GIGABYTE, gradients(encoder(8, 131_072), 0)),
+        on(_FULL, _H100),
+    ),
+    workload(
+        "decoder-gradient-16384",
+        within(_V5E_BYTES, gradients(decoder(8, 16_384, layers=8), 0, squared=False)),
+        on(_FULL, _H100, _V5E),
+    ),
+)
+
+BESIDE_FLASH = (
+    workload(
+        "attention-flash",
+        with_room(640 * _MEGABYTE, gradients(attention(16_384), 0, 1, 2)),
+        on(_QUICK, _V5E, arms=_OWN),
+        on(_FULL, _V5E),
+    ),
+)
+BESIDE_CUDNN = (
+    workload(
+        "attention-cudnn",
+        with_room(
+            130 * _MEGABYTE,
+            gradients(attention(16_384), 0, 1, 2),
+            cudnn=gradients(partial(cudnn_problem, AttentionSizes(sequence=16_384)), 0, 1, 2),
+        ),
+        on(_QUICK, _H100, arms=_OWN),
+        on(_FULL, _H100),
+    ),
+)
+"""The room is what the claim leaves beside the kernel's own temporaries, 537 MB and 34 MB."""
+
+COMPILED = (*MATRICES, *REGRESSIONS, *TRANSFORMERS, *BESIDE_FLASH, *BESIDE_CUDNN)

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from memsafe.budget import as_text
 from memsafe.jax_internals import aval_of, source_line
+from memsafe.plan import Loop
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jax.extend.core import JaxprEqn, Var
 
     from memsafe.graph import Graph
@@ -20,7 +23,10 @@ _SHOWN = 5
 
 def blockers_of(plan: Plan, floor: float) -> list[str]:
     """The largest values alive at the plan's peak, each with what kept it from being split."""
-    lines = [f"arguments and results alone take {as_text(floor)}"]
+    return [f"arguments and results alone take {as_text(floor)}", *_alive(plan)]
+
+
+def _alive(plan: Plan) -> Iterator[str]:
     obstacles = {each.value: each for each in plan.obstacles}
     for value in plan.live[:_SHOWN]:
         text = described(plan.graph, value)
@@ -30,8 +36,22 @@ def blockers_of(plan: Plan, floor: float) -> list[str]:
             obstacle = obstacles[value]
             equation = plan.graph.equations[obstacle.equation]
             text += f": {obstacle.why} ({equation.primitive.name}{located(equation)})"
-        lines.append(text)
-    return lines
+        yield text
+    if isinstance(plan.fullest, Loop):
+        yield from _of_slice(plan, plan.fullest)
+    elif plan.fullest is not None:
+        for inner in plan.fullest.bodies.values():
+            yield from (f"inside: {text}" for text in _alive(inner))
+
+
+def _of_slice(plan: Plan, loop: Loop) -> Iterator[str]:
+    """What one slice of the loop at the peak holds."""
+    largest = max(loop.region.axes, key=lambda value: plan.graph.size[value])
+    slices = f"{loop.length} of {loop.region.size}"
+    held = f"{as_text(loop.transient)} in a slice of {slices}"
+    yield f"{held} of {described(plan.graph, largest)}"
+    if loop.inner is not None:
+        yield from (f"in that slice: {text}" for text in _alive(loop.inner))
 
 
 def described(graph: Graph, value: Var) -> str:

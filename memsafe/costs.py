@@ -29,6 +29,9 @@ LOOP_STEP = 5e6
 _ELEMENT = 4.0
 """What one element read or written costs, in operations of a matrix product."""
 
+_SERIAL = 8.0
+"""What an operation of a solve or a factorisation costs, for it waits for the one before."""
+
 _FACTORISATIONS = frozenset(("cholesky", "lu", "qr", "eigh", "svd"))
 _POINTWISE = frozenset((*elementwise.RULES, *shapes.RULES, "dynamic_slice"))
 _READERS = frozenset((*_POINTWISE, *reductions.RULES, "argmax", "argmin"))
@@ -70,13 +73,13 @@ def _products(equation: JaxprEqn) -> float:
         inner: int = math.prod(shape[dim] for dim in contracted)
         return 2.0 * _elements(results[0]) * inner
     if name == "triangular_solve":
-        return float(_elements(results[0]) * aval_of(operands[0]).shape[-1])
+        return _SERIAL * _elements(results[0]) * float(aval_of(operands[0]).shape[-1])
     if name == "conv_general_dilated":
         kernel = aval_of(operands[1])
         out_features: int = kernel.shape[equation.params["dimension_numbers"].rhs_spec[0]]
         return 2.0 * _elements(results[0]) * int(kernel.size) / max(out_features, 1)
     if name in _FACTORISATIONS:
-        return float(_elements(operands[0]) * aval_of(operands[0]).shape[-1])
+        return _SERIAL * _elements(operands[0]) * float(aval_of(operands[0]).shape[-1])
     return float(equation.params.get("length", 1)) * sum(
         work(inner) for body in bodies_of(equation).values() for inner in body.jaxpr.eqns
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jax import Device
 
     from memsafe.budget import Budget
+    from memsafe.candidates import Obstacle
     from memsafe.fit import Fit
     from memsafe.plan import Loop, Plan
 
@@ -25,6 +26,9 @@ __all__ = ["explain", "explanation"]
 P = ParamSpec("P")
 
 _SHOWN = 8
+
+_QUIET = ("as it changes nothing", "computed once, not again", "with the one that it undoes")
+"""How rewrites end that tell a user nothing about memory."""
 
 
 def explain(
@@ -80,7 +84,8 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
     yield f"  predicted {as_text(fit.plan.predicted)} beside the arguments"
     yield f"  {extra:.2f} × the operations of the program; {fit.attempts} plans compiled"
     for note in _once(fit.notes):
-        yield f"  rewritten: {note}"
+        if not note.endswith(_QUIET):
+            yield f"  rewritten: {note}"
     yield from _steps(fit.plan, "  ")
 
 
@@ -91,10 +96,14 @@ def _steps(plan: Plan, indent: str) -> Iterator[str]:
     for name, equation, body in plan.bodies():
         yield f"{indent}inside {name}{located(equation)}:"
         yield from _steps(body, indent + "  ")
-    for obstacle in plan.obstacles[:_SHOWN]:
-        equation = plan.graph.equations[obstacle.equation]
-        by = f"{equation.primitive.name}{located(equation)}"
-        yield f"{indent}kept: {described(plan.graph, obstacle.value)}; {obstacle.why} ({by})"
+    lines = (_kept(plan, obstacle) for obstacle in plan.obstacles)
+    yield from (f"{indent}kept: {line}" for line in _once(lines)[:_SHOWN])
+
+
+def _kept(plan: Plan, obstacle: Obstacle) -> str:
+    equation = plan.graph.equations[obstacle.equation]
+    by = f"{equation.primitive.name}{located(equation)}"
+    return f"{described(plan.graph, obstacle.value)}; {obstacle.why} ({by})"
 
 
 def _loop(plan: Plan, loop: Loop, indent: str) -> Iterator[str]:

@@ -38,7 +38,7 @@ _MARGIN = 0.95
 _BLIND = 0.7
 """The same where the program cannot be compiled alone."""
 
-_SLICES = {"cpu": (4e6, 8), "gpu": (128e6, 8), "tpu": (128e6, 128)}
+_SLICES = {"cpu": (16e6, 8), "gpu": (128e6, 8), "tpu": (128e6, 128)}
 """By platform: bytes of a slice that keep it busy, and what slices' lengths are multiples of."""
 
 
@@ -137,8 +137,6 @@ def _searched(
             return Fit(plan=plan, plain=plain, result=result, attempts=attempt + 1, notes=notes)
         if result.nbytes < smallest:
             smallest, best = result.nbytes, plan
-        if plan.predicted > target and attempt:
-            break
         needed = result.nbytes - plain.argument_bytes
         target = min(target, plan.predicted) * min(0.9, _MARGIN * room / needed)
     blockers = blockers_of(best, _floor(prepared))

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from memsafe.budget import Budget, device_bytes, parsed
 from memsafe.programs import with_bodies
-from memsafe.rewrites import euclidean_distances, matrix_chains, redundant, reshape_sinking
+from memsafe.rewrites import (
+    euclidean_distances,
+    loop_invariants,
+    matrix_chains,
+    redundant,
+    reshape_sinking,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,13 +25,14 @@ __all__ = ["DEFAULT_REWRITES", "REWRITES", "Options"]
 
 REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "redundant": redundant,
+    "invariants": loop_invariants,
     "reshapes": reshape_sinking,
     "distances": euclidean_distances,
     "chains": matrix_chains,
 }
 """The rewrites that can be asked for, in the order in which they are done."""
 
-DEFAULT_REWRITES = ("redundant", "reshapes", "chains")
+DEFAULT_REWRITES = ("redundant", "invariants", "reshapes", "chains")
 """Those that keep values to rounding; `distances` changes it (cancellation), so it is asked for."""
 
 

@@ -69,6 +69,7 @@ class Plan:
         steps: What is computed, in order.
         predicted: Bytes that the program should need at once beside its arguments.
         live: The values alive at that moment, largest first.
+        fullest: The step that runs at that moment.
         work: Operations, recomputed ones included; comparable within one program only.
         obstacles: Why values had to be kept that a better plan would not keep.
     """
@@ -77,6 +78,7 @@ class Plan:
     steps: tuple[Loop | Whole, ...]
     predicted: float
     live: tuple[Var, ...]
+    fullest: Loop | Whole | None
     work: float
     obstacles: tuple[Obstacle, ...]
 

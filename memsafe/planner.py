@@ -133,7 +133,7 @@ class Planner:
         size = graph.size.__getitem__
         during = peak(units, size, graph.outputs).during
         for item, unit, alive in zip(each.order, units, during, strict=True):
-            unit.transient = self._transient(graph, item, budget - alive)
+            unit.transient = self._transient(graph, item, _left(budget, alive))
         return units, peak(units, size, graph.outputs)
 
     def _transient(self, graph: Graph, item: int | Region, available: float) -> float:
@@ -157,17 +157,18 @@ class Planner:
         steps: list[Loop | Whole] = []
         for item, unit, alive in zip(each.order, units, found.during, strict=True):
             if isinstance(item, Region):
-                loop = self._loop(graph, item, wanted, budget - alive)
+                loop = self._loop(graph, item, wanted, _left(budget, alive))
                 unit.transient = loop.transient
                 steps.append(loop)
             else:
-                steps.append(self._whole(graph, item, budget - alive))
+                steps.append(self._whole(graph, item, _left(budget, alive)))
         reached = peak(units, graph.size.__getitem__, graph.outputs)
         return Plan(
             graph=graph,
             steps=tuple(steps),
             predicted=reached.nbytes,
             live=reached.live,
+            fullest=steps[reached.unit] if steps else None,
             work=each.work,
             obstacles=tuple(each.obstacles),
         )
@@ -220,6 +221,11 @@ class Planner:
         useful = max(min(self.slice_bytes, room), min(again / 4, room / 2), one / 32)
         length = least * (1 + useful / more) if more > 0 else region.size
         return _rounded(region.size, least, int(min(length, region.size)), self.multiple)
+
+
+def _left(budget: float, alive: float) -> float:
+    """What a step may take: the rest of the budget, but never so little that loops crawl."""
+    return max(budget - alive, budget / 64)
 
 
 def _units(each: Candidate) -> list[Unit]:

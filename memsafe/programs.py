@@ -49,7 +49,6 @@ def flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
     Recomputation asked for by `jax.checkpoint` stays: a barrier keeps the compiler from taking
     the recomputed values for the first ones.
     """
-
     if not any(_is_to_flatten(equation) for equation in closed.jaxpr.eqns):
         return no_dead_equations(closed)
 

@@ -7,6 +7,7 @@ rounding beyond the order of additions, so a user asks for it.
 
 from memsafe.rewrites.chains import matrix_chains
 from memsafe.rewrites.distances import euclidean_distances
+from memsafe.rewrites.invariants import loop_invariants
 from memsafe.rewrites.redundant import redundant
 from memsafe.rewrites.reshapes import reshape_sinking
 from memsafe.rewrites.rewritten import Rewritten
@@ -14,6 +15,7 @@ from memsafe.rewrites.rewritten import Rewritten
 __all__ = [
     "Rewritten",
     "euclidean_distances",
+    "loop_invariants",
     "matrix_chains",
     "redundant",
     "reshape_sinking",

@@ -1,4 +1,4 @@
-"""Decompositions and solves of stacks of matrices: each matrix stands alone."""
+"""Decompositions, solves and Fourier transforms of stacks: each problem stands alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CORE_DIMS = {
 def _stack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """One factor for each dimension of the stack, which every operand and result begins with."""
     shapes: list[tuple[int, ...]] = [_shape(atom) for atom in (*equation.invars, *equation.outvars)]
-    stack = shapes[0][: len(shapes[0]) - _CORE_DIMS[equation.primitive.name]]
+    stack = shapes[0][: len(shapes[0]) - _core_dims(equation)]
     assert all(shape[: len(stack)] == stack for shape in shapes)
     return tuple(
         Factor(
@@ -49,6 +49,11 @@ def _stack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
         for dim, size in enumerate(stack)
         if size > 1
     )
+
+
+def _core_dims(equation: JaxprEqn) -> int:
+    own = _CORE_DIMS.get(equation.primitive.name)
+    return len(equation.params["fft_lengths"]) if own is None else own
 
 
 def _triangular_solve_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
@@ -65,6 +70,7 @@ def _shape(atom: Any) -> tuple[int, ...]:
 
 _FACTORS: dict[str, Callable[[JaxprEqn], tuple[Factor, ...]]] = {
     **dict.fromkeys(_CORE_DIMS, _stack_factors),
+    "fft": _stack_factors,
     "triangular_solve": _triangular_solve_factors,
 }
 

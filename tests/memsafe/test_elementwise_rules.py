@@ -205,6 +205,20 @@ def test_a_conversion_that_says_where_its_result_lies_stays_whole() -> None:
     assert rule.factors(placed) == ()
 
 
+def test_the_transpose_of_a_cast_is_split_although_it_names_a_mesh_of_no_devices() -> None:
+    def narrowed(x: Array) -> Array:
+        return jnp.sum(x.astype(jnp.bfloat16) * jnp.bfloat16(2))
+
+    seen = last_equation(jax.grad(narrowed), jnp.ones((4, 6)), primitive="convert_element_type")
+    assert seen.equation.params["sharding"] is not None
+    assert_pieces_give_the_whole(
+        jax.grad(narrowed),
+        jnp.ones((4, 6)),
+        primitive="convert_element_type",
+        expect=[((0,), (0,), False), ((1,), (1,), False)],
+    )
+
+
 def _reversed_pieces(equation: Any, _factor: Factor, operands: Any, _piece: Piece) -> list[Array]:
     return [
         value[::-1] for value in elementwise.apply_unchanged(equation, _factor, operands, _piece)

@@ -1,6 +1,10 @@
 """Decompositions and solves of stacks of matrices, by pieces."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
@@ -96,4 +100,20 @@ def test_pivots_become_permutations_row_by_row() -> None:
     pivots = np.array([[1, 1, 3], [2, 2, 2], [0, 1, 3]], np.int32)
     assert_pieces_give_the_whole(
         lambda x: lax.linalg.lu_pivots_to_permutation(x, 5), pivots, expect=[((0,), (0,), False)]
+    )
+
+
+@pytest.mark.parametrize("transform", [jnp.fft.fft, jnp.fft.rfft, jnp.fft.irfft])
+def test_a_fourier_transform_is_cut_along_its_stack(transform: Callable[..., Any]) -> None:
+    assert_pieces_give_the_whole(
+        transform,
+        numbers(4, 6, 8).astype(jnp.complex64 if transform is jnp.fft.irfft else jnp.float32),
+        primitive="fft",
+        expect=[((0,), (0,), False), ((1,), (1,), False)],
+    )
+
+
+def test_a_fourier_transform_of_two_dimensions_is_cut_along_the_others() -> None:
+    assert_pieces_give_the_whole(
+        jnp.fft.rfft2, numbers(6, 4, 8), primitive="fft", expect=[((0,), (0,), False)]
     )

@@ -44,15 +44,18 @@ class Ran(NamedTuple):
 
 
 @pytest.mark.parametrize(
-    ("layers", "scanned", "budget"),
-    [(1, False, "10MB"), (2, True, "9.5MB")],
-    ids=["unrolled", "scanned"],
+    ("layers", "scanned", "budget", "share"),
+    [
+        pytest.param(1, False, "8.7MB", 1 / 4, id="unrolled"),
+        # What the scan only reads, its mask and JAX's zeros beside it, is kept whole.
+        pytest.param(2, True, "15MB", 2 / 5, id="scanned"),
+    ],
 )
-def test_a_training_step_of_flax_and_optax_takes_a_quarter(
-    *, layers: int, scanned: bool, budget: str
+def test_a_training_step_of_flax_and_optax_takes_a_share(
+    *, layers: int, scanned: bool, budget: str, share: float
 ) -> None:
     step, arguments = training_step(sequence=512, layers=layers, scanned=scanned)
-    assert_agrees(within(budget, step, arguments, donated=(0, 1)), SINGLE, at_most=1 / 4)
+    assert_agrees(within(budget, step, arguments, donated=(0, 1)), SINGLE, at_most=share)
 
 
 @pytest.mark.parametrize("loss", [loss_by_index, loss_by_optax])

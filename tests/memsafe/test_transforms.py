@@ -1,7 +1,12 @@
 """memsafe composes with what JAX does to functions, and keeps its budget within it."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +18,7 @@ from jax import Array, lax
 import memsafe
 from memsafe import BudgetError
 from memsafe import fit as fitting
+from tests.memsafe.on_four_devices import CLAIMS
 
 COUNT = 256
 ROOM = 200_000
@@ -223,10 +229,10 @@ def test_types_are_those_of_the_function(double: bool) -> None:  # noqa: FBT001 
 
     with jax.enable_x64(new_val=double):
         x = jnp.asarray(np.asarray(points(512)), jnp.float32)
-        wanted = jax.jit(f)(x, 3.0, True)
-        assert_same(memsafe.memsafe(f, 300_000)(x, 3.0, True), wanted, 1e-5)
-        assert_same(jax.jit(memsafe.memsafe(f, 300_000))(x, 3.0, True), wanted, 1e-5)
-        assert peak_bytes(f, x, 3.0, True) > 600_000
+        wanted = jax.jit(f)(x, 3.0, np.True_)
+        assert_same(memsafe.memsafe(f, 300_000)(x, 3.0, np.True_), wanted, 1e-5)
+        assert_same(jax.jit(memsafe.memsafe(f, 300_000))(x, 3.0, np.True_), wanted, 1e-5)
+        assert peak_bytes(f, x, 3.0, np.True_) > 600_000
 
 
 def test_a_python_number_and_an_array_of_its_type_are_told_apart() -> None:
@@ -331,7 +337,7 @@ def test_both_branches_are_split_inside() -> None:
 
     for flag in (True, False):
         assert_same(safe(f)(flag, points()), f(flag, points()))
-    assert peak_bytes(safe(f), True, points()) <= ROOM < peak_bytes(f, True, points())
+    assert peak_bytes(safe(f), np.True_, points()) <= ROOM < peak_bytes(f, np.True_, points())
 
 
 def test_random_keys_are_arguments_and_give_the_same_numbers() -> None:
@@ -371,15 +377,17 @@ def test_a_refusal_names_the_peak_what_stands_in_the_way_and_the_user_s_line() -
         safe(f)(points())
     error = caught.value
     assert error.budget == ROOM < error.smallest <= peak_bytes(f, points())
-    with open(__file__, encoding="utf-8") as source:
-        line = next(n for n, text in enumerate(source, 1) if "fft2(pairs(x))" in text)
+    source = Path(__file__).read_text(encoding="utf-8").splitlines()
+    line = next(n for n, text in enumerate(source, 1) if "fft2(pairs(x))" in text)
     assert f"{__file__}:{line}" in str(error)
     assert any("fft" in each for each in error.blockers)
     assert memsafe.memsafe(f, 1.01 * error.smallest)(points()) == pytest.approx(float(f(points())))
 
 
 def test_an_argument_that_is_no_array_is_refused_with_advice() -> None:
-    with pytest.raises(TypeError, match="got str in argument 1; wanted arrays; do this.*argnums=1"):
+    with pytest.raises(
+        TypeError, match=r"got str in argument 1; wanted arrays; do this.*argnums=1"
+    ):
         safe(lambda x, _: x)(points(), "a word")
     with pytest.raises(TypeError, match="static_argnames='kind'"):
         safe(lambda x, kind: x if kind else -x)(points(), kind="a word")
@@ -393,7 +401,7 @@ def test_an_argument_that_is_no_array_is_refused_with_advice() -> None:
         ({"budget": 10, "rewrites": ("magic",)}, "magic"),
         ({"budget": 10, "tensor_split_size": "-1"}, "-1"),
     ],
-    ids=lambda given: str(given),
+    ids=str,
 )
 def test_a_wish_that_makes_no_sense_is_refused_at_once(options: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
@@ -440,6 +448,21 @@ def test_sums_of_half_precision_are_as_good_as_the_compiler_s() -> None:
         return float(np.abs(np.asarray(result, float) - exact).max())
 
     assert error(within(x, v)) <= error(jax.jit(f)(x, v))
+
+
+@pytest.fixture(scope="module")
+def on_four_devices() -> dict[str, str]:
+    """What is wrong with each claim about four devices, found out in a process that has them."""
+    command = [sys.executable, "-m", "tests.memsafe.on_four_devices"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_on_four_devices(on_four_devices: dict[str, str], claim: str) -> None:
+    assert on_four_devices[claim] == ""
 
 
 def test_the_twin_a_budget_that_is_not_kept_would_be_seen() -> None:

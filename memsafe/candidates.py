@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memsafe.graph import Graph, variables
+from memsafe.graph import Graph, Tie, variables
 from memsafe.memory import peak
 from memsafe.programs import nbytes
 from memsafe.region import Blocked, Region, Splitting
@@ -73,10 +73,12 @@ def candidate(graph: Graph, split: set[Var]) -> Candidate:
     while True:
         splitting = Splitting(graph, split)
         regions, found = _cover(splitting)
+        found = found or _untied(splitting, regions)
         if not found:
             break
         obstacles += found
-        split -= {obstacle.value for obstacle in found}
+        for obstacle in found:
+            split.difference_update(graph.equations[graph.definition[obstacle.value]].outvars)
     order = _ordered(graph, splitting, regions)
     whole = sum(graph.works[item] for item in order if not isinstance(item, Region))
     looped = sum(_work(graph, region) for region in regions)
@@ -127,6 +129,36 @@ def wanted_from(region: Region, graph: Graph, wanted: set[Var]) -> list[tuple[in
             if leaving:
                 found.append((index, leaving))
     return found
+
+
+def _untied(splitting: Splitting, regions: Sequence[Region]) -> list[Obstacle]:
+    """Values to keep, since a loop would compare them with what was made of them elsewhere.
+
+    A maximum's derivative asks which elements equal it: none does, if they are computed again
+    and rounded in another way.
+    """
+    found = []
+    for tie in splitting.graph.ties:
+        value = tie.value
+        if value not in splitting.split:
+            continue
+        for region in regions:
+            if tie.comparison in region.factors and not _is_whole(splitting, region, tie):
+                why = "it is compared with what another loop makes of it"
+                found.append(Obstacle(value=value, equation=tie.comparison, why=why))
+                break
+    return found
+
+
+def _is_whole(splitting: Splitting, region: Region, tie: Tie) -> bool:
+    """Whether a loop itself makes, of the value that it compares, all that it compares it with."""
+    graph = splitting.graph
+    return all(
+        index in region.factors
+        and index not in region.again
+        and (region.owned >> index & 1 or set(graph.equations[index].outvars) <= splitting.split)
+        for index in tie.between
+    )
 
 
 def _cover(splitting: Splitting) -> tuple[list[Region], list[Obstacle]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -12,7 +13,7 @@ from jax.extend.core import Literal
 
 from memsafe.bodies import rebuilt
 from memsafe.factors import Piece
-from memsafe.jax_internals import aval_of, bind
+from memsafe.jax_internals import aval_of, bind, under_named_axes, varying_like
 from memsafe.pieces import sliced_results
 from memsafe.plan import Loop, Plan, Whole
 
@@ -103,8 +104,17 @@ def _loop(
         )
     else:
         stepped = partial(_stepped, graph, loop, step, inputs)
-        carry = lax.fori_loop(0, loop.count, stepped, _begun(graph, loop, after))
+        begun = _as_varying(stepped, _begun(graph, loop, after))
+        carry = lax.fori_loop(0, loop.count, stepped, begun)
     return _finished(graph, loop, carry, read)
+
+
+def _as_varying(stepped: Callable[..., list[Array]], begun: list[Array]) -> list[Array]:
+    """A loop's first carry, varying over the mapped axes that its steps make it vary over."""
+    if not under_named_axes():
+        return begun
+    after = jax.eval_shape(lambda carry: stepped(np.int32(0), carry), begun)
+    return [varying_like(one, other) for one, other in zip(begun, after, strict=True)]
 
 
 def _stepped(

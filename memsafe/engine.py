@@ -13,7 +13,7 @@ import numpy as np
 from memsafe.fit import Fit, fitted
 from memsafe.jax_internals import under_named_axes, without_constants
 from memsafe.measure import Place
-from memsafe.programs import evaluate, signature
+from memsafe.programs import evaluate, signature, unplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -52,6 +52,7 @@ class Engine:
         """How `program` fits; `inputs`, where given, say where its arguments lie."""
         place = Place(
             device=self._device(inputs),
+            pinned=self.options.device is not None or any(map(_is_committed, inputs)),
             donated=tuple(donated),
             shardings=_shardings(inputs),
             alone=not under_named_axes(),
@@ -136,7 +137,7 @@ class Engine:
         )
 
     def _traced_and_run(self, function: Callable[..., Any], inputs: Sequence[Array]) -> list[Array]:
-        closed = jax.make_jaxpr(function)(*inputs)
+        closed = jax.make_jaxpr(function)(*map(unplaced, inputs))
         return self.run(without_constants(closed), [*closed.consts, *inputs])
 
 
@@ -154,3 +155,8 @@ def _shardings(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
     if any(each is not None and len(each.device_set) > 1 for each in found):
         return found
     return None
+
+
+def _is_committed(each: Any) -> bool:
+    """Whether an argument was placed by the user."""
+    return isinstance(each, jax.Array) and bool(getattr(each, "committed", True))

@@ -16,6 +16,7 @@ from memsafe.jax_internals import aval_of
 from memsafe.measure import Measured, measured
 from memsafe.planner import Planner
 from memsafe.programs import evaluate, flattened, nbytes
+from memsafe.shards import input_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from memsafe.measure import Place
     from memsafe.options import Options
     from memsafe.plan import Plan
+    from memsafe.shards import Parts
 
 __all__ = ["Fit", "fitted", "planner_for"]
 
@@ -86,12 +88,13 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
     measure = partial(measured, arguments=arguments, place=place)
     plain = measure(partial(_as_written, program))
-    written = planner.plan(program, float("inf"))
+    parts = _parts(program, place)
+    written = planner.plan(program, float("inf"), parts)
     if budget is not None and plain.nbytes <= budget:
         return Fit(plan=written, plain=plain, result=plain, attempts=0)
     prepared, notes = options.prepared(flattened(program))
     if options.size_threshold is not None:
-        plan = planner.split_above(prepared, options.size_threshold)
+        plan = planner.split_above(prepared, options.size_threshold, parts)
         result = measure(emitted(plan))
         if budget is not None and result.nbytes > budget:
             raise BudgetError(
@@ -99,7 +102,17 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
             )
         return Fit(plan=plan, plain=plain, result=result, attempts=1, notes=notes)
     assert budget is not None
-    return _searched(prepared, budget, plain, planner, measure, notes)
+    plans = partial(planner.plan, prepared, parts=parts)
+    return _searched(prepared, budget, plain, plans, measure, notes)
+
+
+def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:
+    """How the arguments lie over several devices."""
+    if place.shardings is None:
+        return ()
+    avals = [aval_of(variable) for variable in program.jaxpr.invars]
+    pairs = zip(place.shardings, avals, strict=True)
+    return tuple(input_parts(sharding, aval.shape) for sharding, aval in pairs)
 
 
 def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:
@@ -122,16 +135,16 @@ def _searched(
     prepared: ClosedJaxpr,
     budget: int,
     plain: Measured,
-    planner: Planner,
+    planned: Callable[[float], Plan],
     measure: Callable[..., Measured],
     notes: tuple[str, ...],
 ) -> Fit:
     room = max(budget - plain.argument_bytes, 1.0)
-    best = planner.plan(prepared, float("inf"))
+    best = planned(float("inf"))
     smallest = plain.nbytes
     target = _MARGIN * room * min(1.0, 2 * _ratio(best, plain))
     for attempt in range(_ATTEMPTS):
-        plan = planner.plan(prepared, target)
+        plan = planned(target)
         result = measure(emitted(plan))
         if result.nbytes <= budget:
             return Fit(plan=plan, plain=plain, result=result, attempts=attempt + 1, notes=notes)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from memsafe.engine import Engine
 from memsafe.jax_internals import without_constants
 from memsafe.options import DEFAULT_REWRITES, Options
+from memsafe.programs import unplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -165,7 +166,7 @@ def traced(f: Callable[..., Any], call: Call) -> Traced:
         trees.append(tree)
         return results
 
-    closed = jax.make_jaxpr(flat)(*call.leaves)
+    closed = jax.make_jaxpr(flat)(*map(unplaced, call.leaves))
     return Traced(
         closed=without_constants(closed), constants=list(closed.consts), results=trees[-1]
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
 
@@ -13,6 +15,7 @@ from memsafe.costs import work
 from memsafe.memory import Unit, equation_unit
 from memsafe.programs import nbytes
 from memsafe.rules import factors_of
+from memsafe.shards import Parts, factor_parts, propagated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Factor
 
-__all__ = ["Graph", "variables"]
+__all__ = ["Graph", "Tie", "variables"]
 
 
 def variables(equation: JaxprEqn) -> Iterator[Var]:
@@ -29,14 +32,34 @@ def variables(equation: JaxprEqn) -> Iterator[Var]:
     return (atom for atom in equation.invars if not isinstance(atom, Literal))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tie:
+    """A comparison for equality of a value with something made of it, such as its maximum.
+
+    Attributes:
+        value: The value.
+        comparison: The equation that compares.
+        between: The equations that make one of the other: of the value, or on the way.
+    """
+
+    value: Var
+    comparison: int
+    between: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Graph:
     """The equations of one program, in its order.
 
     Sets of equations are bit masks: bit i stands for equation i.
+
+    Attributes:
+        closed: The program.
+        parts: How its arguments lie over several devices; empty where they do not.
     """
 
     closed: ClosedJaxpr
+    parts: tuple[Parts, ...] = ()
 
     @cached_property
     def equations(self) -> list[JaxprEqn]:
@@ -59,13 +82,29 @@ class Graph:
 
     @cached_property
     def factors(self) -> list[tuple[Factor, ...]]:
-        """What each equation can be split along."""
+        """What each equation can be split along: not what is divided over devices."""
+        return [
+            tuple(each for each in factors if factor_parts(equation, each, self.divided) == 1)
+            for equation, factors in zip(self.equations, self._all_factors, strict=True)
+        ]
+
+    @cached_property
+    def _all_factors(self) -> list[tuple[Factor, ...]]:
         return [
             tuple(factor for factor in factors_of(equation) if factor.size > 1)
             if all(_is_of_numbers(atom) for atom in (*equation.invars, *equation.outvars))
             else ()
             for equation in self.equations
         ]
+
+    @cached_property
+    def divided(self) -> dict[Var, Parts]:
+        """How values lie over several devices."""
+        found = {v: parts for v, parts in zip(self.closed.jaxpr.invars, self.parts) if parts}  # noqa: B905 — no parts: none
+        if found:
+            for equation, factors in zip(self.equations, self._all_factors, strict=True):
+                found.update(propagated(equation, factors, found))
+        return found
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -94,8 +133,38 @@ class Graph:
 
     @cached_property
     def size(self) -> dict[Var, int]:
-        """Bytes of every value."""
-        return {value: nbytes(value) for value in (*self.inputs, *self.definition)}
+        """Bytes of every value on one device."""
+        return {
+            value: nbytes(value) // math.prod(parts for _, parts in self.divided.get(value, ()))
+            for value in (*self.inputs, *self.definition)
+        }
+
+    @cached_property
+    def ties(self) -> tuple[Tie, ...]:
+        """The comparisons of numbers with what was made of them."""
+        found = []
+        for index, equation in enumerate(self.equations):
+            if equation.primitive.name not in ("eq", "ne"):
+                continue
+            if len(list(variables(equation))) < len(equation.invars):
+                continue
+            left, right = (self.definition.get(atom) for atom in variables(equation))
+            if left is None or right is None or not _is_inexact(equation.invars[0]):
+                continue
+            for one, other in ((left, right), (right, left)):
+                if self.ancestors[other] >> one & 1:
+                    found.append(self._tie(index, one, other))
+        return tuple(found)
+
+    def _tie(self, comparison: int, one: int, other: int) -> Tie:
+        between = tuple(
+            index
+            for index in range(one, other + 1)
+            if self.ancestors[index] >> one & 1 and self.ancestors[other] >> index & 1
+        )
+        values = self.equations[one].outvars
+        compared = [atom for atom in variables(self.equations[comparison]) if atom in values]
+        return Tie(value=compared[0], comparison=comparison, between=between)
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:
@@ -113,3 +182,7 @@ class Graph:
 def _is_of_numbers(atom: Any) -> bool:
     """Whether an array can be cut and filled with zeros: random keys cannot."""
     return isinstance(getattr(atom.aval, "dtype", None), np.dtype)
+
+
+def _is_inexact(atom: Any) -> bool:
+    return bool(jnp.issubdtype(getattr(atom.aval, "dtype", np.dtype(bool)), jnp.inexact))

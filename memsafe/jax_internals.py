@@ -28,6 +28,7 @@ __all__ = [
     "scan_operands",
     "source_line",
     "under_named_axes",
+    "varying_like",
     "without_constants",
 ]
 
@@ -50,29 +51,39 @@ def _private(module: str, name: str) -> Any:
 
 
 def bind(
-    equation: JaxprEqn, operands: Sequence[Array], params: dict[str, Any] | None = None
+    equation: JaxprEqn,
+    operands: Sequence[Array],
+    params: dict[str, Any] | None = None,
+    *,
+    inherit: bool = False,
 ) -> list[Array]:
     """The results of `equation` on `operands`, traced as written on the user's own line.
 
-    `params`, where given, stand for the equation's own.
+    `params`, where given, stand for the equation's own. Where `inherit`, an equation that jax
+    wrote itself takes the line of the call that it is in.
     """
     given = equation.params if params is None else params
     functions, keywords = (), dict(given)
     if hasattr(equation.primitive, "get_bind_params"):
         bound = equation.primitive.get_bind_params(dict(given))
         functions, keywords = bound if isinstance(bound, tuple) else ((), bound)
-    with as_written(equation), equation.ctx.manager:
+    with as_written(equation, inherit=inherit), equation.ctx.manager:
         results = equation.primitive.bind(*functions, *operands, **keywords)
     return list(results) if equation.primitive.multiple_results else [results]
 
 
-def as_written(equation: JaxprEqn) -> contextlib.AbstractContextManager[Any]:
+def as_written(
+    equation: JaxprEqn, *, inherit: bool = False
+) -> contextlib.AbstractContextManager[Any]:
     """Within it, what is traced counts as written on the user's line of `equation`."""
     user_context = _private("jax._src.source_info_util", "user_context")
-    current = _private("jax._src.source_info_util", "current_name_stack")
+    current = _private("jax._src.source_info_util", "current")()
     source = equation.source_info
+    traceback = source.traceback
+    if inherit and not source_line(equation):
+        traceback = current.traceback
     context: contextlib.AbstractContextManager[Any] = user_context(
-        source.traceback, name_stack=current() + source.name_stack
+        traceback, name_stack=current.name_stack + source.name_stack
     )
     return context
 
@@ -139,3 +150,22 @@ def under_named_axes() -> bool:
     if names is None:
         raise InternalsMoved("jax.extend.core.unsafe_get_axis_names_DO_NOT_USE")
     return bool(names())
+
+
+def varying_like(value: Array, other: Any) -> Array:
+    """`value`, varying over all the mapped axes of `shard_map` that `other` varies over."""
+    import jax
+
+    missing = _varying(other) - _varying(value)
+    if not missing:
+        return value
+    found: Array = jax.lax.pcast(value, tuple(sorted(missing)), to="varying")
+    return found
+
+
+def _varying(value: Any) -> frozenset[str]:
+    import jax
+
+    aval = jax.typeof(value) if hasattr(value, "aval") else value
+    axes = getattr(aval, "manual_axis_type", None)
+    return frozenset(() if axes is None else axes.varying)

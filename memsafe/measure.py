@@ -27,12 +27,14 @@ class Place:
 
     Attributes:
         device: The device, or the first of those that `shardings` name.
+        pinned: Whether the program must be compiled for `device`, rather than where it likes.
         donated: The arguments whose memory it may reuse.
         shardings: Where each argument lies; None: all on `device`.
         alone: Whether it can be compiled by itself; not so inside `shard_map`.
     """
 
     device: Device
+    pinned: bool = True
     donated: tuple[int, ...] = ()
     shardings: tuple[Any, ...] | None = None
     alone: bool = True
@@ -68,7 +70,8 @@ def measured(
         for aval, sharding in zip(arguments, _shardings(arguments, place), strict=True)
     ]
     jitted = jax.jit(program, donate_argnums=place.donated, keep_unused=True)
-    lowered = jitted.trace(*placed).lower(lowering_platforms=(_platform(place.device),))
+    platforms = (_platform(place.device),) if place.pinned else None
+    lowered = jitted.trace(*placed).lower(lowering_platforms=platforms)
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
@@ -94,6 +97,8 @@ def measured(
 def _shardings(arguments: Sequence[ShapedArray], place: Place) -> Sequence[Any]:
     if place.shardings is not None:
         return place.shardings
+    if not place.pinned:
+        return [None] * len(arguments)
     return [jax.sharding.SingleDeviceSharding(place.device)] * len(arguments)
 
 

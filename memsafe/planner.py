@@ -23,11 +23,14 @@ from memsafe.memory import Peak, Unit, equation_unit, peak
 from memsafe.plan import Loop, Plan, Whole
 from memsafe.programs import flattened, signature
 from memsafe.region import Region
+from memsafe.shards import body_parts
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from jax.extend.core import ClosedJaxpr, Var
+
+    from memsafe.shards import Parts
 
 __all__ = ["Planner"]
 
@@ -54,16 +57,21 @@ class Planner:
     depth: int = 4
     plans: dict[Hashable, Plan] = field(default_factory=dict)
 
-    def plan(self, closed: ClosedJaxpr, budget: float) -> Plan:
-        """The cheapest plan found within `budget` bytes beside the arguments, or the smallest."""
-        key = (signature(closed), self.depth, _magnitude(budget))
+    def plan(self, closed: ClosedJaxpr, budget: float, parts: tuple[Parts, ...] = ()) -> Plan:
+        """The cheapest plan found within `budget` bytes beside the arguments, or the smallest.
+
+        `parts` says how the arguments lie over several devices; bytes are then one device's.
+        """
+        key = (signature(closed), self.depth, _magnitude(budget), parts)
         if key not in self.plans:
-            self.plans[key] = self._found(Graph(closed), budget)
+            self.plans[key] = self._found(Graph(closed, parts), budget)
         return self.plans[key]
 
-    def split_above(self, closed: ClosedJaxpr, threshold: int) -> Plan:
+    def split_above(
+        self, closed: ClosedJaxpr, threshold: int, parts: tuple[Parts, ...] = ()
+    ) -> Plan:
         """The plan that keeps no value of more than `threshold` bytes, whatever the peak."""
-        graph = Graph(closed)
+        graph = Graph(closed, parts)
         return self._realized(candidate(graph, _above(graph, threshold + 1)), self.slice_bytes)
 
     def _found(self, graph: Graph, budget: float) -> Plan:
@@ -97,6 +105,8 @@ class Planner:
         while low + beyond < len(sizes):
             fits(low + beyond)
             beyond *= 2
+        if low == len(sizes):  # Smaller thresholds are not always better.
+            next((at for at in range(len(sizes)) if fits(at)), None)
         good = sorted((one for one in seen.values() if one[0] <= budget), key=lambda one: one[1])
         bad = sorted((one for one in seen.values() if one[0] > budget), key=lambda one: one[0])
         return [each for _, _, each in good] or [each for _, _, each in bad[:1]]
@@ -142,13 +152,15 @@ class Planner:
             if self._nests(one, available):
                 return min(one, max(available, 0.0), self.soft)
             return slice_bytes(graph, item, self._length(graph, item, available))
-        return max(
-            (
-                self.plan(body, available).predicted
-                for body in bodies_of(graph.equations[item]).values()
-            ),
-            default=0.0,
-        )
+        plans = self._body_plans(graph, item, available).values()
+        return max((plan.predicted for plan in plans), default=0.0)
+
+    def _body_plans(self, graph: Graph, index: int, available: float) -> dict[str, Plan]:
+        """The plans of the programs that an equation runs."""
+        equation = graph.equations[index]
+        parts = body_parts(equation, graph.divided)
+        bodies = bodies_of(equation).items()
+        return {name: self.plan(body, available, parts) for name, body in bodies}
 
     def _realized(self, each: Candidate, budget: float) -> Plan:
         """The plan of `each`, with loops inside loops planned too."""
@@ -178,21 +190,22 @@ class Planner:
         one = slice_bytes(graph, region, region.least)
         if self._nests(one, available):
             loop = Loop(region=region, length=region.least, leaving=leaving, transient=one)
-            inner = self._inner(_traced(graph, loop), available)
+            divided = (graph.divided.get(value, ()) for value in region.inputs(graph))
+            inner = self._inner(_traced(graph, loop), available, ((), (), *divided))
             if inner.predicted < one:
                 return replace(loop, inner=inner, transient=inner.predicted)
         length = self._length(graph, region, available)
         transient = slice_bytes(graph, region, length)
         return Loop(region=region, length=length, leaving=leaving, transient=transient)
 
-    def _inner(self, body: ClosedJaxpr, available: float) -> Plan:
+    def _inner(self, body: ClosedJaxpr, available: float, parts: tuple[Parts, ...]) -> Plan:
         """The plan of one slice: small where that costs nothing, else within what is there."""
         planner = replace(self, depth=self.depth - 1)
         if available > self.soft:
-            small = planner.plan(body, self.soft)
+            small = planner.plan(body, self.soft, parts)
             if small.predicted <= self.soft and small.work <= _FREE * small.graph.work:
                 return small
-        return planner.plan(body, available)
+        return planner.plan(body, available, parts)
 
     def _nests(self, one: float, available: float) -> bool:
         """Whether a single index needs so much that a loop should stand inside the loop."""
@@ -204,10 +217,7 @@ class Planner:
         return 8 * self.slice_bytes
 
     def _whole(self, graph: Graph, index: int, available: float) -> Whole:
-        plans = {
-            name: self.plan(body, available)
-            for name, body in bodies_of(graph.equations[index]).items()
-        }
+        plans = self._body_plans(graph, index, available)
         changed = {name: plan for name, plan in plans.items() if not plan.is_plain}
         return Whole(equation=index, bodies=changed)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Read = Callable[[Any], Array]
     Replacement = Callable[[Read], Sequence[Array]]
 
-__all__ = ["evaluate", "flattened", "nbytes", "retraced", "signature", "with_bodies"]
+__all__ = ["evaluate", "flattened", "nbytes", "retraced", "signature", "unplaced", "with_bodies"]
 
 _CALLS = {
     "jit": "jaxpr",
@@ -56,6 +56,20 @@ def flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
         return evaluate(closed, arguments, calls=_inlined)
 
     return _traced(program, closed)
+
+
+def unplaced(value: Any) -> Any:
+    """What stands for an array when a program is traced: where it lies is the compiler's to use.
+
+    An array on a mesh with explicit axes, whose place is part of its type, stands for itself.
+    """
+    mesh = getattr(getattr(value, "sharding", None), "mesh", None)
+    if mesh is None or isinstance(value, jax.core.Tracer):
+        return value
+    if any(kind != jax.sharding.AxisType.Auto for kind in mesh.axis_types):
+        return value
+    weak_type = bool(getattr(value, "weak_type", False))
+    return jax.ShapeDtypeStruct(value.shape, value.dtype, weak_type=weak_type)
 
 
 def with_bodies(closed: ClosedJaxpr, change: Callable[[ClosedJaxpr], ClosedJaxpr]) -> ClosedJaxpr:
@@ -175,19 +189,23 @@ def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
         return list(operands)
     if name == "random_bits":
         bits = counter_bits(equation, operands[0])
-        return bind(equation, operands) if bits is None else [bits]
+        return _inherited(equation, operands) if bits is None else [bits]
     if name == "platform_index":
         number = _same_everywhere(equation)
-        return bind(equation, operands) if number is None else [number]
+        return _inherited(equation, operands) if number is None else [number]
     if bodies := bodies_of(equation):
         return _with_flat_bodies(equation, operands, bodies)
     called = equation.params.get(_CALLS.get(name, ""))
     if called is None or _asks_for_placement(equation):
-        return bind(equation, operands)
+        return _inherited(equation, operands)
     program = ClosedJaxpr(called, ()) if isinstance(called, Jaxpr) else called
     if equation.params.get("differentiated") and equation.params.get("prevent_cse", True):
         operands = [jax.lax.optimization_barrier(operand) for operand in operands]
-    return evaluate(program, operands, calls=_inlined)
+    with as_written(equation, inherit=True):
+        return evaluate(program, operands, calls=_inlined)
+
+
+_inherited = partial(bind, inherit=True)
 
 
 def _with_flat_bodies(

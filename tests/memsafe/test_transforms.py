@@ -450,6 +450,28 @@ def test_sums_of_half_precision_are_as_good_as_the_compiler_s() -> None:
     assert error(within(x, v)) <= error(jax.jit(f)(x, v))
 
 
+def test_the_derivative_of_a_maximum_is_right_where_slices_round_otherwise() -> None:
+    """It compares with the maximum what is computed again, maybe by a product of another size."""
+
+    def f(x: Array) -> Array:
+        attended = jax.nn.softmax(x @ x.T, axis=1) @ x
+        return attended.max(0).sum() + (jnp.tanh(x @ x.T) + x[:, :1]).max(0)[:37].sum()
+
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((300, 37)))
+    assert_same(memsafe.memsafe(jax.grad(f), 1_500_000)(x), jax.jit(jax.grad(f))(x))
+    with pytest.raises(memsafe.BudgetError, match="compared with what another loop makes of it"):
+        memsafe.memsafe(jax.grad(f), 700_000)(x)
+
+
+def test_an_unused_result_of_an_equation_stops_no_plan() -> None:
+    def f(x: Array) -> Array:
+        order = jnp.argsort(jnp.cos(x[:, None] - x[None, :]), axis=1)
+        return jnp.abs(jnp.fft.fft(order.astype(x.dtype))).sum()
+
+    x = jnp.asarray(np.random.default_rng(0).standard_normal(512))
+    assert_same(memsafe.memsafe(f, 0.9 * peak_bytes(f, x))(x), f(x))
+
+
 @pytest.fixture(scope="module")
 def on_four_devices() -> dict[str, str]:
     """What is wrong with each claim about four devices, found out in a process that has them."""

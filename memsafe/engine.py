@@ -151,7 +151,7 @@ def _is_inexact(each: Any) -> bool:
 
 def _shardings(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
     """Where the arguments lie, if on several devices."""
-    found = tuple(getattr(each, "sharding", None) for each in inputs)
+    found = tuple(each.sharding if _is_committed(each) else None for each in inputs)
     if any(each is not None and len(each.device_set) > 1 for each in found):
         return found
     return None

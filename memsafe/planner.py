@@ -22,7 +22,7 @@ from memsafe.jax_internals import aval_of
 from memsafe.memory import Peak, Unit, equation_unit, peak
 from memsafe.plan import Loop, Plan, Whole
 from memsafe.programs import flattened, signature
-from memsafe.region import Region
+from memsafe.region import Region, Splitting
 from memsafe.shards import body_parts
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ __all__ = ["Planner"]
 
 _TRIED = 3
 """How many candidates are planned to the last loop before the smallest is taken."""
+
+_KEPT = 6
+"""How many groups of values are tried to be kept rather than made again, in each round."""
+
+_ROUNDS = 2
+"""How many groups are kept in the end."""
 
 _FREE = 1.1
 """A plan that does at most so much more than the program as written is not worth improving."""
@@ -116,13 +122,19 @@ class Planner:
         if chosen.work <= _FREE * chosen.graph.work:
             return plan
         _, cost = self._estimate(chosen, budget)
-        for group in _made_again(chosen)[:4]:
-            other = candidate(chosen.graph, chosen.split - group)
-            nbytes, other_cost = self._estimate(other, budget)
-            if nbytes <= budget and other_cost < cost:
-                better = self._realized(other, budget)
-                if better.predicted <= budget:
-                    chosen, cost, plan = other, other_cost, better
+        for _ in range(_ROUNDS):
+            others = [
+                candidate(chosen.graph, chosen.split - g) for g in _made_again(chosen)[:_KEPT]
+            ]
+            rated = [(*self._estimate(other, budget), at) for at, other in enumerate(others)]
+            good = [(other_cost, at) for nbytes, other_cost, at in rated if nbytes <= budget]
+            lowest, at = min(good, default=(cost, -1))
+            if lowest >= cost:
+                break
+            better = self._realized(others[at], budget)
+            if better.predicted > budget:
+                break
+            chosen, cost, plan = others[at], lowest, better
         return plan
 
     def _estimate(self, each: Candidate, budget: float) -> tuple[float, float]:
@@ -273,7 +285,7 @@ def _above(graph: Graph, threshold: int) -> set[Var]:
 
 
 def _made_again(each: Candidate) -> list[set[Var]]:
-    """Groups of like values that more than one loop makes, the smallest first."""
+    """Groups of like values that more than one loop makes, the worthiest to keep first."""
     times: dict[Var, int] = {}
     for region in each.regions:
         for value in region.axes:
@@ -285,7 +297,18 @@ def _made_again(each: Candidate) -> list[set[Var]]:
             maker = each.graph.equations[each.graph.definition[value]].primitive.name
             key = (each.graph.size[value], maker, aval_of(value).shape)
             groups.setdefault(key, set()).add(value)
-    return sorted(groups.values(), key=lambda group: sum(each.graph.size[v] for v in group))
+    return sorted(groups.values(), key=lambda group: -_saving(each, group))
+
+
+def _saving(each: Candidate, group: set[Var]) -> float:
+    """The operations behind the values of `group`, for each byte that keeping them takes."""
+    graph, saved, size = each.graph, 0.0, 0
+    cones = Splitting(graph, each.split).cones
+    for value in group:
+        behind = cones[graph.definition[value]]
+        saved += sum(work for at, work in enumerate(graph.works) if behind >> at & 1)
+        size += graph.size[value]
+    return saved / max(size, 1)
 
 
 def _traced(graph: Graph, loop: Loop) -> ClosedJaxpr:

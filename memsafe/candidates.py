@@ -190,10 +190,12 @@ def _best(
         except Blocked as obstacle:
             blocked.append(obstacle)
             continue
-        splitting.merge(region, [each for each in later if each not in region.factors])
+        complete = splitting.merge(region, [each for each in later if each not in region.factors])
         score = _score(splitting.graph, region, factor)
         if best_score is None or score > best_score:
             best, best_score = region, score
+        if complete and factor.merge is None:
+            break  # No other loop shares more; the outermost dimension comes first.
     return best, blocked
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jax.extend.core import ClosedJaxpr, JaxprEqn
 
-    from memsafe.factors import Factor
+    from memsafe.factors import Axis, Factor
 
 __all__ = ["Graph", "Tie", "variables"]
 
@@ -87,6 +87,30 @@ class Graph:
             tuple(each for each in factors if factor_parts(equation, each, self.divided) == 1)
             for equation, factors in zip(self.equations, self._all_factors, strict=True)
         ]
+
+    def carrier(self, index: int, result: int, axis: Axis) -> Factor | int:
+        """The factor of an equation that a result carries on `axis`, as coarse as that is.
+
+        Where there is none: how many indices must be taken as one for there to be one, or 0.
+        """
+        key = (index, result, axis)
+        if key not in self._carriers:
+            self._carriers[key] = self._carrier(index, result, axis)
+        return self._carriers[key]
+
+    @cached_property
+    def _carriers(self) -> dict[tuple[int, int, Axis], Factor | int]:
+        return {}
+
+    def _carrier(self, index: int, result: int, axis: Axis) -> Factor | int:
+        for factor in self.factors[index]:
+            carried = factor.carrying(result, axis)
+            if carried is not None:
+                return carried
+            own = factor.results[result]
+            if own is not None and own.dim == axis.dim and own.block > axis.block:
+                return 0 if own.block % axis.block else own.block // axis.block
+        return 0
 
     @cached_property
     def _all_factors(self) -> list[tuple[Factor, ...]]:

@@ -41,11 +41,20 @@ _TRIED = 3
 _KEPT = 6
 """How many groups of values are tried to be kept rather than made again, in each round."""
 
+_KEPT_INSIDE = 2
+"""The same inside a loop."""
+
+_DEPTH = 4
+"""How many loops may stand inside each other."""
+
 _ROUNDS = 2
 """How many groups are kept in the end."""
 
 _FREE = 1.1
 """A plan that does at most so much more than the program as written is not worth improving."""
+
+_FREE_INSIDE = 1.5
+"""The same inside a loop, where what is saved is a part of the whole."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +69,7 @@ class Planner:
 
     slice_bytes: float
     multiple: int
-    depth: int = 4
+    depth: int = _DEPTH
     plans: dict[Hashable, Plan] = field(default_factory=dict)
 
     def plan(self, closed: ClosedJaxpr, budget: float, parts: tuple[Parts, ...] = ()) -> Plan:
@@ -119,7 +128,8 @@ class Planner:
 
     def _refined(self, chosen: Candidate, plan: Plan, budget: float) -> Plan:
         """`plan` with values kept again that its loops make more than once, where they fit."""
-        if chosen.work <= _FREE * chosen.graph.work:
+        inside = self.depth < _DEPTH
+        if chosen.work <= (_FREE_INSIDE if inside else _FREE) * chosen.graph.work:
             return plan
         _, cost = self._estimate(chosen, budget)
         for _ in range(_ROUNDS):
@@ -203,21 +213,17 @@ class Planner:
         if self._nests(one, available):
             loop = Loop(region=region, length=region.least, leaving=leaving, transient=one)
             divided = (graph.divided.get(value, ()) for value in region.inputs(graph))
-            inner = self._inner(_traced(graph, loop), available, ((), (), *divided))
-            if inner.predicted < one:
+            room = available if one > available else self.soft
+            inner = self._inner(_traced(graph, loop), room, ((), (), *divided))
+            worth = one > available or inner.work <= _FREE * inner.graph.work
+            if inner.predicted < one and worth:
                 return replace(loop, inner=inner, transient=inner.predicted)
         length = self._length(graph, region, available)
         transient = slice_bytes(graph, region, length)
         return Loop(region=region, length=length, leaving=leaving, transient=transient)
 
-    def _inner(self, body: ClosedJaxpr, available: float, parts: tuple[Parts, ...]) -> Plan:
-        """The plan of one slice: small where that costs nothing, else within what is there."""
-        planner = replace(self, depth=self.depth - 1)
-        if available > self.soft:
-            small = planner.plan(body, self.soft, parts)
-            if small.predicted <= self.soft and small.work <= _FREE * small.graph.work:
-                return small
-        return planner.plan(body, available, parts)
+    def _inner(self, body: ClosedJaxpr, room: float, parts: tuple[Parts, ...]) -> Plan:
+        return replace(self, depth=self.depth - 1).plan(body, room, parts)
 
     def _nests(self, one: float, available: float) -> bool:
         """Whether a single index needs so much that a loop should stand inside the loop."""

@@ -166,21 +166,31 @@ class Splitting:
             else:
                 return region
 
-    def merge(self, region: Region, sinks: list[int]) -> None:
-        """Takes into `region` each of `sinks`, in order, that shares values with it and can."""
-        mask = region.mask
+    def merge(self, region: Region, sinks: list[int]) -> bool:
+        """Takes into `region` each of `sinks`, in order, that shares values with it and can.
+
+        Whether none of those that share values was left out.
+        """
+        mask, all_in = region.mask, True
         for sink in sinks:
             if not self.cones[sink] & mask:
                 continue
-            for factor in self.seeds(sink):
-                if factor.size % region.size:
-                    continue
-                try:
-                    self.extend(region, sink, factor.coarser(factor.size // region.size))
-                except (Blocked, TooFine):
-                    continue
+            if self._taken_in(region, sink):
                 mask = region.mask
-                break
+            else:
+                all_in = False
+        return all_in
+
+    def _taken_in(self, region: Region, sink: int) -> bool:
+        for factor in self.seeds(sink):
+            if factor.size % region.size:
+                continue
+            try:
+                self.extend(region, sink, factor.coarser(factor.size // region.size))
+            except (Blocked, TooFine):
+                continue
+            return True
+        return False
 
     def extend(self, region: Region, sink: int, factor: Factor) -> None:
         """Takes `sink` and what makes its operands into `region`, or raises and changes nothing."""
@@ -309,18 +319,11 @@ class _Growth:
         )
 
     def _factor(self, result: int, defined: int, axis: Axis) -> Factor:
-        graph = self.splitting.graph
-        for factor in graph.factors[defined]:
-            carried = factor.carrying(result, axis)
-            if carried is not None:
-                return carried
-            own = factor.results[result]
-            if own is not None and own.dim == axis.dim and _is_coarser(own, axis):
-                raise TooFine(own.block // axis.block)
-        value = graph.equations[defined].outvars[result]
+        found = self.splitting.graph.carrier(defined, result, axis)
+        if isinstance(found, Factor):
+            return found
+        if found:
+            raise TooFine(found)
+        value = self.splitting.graph.equations[defined].outvars[result]
         why = f"it cannot be split along dimension {axis.dim} of its result"
         raise Blocked(defined, why, value if value in self.splitting.split else None)
-
-
-def _is_coarser(own: Axis, axis: Axis) -> bool:
-    return own.block > axis.block and own.block % axis.block == 0

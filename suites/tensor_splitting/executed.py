@@ -74,21 +74,24 @@ _MEMSAFE_FIRST = (
 )
 """Where compiling the other arms would take most of the main job."""
 
+_LATER = on(Level.FULL, *_LIVE, arms=_BY_HAND)
+"""Variations of what the main job runs."""
+
 DOUBLE = (
     _executed("kernel-mvp", _MEGABYTE, _points(by_differences), _ALL),
-    _executed("kernel-mvp-products", _MEGABYTE, _points(by_products), _ALL),
+    _executed("kernel-mvp-products", _MEGABYTE, _points(by_products), _LATER),
     _executed("knn-l2", _MEGABYTE, _neighbours(l2), _ALL),
-    _executed("knn-l2-products", _MEGABYTE, _neighbours(l2_by_products), _ALL),
-    _executed("knn-l1", _MEGABYTE, _neighbours(l1), _ALL),
-    _executed("knn-cosine", _MEGABYTE, _neighbours(cosine), _ALL),
+    _executed("knn-l2-products", _MEGABYTE, _neighbours(l2_by_products), _LATER),
+    _executed("knn-l1", _MEGABYTE, _neighbours(l1), _LATER),
+    _executed("knn-cosine", _MEGABYTE, _neighbours(cosine), _LATER),
     _executed(
         "sgpr",
         _MEGABYTE,
         gradients(regression(5_003, 40, rows=512), 0, squared=False),
-        _MEMSAFE_FIRST,
+        _LATER,
     ),
     _executed("attention", _MEGABYTE, _attention(np.float64), _ALL),
-    _executed("encoder", 3 * _MEGABYTE, _encoder(np.float64, 1), _MEMSAFE_FIRST),
+    _executed("encoder", 3 * _MEGABYTE, _encoder(np.float64, 1), _LATER),
     _executed("decoder", 3 * _MEGABYTE, _decoder(np.float64), _MEMSAFE_FIRST),
     _executed("chain", _MEGABYTE, gradients(partial(chain_problem, _CHAIN), 0, 1, 2), _ALL),
 )
@@ -99,7 +102,7 @@ SINGLE = (
         "attention-single",
         _MEGABYTE,
         _attention(np.float32),
-        on(Level.QUICK, *_LIVE, arms=_BY_LIBRARY),
+        on(Level.FULL, *_LIVE, arms=_BY_LIBRARY),
     ),
     _executed(
         "encoder-single",
@@ -117,10 +120,16 @@ SINGLE = (
 """In the precision of JAX's own attention."""
 
 
-def _timed(name: str, room_bytes: int, rows: int, of: Callable[[int], Problem]) -> SplitWorkload:
+def _timed(
+    name: str,
+    room_bytes: int,
+    rows: int,
+    of: Callable[[int], Problem],
+    level: Level = Level.QUICK,
+) -> SplitWorkload:
     timed = Timed(rows=rows, of=of)
     tried = replace(with_room(room_bytes, partial(of, max(timed.lengths))), timed=timed)
-    return workload(f"{name}-timed", tried, on(Level.QUICK, "cpu*", arms=("memsafe",)))
+    return workload(f"{name}-timed", tried, on(level, "cpu*", arms=("memsafe",)))
 
 
 def _products_of(rows: int) -> Problem:
@@ -142,8 +151,8 @@ def _encoded(batch: int) -> Problem:
 TIMED = (
     _timed("kernel-mvp", 4 * _MEGABYTE, 256, _products_of),
     _timed("knn-l2", _MEGABYTE, 16, _neighbours_of),
-    _timed("sgpr", 16 * _MEGABYTE, 8_192, _bound_of),
-    _timed("encoder", 16 * _MEGABYTE, 8, _encoded),
+    _timed("sgpr", 16 * _MEGABYTE, 8_192, _bound_of, Level.FULL),
+    _timed("encoder", 16 * _MEGABYTE, 8, _encoded, Level.FULL),
 )
 """The rows that plain is timed on; the arm is timed on an eighth more, within the room."""
 

@@ -39,9 +39,8 @@ MATRICES = (
     workload(
         "kernel-mvp",
         with_room(_GIGABYTE, kernel(3_000_000, by_differences)),
-        on(_QUICK, _H100),
-        on(_QUICK, _V5E, arms=_OWN),
-        on(_FULL, _V5E, _CPU),
+        on(_QUICK, _H100, arms=_OWN),
+        on(_FULL, _H100, _V5E, _CPU),
     ),
     workload(
         "kernel-mvp-products",
@@ -56,9 +55,8 @@ MATRICES = (
     workload(
         "knn-l2-10m",
         with_room(_GIGABYTE, nearest(10_000_000, l2)),
-        on(_QUICK, _H100),
         on(_QUICK, _V5E, arms=_OWN),
-        on(_FULL, _V5E, _CPU),
+        on(_FULL, _H100, _V5E, _CPU),
     ),
     workload(
         "knn-l2-10m-products",
@@ -86,9 +84,7 @@ MATRICES = (
             _GIGABYTE,
             partial(chain_problem, ChainSizes(rows=1_000_000, inner=128, columns=1_000_000)),
         ),
-        on(_QUICK, _H100),
-        on(_QUICK, _V5E, arms=_OWN),
-        on(_FULL, _V5E, _CPU),
+        on(_FULL, _H100, _V5E, _CPU),
     ),
 )
 """Matrices between millions of points, the paper's among them: a gigabyte of temporaries."""
@@ -115,7 +111,7 @@ REGRESSIONS = (
     workload(
         "sgpr-value-single",
         within(2 * _GIGABYTE, regression(434_874, 1_000, dtype=np.float32)),
-        on(_FULL, _H100, _V5E),
+        on(_FULL, _H100),
     ),
 )
 """3droad (434,874 points) and houseelectric (2,049,280), in the paper's numbers of inducing points;

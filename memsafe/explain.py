@@ -82,7 +82,8 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
         return
     extra = fit.plan.work / max(fit.plan.graph.work, 1.0)
     yield f"  predicted {as_text(fit.plan.predicted)} beside the arguments"
-    yield f"  {extra:.2f} × the operations of the program; {fit.attempts} plans compiled"
+    plans = "1 plan" if fit.attempts == 1 else f"{fit.attempts} plans"
+    yield f"  {extra:.2f} × the operations of the program; {plans} compiled"
     for note in _once(fit.notes):
         if not note.endswith(_QUIET):
             yield f"  rewritten: {note}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memsafe.budget import as_text
-from memsafe.jax_internals import aval_of, source_line
+from memsafe.jax_internals import aval_of, scan_operands, source_line
 from memsafe.plan import Loop
 
 if TYPE_CHECKING:
@@ -36,12 +36,23 @@ def _alive(plan: Plan) -> Iterator[str]:
             obstacle = obstacles[value]
             equation = plan.graph.equations[obstacle.equation]
             text += f": {obstacle.why} ({equation.primitive.name}{located(equation)})"
+        elif _is_stacked(plan.graph, value):
+            text += ": each step leaves a row; jax.checkpoint around the step recomputes it"
         yield text
     if isinstance(plan.fullest, Loop):
         yield from _of_slice(plan, plan.fullest)
     elif plan.fullest is not None:
         for inner in plan.fullest.bodies.values():
             yield from (f"inside: {text}" for text in _alive(inner))
+
+
+def _is_stacked(graph: Graph, value: Var) -> bool:
+    """Whether a scan stacks it, a row a step, as its backward pass needs them."""
+    index = graph.definition.get(value)
+    if index is None or graph.equations[index].primitive.name != "scan":
+        return False
+    _, carried = scan_operands(graph.equations[index])
+    return graph.equations[index].outvars.index(value) >= carried
 
 
 def _of_slice(plan: Plan, loop: Loop) -> Iterator[str]:

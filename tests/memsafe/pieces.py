@@ -113,13 +113,18 @@ def _assert_right(rule: Rule, factors: Sequence[Factor], seen: Seen, *, rounds: 
 
 
 def _cuts(factor: Factor) -> list[tuple[Factor, int]]:
-    """Pieces' grains and lengths: the finest and a coarser one, dividing the factor and not.
+    """Pieces' grains and lengths, few, for each is compiled: the finest and a coarser one.
 
-    Sizes from 6 have a coarser grain that some length does not divide.
+    The finest does not divide the factor. What is merged is cut into pieces that do as well, for
+    only a piece that is moved back is masked; sizes from 6 have a coarser grain that is, too.
     """
     assert factor.size > 1, "a factor of one index cannot be split"
     coarser = [factor.coarser(times) for times in _proper_divisors(factor.size)[1:2]]
-    return [(grain, length) for grain in (factor, *coarser) for length in _lengths(grain.size)]
+    if factor.merge is None:
+        finest, coarse = _lengths(factor.size)[-1:], [_lengths(grain.size)[0] for grain in coarser]
+    else:
+        finest, coarse = _lengths(factor.size), [_lengths(grain.size)[-1] for grain in coarser]
+    return [*((factor, length) for length in finest), *zip(coarser, coarse, strict=True)]
 
 
 def _proper_divisors(size: int) -> list[int]:

@@ -1,12 +1,6 @@
-"""Operations on whatever values there are, well-conditioned: a result is off by rounding alone.
+"""Operations on whatever values there are: arithmetic, what moves elements, calls and loops."""
 
-Decisions (comparisons, orders, largest elements) are made on values with a ramp added, so that no
-two of them differ by rounding only; everything else is smooth and bounded.
-"""
-
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from random import Random
 from typing import Any, Final
@@ -15,242 +9,45 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-LARGEST: Final = 40_000
-"""Elements of the largest value that is made; the ramp repeats after 65,536."""
+from tests.memsafe.random_arithmetic import (
+    SIMPLE,
+    accumulated,
+    attended,
+    contracted,
+    matched,
+    normalised,
+    outer,
+    pointwise,
+    reduced,
+    selected,
+)
+from tests.memsafe.random_values import (
+    LARGEST,
+    Pool,
+    bounded,
+    compared,
+    decided,
+    positions,
+    ramp,
+    some_axis,
+)
 
-Operation = Callable[["Pool", Random], list[Array]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """The values that a program has made, by kind."""
-
-    reals: list[Array]
-    indices: list[Array] = field(default_factory=list)
-    masks: list[Array] = field(default_factory=list)
-
-    def add(self, values: Sequence[Array]) -> None:
-        """Takes in new values, or their sums where they are too large."""
-        for value in values:
-            if value.dtype == jnp.bool_:
-                self.masks.append(value)
-            elif jnp.issubdtype(value.dtype, jnp.integer):
-                self.indices.append(value)
-            else:
-                self.reals.append(value)
-
-    def real(self, rng: Random, rank: int = 1) -> Array:
-        """A value of at least `rank` dimensions, likely one of the last."""
-        fitting = [each for each in self.reals if each.ndim >= rank]
-        if not fitting:
-            one = self.real(rng, rank - 1) if rank > 1 else self.reals[0]
-            return one[..., None] + jnp.sin(jnp.arange(5.0))
-        return rng.choice(fitting[-3:] if rng.random() < 0.7 else fitting)
-
-    def index(self, rng: Random) -> Array:
-        """An array of integers."""
-        if not self.indices or rng.random() < 0.3:
-            self.add(_positions(self, rng))
-        return rng.choice(self.indices)
-
-    def mask(self, rng: Random) -> Array:
-        """An array of truth values."""
-        if not self.masks or rng.random() < 0.5:
-            self.add(_compared(self, rng))
-        return rng.choice(self.masks)
-
-
-def ramp(shape: Sequence[int]) -> Array:
-    """Numbers in (0, 0.3), all different, that depend on nothing."""
-    position: Any = jnp.int32(0)
-    for dim in range(len(shape)):
-        position = position * shape[dim] + lax.broadcasted_iota(jnp.int32, tuple(shape), dim)
-    return ((position * 40_503) % 65_536 + 1.0) * (0.3 / 65_537) + jnp.zeros(tuple(shape))
-
-
-def bounded(x: Array) -> Array:
-    """Smoothly within ±4."""
-    return x * lax.rsqrt(1 + x * x / 16)
-
-
-def shrunk(x: Array, largest: int, rng: Random) -> Array:
-    """`x` with its dimensions reduced until it has at most `largest` elements."""
-    while x.size > largest:
-        by: Any = rng.choice((jnp.mean, jnp.max, _root_mean_square, jax.nn.logsumexp))
-        x = by(x, axis=rng.choice([dim for dim in range(x.ndim) if x.shape[dim] > 1]))
-    return x
-
-
-def _root_mean_square(x: Array, axis: int) -> Array:
-    return jnp.sqrt(jnp.mean(x * x, axis=axis) + 0.1)
-
-
-def _axis(x: Array, rng: Random) -> int:
-    return rng.randrange(x.ndim)
-
-
-def _axes(x: Array, rng: Random) -> tuple[int, ...]:
-    return tuple(rng.sample(range(x.ndim), rng.randint(1, x.ndim)))
-
-
-def _decided(x: Array) -> Array:
-    return x + ramp(x.shape)
-
-
-def _pointwise(pool: Pool, rng: Random) -> list[Array]:
-    choices: tuple[Callable[[Array], Array], ...] = (
-        jnp.tanh,
-        lambda x: jnp.exp(-x * x),
-        lambda x: jnp.log1p(x * x),
-        lambda x: jnp.sqrt(1 + x * x),
-        jax.nn.sigmoid,
-        jax.nn.gelu,
-        jnp.sin,
-        lambda x: lax.erf(x) / (1 + x * x),
-        lambda x: jnp.where(_decided(x) > 0, x, 0.1 * x),
-        lambda x: jnp.clip(x + ramp(x.shape), -1.0, 1.0),
-        lambda x: jnp.maximum(_decided(x), -x),
-        lambda x: bounded(x**3),
-        lambda x: jnp.expm1(jnp.cos(x)),
-    )
-    return [rng.choice(choices)(pool.real(rng, 0))]
-
-
-def _outer(pool: Pool, rng: Random) -> list[Array]:
-    x, y = pool.real(rng), pool.real(rng)
-    shared = x.ndim > 1 and y.ndim > 1 and x.shape[-1] == y.shape[-1] and rng.random() < 0.7
-    left = x.reshape(*x.shape[:-1], *(1,) * (y.ndim - 1), x.shape[-1]) if shared else x
-    left = left if shared else x.reshape(*x.shape, *(1,) * y.ndim)
-    if jnp.broadcast_shapes(left.shape, y.shape) and left.size * y.size > LARGEST * left.shape[-1]:
-        return [bounded(shrunk(x, 300, rng)[..., None] + jnp.ravel(y)[:60])]
-    if len(jnp.broadcast_shapes(left.shape, y.shape)) > 5:
-        return [bounded(x + jnp.mean(y))]
-    choices: tuple[Callable[[Array, Array], Array], ...] = (
-        lambda a, b: jnp.exp(-((a - b) ** 2)),
-        lambda a, b: bounded(a * b),
-        lambda a, b: a / (1 + b * b),
-        lambda a, b: bounded(jnp.where(a + ramp(a.shape) > b, a, b)),
-        lambda a, b: jnp.cos(a + b),
-    )
-    whole = rng.choice(choices)(left, y)
-    return [whole if rng.random() < 0.5 or whole.ndim < 2 else whole.sum(-1) / whole.shape[-1]]
-
-
-def _matched(pool: Pool, rng: Random) -> list[Array]:
-    """A value with one that broadcasts to it: its own reduction, or another of its shape."""
-    x = pool.real(rng)
-    same = [each for each in pool.reals if each.shape == x.shape]
-    other = rng.choice([*same, x.mean(_axes(x, rng), keepdims=True)])
-    return [rng.choice((bounded(x * other), bounded(x - other), jnp.hypot(x + 9, other)))]
-
-
-def _contracted(pool: Pool, rng: Random) -> list[Array]:
-    x, y = pool.real(rng), pool.real(rng)
-    pairs = [(i, j) for i in range(x.ndim) for j in range(y.ndim) if x.shape[i] == y.shape[j]]
-    rng.shuffle(pairs)
-    chosen: list[tuple[int, int]] = []
-    for i, j in pairs:
-        if all(i != a and j != b for a, b in chosen) and len(chosen) < 3:
-            chosen.append((i, j))
-    over = chosen[: rng.randint(1, 2)]
-    batch = chosen[len(over) :] if rng.random() < 0.6 else []
-    shared = math.prod(x.shape[i] for i, _ in chosen[: len(over) + len(batch)])
-    summed = math.prod(x.shape[i] for i, _ in over)
-    size = x.size * y.size // max(shared * summed, 1)
-    if not over or size > LARGEST or x.ndim + y.ndim - 2 * len(over) - len(batch) > 5:
-        return _attended(pool, rng)
-    numbers = tuple(tuple(zip(*part, strict=True)) or ((), ()) for part in (over, batch))
-    return [bounded(lax.dot_general(x, y, numbers) / math.sqrt(summed))]
-
-
-def _attended(pool: Pool, rng: Random) -> list[Array]:
-    x = pool.real(rng, 2)
-    x = x.reshape(-1, x.shape[-1])[: math.isqrt(LARGEST)]
-    scores = x @ x.T / math.sqrt(x.shape[-1])
-    if rng.random() < 0.5:
-        seen = jnp.tril(jnp.ones(scores.shape, bool))
-        scores = jnp.where(seen, scores, -1e9)
-    return [jax.nn.softmax(scores, axis=-1) @ x]
-
-
-def _reduced(pool: Pool, rng: Random) -> list[Array]:
-    x = pool.real(rng)
-    axes, kept = _axes(x, rng), rng.random() < 0.3
-    choices: tuple[Callable[..., Array], ...] = (
-        jnp.mean,
-        lambda x, **k: jnp.max(_decided(x), **k),
-        lambda x, **k: jnp.min(_decided(x), **k),
-        lambda x, **k: jnp.prod(1 + 0.01 * jnp.tanh(x), **k),
-        jnp.var,
-        jax.nn.logsumexp,
-        lambda x, **k: bounded(jnp.sum(x, **k) / 8),
-        lambda x, **k: jnp.sqrt(jnp.sum(x * x, **k) + 0.1) / 8,
-    )
-    return [rng.choice(choices)(x, axis=axes, keepdims=kept)]
-
-
-def _normalised(pool: Pool, rng: Random) -> list[Array]:
-    x = pool.real(rng)
-    axis = _axis(x, rng)
-    centred = x - x.mean(axis, keepdims=True)
-    return [
-        rng.choice(
-            (
-                jax.nn.softmax(x, axis=axis),
-                jax.nn.log_softmax(x, axis=axis) / 4,
-                centred * lax.rsqrt(x.var(axis, keepdims=True) + 0.1),
-            )
-        )
-    ]
-
-
-def _accumulated(pool: Pool, rng: Random) -> list[Array]:
-    x = pool.real(rng)
-    axis, reverse = _axis(x, rng), rng.random() < 0.5
-    cumulated: Any = rng.choice((lax.cumsum, lax.cummax, lax.cumlogsumexp, lax.cumprod))
-    given = 1 + 0.01 * jnp.tanh(x) if cumulated is lax.cumprod else _decided(x)
-    return [bounded(cumulated(given, axis=axis, reverse=reverse) / 4)]
+Operation = Callable[[Pool, Random], list[Array]]
 
 
 def _ordered(pool: Pool, rng: Random) -> list[Array]:
     x = pool.real(rng)
     if rng.random() < 0.5:
         many = rng.randint(1, min(5, x.shape[-1]))
-        return list(lax.top_k(_decided(x), many))
-    axis = _axis(x, rng)
-    order = jnp.argsort(_decided(x), axis=axis)
-    return [rng.choice((jnp.sort(_decided(x), axis=axis), jnp.take_along_axis(x, order, axis)))]
-
-
-def _positions(pool: Pool, rng: Random) -> list[Array]:
-    x = pool.real(rng)
-    axis = _axis(x, rng)
-    found = rng.choice((jnp.argmax, jnp.argmin))(_decided(x), axis=axis)
-    changed = rng.choice((found, found * 3 % 7, found ^ 5, jnp.cumsum(found.reshape(-1)) % 11))
-    return [changed]
-
-
-def _compared(pool: Pool, rng: Random) -> list[Array]:
-    x = pool.real(rng)
-    rows = lax.broadcasted_iota(jnp.int32, x.shape, 0)
-    columns = lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
-    above = _decided(x) > 0.2
-    return [
-        rng.choice((above, rows >= columns, above & (rows % 3 > 0), above.any(0), above.all(-1)))
-    ]
-
-
-def _selected(pool: Pool, rng: Random) -> list[Array]:
-    x, mask = pool.real(rng), pool.mask(rng)
-    if mask.ndim > x.ndim or mask.shape != x.shape[x.ndim - mask.ndim :]:
-        (mask,) = _compared(Pool(reals=[x]), rng)
-        mask = mask if mask.shape == x.shape else jnp.cos(x) + ramp(x.shape) > 0.4
-    return [rng.choice((jnp.where(mask, x, 0.5), x * mask, lax.select(mask & (x < 9), x, -x)))]
+        return list(lax.top_k(decided(x), many))
+    axis = some_axis(x, rng)
+    order = jnp.argsort(decided(x), axis=axis)
+    return [rng.choice((jnp.sort(decided(x), axis=axis), jnp.take_along_axis(x, order, axis)))]
 
 
 def _arranged(pool: Pool, rng: Random) -> list[Array]:
     x = pool.real(rng)
-    axis = _axis(x, rng)
+    axis = some_axis(x, rng)
     order = rng.sample(range(x.ndim), x.ndim)
     size = x.shape[axis]
     part = rng.choice([n for n in range(1, size + 1) if size % n == 0])
@@ -276,7 +73,7 @@ def _arranged(pool: Pool, rng: Random) -> list[Array]:
 
 def _joined(pool: Pool, rng: Random) -> list[Array]:
     x = pool.real(rng)
-    axis = _axis(x, rng)
+    axis = some_axis(x, rng)
     fitting = [each for each in pool.reals if each.shape == x.shape]
     other = rng.choice([*fitting, jnp.flip(x, axis), jnp.tanh(x.mean(axis, keepdims=True))])
     return [jnp.concatenate([x, other], axis)] if x.size < LARGEST // 2 else [x + ramp(x.shape)]
@@ -284,7 +81,7 @@ def _joined(pool: Pool, rng: Random) -> list[Array]:
 
 def _gathered(pool: Pool, rng: Random) -> list[Array]:
     x, index = pool.real(rng), pool.index(rng).reshape(-1)[:60]
-    axis = _axis(x, rng)
+    axis = some_axis(x, rng)
     if x.size // x.shape[axis] * index.size > LARGEST:
         index = index[:3]
     index = index % x.shape[axis]
@@ -299,7 +96,7 @@ def _gathered(pool: Pool, rng: Random) -> list[Array]:
 
 def _scattered(pool: Pool, rng: Random) -> list[Array]:
     x = pool.real(rng)
-    (index,) = _positions(pool, rng)
+    (index,) = positions(pool, rng)
     index = jnp.resize(index.reshape(-1), (x.shape[0],)) % 9
     total = jnp.zeros((9, *x.shape[1:])).at[index].add(x)
     chosen = rng.random()
@@ -314,7 +111,7 @@ def _scattered(pool: Pool, rng: Random) -> list[Array]:
 def _moved(pool: Pool, rng: Random) -> list[Array]:
     x = pool.real(rng)
     start = pool.index(rng).reshape(-1)[0]
-    axis = _axis(x, rng)
+    axis = some_axis(x, rng)
     part = lax.dynamic_slice_in_dim(x, start, max(1, x.shape[axis] // 2), axis)
     return [rng.choice((part, lax.dynamic_update_slice_in_dim(x, jnp.cos(part), start, axis)))]
 
@@ -403,7 +200,7 @@ def _looped(pool: Pool, rng: Random) -> list[Array]:
         return [last, stacked]
     if chosen < 0.7:
         return [lax.fori_loop(0, 3, lambda turn, x: body(x * (1 + 0.1 * turn)), x)]
-    return [lax.cond(jnp.mean(_decided(x)) > 0.15, body, lambda x: jnp.tanh(inside(x)), x)]
+    return [lax.cond(jnp.mean(decided(x)) > 0.15, body, lambda x: jnp.tanh(inside(x)), x)]
 
 
 def _some(pool: Pool, rng: Random) -> list[Array]:
@@ -413,31 +210,19 @@ def _some(pool: Pool, rng: Random) -> list[Array]:
     return pool.reals[1:] or pool.reals
 
 
-SIMPLE: Final = (
-    _pointwise,
-    _outer,
-    _matched,
-    _contracted,
-    _attended,
-    _reduced,
-    _normalised,
-    _accumulated,
-    _selected,
-)
-
 OPERATIONS: Final[Mapping[str, Operation]] = {
-    "pointwise": _pointwise,
-    "outer": _outer,
-    "matched": _matched,
-    "contracted": _contracted,
-    "attended": _attended,
-    "reduced": _reduced,
-    "normalised": _normalised,
-    "accumulated": _accumulated,
+    "pointwise": pointwise,
+    "outer": outer,
+    "matched": matched,
+    "contracted": contracted,
+    "attended": attended,
+    "reduced": reduced,
+    "normalised": normalised,
+    "accumulated": accumulated,
     "ordered": _ordered,
-    "positions": _positions,
-    "compared": _compared,
-    "selected": _selected,
+    "positions": positions,
+    "compared": compared,
+    "selected": selected,
     "arranged": _arranged,
     "joined": _joined,
     "gathered": _gathered,

@@ -12,7 +12,8 @@ from hypothesis import strategies
 from jax import Array
 
 import memsafe
-from tests.memsafe.random_operations import OPERATIONS, Pool, ramp, shrunk
+from tests.memsafe.random_operations import OPERATIONS
+from tests.memsafe.random_values import Pool, ramp, shrunk
 
 _LARGEST_RESULT: Final = 500
 _TOLERANCE: Final = 1e-9

@@ -14,7 +14,8 @@ from memsafe import merges, rules
 from memsafe.factors import Factor, Piece
 from tests.memsafe.random_programs import Outcome, Program, outcome_of, programs
 
-EXAMPLES = 60
+EXAMPLES = 12
+"""Few: ``python -m benchmarks.memsafe_programs`` is what looks for rare faults."""
 
 
 def test_random_programs_keep_their_values_and_their_budgets() -> None:

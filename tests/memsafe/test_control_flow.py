@@ -1,0 +1,98 @@
+"""Loops, branches, random keys and prints stay what they are, and are split inside."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array, lax
+
+from tests.memsafe.budgets import (
+    COUNT,
+    ROOM,
+    assert_same,
+    energy,
+    pairs,
+    peak_bytes,
+    points,
+    safe,
+    turned,
+    weights,
+)
+
+pytestmark = pytest.mark.usefixtures("doubles")
+
+
+def layers(x: Array, scales: Array, *, remat: bool) -> Array:
+    def layer(x: Array, scale: Array) -> tuple[Array, None]:
+        return turned(x * scale), None
+
+    return jnp.sum(lax.scan(jax.checkpoint(layer) if remat else layer, x, scales)[0] ** 2)
+
+
+@pytest.mark.parametrize("remat", [False, True])
+def test_bodies_of_a_scan_over_layers_are_split_forward_and_backward(
+    remat: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    def f(x: Array, scales: Array) -> Array:
+        return layers(x, scales, remat=remat)
+
+    scales = jnp.linspace(0.5, 1.0, 4)
+    assert_same(safe(f)(points(), scales), f(points(), scales))
+    assert peak_bytes(safe(f), points(), scales) <= ROOM < peak_bytes(f, points(), scales)
+    if remat:
+        wanted = jax.grad(f, (0, 1))(points(), scales)
+        assert_same(jax.grad(safe(f), (0, 1))(points(), scales), wanted)
+        assert_same(safe(jax.grad(f, (0, 1)))(points(), scales), wanted)
+        assert peak_bytes(jax.grad(safe(f), (0, 1)), points(), scales) <= ROOM
+
+
+def test_a_loop_that_ends_by_its_values_is_split_inside() -> None:
+    def f(x: Array) -> Any:
+        def turn(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            x, count = state
+            return turned(x), count + 1
+
+        return lax.while_loop(lambda state: state[1] < 3, turn, (x, 0))
+
+    assert_same(safe(f)(points()), f(points()))
+    assert peak_bytes(safe(f), points()) <= ROOM < peak_bytes(f, points())
+
+
+def test_both_branches_are_split_inside() -> None:
+    def f(flag: Any, x: Array) -> Array:
+        return lax.cond(flag, turned, lambda x: turned(jnp.cos(x)), x)
+
+    for flag in (True, False):
+        assert_same(safe(f)(flag, points()), f(flag, points()))
+    assert peak_bytes(safe(f), np.True_, points()) <= ROOM < peak_bytes(f, np.True_, points())
+
+
+def test_random_keys_are_arguments_and_give_the_same_numbers() -> None:
+    def f(key: Array, x: Array) -> Array:
+        return jnp.sum(pairs(x) * jax.random.normal(key, (COUNT, COUNT)), 1)
+
+    key = jax.random.key(3)
+    assert_same(safe(f)(key, points()), f(key, points()))
+    assert peak_bytes(safe(f), key, points()) <= ROOM < peak_bytes(f, key, points())
+    old = jax.random.PRNGKey(3)
+    assert_same(safe(f)(old, points()), f(old, points()))
+
+    def loss(x: Array, key: Array) -> Array:
+        return jnp.sum(f(key, x) ** 2)
+
+    assert_same(jax.grad(safe(loss))(points(), key), jax.grad(loss)(points(), key))
+
+
+def test_prints_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: Array, v: Array) -> Array:
+        result = energy(x, v)
+        jax.debug.print("energy {}", result)
+        return result
+
+    for within in (safe(f), jax.jit(safe(f)), jax.value_and_grad(safe(f))):
+        within(points(), weights())
+        jax.effects_barrier()
+        assert capsys.readouterr().out.count("energy") == 1
+    assert peak_bytes(safe(f), points(), weights()) <= ROOM

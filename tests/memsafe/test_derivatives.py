@@ -1,0 +1,78 @@
+"""Derivatives of what memsafe splits are those of the function, by whatever rule it has."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+import memsafe
+from tests.memsafe.budgets import (
+    COUNT,
+    ROOM,
+    assert_same,
+    pairs,
+    peak_bytes,
+    points,
+    product,
+    safe,
+    weights,
+)
+
+pytestmark = pytest.mark.usefixtures("doubles")
+
+
+def test_results_that_are_no_floats_have_no_derivative_and_stop_none() -> None:
+    def f(x: Array, v: Array) -> Any:
+        values = product(x, v)
+        return jnp.sum(values**2), (values.argmax(), values > 0)
+
+    got = jax.grad(safe(f), has_aux=True)(points(), weights())
+    assert_same(got, jax.grad(f, has_aux=True)(points(), weights()))
+
+
+def test_integer_arguments_are_differentiated_around() -> None:
+    def f(x: Array, at: Array) -> Array:
+        return jnp.sum(pairs(x)[at].sum(0) ** 2)
+
+    at = jnp.arange(0, COUNT, 2)
+    assert_same(jax.grad(safe(f))(points(), at), jax.grad(f)(points(), at))
+    got, none = jax.grad(safe(f), (0, 1), allow_int=True)(points(), at)
+    assert none.dtype == jax.dtypes.float0
+    assert_same(got, jax.grad(f)(points(), at))
+
+
+@jax.custom_vjp
+def thrice(x: Array) -> Array:
+    return jnp.tanh(x)
+
+
+thrice.defvjp(lambda x: (thrice(x), ()), lambda _, g: (3 * g,))
+
+
+def test_a_derivative_that_the_user_wrote_is_the_one_used() -> None:
+    def f(x: Array, v: Array) -> Array:
+        return thrice(pairs(x)).sum(0) @ v
+
+    def meant(x: Array, v: Array) -> Array:
+        return 3 * pairs(x).sum(0) @ v
+
+    wanted = jax.grad(meant)(points(), weights())
+    assert_same(jax.grad(safe(f))(points(), weights()), wanted)
+    assert_same(safe(jax.grad(f))(points(), weights()), wanted)
+    assert peak_bytes(jax.grad(safe(f)), points(), weights()) <= ROOM
+
+
+def test_the_derivative_of_a_maximum_is_right_where_slices_round_otherwise() -> None:
+    """It compares with the maximum what is computed again, maybe by a product of another size."""
+
+    def f(x: Array) -> Array:
+        attended = jax.nn.softmax(x @ x.T, axis=1) @ x
+        return attended.max(0).sum() + (jnp.tanh(x @ x.T) + x[:, :1]).max(0)[:37].sum()
+
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((300, 37)))
+    assert_same(memsafe.memsafe(jax.grad(f), 2_000_000)(x), jax.jit(jax.grad(f))(x))
+    with pytest.raises(memsafe.BudgetError, match="compared with what another loop makes of it"):
+        memsafe.memsafe(jax.grad(f), 700_000)(x)

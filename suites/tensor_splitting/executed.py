@@ -120,16 +120,10 @@ SINGLE = (
 """In the precision of JAX's own attention."""
 
 
-def _timed(
-    name: str,
-    room_bytes: int,
-    rows: int,
-    of: Callable[[int], Problem],
-    level: Level = Level.QUICK,
-) -> SplitWorkload:
+def _timed(name: str, room_bytes: int, rows: int, of: Callable[[int], Problem]) -> SplitWorkload:
     timed = Timed(rows=rows, of=of)
     tried = replace(with_room(room_bytes, partial(of, max(timed.lengths))), timed=timed)
-    return workload(f"{name}-timed", tried, on(level, "cpu*", arms=("memsafe",)))
+    return workload(f"{name}-timed", tried, on(Level.FULL, "cpu*", arms=("memsafe",)))
 
 
 def _products_of(rows: int) -> Problem:
@@ -151,9 +145,13 @@ def _encoded(batch: int) -> Problem:
 TIMED = (
     _timed("kernel-mvp", 4 * _MEGABYTE, 256, _products_of),
     _timed("knn-l2", _MEGABYTE, 16, _neighbours_of),
-    _timed("sgpr", 16 * _MEGABYTE, 8_192, _bound_of, Level.FULL),
-    _timed("encoder", 16 * _MEGABYTE, 8, _encoded, Level.FULL),
+    _timed("sgpr", 16 * _MEGABYTE, 8_192, _bound_of),
+    _timed("encoder", 16 * _MEGABYTE, 8, _encoded),
 )
-"""The rows that plain is timed on; the arm is timed on an eighth more, within the room."""
+"""The rows that plain is timed on; the arm is timed on an eighth more, within the room.
+
+At the full level alone: on a machine that does other work beside, the ratio passes its limit by
+chance.
+"""
 
 EXECUTED = (*DOUBLE, *SINGLE)

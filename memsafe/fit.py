@@ -84,7 +84,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     budget = options.budget_on(place.device)
     planner = planner_for(place.device, options)
     if not place.alone:
-        return _unseen(program, budget, planner, options)
+        return _unseen(program, budget, planner, options, place.device.platform)
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
     measure = partial(measured, arguments=arguments, place=place)
     plain = measure(partial(_as_written, program))
@@ -92,7 +92,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     written = planner.plan(program, float("inf"), parts)
     if budget is not None and plain.nbytes <= budget:
         return Fit(plan=written, plain=plain, result=plain, attempts=0)
-    prepared, notes = options.prepared(flattened(program))
+    prepared, notes = options.prepared(flattened(program), place.device.platform)
     if options.size_threshold is not None:
         plan = planner.split_above(prepared, options.size_threshold, parts)
         result = measure(emitted(plan))
@@ -119,9 +119,11 @@ def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:
     return evaluate(program, arguments)
 
 
-def _unseen(program: ClosedJaxpr, budget: int | None, planner: Planner, options: Options) -> Fit:
+def _unseen(
+    program: ClosedJaxpr, budget: int | None, planner: Planner, options: Options, platform: str
+) -> Fit:
     """A plan that no compiler has seen, with room for what it would say."""
-    prepared, notes = options.prepared(flattened(program))
+    prepared, notes = options.prepared(flattened(program), platform)
     if options.size_threshold is not None:
         plan = planner.split_above(prepared, options.size_threshold)
     else:

@@ -11,6 +11,7 @@ from memsafe.rewrites import (
     euclidean_distances,
     loop_invariants,
     matrix_chains,
+    reductions_outward,
     redundant,
     reshape_sinking,
 )
@@ -29,10 +30,14 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "reshapes": reshape_sinking,
     "distances": euclidean_distances,
     "chains": matrix_chains,
+    "reductions": reductions_outward,
 }
 """The rewrites that can be asked for, in the order in which they are done."""
 
-DEFAULT_REWRITES = ("redundant", "invariants", "reshapes", "chains")
+_ONLY_ON = {"reductions": ("cpu",)}
+"""Rewrites that pay with one platform's compiler."""
+
+DEFAULT_REWRITES = ("redundant", "invariants", "reshapes", "chains", "reductions")
 """Those that keep values to rounding; `distances` changes it (cancellation), so it is asked for."""
 
 
@@ -89,13 +94,13 @@ class Options:
             return self.budget
         return None if self.size_threshold is not None else device_bytes(device)
 
-    def prepared(self, closed: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[str, ...]]:
+    def prepared(self, closed: ClosedJaxpr, platform: str) -> tuple[ClosedJaxpr, tuple[str, ...]]:
         """`closed` and all that it runs after the rewrites, and what they did."""
         notes: list[str] = []
 
         def rewritten(program: ClosedJaxpr) -> ClosedJaxpr:
             for name, rewrite in REWRITES.items():
-                if name in self.rewrites:
+                if name in self.rewrites and platform in _ONLY_ON.get(name, (platform,)):
                     result = rewrite(program)
                     program = result.program
                     notes.extend(result.notes)

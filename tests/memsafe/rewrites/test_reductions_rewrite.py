@@ -1,0 +1,153 @@
+"""Reductions over a short last dimension become terms, where the CPU compiler is slow at them."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+from memsafe.rewrites import reductions_outward
+from tests.memsafe.rewrites.reading import largest, names, outputs, program, same_bits
+
+RANDOM = np.random.default_rng(0)
+X, Y = (RANDOM.standard_normal((n, 5)).astype(np.float32) for n in (120, 130))
+PAIRS = 120 * 130
+
+SUMS = {
+    "squared": lambda x, y: jnp.sum((x[:, None] - y) ** 2, -1),
+    "a difference read twice by one": jax.vmap(
+        jax.vmap(lambda x, y: jnp.linalg.norm(x - y), (None, 0)), (0, None)
+    ),
+    "with a scalar": lambda x, y: jnp.sum(jnp.abs(x[:, None] / y[0, 0] - 2 * y), -1),
+    "kept dimension": lambda x, y: jnp.sum((x[:, None] - y) ** 2, -1, keepdims=True),
+    "a last dimension of one": lambda x, y: jnp.sum((x[:, None, :, None] - y[..., None]) ** 2, 2),
+    "masked by an iota": lambda x, y: jnp.sum(
+        jnp.where(lax.broadcasted_iota(int, (120, 130, 5), 2) < 3, x[:, None] - y, 0.0), -1
+    ),
+    "weighed by an iota of what is kept": lambda x, y: jnp.sum(
+        lax.broadcasted_iota(jnp.float32, (120, 130, 5), 1) * (x[:, None] - y), -1
+    ),
+    "weighed by a matrix": lambda x, y: jnp.sum((x @ y.T)[:, :, None] * (x[:, None] - y), -1),
+    "reshaped": lambda x, y: jnp.sum((x.reshape(120, 1, 5) - y.reshape(1, 130, 5)) ** 2, -1),
+    "16 bits added up in 32": lambda x, y: jnp.sum(x[:, None].astype("bfloat16") * 2 + y, -1),
+}
+
+
+@pytest.mark.parametrize("function", SUMS.values(), ids=SUMS.keys())
+def test_sums_become_terms_of_the_same_values(function: Any) -> None:
+    before = program(function, X, Y)
+    after = reductions_outward(before)
+    assert before.out_avals == after.program.out_avals
+    assert len(after.notes) == 1
+    assert "reduce_sum" not in names(after.program)
+    assert math.prod(largest(before)) == 5 * PAIRS
+    assert math.prod(largest(after.program)) == PAIRS
+    for ours, theirs in zip(outputs(after.program, X, Y), outputs(before, X, Y), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("reduced", [jnp.max, jnp.min])
+def test_the_largest_and_the_least_stay_bit_for_bit(reduced: Any) -> None:
+    x = X.copy()
+    x[4, 1], x[5, 0] = np.inf, -np.inf
+    before = program(lambda x, y: reduced(x[:, None] - y, -1), x, Y)
+    after = reductions_outward(before).program
+    assert after is not before
+    assert same_bits(before, after, x, Y)
+
+
+@pytest.mark.parametrize("reduced", [jnp.max, jnp.min])
+def test_a_nan_among_the_terms_is_the_largest_and_the_least(reduced: Any) -> None:
+    """As jax defines it; XLA's own reduction on CPU drops it, so that is no reference."""
+    x = X.copy()
+    x[3, 2] = np.nan
+    before = program(lambda x, y: reduced(x[:, None] - y, -1), x, Y)
+    (values,) = outputs(reductions_outward(before).program, x, Y)
+    np.testing.assert_array_equal(values, getattr(np, reduced.__name__)(x[:, None] - Y, -1))
+    assert np.isnan(values[3]).all()
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    dims=st.permutations(["left", "right", "last", "other"]),
+    last=st.integers(1, 6),
+    other=st.integers(1, 4),
+    summed=st.sampled_from([("last",), ("last", "other"), ("other",)]),
+)
+def test_dimensions_in_any_order_give_the_same_integers(
+    dims: list[str], last: int, other: int, summed: tuple[str, ...]
+) -> None:
+    sizes = {"left": 190, "right": 180, "last": last, "other": other}
+
+    def points(own: str) -> Any:
+        shape = [sizes[dim] if dim in (own, "last", "other") else 1 for dim in dims]
+        return RANDOM.integers(-9, 9, shape).astype(np.float32)
+
+    def function(x: Any, y: Any) -> Any:
+        return jnp.sum((x - y) ** 2, [dims.index(dim) for dim in summed])
+
+    x, y = points("left"), points("right")
+    before = program(function, x, y)
+    after = reductions_outward(before).program
+    assert same_bits(before, after, x, y)
+    wide = [dim for dim in dims if sizes[dim] > 1]
+    terms = math.prod(sizes[dim] for dim in summed)
+    kept = [dim for dim in wide if dim not in summed]
+    large = math.prod(sizes.values()) >= 1 << 16
+    done = large and terms > 1 and wide[-1] in summed and sizes[kept[-1]] >= 8
+    assert (after is not before) == done
+
+
+def test_the_note_says_what_is_reduced_and_where() -> None:
+    (note,) = reductions_outward(program(SUMS["squared"], X, Y)).notes
+    place, text = note.split(": ", 1)
+    assert "test_reductions_rewrite.py:" in place
+    assert text == "reduce_sum of [120, 130, 5] over [2] term by term"
+
+
+def twice(x: Any, y: Any) -> Any:
+    difference = x[:, None] - y
+    return jnp.sum(difference**2, -1), jnp.tanh(difference)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(twice, id="read elsewhere"),
+        pytest.param(lambda x, y: (d := (x[:, None] - y) ** 2, jnp.sum(d, -1)), id="an output"),
+        pytest.param(lambda x, y: jnp.sum((x[:, None] - y) ** 2, 1), id="last one kept"),
+        pytest.param(lambda x, y: jnp.sum((x[:, None] - y) ** 2), id="nothing kept"),
+        pytest.param(lambda x, y: jnp.sum((x[:10, None] - y) ** 2, -1), id="small"),
+        pytest.param(lambda x, y: jnp.prod(x[:, None] - y, -1), id="a product"),
+        pytest.param(lambda x, y: jnp.any(x[:, None] > y, -1), id="booleans"),
+        pytest.param(
+            lambda x, y: jnp.sum(x.astype(int)[:, None] - y.astype(int), -1), id="integers"
+        ),
+        pytest.param(
+            lambda x, y: lax.reduce_sum((x[:, None] - y).astype("bfloat16"), (2,)), id="16 bits"
+        ),
+        pytest.param(
+            lambda x, y: jnp.sum(jnp.cumsum(x[:, None] - y, 0) ** 2, -1), id="not elementwise"
+        ),
+        pytest.param(
+            lambda x, y: jnp.sum((jnp.tile(x, 5)[:, None] - jnp.tile(y, 5)) ** 2, -1), id="long"
+        ),
+        pytest.param(
+            lambda x, y: jnp.sum((x.reshape(-1, 1, 5, 1) - y.T) ** 2, (1, 3)), id="long kept last"
+        ),
+    ],
+)
+def test_what_is_fast_or_needed_whole_stays(function: Any) -> None:
+    before = program(function, X, Y)
+    assert reductions_outward(before).program is before
+
+
+def test_a_large_array_is_not_cut_into_terms() -> None:
+    large = np.ones((1 << 14, 5), np.float32)
+    before = program(lambda x: jnp.sum(x**2, -1), large)
+    assert reductions_outward(before).program is before

@@ -57,9 +57,9 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         static_argnums: Positions of arguments that are no arrays, as of `jax.jit`.
         static_argnames: Names of such arguments.
         donate_argnums: Positions of arguments whose memory may be reused, as of `jax.jit`.
-        rewrites: What may be rewritten first: `redundant`, `invariants`, `reshapes`, `chains`,
-            `reductions` (on a CPU a short sum, term by term), and `distances`, which is not done
-            unasked, because it changes rounding by cancellation.
+        rewrites: What may be rewritten first: `redundant`, `invariants`, `reshapes`, `chains`; and
+            not unasked `reductions` (on a CPU a short sum, term by term: faster, and at times
+            larger), `distances` (changes rounding by cancellation).
         tensor_size_threshold: No tensor of more bytes is kept, whatever the peak; eXLA's option.
         tensor_split_size: Bytes of one slice; eXLA's option.
 

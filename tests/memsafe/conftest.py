@@ -5,6 +5,11 @@ from collections.abc import Iterator
 import jax
 import pytest
 
+from assay.model.target import TargetName
+from assay.targets import known, prepare
+
+prepare(map(TargetName.parse, known()))  # Others' tests in this process want more than one CPU.
+
 
 @pytest.fixture
 def doubles() -> Iterator[None]:

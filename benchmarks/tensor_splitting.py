@@ -96,7 +96,7 @@ def keops_neighbours(queries: Any, points: Any) -> Any:
 
 
 def _squared_distances(x: Any, y: Any) -> Any:
-    from pykeops.numpy import LazyTensor  # type: ignore[import-untyped]  # it ships no types
+    from pykeops.numpy import LazyTensor
 
     return ((LazyTensor(x[:, None, :]) - LazyTensor(y[None, :, :])) ** 2).sum(-1)
 

@@ -153,7 +153,8 @@ def parted(
         return tuple(whole[at] for at in range(len(args))), keywords
 
     avals = tuple(str(jax.typeof(leaf)) + str(getattr(leaf, "weak_type", "")) for leaf in leaves)
-    key = (tree, avals, tuple(varied), tuple(fixed.items()), bool(jax.config.jax_enable_x64))
+    settings: Any = jax.config
+    key = (tree, avals, tuple(varied), tuple(fixed.items()), bool(settings.jax_enable_x64))
     return Call(leaves=leaves, donated=reused, key=key, rebuilt=rebuilt)
 
 

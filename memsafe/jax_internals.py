@@ -133,8 +133,9 @@ def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
     import jax
     from jax.extend.random import threefry_prng_impl
 
+    settings: Any = jax.config
     implementation = getattr(key.dtype, "_impl", None)
-    if implementation != threefry_prng_impl or not jax.config.jax_threefry_partitionable:
+    if implementation != threefry_prng_impl or not settings.jax_threefry_partitionable:
         return None
     bits: Array = threefry_prng_impl.random_bits(
         jax.random.key_data(key), equation.params["bit_width"], equation.params["shape"]

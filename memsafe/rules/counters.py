@@ -75,7 +75,8 @@ def _upper_word(left: Array, right: int) -> Array:
     right_upper, right_lower = jnp.uint32(right >> _HALF), jnp.uint32(right & half)
     middle = upper * right_lower + (lower * right_lower >> _HALF)
     other = lower * right_upper + (middle & half)
-    return upper * right_upper + (middle >> _HALF) + (other >> _HALF)
+    found: Array = upper * right_upper + (middle >> _HALF) + (other >> _HALF)
+    return found
 
 
 def _plus(left: _Wide, right: _Wide) -> _Wide:

@@ -35,6 +35,7 @@ class Engine:
 
     options: Options
     fits: dict[Hashable, Fit] = field(default_factory=dict)
+    jitted: dict[int, Callable[..., list[Array]]] = field(default_factory=dict)
 
     def run(
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()
@@ -77,7 +78,9 @@ class Engine:
         here = self.options.device is None or self.options.device in jax.devices()
         if here and fit.result is not None and fit.result.compiled is not None:
             return list(fit.result.compiled(*inputs))
-        return list(jax.jit(fit.program, donate_argnums=tuple(donated))(*inputs))
+        if id(fit) not in self.jitted:
+            self.jitted[id(fit)] = jax.jit(fit.program, donate_argnums=tuple(donated))
+        return list(self.jitted[id(fit)](*inputs))
 
     def _batchable(self, program: ClosedJaxpr) -> Callable[..., Any]:
         """`program` inside a trace; batched, it is planned anew, for the batch counts too."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from memsafe.blockers import described, located
 from memsafe.budget import as_text
-from memsafe.engine import Engine
-from memsafe.function import parted, traced
-from memsafe.options import DEFAULT_REWRITES, Options
+from memsafe.function import Calls
+from memsafe.options import Asked, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from jax import Device
+    from collections.abc import Callable, Iterator
 
     from memsafe.budget import Budget
     from memsafe.candidates import Obstacle
@@ -32,37 +29,19 @@ _QUIET = ("as it changes nothing", "computed once, not again", "with the one tha
 
 
 def explain(
-    f: Callable[P, Any],
-    budget: Budget | None = None,
-    *,
-    device: Device | None = None,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
-    donate_argnums: int | Sequence[int] = (),
-    rewrites: Sequence[str] = DEFAULT_REWRITES,
+    f: Callable[P, Any], budget: Budget | None = None, **options: Unpack[Asked]
 ) -> Callable[P, None]:
-    """A function that prints how `memsafe(f, budget, …)` computes such a call.
+    """A function that prints how `memsafe(f, budget, **options)` computes such a call.
 
     It takes the arguments of `f`, or `jax.ShapeDtypeStruct`s in place of arrays, and computes
     nothing. It raises what `memsafe` raises.
     """
-    options = Options.checked(
-        budget=budget,
-        device=device,
-        donated=donate_argnums,
-        rewrites=rewrites,
-        size_threshold=None,
-        split_size=None,
-    )
-    engine = Engine(options=options)
+    calls = Calls(function=f, options=Options.checked(budget, options))
+    name = getattr(f, "__name__", "the function")
 
     def explained(*args: P.args, **kwargs: P.kwargs) -> None:
-        call = parted(args, kwargs, static_argnums, static_argnames, options.donated)
-        program = traced(f, call)
-        donated = [len(program.constants) + at for at in call.donated]
-        fit = engine.fit(program.closed, [*program.constants, *call.leaves], donated)
-        name = getattr(f, "__name__", "the function")
-        sys.stdout.write("\n".join(explanation(name, fit, engine.options.budget)) + "\n")
+        lines = explanation(name, calls.fit(args, kwargs), calls.options.budget)
+        sys.stdout.write("\n".join(lines) + "\n")
 
     return explained
 
@@ -77,7 +56,7 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
         yield f"{name}{asked}: {as_text(fit.result.nbytes)} compiled, {parts}"
     if fit.plain is not None and fit.attempts:
         yield f"  as written: {as_text(fit.plain.nbytes)}"
-    if fit.plan.is_plain:
+    if fit.plan.is_plain and not fit.attempts:
         yield "  left as written: the compiler keeps the budget by itself"
         return
     extra = fit.plan.work / max(fit.plan.graph.work, 1.0)

@@ -37,6 +37,9 @@ _ATTEMPTS = 6
 _MARGIN = 0.95
 """The share of a budget that is planned for, since the compiler's figure will differ."""
 
+_REFUSED = 0.5
+"""What is planned for next where the compiler refused: its device may hold less than the budget."""
+
 _BLIND = 0.7
 """The same where the program cannot be compiled alone."""
 
@@ -90,13 +93,13 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     plain = measure(partial(_as_written, program))
     parts = _parts(program, place)
     written = planner.plan(program, float("inf"), parts)
-    if budget is not None and plain.nbytes <= budget:
+    if budget is not None and plain.keeps(budget):
         return Fit(plan=written, plain=plain, result=plain, attempts=0)
     prepared, notes = options.prepared(flattened(program), place.device.platform)
     if options.size_threshold is not None:
         plan = planner.split_above(prepared, options.size_threshold, parts)
         result = measure(emitted(plan))
-        if budget is not None and result.nbytes > budget:
+        if budget is not None and not result.keeps(budget):
             raise BudgetError(
                 budget=budget, smallest=result.nbytes, blockers=blockers_of(plan, _floor(program))
             )
@@ -122,14 +125,20 @@ def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:
 def _unseen(
     program: ClosedJaxpr, budget: int | None, planner: Planner, options: Options, platform: str
 ) -> Fit:
-    """A plan that no compiler has seen, with room for what it would say."""
+    """A plan that no compiler has seen, with room for what it would say.
+
+    Raises BudgetError where not even the prediction keeps the budget.
+    """
     prepared, notes = options.prepared(flattened(program), platform)
+    own = sum(nbytes(atom) for atom in program.jaxpr.invars)
     if options.size_threshold is not None:
         plan = planner.split_above(prepared, options.size_threshold)
     else:
         assert budget is not None
-        own = sum(nbytes(atom) for atom in program.jaxpr.invars)
-        plan = planner.plan(prepared, _BLIND * (budget - own))
+        plan = planner.plan(prepared, max(_BLIND * (budget - own), 1.0))
+    if budget is not None and plan.predicted + own > budget:
+        smallest, blockers = plan.predicted + own, blockers_of(plan, _floor(program))
+        raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
     return Fit(plan=plan, plain=None, result=None, attempts=0, notes=notes)
 
 
@@ -148,12 +157,13 @@ def _searched(
     for attempt in range(_ATTEMPTS):
         plan = planned(target)
         result = measure(emitted(plan))
-        if result.nbytes <= budget:
+        if result.keeps(budget):
             return Fit(plan=plan, plain=plain, result=result, attempts=attempt + 1, notes=notes)
         if result.nbytes < smallest:
             smallest, best = result.nbytes, plan
         needed = result.nbytes - plain.argument_bytes
-        target = min(target, plan.predicted) * min(0.9, _MARGIN * room / needed)
+        refused = 0.9 if result.compiled is not None else _REFUSED
+        target = min(target, plan.predicted) * min(refused, _MARGIN * room / needed)
     blockers = blockers_of(best, _floor(prepared))
     raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 
 from memsafe.engine import Engine
 from memsafe.jax_internals import without_constants
-from memsafe.options import DEFAULT_REWRITES, Options
+from memsafe.options import DEFAULT_REWRITES, Asked, Options
 from memsafe.programs import unplaced
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
 
     from memsafe.budget import Budget
+    from memsafe.fit import Fit
 
-__all__ = ["Call", "Traced", "memsafe", "parted", "traced"]
+__all__ = ["Calls", "memsafe"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,29 +68,57 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         ValueError: A budget or a name is not understood.
         BudgetError: (when called) no plan keeps the budget; it names the smallest peak and why.
     """
-    options = Options.checked(
-        budget=budget,
+    asked = Asked(
         device=device,
-        donated=donate_argnums,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        donate_argnums=donate_argnums,
         rewrites=rewrites,
-        size_threshold=tensor_size_threshold,
-        split_size=tensor_split_size,
+        tensor_size_threshold=tensor_size_threshold,
+        tensor_split_size=tensor_split_size,
     )
-    engine = Engine(options=options)
-    programs: dict[Hashable, Traced] = {}
+    calls = Calls(function=f, options=Options.checked(budget, asked))
 
     @functools.wraps(f)
     def safe(*args: P.args, **kwargs: P.kwargs) -> R:
-        call = parted(args, kwargs, static_argnums, static_argnames, options.donated)
-        program = programs.get(call.key) or traced(f, call)
-        if program.is_lasting:
-            programs[call.key] = program
-        donated = [len(program.constants) + at for at in call.donated]
-        results = engine.run(program.closed, [*program.constants, *call.leaves], donated)
-        unflattened: R = jax.tree.unflatten(program.results, results)
-        return unflattened
+        results: R = calls.run(args, kwargs)
+        return results
 
     return safe
+
+
+@dataclass(slots=True, kw_only=True)
+class Calls:
+    """A function with what was asked for it, and what was traced and planned of it so far."""
+
+    function: Callable[..., Any]
+    options: Options
+    engine: Engine = field(init=False)
+    programs: dict[Hashable, Traced] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(options=self.options)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The results of one call."""
+        program, inputs, donated = self._traced(args, kwargs)
+        results = self.engine.run(program.closed, inputs, donated)
+        return jax.tree.unflatten(program.results, results)
+
+    def fit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fit:
+        """How one call fits, without running it."""
+        program, inputs, donated = self._traced(args, kwargs)
+        return self.engine.fit(program.closed, inputs, donated)
+
+    def _traced(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Traced, list[Any], list[int]]:
+        call = parted(args, kwargs, self.options)
+        program = self.programs.get(call.key) or traced(self.function, call)
+        if program.is_lasting:
+            self.programs[call.key] = program
+        donated = [len(program.constants) + at for at in call.donated]
+        return program, [*program.constants, *call.leaves], donated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,23 +158,20 @@ class Traced:
         return not any(isinstance(each, jax.core.Tracer) for each in self.constants)
 
 
-def parted(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    static_argnums: int | Sequence[int],
-    static_argnames: str | Sequence[str],
-    donated: Sequence[int] = (),
-) -> Call:
+def parted(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:
     """A call's arrays and the rest; raises TypeError for an argument that is neither."""
-    numbers = {n % len(args) for n in _many(static_argnums) if -len(args) <= n < len(args)}
-    names = set(_many(static_argnames))
+    numbers = {n % len(args) for n in options.static_numbers if -len(args) <= n < len(args)}
     given: dict[int | str, Any] = dict(enumerate(args))
     given.update(kwargs)
-    fixed = {at: value for at, value in given.items() if at in numbers or at in names}
+    fixed = {
+        at: value for at, value in given.items() if at in numbers or at in options.static_names
+    }
     varied = {at: value for at, value in given.items() if at not in fixed}
     paths, tree = jax.tree.flatten_with_path(list(varied.values()))
     leaves = [_checked(leaf, list(varied)[path[0].idx]) for path, leaf in paths]
-    reused = [at for at, (path, _) in enumerate(paths) if list(varied)[path[0].idx] in donated]
+    reused = [
+        at for at, (path, _) in enumerate(paths) if list(varied)[path[0].idx] in options.donated
+    ]
 
     def rebuilt(values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         whole = dict(zip(varied, jax.tree.unflatten(tree, values), strict=True)) | fixed
@@ -154,7 +180,8 @@ def parted(
 
     avals = tuple(str(jax.typeof(leaf)) + str(getattr(leaf, "weak_type", "")) for leaf in leaves)
     settings: Any = jax.config
-    key = (tree, avals, tuple(varied), tuple(fixed.items()), bool(settings.jax_enable_x64))
+    static = tuple((at, _hashable(value, at)) for at, value in fixed.items())
+    key = (tree, avals, tuple(varied), static, bool(settings.jax_enable_x64))
     return Call(leaves=leaves, donated=reused, key=key, rebuilt=rebuilt)
 
 
@@ -187,5 +214,13 @@ def _checked(leaf: Any, at: int | str) -> Any:
         ) from error
 
 
-def _many(given: Any) -> tuple[Any, ...]:
-    return (given,) if isinstance(given, int | str) else tuple(given)
+def _hashable(value: Any, at: int | str) -> Hashable:
+    """A static argument, which has to tell one trace from another."""
+    try:
+        hash(value)
+    except TypeError as error:
+        raise TypeError(
+            f"got {type(value).__name__} in static argument {at!r}; wanted a hashable value; "
+            "do this: pass a tuple, a frozen dataclass, or arrays as arguments that are not static"
+        ) from error
+    return cast("Hashable", value)

@@ -59,6 +59,10 @@ class Measured:
     seconds: float
     compiled: Compiled | None
 
+    def keeps(self, budget: int) -> bool:
+        """Whether it runs within `budget`; what a compiler refused keeps none, however large."""
+        return self.compiled is not None and self.nbytes <= budget
+
 
 def measured(
     program: Callable[..., list[Array]], arguments: Sequence[ShapedArray], place: Place

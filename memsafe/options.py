@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from memsafe.budget import Budget, device_bytes, parsed
 from memsafe.programs import with_bodies
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jax import Device
     from jax.extend.core import ClosedJaxpr
 
-__all__ = ["DEFAULT_REWRITES", "REWRITES", "Options"]
+__all__ = ["DEFAULT_REWRITES", "REWRITES", "Asked", "Options"]
 
 REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "redundant": redundant,
@@ -42,13 +42,27 @@ DEFAULT_REWRITES = ("redundant", "invariants", "reshapes", "chains")
 several times faster on a CPU, and lets its compiler move a matrix out of a loop in others."""
 
 
+class Asked(TypedDict, total=False):
+    """The keywords of `memsafe` and of `explain`, as a user gives them."""
+
+    device: Device | None
+    static_argnums: int | Sequence[int]
+    static_argnames: str | Sequence[str]
+    donate_argnums: int | Sequence[int]
+    rewrites: Sequence[str]
+    tensor_size_threshold: Budget | None
+    tensor_split_size: Budget | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """A checked request.
 
     Attributes:
-        budget: Bytes; None where only thresholds are given.
+        budget: Bytes; None where none was given.
         device: The device or compile-only target to fit; None: where the arguments are.
+        static_numbers: Positions of the function's arguments that are no arrays.
+        static_names: Names of such arguments.
         donated: Positions of the function's arguments whose memory may be reused.
         rewrites: Which rewrites are done.
         size_threshold: Bytes above which no tensor is kept, whatever the peak (eXLA's option).
@@ -57,36 +71,32 @@ class Options:
 
     budget: int | None
     device: Device | None
+    static_numbers: tuple[int, ...]
+    static_names: tuple[str, ...]
     donated: tuple[int, ...]
     rewrites: tuple[str, ...]
     size_threshold: int | None
     split_size: int | None
 
     @classmethod
-    def checked(
-        cls,
-        *,
-        budget: Budget | None,
-        device: Device | None,
-        donated: int | Sequence[int],
-        rewrites: Sequence[str],
-        size_threshold: Budget | None,
-        split_size: Budget | None,
-    ) -> Options:
+    def checked(cls, budget: Budget | None, asked: Asked) -> Options:
         """The request in bytes; raises ValueError for what is none."""
+        rewrites = tuple(asked.get("rewrites", DEFAULT_REWRITES))
         for name in rewrites:
             if name not in REWRITES:
                 raise ValueError(
-                    f"got rewrites={tuple(rewrites)!r}; wanted names among "
+                    f"got rewrites={rewrites!r}; wanted names among "
                     f"{', '.join(REWRITES)}; do this: leave {name!r} out"
                 )
         return cls(
-            budget=None if budget is None else parsed(budget),
-            device=device,
-            donated=(donated,) if isinstance(donated, int) else tuple(donated),
-            rewrites=tuple(rewrites),
-            size_threshold=None if size_threshold is None else parsed(size_threshold),
-            split_size=None if split_size is None else parsed(split_size),
+            budget=_bytes(budget),
+            device=asked.get("device"),
+            static_numbers=_many(asked.get("static_argnums", ())),
+            static_names=_many(asked.get("static_argnames", ())),
+            donated=_many(asked.get("donate_argnums", ())),
+            rewrites=rewrites,
+            size_threshold=_bytes(asked.get("tensor_size_threshold")),
+            split_size=_bytes(asked.get("tensor_split_size")),
         )
 
     def budget_on(self, device: Device) -> int | None:
@@ -108,3 +118,11 @@ class Options:
             return with_bodies(program, rewritten)
 
         return rewritten(closed), tuple(notes)
+
+
+def _bytes(asked: Budget | None) -> int | None:
+    return None if asked is None else parsed(asked)
+
+
+def _many(given: Any) -> tuple[Any, ...]:
+    return (given,) if isinstance(given, int | str) else tuple(given)

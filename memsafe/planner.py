@@ -41,9 +41,6 @@ _TRIED = 3
 _KEPT = 6
 """How many groups of values are tried to be kept rather than made again, in each round."""
 
-_KEPT_INSIDE = 2
-"""The same inside a loop."""
-
 _DEPTH = 4
 """How many loops may stand inside each other."""
 
@@ -91,7 +88,7 @@ class Planner:
 
     def _found(self, graph: Graph, budget: float) -> Plan:
         best = self._realized(candidate(graph, set()), budget)
-        if best.predicted <= budget or self.depth == 0:
+        if best.predicted <= budget:
             return best
         for each in self._candidates(graph, budget)[:_TRIED]:
             plan = self._realized(each, budget)
@@ -172,7 +169,7 @@ class Planner:
         if isinstance(item, Region):
             one = slice_bytes(graph, item, item.least)
             if self._nests(one, available):
-                return min(one, max(available, 0.0), self.soft)
+                return min(one, available, self.soft)
             return slice_bytes(graph, item, self._length(graph, item, available))
         plans = self._body_plans(graph, item, available).values()
         return max((plan.predicted for plan in plans), default=0.0)

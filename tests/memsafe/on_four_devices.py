@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from memsafe import memsafe
+from memsafe import BudgetError, memsafe
 
 DEVICES: Final = 4
 ROWS, OTHERS = 256, 512
@@ -112,6 +112,16 @@ def inside_shard_map_a_device_s_part_is_split() -> None:
     assert peak_bytes(within, *arrays()) <= plain // 2
 
 
+def inside_shard_map_a_budget_that_is_not_even_predicted_is_refused() -> None:
+    within = _mapped(memsafe(product, 10_000), *ALONG)
+    try:
+        within(*arrays())
+    except BudgetError as error:
+        assert error.smallest > error.budget == 10_000
+    else:
+        raise AssertionError("no plan was refused")
+
+
 def inside_shard_map_sums_over_devices_stay() -> None:
     plain = peak_bytes(_mapped(summed_over, *ACROSS), *arrays())
     within = _mapped(memsafe(summed_over, plain // 2), *ACROSS)
@@ -146,6 +156,7 @@ CLAIMS: Final = {
         inside_jit_a_sharded_argument_keeps_its_values,
         what_each_device_does_is_split,
         inside_shard_map_a_device_s_part_is_split,
+        inside_shard_map_a_budget_that_is_not_even_predicted_is_refused,
         inside_shard_map_sums_over_devices_stay,
         inside_shard_map_gradients_are_right,
         another_device_than_the_first_is_planned_for,

@@ -14,7 +14,7 @@ from memsafe.engine import Engine
 from memsafe.fit import Fit
 from memsafe.function import parted, traced
 from memsafe.measure import Measured
-from memsafe.options import DEFAULT_REWRITES, Options
+from memsafe.options import Asked, Options
 from tests.memsafe.third_party import (
     labelled,
     loss_by_index,
@@ -96,15 +96,8 @@ def within(
     budget: str, function: Callable[..., Any], arguments: tuple[Any, ...], donated: Any = ()
 ) -> Ran:
     """`function` run as written and within `budget`; raises BudgetError."""
-    options = Options.checked(
-        budget=budget,
-        device=None,
-        donated=donated,
-        rewrites=DEFAULT_REWRITES,
-        size_threshold=None,
-        split_size=None,
-    )
-    call = parted(arguments, {}, (), (), options.donated)
+    options = Options.checked(budget, Asked(donate_argnums=donated))
+    call = parted(arguments, {}, options)
     program = traced(function, call)
     reused = [len(program.constants) + at for at in call.donated]
     inputs = [*program.constants, *call.leaves]

@@ -19,7 +19,7 @@ X = RANDOM.standard_normal((2, 3, 8, 4)).astype(np.float32)
 Q, K, V = RANDOM.standard_normal((3, 2, 3, 8, 4)).astype(np.float32)
 
 
-def rewritten(function: Any, *arguments: Any) -> Any:
+def assert_bits_kept(function: Any, *arguments: Any) -> Any:
     before = program(function, *arguments)
     after = reshape_sinking(before)
     assert same_bits(before, after.program, *arguments)
@@ -46,7 +46,7 @@ def attention(q: Any, k: Any, v: Any) -> Any:
 
 
 def test_attention_on_merged_heads_is_attention_on_separate_ones() -> None:
-    before, after = rewritten(attention, Q, K, V)
+    before, after = assert_bits_kept(attention, Q, K, V)
     assert largest(before) == (6, 8, 8)
     assert largest(after) == (2, 3, 8, 8)
     assert reshapes(after) == []
@@ -54,7 +54,7 @@ def test_attention_on_merged_heads_is_attention_on_separate_ones() -> None:
 
 def test_softmax_of_merged_scores_runs_on_separate_ones() -> None:
     scores = RANDOM.standard_normal((2, 3, 8, 8)).astype(np.float32)
-    _, after = rewritten(lambda x: jax.nn.softmax(x.reshape(6, 8, 8)), scores)
+    _, after = assert_bits_kept(lambda x: jax.nn.softmax(x.reshape(6, 8, 8)), scores)
     assert names(after)[-1] == "reshape"
     assert reshapes(after) == [scores.size]
 
@@ -92,14 +92,14 @@ SUNK = {
 
 @pytest.mark.parametrize("function", SUNK.values(), ids=SUNK.keys())
 def test_a_reshape_moves_past(function: Any) -> None:
-    before, after = rewritten(function, X)
+    before, after = assert_bits_kept(function, X)
     assert before is not after
     left = names(after)
     assert "reshape" not in left or left.index("reshape") > names(before).index("reshape")
 
 
 def test_the_same_reshape_on_both_sides_leaves_none() -> None:
-    _, after = rewritten(lambda x: jnp.exp(x.reshape(6, 8, 4)).reshape(2, 3, 8, 4), X)
+    _, after = assert_bits_kept(lambda x: jnp.exp(x.reshape(6, 8, 4)).reshape(2, 3, 8, 4), X)
     assert names(after) == ["exp"]
 
 
@@ -130,7 +130,7 @@ STAYS = {
 
 @pytest.mark.parametrize("function", STAYS.values(), ids=STAYS.keys())
 def test_a_reshape_stays_where_it(function: Any) -> None:
-    before, after = rewritten(function, X)
+    before, after = assert_bits_kept(function, X)
     assert after is before
 
 
@@ -138,7 +138,7 @@ def test_a_reshape_of_a_broadcast_scalar_is_a_broadcast() -> None:
     def function(x: Any) -> Any:
         return jnp.broadcast_to(x[0, 0, 0, 0], (6, 4)).reshape(24) * 2
 
-    _, after = rewritten(function, X)
+    _, after = assert_bits_kept(function, X)
     assert "reshape" not in names(after)
 
 
@@ -147,7 +147,7 @@ def test_two_groups_of_equations_are_judged_each_by_itself() -> None:
         y, z = x.reshape(6, 8, 4), jnp.tan(x).reshape(6, 32)
         return jnp.exp(y), jnp.cumsum(jnp.sin(z), 0), jnp.cumsum(jnp.cos(z), 0)
 
-    before, after = rewritten(function, X)
+    before, after = assert_bits_kept(function, X)
     shapes = {eqn.primitive.name: eqn.outvars[0].aval.shape for eqn in after.jaxpr.eqns}
     assert shapes["exp"] == X.shape
     assert shapes["sin"] == (6, 32)
@@ -159,7 +159,7 @@ def test_more_small_reshapes_than_before_are_not_paid_for_by_a_large_one() -> No
         sums = jnp.sum(x.reshape(6, 8, 4) * weights.reshape(6, 8)[..., None], -1)
         return [jnp.cumsum(change(sums), 0) for change in (jnp.sin, jnp.cos, jnp.tan)]
 
-    before, after = rewritten(function, X, X[..., 0])
+    before, after = assert_bits_kept(function, X, X[..., 0])
     assert after is before
 
 
@@ -168,7 +168,7 @@ def test_a_factor_read_both_ways_is_not_reshaped_twice() -> None:
         factor = x[0, 0, :4, :2]
         return x.reshape(48, 4) @ factor, jnp.cumsum(jnp.sin(factor), 0)
 
-    _, after = rewritten(function, X)
+    _, after = assert_bits_kept(function, X)
     assert sorted(reshapes(after)) == [8, 96]
 
 
@@ -242,7 +242,7 @@ def test_any_program_keeps_its_bits_and_gains_no_large_reshape(operations: Any) 
             values.append(OPERATIONS[name](value, values[other % len(values)]))
         return values[-2:]
 
-    rewritten(function, X)
+    assert_bits_kept(function, X)
 
 
 def test_a_thousand_equations_take_less_than_ten_seconds() -> None:

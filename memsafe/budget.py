@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 if TYPE_CHECKING:
     from jax import Device
@@ -16,14 +19,18 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
-def parsed(budget: Budget) -> int:
-    """A budget in bytes, from a number of them or from words such as `"16GB"`, `"15.75 GiB"`.
+def parsed(asked: Budget, option: str = "budget") -> int:
+    """A size in bytes, from a number of them or from words such as `"16GB"`, `"15.75 GiB"`.
 
-    Raises ValueError for what is no size, or is not positive.
+    Raises ValueError, naming the option, for what is no size, not finite, or not positive.
     """
-    nbytes = _from_words(budget) if isinstance(budget, str) else budget
-    if isinstance(nbytes, bool) or not isinstance(nbytes, int | float) or not nbytes >= 1:
-        raise _refused(budget)
+    nbytes: object = _from_words(asked) if isinstance(asked, str) else asked
+    if isinstance(nbytes, np.integer | np.floating):
+        nbytes = nbytes.item()
+    if isinstance(nbytes, bool) or not isinstance(nbytes, int | float):
+        raise _refused(asked, option)
+    if not 1 <= nbytes < math.inf:
+        raise _refused(asked, option)
     return int(nbytes)
 
 
@@ -56,15 +63,15 @@ def _statistics(device: Device) -> dict[str, int] | None:
         return None
 
 
-def _from_words(budget: str) -> float:
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?)b?\s*", budget.lower())
+def _from_words(asked: str) -> float | None:
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?)b?\s*", asked.lower())
     if match is None or match[2] == "i":
-        raise _refused(budget)
+        return None
     return float(match[1]) * (_UNITS | _BINARY_UNITS)[match[2]]
 
 
-def _refused(budget: object) -> ValueError:
+def _refused(asked: object, option: str) -> ValueError:
     return ValueError(
-        f"got budget={budget!r}; wanted a positive number of bytes, or a size such as "
-        '"16GB" or "15.75GiB"; do this: memsafe(f, budget="16GB")'
+        f"got {option}={asked!r}; wanted a positive number of bytes, or a size such as "
+        f'"16GB" or "15.75GiB"; do this: memsafe(f, {option}="16GB")'
     )

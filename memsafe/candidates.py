@@ -66,12 +66,15 @@ class Candidate:
         return read | self.graph.outputs
 
 
-def candidate(graph: Graph, split: set[Var]) -> Candidate:
-    """The loops that keep none of `split`, but for what obstacles force to be kept."""
+def candidate(graph: Graph, split: set[Var], way: int | None = None) -> Candidate:
+    """The loops that keep none of `split`, but for what obstacles force to be kept.
+
+    `way` is how much a loop takes in to be shared, see `Splitting`.
+    """
     obstacles: list[Obstacle] = []
     split = set(split)
     while True:
-        splitting = Splitting(graph, split)
+        splitting = Splitting(graph, split, way)
         regions, found = _cover(splitting)
         found = found or _untied(splitting, regions)
         if not found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +37,10 @@ class Engine:
     options: Options
     fits: dict[Hashable, Fit] = field(default_factory=dict)
     jitted: dict[int, Callable[..., list[Array]]] = field(default_factory=dict)
+    fitted: list[ClosedJaxpr] = field(default_factory=list)  # Their constants' ids are in keys.
+    known: WeakKeyDictionary[ClosedJaxpr, dict[Place, Fit]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
     def run(
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()
@@ -58,10 +63,14 @@ class Engine:
             shardings=_shardings(inputs),
             alone=not under_named_axes(),
         )
-        key = (signature(program), place)
-        if key not in self.fits:
-            self.fits[key] = fitted(program, self.options, place)
-        return self.fits[key]
+        known = self.known.setdefault(program, {})  # A signature takes longer than a call.
+        if place not in known:
+            key = (signature(program), place)
+            if key not in self.fits:
+                self.fits[key] = fitted(program, self.options, place)
+                self.fitted.append(program)
+            known[place] = self.fits[key]
+        return known[place]
 
     def _device(self, inputs: Sequence[Any]) -> Device:
         if self.options.device is not None:

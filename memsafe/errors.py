@@ -24,10 +24,12 @@ class BudgetError(RuntimeError):
     def __init__(self, *, budget: int, smallest: float, blockers: Sequence[str]) -> None:
         self.budget, self.smallest, self.blockers = budget, smallest, tuple(blockers)
         lines = "".join(f"\n  {blocker}" for blocker in blockers)
+        over = smallest > budget
+        advice = f"give a budget of {as_text(1.01 * smallest)}" if over else "take a larger device"
         super().__init__(
             f"got a peak of {as_text(smallest)} at the least; wanted {as_text(budget)}; "
             f"in the way:{lines}\n"
-            f"do this: give a budget of {as_text(1.01 * smallest)}, or change what is in the way"
+            f"do this: {advice}, or change what is in the way"
         )
 
     def __reduce__(self) -> tuple[object, ...]:

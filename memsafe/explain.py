@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 from memsafe.blockers import described, located
 from memsafe.budget import as_text
 from memsafe.function import Calls
-from memsafe.options import Asked, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from memsafe.budget import Budget
     from memsafe.candidates import Obstacle
     from memsafe.fit import Fit
+    from memsafe.measure import Measured
+    from memsafe.options import Asked
     from memsafe.plan import Loop, Plan
 
 __all__ = ["explain", "explanation"]
@@ -36,7 +37,7 @@ def explain(
     It takes the arguments of `f`, or `jax.ShapeDtypeStruct`s in place of arrays, and computes
     nothing. It raises what `memsafe` raises.
     """
-    calls = Calls(function=f, options=Options.checked(budget, options))
+    calls = Calls.asked(f, budget, options)
     name = getattr(f, "__name__", "the function")
 
     def explained(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -53,10 +54,10 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
         yield f"{name}{asked}: planned, not compiled (inside a mapped axis)"
     else:
         parts = f"{as_text(fit.result.temp_bytes)} of them temporary"
-        yield f"{name}{asked}: {as_text(fit.result.nbytes)} compiled, {parts}"
+        yield f"{name}{asked}: {_compiled(fit.result)}, {parts}"
     if fit.plain is not None and fit.attempts:
-        yield f"  as written: {as_text(fit.plain.nbytes)}"
-    if fit.plan.is_plain and not fit.attempts:
+        yield f"  as written: {_compiled(fit.plain)}"
+    if fit.result is not None and not fit.attempts:
         yield "  left as written: the compiler keeps the budget by itself"
         return
     extra = fit.plan.work / max(fit.plan.graph.work, 1.0)
@@ -67,6 +68,11 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
         if not note.endswith(_QUIET):
             yield f"  rewritten: {note}"
     yield from _steps(fit.plan, "  ")
+
+
+def _compiled(measured: Measured) -> str:
+    kept = "compiled" if measured.compiled is not None else "refused by the compiler"
+    return f"{as_text(measured.nbytes)} {kept}"
 
 
 def _steps(plan: Plan, indent: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ The plain program is compiled first: what the compiler fuses by itself is left a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -76,7 +76,8 @@ class Fit:
 def planner_for(device: Device, options: Options) -> Planner:
     """A planner for programs on a kind of device."""
     slice_bytes, multiple = _SLICES.get(device.platform, _SLICES["gpu"])
-    return Planner(slice_bytes=options.split_size or slice_bytes, multiple=multiple)
+    wanted = options.split_size or slice_bytes
+    return Planner(slice_bytes=min(wanted, options.size_threshold or wanted), multiple=multiple)
 
 
 def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
@@ -93,7 +94,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     plain = measure(partial(_as_written, program))
     parts = _parts(program, place)
     written = planner.plan(program, float("inf"), parts)
-    if budget is not None and plain.keeps(budget):
+    if budget is not None and options.size_threshold is None and plain.keeps(budget):
         return Fit(plan=written, plain=plain, result=plain, attempts=0)
     prepared, notes = options.prepared(flattened(program), place.device.platform)
     if options.size_threshold is not None:
@@ -106,7 +107,8 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         return Fit(plan=plan, plain=plain, result=result, attempts=1, notes=notes)
     assert budget is not None
     plans = partial(planner.plan, prepared, parts=parts)
-    return _searched(prepared, budget, plain, plans, measure, notes)
+    blind = partial(_split_above, planner, prepared, parts)
+    return _searched(prepared, budget, plain, plans, blind, measure, notes)
 
 
 def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:
@@ -142,11 +144,20 @@ def _unseen(
     return Fit(plan=plan, plain=None, result=None, attempts=0, notes=notes)
 
 
+def _split_above(
+    planner: Planner, prepared: ClosedJaxpr, parts: tuple[Parts, ...], nbytes: float
+) -> Plan:
+    """A plan without values or slices of more than `nbytes`, whatever is predicted of them."""
+    finer = replace(planner, slice_bytes=min(planner.slice_bytes, nbytes), plans={})
+    return finer.split_above(prepared, int(nbytes), parts)
+
+
 def _searched(
     prepared: ClosedJaxpr,
     budget: int,
     plain: Measured,
     planned: Callable[[float], Plan],
+    blind: Callable[[float], Plan],
     measure: Callable[..., Measured],
     notes: tuple[str, ...],
 ) -> Fit:
@@ -156,6 +167,8 @@ def _searched(
     target = _MARGIN * room * min(1.0, 2 * _ratio(best, plain))
     for attempt in range(_ATTEMPTS):
         plan = planned(target)
+        if plan.is_plain and plan.predicted > target:  # The compiler keeps what seemed fused away.
+            plan = blind(room / 4 ** (attempt + 1))
         result = measure(emitted(plan))
         if result.keeps(budget):
             return Fit(plan=plan, plain=plain, result=result, attempts=attempt + 1, notes=notes)
@@ -165,6 +178,8 @@ def _searched(
         refused = 0.9 if result.compiled is not None else _REFUSED
         target = min(target, plan.predicted) * min(refused, _MARGIN * room / needed)
     blockers = blockers_of(best, _floor(prepared))
+    if smallest <= budget:
+        blockers.insert(0, "the compiler refuses it: the device holds less than the budget")
     raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
 
 

@@ -58,9 +58,9 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         static_argnums: Positions of arguments that are no arrays, as of `jax.jit`.
         static_argnames: Names of such arguments.
         donate_argnums: Positions of arguments whose memory may be reused, as of `jax.jit`.
-        rewrites: What may be rewritten first: `redundant`, `invariants`, `reshapes`, `chains`; and
-            not unasked `reductions` (on a CPU a short sum, term by term: faster, and at times
-            larger), `distances` (changes rounding by cancellation).
+        rewrites: What may be rewritten first: `redundant`, `invariants`, `reshapes`, `chains`,
+            `reductions` (on a CPU, a short sum term by term), `online` (a softmax's maximum and
+            sum in one pass); and only if asked for `distances`, which changes rounding.
         tensor_size_threshold: No tensor of more bytes is kept, whatever the peak; eXLA's option.
         tensor_split_size: Bytes of one slice; eXLA's option.
 
@@ -77,7 +77,7 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         tensor_size_threshold=tensor_size_threshold,
         tensor_split_size=tensor_split_size,
     )
-    calls = Calls(function=f, options=Options.checked(budget, asked))
+    calls = Calls.asked(f, budget, asked)
 
     @functools.wraps(f)
     def safe(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -99,9 +99,23 @@ class Calls:
     def __post_init__(self) -> None:
         self.engine = Engine(options=self.options)
 
+    @classmethod
+    def asked(cls, function: Callable[..., Any], budget: Budget | None, asked: Asked) -> Calls:
+        """Calls as a user asks for them; raises ValueError or TypeError for what is no request."""
+        if not callable(function):
+            raise TypeError(
+                f"got {function!r}; wanted a function; do this: memsafe(f, budget=…)(arguments)"
+            )
+        return cls(function=function, options=Options.checked(budget, asked).of(function))
+
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The results of one call."""
         program, inputs, donated = self._traced(args, kwargs)
+        if any(isinstance(each, jax.ShapeDtypeStruct) for each in inputs):
+            raise TypeError(
+                "got a jax.ShapeDtypeStruct; wanted arrays; do this: memsafe.explain(f, …) prints "
+                "how such a call would be computed"
+            )
         results = self.engine.run(program.closed, inputs, donated)
         return jax.tree.unflatten(program.results, results)
 
@@ -160,7 +174,8 @@ class Traced:
 
 def parted(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:
     """A call's arrays and the rest; raises TypeError for an argument that is neither."""
-    numbers = {n % len(args) for n in options.static_numbers if -len(args) <= n < len(args)}
+    numbers = _places(options.static_numbers, len(args))
+    donated = {*_places(options.donated, len(args)), *options.donated}
     given: dict[int | str, Any] = dict(enumerate(args))
     given.update(kwargs)
     fixed = {
@@ -169,18 +184,16 @@ def parted(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> C
     varied = {at: value for at, value in given.items() if at not in fixed}
     paths, tree = jax.tree.flatten_with_path(list(varied.values()))
     leaves = [_checked(leaf, list(varied)[path[0].idx]) for path, leaf in paths]
-    reused = [
-        at for at, (path, _) in enumerate(paths) if list(varied)[path[0].idx] in options.donated
-    ]
+    reused = [at for at, (path, _) in enumerate(paths) if list(varied)[path[0].idx] in donated]
 
     def rebuilt(values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         whole = dict(zip(varied, jax.tree.unflatten(tree, values), strict=True)) | fixed
         keywords = {name: whole[name] for name in kwargs}
         return tuple(whole[at] for at in range(len(args))), keywords
 
-    avals = tuple(str(jax.typeof(leaf)) + str(getattr(leaf, "weak_type", "")) for leaf in leaves)
+    avals = tuple(map(jax.typeof, leaves))
     settings: Any = jax.config
-    static = tuple((at, _hashable(value, at)) for at, value in fixed.items())
+    static = tuple((at, type(value), _hashable(value, at)) for at, value in fixed.items())
     key = (tree, avals, tuple(varied), static, bool(settings.jax_enable_x64))
     return Call(leaves=leaves, donated=reused, key=key, rebuilt=rebuilt)
 
@@ -193,7 +206,7 @@ def traced(f: Callable[..., Any], call: Call) -> Traced:
         args, kwargs = call.rebuilt(leaves)
         results, tree = jax.tree.flatten(f(*args, **kwargs))
         trees.append(tree)
-        return results
+        return [_result(each) for each in results]
 
     closed = jax.make_jaxpr(flat)(*map(unplaced, call.leaves))
     return Traced(
@@ -212,6 +225,23 @@ def _checked(leaf: Any, at: int | str) -> Any:
             f"got {type(leaf).__name__} in argument {at!r}; wanted arrays; "
             f"do this: memsafe(f, …, static_arg{'nums' if isinstance(at, int) else 'names'}={at!r})"
         ) from error
+
+
+def _result(leaf: Any) -> Any:
+    """A result that jax can return."""
+    try:
+        jax.typeof(leaf)
+    except TypeError as error:
+        raise TypeError(
+            f"got {type(leaf).__name__} in a result; wanted arrays; "
+            "do this: return only arrays, numbers and trees of them"
+        ) from error
+    return leaf
+
+
+def _places(numbers: Sequence[Any], count: int) -> set[int]:
+    """Which of `count` arguments given by position `numbers` are; names are none."""
+    return {n % count for n in numbers if isinstance(n, int) and -count <= n < count}
 
 
 def _hashable(value: Any, at: int | str) -> Hashable:

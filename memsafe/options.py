@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
+
+import jax
 
 from memsafe.budget import Budget, device_bytes, parsed
 from memsafe.programs import with_bodies
@@ -11,6 +16,7 @@ from memsafe.rewrites import (
     euclidean_distances,
     loop_invariants,
     matrix_chains,
+    online_sums,
     reductions_outward,
     redundant,
     reshape_sinking,
@@ -19,7 +25,6 @@ from memsafe.rewrites import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jax import Device
     from jax.extend.core import ClosedJaxpr
 
 __all__ = ["DEFAULT_REWRITES", "REWRITES", "Asked", "Options"]
@@ -31,21 +36,28 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "distances": euclidean_distances,
     "chains": matrix_chains,
     "reductions": reductions_outward,
+    "online": online_sums,
 }
 """The rewrites that can be asked for, in the order in which they are done."""
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 _ONLY_ON = {"reductions": ("cpu",)}
 """Rewrites that pay with one platform's compiler."""
 
-DEFAULT_REWRITES = ("redundant", "invariants", "reshapes", "chains")
-"""Those done unasked. `distances` changes rounding (cancellation); `reductions` makes some programs
-several times faster on a CPU, and lets its compiler move a matrix out of a loop in others."""
+_ONLY_OUTSIDE = frozenset(("reductions",))
+"""Rewrites that are left out in the bodies of loops: XLA's CPU compiler would move a matrix of
+such terms, the same in each turn, out of the user's loop and keep it."""
+
+DEFAULT_REWRITES = ("redundant", "invariants", "reshapes", "chains", "reductions", "online")
+"""Those done unasked: all but `distances`, which changes rounding (cancellation)."""
 
 
 class Asked(TypedDict, total=False):
     """The keywords of `memsafe` and of `explain`, as a user gives them."""
 
-    device: Device | None
+    device: jax.Device | None
     static_argnums: int | Sequence[int]
     static_argnames: str | Sequence[str]
     donate_argnums: int | Sequence[int]
@@ -63,43 +75,76 @@ class Options:
         device: The device or compile-only target to fit; None: where the arguments are.
         static_numbers: Positions of the function's arguments that are no arrays.
         static_names: Names of such arguments.
-        donated: Positions of the function's arguments whose memory may be reused.
+        donated: Positions and names of the function's arguments whose memory may be reused.
         rewrites: Which rewrites are done.
         size_threshold: Bytes above which no tensor is kept, whatever the peak (eXLA's option).
         split_size: Bytes of one slice (eXLA's option).
     """
 
     budget: int | None
-    device: Device | None
+    device: jax.Device | None
     static_numbers: tuple[int, ...]
     static_names: tuple[str, ...]
-    donated: tuple[int, ...]
+    donated: tuple[int | str, ...]
     rewrites: tuple[str, ...]
     size_threshold: int | None
     split_size: int | None
 
     @classmethod
     def checked(cls, budget: Budget | None, asked: Asked) -> Options:
-        """The request in bytes; raises ValueError for what is none."""
-        rewrites = tuple(asked.get("rewrites", DEFAULT_REWRITES))
-        for name in rewrites:
-            if name not in REWRITES:
-                raise ValueError(
-                    f"got rewrites={rewrites!r}; wanted names among "
-                    f"{', '.join(REWRITES)}; do this: leave {name!r} out"
-                )
+        """The request in bytes; raises ValueError or TypeError for what is none."""
+        for option in asked:
+            if option not in Asked.__annotations__:
+                known = ", ".join(Asked.__annotations__)
+                raise TypeError(f"got {option}=; wanted {known}; do this: correct the name")
+        rewrites = _many(asked, "rewrites", str, DEFAULT_REWRITES)
+        if not REWRITES.keys() >= set(rewrites):
+            raise _refused(ValueError, "rewrites", rewrites, f"names among {', '.join(REWRITES)}")
+        device = asked.get("device")
+        if not isinstance(device, jax.Device | None):
+            raise _refused(TypeError, "device", device, "one of jax.devices(), or none")
         return cls(
-            budget=_bytes(budget),
-            device=asked.get("device"),
-            static_numbers=_many(asked.get("static_argnums", ())),
-            static_names=_many(asked.get("static_argnames", ())),
-            donated=_many(asked.get("donate_argnums", ())),
+            budget=None if budget is None else parsed(budget),
+            device=device,
+            static_numbers=_many(asked, "static_argnums", int),
+            static_names=_many(asked, "static_argnames", str),
+            donated=_many(asked, "donate_argnums", int),
             rewrites=rewrites,
-            size_threshold=_bytes(asked.get("tensor_size_threshold")),
-            split_size=_bytes(asked.get("tensor_split_size")),
+            size_threshold=_bytes(asked, "tensor_size_threshold"),
+            split_size=_bytes(asked, "tensor_split_size"),
         )
 
-    def budget_on(self, device: Device) -> int | None:
+    def of(self, function: Callable[..., Any]) -> Options:
+        """The request with positions also as names and names also as positions, as in `jax.jit`.
+
+        Raises ValueError for a position or a name that `function` does not take.
+        """
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except ValueError:  # A builtin may not say.
+            return self
+        kinds = {each.kind for each in parameters}
+        ordered = [each.name for each in parameters if each.kind in _BY_POSITION]
+        named = {each.name for each in parameters if each.kind in _BY_NAME}
+        static, donated = self.static_numbers, self.donated
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            static = _counted(static, len(ordered), "static_argnums")
+            donated = _counted(donated, len(ordered), "donate_argnums")
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            for name in set(self.static_names) - named:
+                wanted = f"names among {', '.join(sorted(named))}"
+                raise _refused(ValueError, "static_argnames", name, wanted)
+        static = (*static, *(n for n, name in enumerate(ordered) if name in self.static_names))
+        for n in set(static) & set(donated):
+            raise _refused(ValueError, "donate_argnums", n, "arguments that are not static")
+        return replace(
+            self,
+            static_numbers=static,
+            static_names=(*self.static_names, *_names(static, ordered)),
+            donated=(*donated, *_names(donated, ordered)),
+        )
+
+    def budget_on(self, device: jax.Device) -> int | None:
         """The budget on `device`: what was asked, else all that it has; None for thresholds."""
         if self.budget is not None:
             return self.budget
@@ -109,20 +154,46 @@ class Options:
         """`closed` and all that it runs after the rewrites, and what they did."""
         notes: list[str] = []
 
-        def rewritten(program: ClosedJaxpr) -> ClosedJaxpr:
+        def rewritten(program: ClosedJaxpr, left_out: frozenset[str]) -> ClosedJaxpr:
             for name, rewrite in REWRITES.items():
-                if name in self.rewrites and platform in _ONLY_ON.get(name, (platform,)):
+                here = name not in left_out and platform in _ONLY_ON.get(name, (platform,))
+                if name in self.rewrites and here:
                     result = rewrite(program)
                     program = result.program
                     notes.extend(result.notes)
-            return with_bodies(program, rewritten)
+            return with_bodies(program, partial(rewritten, left_out=_ONLY_OUTSIDE))
 
-        return rewritten(closed), tuple(notes)
-
-
-def _bytes(asked: Budget | None) -> int | None:
-    return None if asked is None else parsed(asked)
+        return rewritten(closed, frozenset()), tuple(notes)
 
 
-def _many(given: Any) -> tuple[Any, ...]:
-    return (given,) if isinstance(given, int | str) else tuple(given)
+def _bytes(asked: Asked, option: str) -> int | None:
+    given: Any = asked.get(option)
+    return None if given is None else parsed(given, option)
+
+
+def _many(asked: Asked, option: str, kind: type, default: Any = ()) -> tuple[Any, ...]:
+    """One or several of a kind; raises TypeError for others."""
+    given: Any = asked.get(option, default)
+    several = (given,) if isinstance(given, int | str) else given
+    if not isinstance(several, Iterable) or not all(isinstance(each, kind) for each in several):
+        raise _refused(TypeError, option, given, f"{kind.__name__} or a sequence of them")
+    return tuple(several)
+
+
+def _counted(numbers: Sequence[Any], count: int, option: str) -> tuple[int, ...]:
+    """Positions from the start; raises ValueError for one that is none of `count`."""
+    for number in numbers:
+        if not -count <= number < count:
+            wanted = f"positions of the {count} arguments that the function takes"
+            raise _refused(ValueError, option, number, wanted)
+    return tuple(number % count for number in numbers)
+
+
+def _names(numbers: Sequence[Any], ordered: Sequence[str]) -> list[str]:
+    return [ordered[number] for number in numbers if 0 <= number < len(ordered)]
+
+
+def _refused(kind: type[Exception], option: str, given: Any, wanted: str) -> Exception:
+    return kind(
+        f"got {option}={given!r}; wanted {wanted}; do this: give one of them, or leave it out"
+    )

@@ -26,7 +26,7 @@ from memsafe.region import Region, Splitting
 from memsafe.shards import body_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from jax.extend.core import ClosedJaxpr, Var
 
@@ -38,11 +38,17 @@ __all__ = ["Planner"]
 _TRIED = 3
 """How many candidates are planned to the last loop before the smallest is taken."""
 
+_SPARER = 2
+"""How many candidates that keep less are tried for room to keep something worthier instead."""
+
 _KEPT = 6
 """How many groups of values are tried to be kept rather than made again, in each round."""
 
 _DEPTH = 4
 """How many loops may stand inside each other."""
+
+_WORTH = 0.01
+"""The share of a program's work that must be behind what is kept."""
 
 _ROUNDS = 2
 """How many groups are kept in the end."""
@@ -52,6 +58,18 @@ _FREE = 1.1
 
 _FREE_INSIDE = 1.5
 """The same inside a loop, where what is saved is a part of the whole."""
+
+
+_WAY = 16
+"""How many kept equations a loop takes in, in a plan that is lean.
+
+They gain nothing in it, and in slices of other shapes than elsewhere they are one more program to
+the compiler: an encoder with all between its last attention and that one's derivative in one loop
+compiles half as long again.
+"""
+
+_LEAN = 1.08
+"""A lean plan may do so much more work than one whose loops are shared at any price."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,12 +108,36 @@ class Planner:
         best = self._realized(candidate(graph, set()), budget)
         if best.predicted <= budget:
             return best
-        for each in self._candidates(graph, budget)[:_TRIED]:
+        candidates = self._candidates(graph, budget)
+        for at, each in enumerate(candidates[:_TRIED]):
             plan = self._realized(each, budget)
             if plan.predicted <= budget:
-                return self._refined(each, plan, budget)
+                return self._improved(each, plan, candidates[at + 1 :], budget)
             best = min(best, plan, key=lambda one: one.predicted)
         return best
+
+    def _improved(
+        self, chosen: Candidate, plan: Plan, others: Sequence[Candidate], budget: float
+    ) -> Plan:
+        """`plan` with less to compile and less made again, or a cheaper one of `others`.
+
+        Those keep less, which leaves room to keep what is the most work to make again.
+        """
+        cost, plan = self._refined(*self._lean(chosen, plan, budget), budget)
+        if plan.work <= self._free * plan.graph.work:
+            return plan
+        sparer = sorted(others, key=lambda other: len(other.split))
+        for each in [other for other in sparer if len(other.split) > len(chosen.split)][:_SPARER]:
+            spare = self._realized(each, budget)
+            if spare.predicted <= budget:
+                other_cost, other = self._refined(each, spare, budget)
+                if other_cost < cost:
+                    return other
+        return plan
+
+    @property
+    def _free(self) -> float:
+        return _FREE_INSIDE if self.depth < _DEPTH else _FREE
 
     def _candidates(self, graph: Graph, budget: float) -> list[Candidate]:
         """Candidates that should work, the cheapest first; then the others."""
@@ -123,15 +165,29 @@ class Planner:
         bad = sorted((one for one in seen.values() if one[0] > budget), key=lambda one: one[0])
         return [each for _, _, each in good] or [each for _, _, each in bad[:1]]
 
-    def _refined(self, chosen: Candidate, plan: Plan, budget: float) -> Plan:
-        """`plan` with values kept again that its loops make more than once, where they fit."""
-        inside = self.depth < _DEPTH
-        if chosen.work <= (_FREE_INSIDE if inside else _FREE) * chosen.graph.work:
-            return plan
+    def _lean(self, chosen: Candidate, plan: Plan, budget: float) -> tuple[Candidate, Plan]:
+        """`chosen` and its plan with less to compile, where that fits and does not cost much."""
+        if len(chosen.graph.equations) <= _WAY:
+            return chosen, plan
+        other = candidate(chosen.graph, chosen.split, _WAY)
+        shared = len(other.regions) == len(chosen.regions)
+        if shared or other.work > _LEAN * chosen.work:
+            return chosen, plan
+        lean = self._realized(other, budget)
+        return (other, lean) if lean.predicted <= budget else (chosen, plan)
+
+    def _refined(self, chosen: Candidate, plan: Plan, budget: float) -> tuple[float, Plan]:
+        """`plan` with values kept again that its loops make more than once, where they fit.
+
+        And what it costs.
+        """
         _, cost = self._estimate(chosen, budget)
+        if chosen.work <= self._free * chosen.graph.work:
+            return cost, plan
         for _ in range(_ROUNDS):
             others = [
-                candidate(chosen.graph, chosen.split - g) for g in _made_again(chosen)[:_KEPT]
+                candidate(chosen.graph, chosen.split - group)
+                for group in _made_again(chosen, budget)[:_KEPT]
             ]
             rated = [(*self._estimate(other, budget), at) for at, other in enumerate(others)]
             good = [(other_cost, at) for nbytes, other_cost, at in rated if nbytes <= budget]
@@ -142,7 +198,7 @@ class Planner:
             if better.predicted > budget:
                 break
             chosen, cost, plan = others[at], lowest, better
-        return plan
+        return cost, plan
 
     def _estimate(self, each: Candidate, budget: float) -> tuple[float, float]:
         """Predicted peak and cost, trusting that a slice too large can be split again."""
@@ -287,8 +343,11 @@ def _above(graph: Graph, threshold: int) -> set[Var]:
     return found
 
 
-def _made_again(each: Candidate) -> list[set[Var]]:
-    """Groups of like values that more than one loop makes, the worthiest to keep first."""
+def _made_again(each: Candidate, room: float) -> list[set[Var]]:
+    """Groups of like values that more than one loop makes, the worthiest to keep first.
+
+    Only those of at most `room` bytes, and with some of the program's work behind them.
+    """
     times: dict[Var, int] = {}
     for region in each.regions:
         for value in region.axes:
@@ -300,18 +359,25 @@ def _made_again(each: Candidate) -> list[set[Var]]:
             maker = each.graph.equations[each.graph.definition[value]].primitive.name
             key = (each.graph.size[value], maker, aval_of(value).shape)
             groups.setdefault(key, set()).add(value)
-    return sorted(groups.values(), key=lambda group: -_saving(each, group))
+    graph, cones = each.graph, Splitting(each.graph, each.split).cones
+    rated = [(_behind(graph, cones, group), group) for group in groups.values()]
+    worthy = [
+        (saved / nbytes, group)
+        for (saved, nbytes), group in rated
+        if nbytes <= room and saved >= _WORTH * graph.work
+    ]
+    return [group for _, group in sorted(worthy, key=lambda pair: -pair[0])]
 
 
-def _saving(each: Candidate, group: set[Var]) -> float:
-    """The operations behind the values of `group`, for each byte that keeping them takes."""
-    graph, saved, size = each.graph, 0.0, 0
-    cones = Splitting(graph, each.split).cones
-    for value in group:
-        behind = cones[graph.definition[value]]
-        saved += sum(work for at, work in enumerate(graph.works) if behind >> at & 1)
-        size += graph.size[value]
-    return saved / max(size, 1)
+def _behind(graph: Graph, cones: Sequence[int], group: set[Var]) -> tuple[float, int]:
+    """The operations behind the values of `group`, and the bytes that keeping them takes."""
+    saved = sum(
+        work
+        for value in group
+        for at, work in enumerate(graph.works)
+        if cones[graph.definition[value]] >> at & 1
+    )
+    return saved, max(sum(graph.size[value] for value in group), 1)
 
 
 def _traced(graph: Graph, loop: Loop) -> ClosedJaxpr:

@@ -101,11 +101,16 @@ class Region:
 
 
 class Splitting:
-    """Grows regions over a graph in which the values of `split` are never kept whole."""
+    """Grows regions over a graph in which the values of `split` are never kept whole.
 
-    def __init__(self, graph: Graph, split: set[Var]) -> None:
+    `way` is the most equations, of which all is kept, that a loop takes in to reach one more sink;
+    None: as many as it takes.
+    """
+
+    def __init__(self, graph: Graph, split: set[Var], way: int | None = None) -> None:
         self.graph = graph
         self.split = split
+        self.way = way
         self.above = list(graph.ancestors)
         self.covered = 0
         self.cones = self._cones()
@@ -197,6 +202,8 @@ class Splitting:
         growth = _Growth(splitting=self, region=region, outside=region.outside)
         growth.take(sink, factor)
         growth.run()
+        if region.sinks and self.way is not None and self._kept(growth.taken) > self.way:
+            raise Blocked(sink, "too much lies between it and the loop")
         owned = region.owned | self._owned(index for index, _ in growth.taken)
         if growth.outside & owned:
             raise Blocked(sink, "it needs a result of the loop that is still running")
@@ -216,6 +223,11 @@ class Splitting:
         for index, mask in enumerate(self.above):
             if mask & region.owned:
                 self.above[index] = mask | behind
+
+    def _kept(self, taken: Iterable[tuple[int, Factor]]) -> int:
+        """How many of the equations make only what is kept."""
+        results = (self.graph.equations[index].outvars for index, _ in taken)
+        return sum(not any(value in self.split for value in made) for made in results)
 
     def _owned(self, indices: Iterable[int]) -> int:
         mask = 0

@@ -8,6 +8,7 @@ rounding beyond the order of additions, so a user asks for it.
 from memsafe.rewrites.chains import matrix_chains
 from memsafe.rewrites.distances import euclidean_distances
 from memsafe.rewrites.invariants import loop_invariants
+from memsafe.rewrites.online import online_sums
 from memsafe.rewrites.reductions import reductions_outward
 from memsafe.rewrites.redundant import redundant
 from memsafe.rewrites.reshapes import reshape_sinking
@@ -18,6 +19,7 @@ __all__ = [
     "euclidean_distances",
     "loop_invariants",
     "matrix_chains",
+    "online_sums",
     "reductions_outward",
     "redundant",
     "reshape_sinking",

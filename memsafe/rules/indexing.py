@@ -12,7 +12,7 @@ from jax.core import ShapedArray
 from jax.lax import GatherScatterMode
 
 from memsafe.factors import Axis, Factor, Rule
-from memsafe.jax_internals import bind
+from memsafe.jax_internals import bind, varying_like
 from memsafe.rules.windows import factor_of, has_known_mode, is_opaque, of_gather, shape_of, widened
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ def _pinned(starts: Sequence[Array], axis: Axis) -> list[Array]:
     XLA of jax 0.10 merges a slice of a slice without clamping the inner start.
     """
     return [
-        jnp.zeros((), start.dtype) if dim == axis.dim else start for dim, start in enumerate(starts)
+        varying_like(jnp.zeros((), start.dtype), start) if dim == axis.dim else start
+        for dim, start in enumerate(starts)
     ]
 
 

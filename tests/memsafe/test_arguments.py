@@ -10,8 +10,10 @@ import pytest
 from jax import Array
 
 import memsafe
+from memsafe import engine
 from memsafe import fit as fitting
 from tests.memsafe.budgets import (
+    ROOM,
     assert_same,
     energy,
     pairs,
@@ -19,6 +21,7 @@ from tests.memsafe.budgets import (
     points,
     product,
     safe,
+    turned,
     weights,
 )
 
@@ -128,16 +131,84 @@ def test_an_argument_that_is_no_array_is_refused_with_advice() -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"budget": 0}, "budget=0"),
-        ({"budget": "much"}, "much"),
-        ({"budget": 10, "rewrites": ("magic",)}, "magic"),
-        ({"budget": 10, "tensor_split_size": "-1"}, "-1"),
+        *(({"budget": size}, "budget=") for size in ("much", "12 potatoes", "", "-1MB", "1e400")),
+        *(({"budget": size}, "budget=") for size in (0, -1, np.nan, np.inf, True, [], b"16GB")),
+        ({"rewrites": "magic"}, r"rewrites=\('magic',\)"),
+        ({"rewrites": ("chains", "magic")}, "rewrites=.*magic"),
+        ({"rewrites": None}, "rewrites=None"),
+        ({"rewrites": [["chains"]]}, "rewrites="),
+        ({"tensor_split_size": "-1"}, "tensor_split_size='-1'"),
+        ({"donate_argnums": 2}, "donate_argnums=2"),
+        ({"donate_argnums": (0, -3)}, "donate_argnums=-3"),
+        ({"donate_argnums": "x"}, "donate_argnums='x'"),
+        ({"donate_argnums": 0.5}, "donate_argnums=0.5"),
+        ({"static_argnums": 2}, "static_argnums=2"),
+        ({"static_argnames": "kind"}, "static_argnames='kind'"),
+        ({"static_argnames": 0}, "static_argnames=0"),
+        ({"static_argnums": 0, "donate_argnums": 0}, "donate_argnums=0"),
+        ({"static_argnames": "x", "donate_argnums": -2}, "donate_argnums=0"),
+        ({"device": "cpu"}, "device='cpu'"),
+        ({"device": [0]}, "device="),
     ],
     ids=str,
 )
 def test_a_wish_that_makes_no_sense_is_refused_at_once(options: Any, match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        memsafe.memsafe(energy, **options)
+    for transform in (memsafe.memsafe, memsafe.explain):
+        with pytest.raises((ValueError, TypeError), match=f"got {match}.*; wanted .*; do this: "):
+            transform(energy, **{"budget": 10_000, **options})
+
+
+def test_what_is_no_function_is_refused_at_once() -> None:
+    for transform in (memsafe.memsafe, memsafe.explain):
+        with pytest.raises(TypeError, match="got 3; wanted a function; do this"):
+            transform(3, ROOM)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("budget", [np.int64(ROOM), np.float32(ROOM), "0.2 MB", "200kB", 2e5])
+def test_a_budget_in_any_writing_is_kept(budget: Any) -> None:
+    within = memsafe.memsafe(turned, budget)
+    assert peak_bytes(turned, points()) > ROOM >= peak_bytes(within, points())
+
+
+def test_one_rewrite_may_be_named_alone() -> None:
+    safe(energy, rewrites="chains")(points(), weights())
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}, np.ones(3), jnp.ones(3)], ids=str)
+def test_a_static_argument_that_cannot_be_hashed_is_refused_with_advice(value: Any) -> None:
+    kind = type(value).__name__
+    message = rf"got {kind} in static argument {{}}; wanted a hashable value; do this: "
+    with pytest.raises(TypeError, match=message.format(0)):
+        safe(lambda kind, x: x if kind else -x, static_argnums=0)(value, points())
+    with pytest.raises(TypeError, match=message.format("'kind'")):
+        safe(lambda x, kind: x if kind else -x, static_argnames="kind")(points(), kind=value)
+
+
+def test_equal_static_arguments_of_other_types_are_told_apart() -> None:
+    within = safe(lambda kind, x: x * len(type(kind).__name__), static_argnums=0)
+    for kind in (1, 1.0, True):
+        assert_same(within(kind, weights()), weights() * len(type(kind).__name__))
+
+
+def test_static_arguments_may_be_given_by_position_or_by_name() -> None:
+    def f(x: Array, kind: str = "sin") -> Array:
+        return {"sin": jnp.sin, "cos": jnp.cos}[kind](x)
+
+    for options in ({"static_argnums": 1}, {"static_argnums": -1}, {"static_argnames": "kind"}):
+        within = safe(f, **options)
+        assert_same(within(weights(), "cos"), jnp.cos(weights()))
+        assert_same(within(weights(), kind="cos"), jnp.cos(weights()))
+        assert_same(within(weights()), jnp.sin(weights()))
+
+
+@pytest.mark.parametrize("at", [0, -2])
+def test_donated_positions_count_from_the_end_too_and_hold_by_name(at: int) -> None:
+    for by_name in (False, True):
+        x, v = points(), weights()
+        within = safe(moved, donate_argnums=at)
+        within(x=x, v=v) if by_name else within(x, v)
+        assert x.is_deleted()
+        assert not v.is_deleted()
 
 
 def test_a_second_call_neither_traces_nor_plans(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,3 +236,59 @@ def test_a_second_call_neither_traces_nor_plans(monkeypatch: pytest.MonkeyPatch)
     assert (len(traces), len(compiled)) == then
     within(points(64), weights(64))
     assert len(traces) > then[0]
+
+
+def test_a_second_call_reads_no_program_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    signature = engine.signature
+    monkeypatch.setattr(engine, "signature", lambda p: [read.append(1), signature(p)][1])
+    within = safe(energy)
+    within(points(), weights())
+    assert len(read) == 1
+    within(points() + 1, weights())
+    assert len(read) == 1
+
+
+def test_a_function_without_arguments_or_without_results_is_one() -> None:
+    assert_same(safe(lambda: jnp.ones(3))(), jnp.ones(3))
+    assert safe(lambda: None)() is None
+    assert safe(lambda _: None)(points()) is None
+    assert_same(safe(lambda x: (None, x, {}))(weights()), (None, weights(), {}))
+
+
+def test_numbers_that_a_function_returns_become_arrays_as_in_jit() -> None:
+    def f(x: Array) -> Any:
+        return 3, 2.5, True, np.ones(2), x
+
+    assert_same(safe(f)(weights()), jax.jit(f)(weights()))
+
+
+def test_a_result_that_is_no_array_is_refused_with_advice() -> None:
+    for result in ("a word", object(), {"a": "word"}):
+        with pytest.raises(TypeError, match=r"got (str|object) in a result; wanted .*; do this"):
+            safe(lambda x, result=result: (x, result))(points())
+
+
+def test_what_a_function_raises_comes_out_each_time() -> None:
+    def f(x: Array) -> Array:
+        raise KeyError(x.shape)
+
+    within = safe(f)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="256, 3"):
+            within(points())
+
+
+def test_a_function_says_what_it_says_once_a_trace_and_prints_once_a_call(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def f(x: Array, v: Array) -> Array:
+        print("traced")
+        jax.debug.print("ran with {}", v.size)
+        return energy(x, v)
+
+    within = memsafe.memsafe(f, 2 * peak_bytes(energy, points(), weights()))
+    for _ in range(3):
+        assert_same(within(points(), weights()), energy(points(), weights()))
+    jax.effects_barrier()
+    assert capfd.readouterr().out.split("\n") == ["traced", *["ran with 256"] * 3, ""]

@@ -1,13 +1,38 @@
-"""memsafe on four devices."""
+"""memsafe on four devices, and on those that only compile."""
 
 import json
 import os
 import subprocess
 import sys
+from typing import Any, Final
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax import Array
 
-from tests.memsafe.on_four_devices import CLAIMS
+from assay.targets import resolve
+from memsafe import BudgetError, memsafe
+from memsafe.function import Calls
+from memsafe.options import Asked
+from tests.hlo.compilers import installed
+from tests.memsafe.on_four_devices import CLAIMS, arrays, close, product
+
+CHIP: Final = 15.75 * 2**30
+"""Bytes of a TPU v5e."""
+
+MANY: Final = 100_000
+"""Rows of a matrix of pairs of 40 GB."""
+
+
+def shape(*sizes: int) -> Any:
+    return jax.ShapeDtypeStruct(sizes, np.float32)
+
+
+def calls_on(target: str, function: Any, budget: str) -> Calls:
+    device = resolve(target).devices()[0]
+    return Calls.asked(function, budget, Asked(device=device))
 
 
 @pytest.fixture(scope="module")
@@ -23,3 +48,49 @@ def on_four_devices() -> dict[str, str]:
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_on_four_devices(on_four_devices: dict[str, str], claim: str) -> None:
     assert on_four_devices[claim] == ""
+
+
+@pytest.mark.parametrize("target", installed("tpu-v5e:2x4"))
+def test_a_budget_larger_than_the_chip_gives_a_plan_that_the_chip_holds(target: str) -> None:
+    arguments = shape(MANY, 3), shape(MANY, 3), shape(MANY)
+    fit = calls_on(target, product, "80GB").fit(arguments, {})
+    assert fit.plain is not None
+    assert fit.plain.compiled is None
+    assert fit.plain.nbytes < 80e9
+    assert fit.result is not None
+    assert fit.result.compiled is not None
+    assert fit.result.nbytes <= CHIP
+    assert not fit.plan.is_plain
+
+
+@pytest.mark.parametrize("target", installed("tpu-v5e:2x4"))
+def test_what_no_chip_holds_is_refused_though_the_budget_is_larger(target: str) -> None:
+    def outer(x: Array) -> Array:
+        return jnp.tanh(x[:, None] * x[None, :])
+
+    with pytest.raises(BudgetError, match=r"the compiler refuses it.*") as caught:
+        calls_on(target, outer, "80GB").fit((shape(MANY),), {})
+    assert CHIP < caught.value.smallest < caught.value.budget == 80e9
+    assert "give a budget" not in str(caught.value)
+
+
+@pytest.mark.parametrize("target", installed("tpu-v5e:2x4", "gpu-h100"))
+def test_planned_for_another_device_it_is_traced_and_compiled_once(target: str) -> None:
+    traces = []
+
+    def f(x: Array, y: Array, v: Array) -> Array:
+        traces.append(1)
+        return product(x, y, v)
+
+    calls = calls_on(target, f, "300kB")
+    for _ in range(2):
+        close(calls.run(arrays(), {}), product(*arrays()))
+    (jitted,) = calls.engine.jitted.values()
+    assert len(traces) == len(calls.engine.fits) == 1
+    assert jitted._cache_size() == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("target", installed("tpu-v5e:2x4"))
+def test_planned_for_another_device_results_lie_where_the_arguments_do(target: str) -> None:
+    within = memsafe(product, "300kB", device=resolve(target).devices()[0])
+    assert within(*arrays()).devices() == {jax.devices()[0]}

@@ -1,0 +1,68 @@
+"""Loops are shared between uses of a value, unless what lies between is only more to compile."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import Array
+
+from memsafe.plan import Loop, Plan
+from memsafe.planner import Planner
+from memsafe.programs import flattened
+from tests.memsafe.budgets import pairs
+
+COUNT = 2048
+BETWEEN = 40
+
+
+def two_uses(x: Array, weights: Array, elsewhere: int) -> Array:
+    """Pairs of points used twice, the second time after many steps on little; and other work."""
+    near = pairs(x)
+    row = near.sum(1)
+    for _ in range(BETWEEN):
+        row = jnp.tanh(row)
+    for _ in range(elsewhere):
+        weights = jnp.tanh(weights @ weights)
+    return jnp.sum(near * row[:, None]) + weights.sum()
+
+
+def loops(elsewhere: int) -> tuple[Plan, list[Loop]]:
+    def f(x: Array, weights: Array) -> Array:
+        return two_uses(x, weights, elsewhere)
+
+    x, weights = jax.ShapeDtypeStruct((COUNT, 3), float), jax.ShapeDtypeStruct((512, 512), float)
+    closed = flattened(jax.make_jaxpr(f)(x, weights))
+    room = 5 * COUNT**2  # of the eight bytes of a pair
+    plan = Planner(slice_bytes=room / 4, multiple=1).plan(closed, room)
+    assert plan.predicted <= room
+    return plan, [step for step in plan.steps if isinstance(step, Loop)]
+
+
+@pytest.mark.usefixtures("doubles")
+def test_what_is_much_work_to_make_again_is_made_in_one_loop() -> None:
+    plan, (loop,) = loops(elsewhere=1)
+    assert len(loop.region.factors) > BETWEEN
+    assert plan.work == plan.graph.work
+
+
+@pytest.mark.usefixtures("doubles")
+def test_a_loop_takes_in_no_steps_to_save_little() -> None:
+    plan, found = loops(elsewhere=60)
+    assert [len(loop.region.factors) < BETWEEN for loop in found] == [True, True]
+    assert plan.work <= 1.08 * plan.graph.work
+
+
+def test_what_is_much_work_is_kept_rather_than_what_is_little() -> None:
+    def f(lower: Array, x: Array) -> Array:
+        near = jnp.tanh(x)
+        high, low = near > 0.5, near < -0.5
+        solved = jax.scipy.linalg.solve_triangular(lower, near, lower=True)
+        means = (solved @ solved.T) @ solved
+        return jnp.where(high, means, 0).sum() + jnp.where(low, means**2, 0).sum()
+
+    lower = jax.ShapeDtypeStruct((256, 256), "float32")
+    x = jax.ShapeDtypeStruct((256, 8192), "float32")
+    closed = flattened(jax.make_jaxpr(f)(lower, x))
+    matrix = 4 * 256 * 8192
+    plan = Planner(slice_bytes=matrix / 32, multiple=1).plan(closed, 1.3 * matrix)
+    assert plan.predicted <= 1.3 * matrix  # The solution and both truth values take 1.5.
+    assert plan.work <= 1.1 * plan.graph.work

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from memsafe.budget import Budget
     from memsafe.candidates import Obstacle
     from memsafe.fit import Fit
-    from memsafe.measure import Measured
     from memsafe.options import Asked
     from memsafe.plan import Loop, Plan
 
@@ -24,6 +23,8 @@ __all__ = ["explain", "explanation"]
 P = ParamSpec("P")
 
 _SHOWN = 8
+
+_REFUSED = "refused by the compiler"
 
 _QUIET = ("as it changes nothing", "computed once, not again", "with the one that it undoes")
 """How rewrites end that tell a user nothing about memory."""
@@ -54,9 +55,11 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
         yield f"{name}{asked}: planned, not compiled (inside a mapped axis)"
     else:
         parts = f"{as_text(fit.result.temp_bytes)} of them temporary"
-        yield f"{name}{asked}: {_compiled(fit.result)}, {parts}"
+        refused = "compiled" if fit.result.compiled is not None else _REFUSED
+        yield f"{name}{asked}: {as_text(fit.result.nbytes)} {refused}, {parts}"
     if fit.plain is not None and fit.attempts:
-        yield f"  as written: {_compiled(fit.plain)}"
+        refused = "" if fit.plain.compiled is not None else f", {_REFUSED}"
+        yield f"  as written: {as_text(fit.plain.nbytes)}{refused}"
     if fit.result is not None and not fit.attempts:
         yield "  left as written: the compiler keeps the budget by itself"
         return
@@ -68,11 +71,6 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
         if not note.endswith(_QUIET):
             yield f"  rewritten: {note}"
     yield from _steps(fit.plan, "  ")
-
-
-def _compiled(measured: Measured) -> str:
-    kept = "compiled" if measured.compiled is not None else "refused by the compiler"
-    return f"{as_text(measured.nbytes)} {kept}"
 
 
 def _steps(plan: Plan, indent: str) -> Iterator[str]:

@@ -346,7 +346,8 @@ def _above(graph: Graph, threshold: int) -> set[Var]:
 def _made_again(each: Candidate, room: float) -> list[set[Var]]:
     """Groups of like values that more than one loop makes, the worthiest to keep first.
 
-    Only those of at most `room` bytes, and with some of the program's work behind them.
+    Of an equation all results. Only those of at most `room` bytes, and with some of the program's
+    work behind them.
     """
     times: dict[Var, int] = {}
     for region in each.regions:
@@ -356,9 +357,9 @@ def _made_again(each: Candidate, room: float) -> list[set[Var]]:
     groups: dict[tuple[object, ...], set[Var]] = {}
     for value, count in times.items():
         if count > 1:
-            maker = each.graph.equations[each.graph.definition[value]].primitive.name
-            key = (each.graph.size[value], maker, aval_of(value).shape)
-            groups.setdefault(key, set()).add(value)
+            maker = each.graph.equations[each.graph.definition[value]]
+            key = (each.graph.size[value], maker.primitive.name, aval_of(value).shape)
+            groups.setdefault(key, set()).update(maker.outvars)
     graph, cones = each.graph, Splitting(each.graph, each.split).cones
     rated = [(_behind(graph, cones, group), group) for group in groups.values()]
     worthy = [

@@ -82,10 +82,19 @@ def _batched(
     return MAX_AND_SUMEXP.bind(x, axes=moved, **params), [kept, kept]
 
 
+_lower = mlir.lower_fun(max_and_sumexp, multiple_results=True)
+
+
+def _lowered(*arguments: Any, **params: Any) -> Any:
+    """The lowered equations; of doubles too, though they be switched off by now."""
+    with jax.enable_x64(new_val=True):
+        return _lower(*arguments, **params)
+
+
 MAX_AND_SUMEXP.multiple_results = True
 MAX_AND_SUMEXP.def_impl(max_and_sumexp)
 MAX_AND_SUMEXP.def_abstract_eval(_abstract)
-mlir.register_lowering(MAX_AND_SUMEXP, mlir.lower_fun(max_and_sumexp, multiple_results=True))
+mlir.register_lowering(MAX_AND_SUMEXP, _lowered)
 batching.primitive_batchers[MAX_AND_SUMEXP] = _batched
 
 

@@ -50,6 +50,26 @@ ATTENTION = Program(
 """It is split where slices do not divide it, and it decides by positions and by values."""
 
 
+SORTED_AND_MADE_AGAIN = Program(
+    sizes=(97, 96, 8),
+    steps=(
+        ("attended", 793),
+        ("ordered", 291),
+        ("scattered", 38),
+        ("looped", 853),
+        ("factored", 204),
+    ),
+    seed=986,
+    mode="gradient",
+    share=0.8,
+)
+"""Of what several loops make of one equation, one result alone would be worth keeping."""
+
+
+def test_of_an_equation_all_results_are_kept_or_none() -> None:
+    assert outcome_of(SORTED_AND_MADE_AGAIN) == Outcome(split=True)
+
+
 def unmasked(operand: Array, *_: Any) -> Array:
     return operand
 

@@ -244,3 +244,17 @@ def test_a_row_that_does_not_fit_is_one_loop_inside_the_loop_over_rows() -> None
     assert rows.inner is not None
     assert [loop.count > 1 for loop in rows.inner.loops] == [True]
     np.testing.assert_allclose(memsafe.memsafe(f, BUDGET)(one), jax.jit(f)(one), rtol=1e-6)
+
+
+def test_what_was_traced_in_doubles_is_lowered_in_doubles() -> None:
+    def f(x: Array) -> Array:
+        return jax.nn.logsumexp(jnp.cos(jnp.outer(x, x)), axis=1)
+
+    with jax.enable_x64(new_val=True):
+        x = jnp.arange(512.0) / 7
+        traced = jax.jit(memsafe.memsafe(f, 400_000)).trace(x)
+        wanted = f(x)
+    compiled = traced.lower().compile()  # The switch is off again.
+    with jax.enable_x64(new_val=True):
+        np.testing.assert_allclose(compiled(x), wanted, rtol=1e-12)
+    assert "max_and_sumexp" in str(traced.jaxpr)

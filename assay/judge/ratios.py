@@ -1,0 +1,157 @@
+"""The ratio of two programs' times, from samples taken in turns in one process.
+
+Sample k of one stands beside sample k of the other, so that what the machine does meanwhile slows
+both, and the differences of their logarithms are symmetric about the true one. Three views of them
+share the errors. *Calm pairs*: most of a busy machine's noise lies in few pairs, so the calmer half
+is kept, by the sum of a pair's logarithms, which does not tell which of the two was slower.
+*Floors* (``assay.judge.floors``) decide where most pairs are disturbed. *All pairs* see what only
+some runs have: where they contradict the other two, they are right. The interval of pairs is
+Wilcoxon's signed-rank interval about the Hodges-Lehmann median (Hollander, Wolfe and Chicken,
+Nonparametric Statistical Methods, 3.1 to 3.3), exact at any number of pairs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from assay.judge.changes import (
+    DEFAULT,
+    Better,
+    Bounds,
+    Change,
+    Floats,
+    Ratio,
+    Sensitivity,
+    agreed,
+    apart,
+    judged,
+    logarithms,
+)
+from assay.judge.floors import block_floors, floor_interval
+
+LOOKS: Final = (12, 16, 24, 32, 48, 64, 96, 128, 192)
+"""After so many pairs the samples so far are judged, and no more are taken if they decide."""
+
+SOME_RUNS: Final = "the typical run changed, though the fastest did not"
+"""Why the calmest pairs and the floors did not decide: they would have missed it."""
+
+VIEWS: Final = 3
+_CALM: Final = 0.5
+_FEWEST_KEPT: Final = 12
+_FEWEST_FOR_FLOORS: Final = 24
+_BLOCK: Final = 2  # A burst of load hits neighbours.
+
+
+def ratio_of_turns(
+    first: Sequence[float],
+    second: Sequence[float],
+    sensitivity: Sensitivity = DEFAULT,
+    *,
+    against: float = 1.0,
+    better: Better = Better.LESS,
+) -> Ratio:
+    """The second program's time over the first's; slower or faster than ``against`` times it.
+
+    The allowed errors are shared out among all looks and a last one that a caller's own limit may
+    force, so that looking repeatedly, as ``more_turns`` does, keeps them.
+
+    Raises:
+        ValueError: sequences of unequal length, fewer than two pairs, or times that are not
+            positive.
+    """
+    errors = sensitivity.errors / (len(LOOKS) + 1) / VIEWS
+    calm = signed_rank_interval(calm_differences(first, second), errors)
+    everything = signed_rank_interval(differences(first, second), errors)
+    floors = _floors(first, second, errors) if len(first) >= _FEWEST_FOR_FLOORS else calm[1]
+    (center, bounds), reason = of_views(calm, floors, everything)
+    found = judged(center, bounds, len(first), sensitivity, against=against, better=better)
+    return replace(found, reason=reason)
+
+
+View = tuple[float, Bounds]
+"""A ratio's logarithm, and its interval."""
+
+
+def of_views(calm: View, floors: Bounds, everything: View) -> tuple[View, str]:
+    """What calm pairs and floors agree on, unless all pairs contradict it; and why, if they do."""
+    bounds = agreed(calm[1], floors)
+    if apart(bounds, everything[1]):
+        return everything, SOME_RUNS
+    return (calm[0], bounds), ""
+
+
+def _floors(first: Sequence[float], second: Sequence[float], errors: float) -> Bounds:
+    ours, theirs = (block_floors(np.log(side), _BLOCK) for side in (first, second))
+    return floor_interval(ours, theirs, errors)
+
+
+def more_turns(
+    first: Sequence[float],
+    second: Sequence[float],
+    sensitivity: Sensitivity = DEFAULT,
+    *,
+    against: float = 1.0,
+    at_most: int = LOOKS[-1],
+) -> int:
+    """How many more pairs to take before looking again; 0 if these decide, or are the most."""
+    pairs = len(first)
+    if pairs in LOOKS:
+        seen = ratio_of_turns(first, second, sensitivity, against=against)
+        if seen.change is not Change.TOO_NOISY:
+            return 0
+    following = next((look for look in LOOKS if look > pairs), pairs)
+    return max(min(following, at_most) - pairs, 0)
+
+
+def differences(first: Sequence[float], second: Sequence[float]) -> Floats:
+    """The difference of logarithms of every pair, the second less the first.
+
+    Raises:
+        ValueError: sequences of unequal length, fewer than two pairs, or times that are not
+            positive.
+    """
+    if len(first) != len(second):
+        raise ValueError(
+            f"got {len(first)} and {len(second)} samples, wanted as many of each; "
+            "take them in turns, and drop a last one without its partner"
+        )
+    return logarithms(second, "samples") - logarithms(first, "samples")
+
+
+def calm_differences(first: Sequence[float], second: Sequence[float]) -> Floats:
+    """The differences of the calmer half of the pairs, in the order taken.
+
+    Raises:
+        ValueError: as ``differences`` does.
+    """
+    found = differences(first, second)
+    keep = max(math.ceil(_CALM * len(found)), min(len(found), _FEWEST_KEPT))
+    calmest = np.argsort(np.log(first) + np.log(second), kind="stable")[:keep]
+    kept: Floats = found[np.sort(calmest)]
+    return kept
+
+
+def signed_rank_interval(found: Floats, errors: float) -> tuple[float, tuple[float, float]]:
+    """The Hodges-Lehmann median and the interval about it; without bounds if there are too few."""
+    rows, columns = np.triu_indices(len(found))
+    averages = np.sort((found[rows] + found[columns]) / 2)
+    center = float(np.median(averages))
+    cut = _cut(len(found), errors)
+    if cut == 0:
+        return center, (-math.inf, math.inf)
+    return center, (float(averages[cut - 1]), float(averages[-cut]))
+
+
+@lru_cache
+def _cut(count: int, errors: float) -> int:
+    """How many averages to cut at each end, by the exact distribution of the rank sum."""
+    ways = np.zeros(count * (count + 1) // 2 + 1)
+    ways[0] = 1.0
+    for rank in range(1, count + 1):
+        ways[rank:] = ways[rank:] + ways[: len(ways) - rank]
+        ways /= 2
+    return int(np.searchsorted(np.cumsum(ways), errors / 2, side="right"))

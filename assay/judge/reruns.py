@@ -1,0 +1,130 @@
+"""The ratio of two toolchains' times, from several pairs of processes run side by side.
+
+Two processes of the same program differ by where their memory lies, so pairs of processes are what
+is compared, and not their samples. Pairs are weighed by what noise left of each: random effects
+(DerSimonian and Laird 1986) with Hartung and Knapp's interval (2001), never narrower than the
+pairs' own noise allows. The three views are those of ``assay.judge.ratios``; here a floor is a
+process's.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from scipy.special import stdtrit
+
+from assay.judge.changes import (
+    DEFAULT,
+    Better,
+    Change,
+    Floats,
+    Ratio,
+    Sensitivity,
+    judged,
+)
+from assay.judge.floors import floor_interval
+from assay.judge.ratios import (
+    VIEWS,
+    View,
+    calm_differences,
+    differences,
+    of_views,
+    signed_rank_interval,
+)
+
+PAIR_LOOKS: Final = (4, 6, 9, 12)
+"""After so many pairs of processes they are judged, and no more are started if they decide."""
+
+TURNS_OF_A_PAIR: Final = 48
+"""How many turns a pair of processes takes: starting it costs more."""
+
+_FEWEST_TURNS: Final = 8
+_LEAST_ERROR: Final = 1e-4
+_ONE_SIGMA: Final = 2 * (1 - 0.8413447460685429)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """What one pair of processes measured, told alternately to take a sample: seconds."""
+
+    first: Sequence[float]
+    second: Sequence[float]
+
+
+def ratio_of_processes(
+    pairs: Sequence[Turns],
+    sensitivity: Sensitivity = DEFAULT,
+    *,
+    against: float = 1.0,
+    better: Better = Better.LESS,
+) -> Ratio:
+    """The second toolchain's time over the first's; slower or faster than ``against`` times it.
+
+    Raises:
+        ValueError: fewer than two pairs of processes, or turns that cannot be compared.
+    """
+    if len(pairs) < 2:  # noqa: PLR2004  (what varies between processes takes two to see)
+        raise ValueError(
+            f"got {len(pairs)} pairs of processes, wanted at least 2; start more: one pair cannot "
+            "tell a toolchain from where a process's memory happens to lie"
+        )
+    for pair in pairs:
+        if len(pair.first) < _FEWEST_TURNS:
+            raise ValueError(
+                f"got a pair of processes with {len(pair.first)} turns, wanted at least "
+                f"{_FEWEST_TURNS}; take {TURNS_OF_A_PAIR}"
+            )
+    share = sensitivity.errors / (len(PAIR_LOOKS) + 1) / VIEWS
+    calm = _over_pairs([calm_differences(each.first, each.second) for each in pairs], share)
+    everything = _over_pairs([differences(each.first, each.second) for each in pairs], share)
+    floors = floor_interval(
+        np.log([min(each.first) for each in pairs]),
+        np.log([min(each.second) for each in pairs]),
+        share,
+    )
+    (center, bounds), reason = of_views(calm, floors, everything)
+    found = judged(center, bounds, len(pairs), sensitivity, against=against, better=better)
+    return replace(found, reason=reason)
+
+
+def more_pairs(
+    pairs: Sequence[Turns], sensitivity: Sensitivity = DEFAULT, *, against: float = 1.0
+) -> int:
+    """How many more pairs of processes to start before looking again; 0 if these are enough."""
+    if len(pairs) in PAIR_LOOKS:
+        seen = ratio_of_processes(pairs, sensitivity, against=against)
+        if seen.change is not Change.TOO_NOISY:
+            return 0
+    return next((look - len(pairs) for look in PAIR_LOOKS if look > len(pairs)), 0)
+
+
+def random_effects(centers: Floats, errors: Floats, share: float) -> tuple[float, float]:
+    """The mean of estimates that differ more than their errors say, and its interval's half."""
+    variances = np.maximum(errors, _LEAST_ERROR) ** 2
+    weights = 1 / variances
+    degrees = len(centers) - 1
+    scatter = np.sum(weights * (centers - _mean(centers, weights)) ** 2)
+    scale = weights.sum() - np.sum(weights**2) / weights.sum()
+    between = max(0.0, float((scatter - degrees) / scale))
+    weights = 1 / (variances + between)
+    center = _mean(centers, weights)
+    spread = max(1.0, float(np.sum(weights * (centers - center) ** 2)) / degrees)
+    half = float(stdtrit(degrees, 1 - share / 2)) * math.sqrt(spread / weights.sum())
+    return center, half
+
+
+def _mean(centers: Floats, weights: Floats) -> float:
+    return float(np.sum(weights * centers) / weights.sum())
+
+
+def _over_pairs(found: Sequence[Floats], share: float) -> View:
+    """The mean over pairs of processes of their own ratios, as a logarithm, and its interval."""
+    centers, errors = [], []
+    for each in found:
+        center, (low, high) = signed_rank_interval(each, _ONE_SIGMA)
+        centers.append(center)
+        errors.append((high - low) / 2)
+    mean, half = random_effects(np.array(centers), np.array(errors), share)
+    return mean, (mean - half, mean + half)

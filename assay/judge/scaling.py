@@ -1,0 +1,91 @@
+"""How a cost grows with a size: a power law's exponent, fitted, with its interval."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import numpy as np
+from scipy.special import stdtrit
+
+from assay.judge.changes import logarithms
+
+FEWEST_SIZES: Final = 4
+
+
+class Growth(Enum):
+    """The verdict on a cost that may grow at most as a power of the size."""
+
+    WITHIN = "within"
+    BEYOND = "beyond"
+    CANNOT_SAY = "cannot say"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exponent:
+    """Cost grows as size ** ``value``; the interval is unbounded if ``reason`` says why not.
+
+    ``worst`` is the largest factor by which a cost lies off the fitted law: far from 1, the cost
+    follows no single power.
+    """
+
+    value: float
+    low: float
+    high: float
+    sizes: int
+    worst: float
+    reason: str = ""
+
+
+def fitted_exponent(
+    sizes: Sequence[float], costs: Sequence[float], errors: float = 0.01
+) -> Exponent:
+    """The exponent by least squares on logarithms, with Student's interval.
+
+    A cost of nothing at every size, such as copies per iteration, has exponent 0 exactly.
+
+    Raises:
+        ValueError: sequences of unequal length, one size only, sizes or costs that are not
+            positive.
+    """
+    if len(sizes) != len(costs):
+        raise ValueError(
+            f"got {len(sizes)} sizes and {len(costs)} costs, wanted a cost for every size; "
+            "leave out a size that was not measured"
+        )
+    across = logarithms(sizes, "sizes")
+    if (distinct := len(np.unique(across))) < 2:  # noqa: PLR2004  (a slope takes two points)
+        raise ValueError("got one size only, wanted several; measure at other sizes")
+    if not any(costs):
+        return _judged_by(distinct, 0.0, 0.0, 1.0)
+    up = logarithms(costs, "costs")
+    away = across - across.mean()
+    slope = float(np.sum(away * up) / np.sum(away**2))
+    off = up - up.mean() - slope * away
+    degrees = max(len(up) - 2, 1)
+    error = math.sqrt(float(np.sum(off**2)) / degrees / float(np.sum(away**2)))
+    half = float(stdtrit(degrees, 1 - errors / 2)) * error
+    return _judged_by(distinct, slope, half, math.exp(float(np.max(np.abs(off)))))
+
+
+def _judged_by(distinct: int, slope: float, half: float, worst: float) -> Exponent:
+    reason = ""
+    if distinct < FEWEST_SIZES:
+        reason = f"too few sizes: {distinct}, wanted at least {FEWEST_SIZES} different ones"
+        half = math.inf
+    return Exponent(
+        value=slope,
+        low=slope - half,
+        high=slope + half,
+        sizes=distinct,
+        worst=worst,
+        reason=reason,
+    )
+
+
+def grows(exponent: Exponent, *, at_most: float, slack: float = 0.1) -> Growth:
+    """Whether the whole interval lies within, or beyond, the wanted exponent and its slack."""
+    if exponent.high <= at_most + slack:
+        return Growth.WITHIN
+    return Growth.BEYOND if exponent.low > at_most + slack else Growth.CANNOT_SAY

@@ -1,0 +1,109 @@
+"""``python -m assay.reruns --against 0.10.2 MODULE:WORKLOAD/ARM``: rerun one arm, and say.
+
+Ends with 0 if it is no slower, 1 if it is slower or failed, 2 for misuse and what cannot run, 3 if
+Assay failed. Too noisy to say is 2, as is Ctrl-C: nothing was decided.
+"""
+
+import argparse
+import importlib
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import msgspec  # noqa: TID251  (a door, which writes the samples where it is told to)
+
+from assay.isolate import NotPortable
+from assay.judge.changes import Change
+from assay.model.target import TargetError
+from assay.model.verdict import ExitCode
+from assay.model.workload import Arm, Workload
+from assay.reruns.page import page
+from assay.reruns.recipe import UnreadableToolchain
+from assay.reruns.result import Rerun, RerunError, Side
+from assay.reruns.side_by_side import Against, rerun
+
+
+class _Misuse(ValueError):
+    """The command line names nothing that could be rerun."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m assay.reruns", description=__doc__)
+    parser.add_argument("program", metavar="MODULE:WORKLOAD/ARM")
+    parser.add_argument("--against", required=True, metavar="VERSION")
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--python", default="", metavar="VERSION")
+    parser.add_argument("--with", dest="also", action="append", default=[], metavar="REQUIREMENT")
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
+    return parser
+
+
+def _named(text: str) -> tuple[Workload, Arm]:
+    module, _, rest = text.partition(":")
+    name, _, arm = rest.rpartition("/")
+    try:
+        found = {each.name: each for each in _workloads(importlib.import_module(module))}
+        return found[name], found[name].arm(arm)
+    except (ImportError, ValueError) as error:
+        raise _Misuse(f"got {text!r} ({error}), wanted MODULE:WORKLOAD/ARM") from None
+    except KeyError:
+        there = ", ".join(sorted(found)) or "none"
+        raise _Misuse(f"got workload {name!r}, wanted one of {module}'s: {there}") from None
+    except LookupError as error:
+        raise _Misuse(str(error)) from None
+
+
+def _workloads(module: ModuleType) -> Iterator[Workload]:
+    """A module's workloads, by themselves and in tuples."""
+    for value in vars(module).values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Workload):
+                yield each
+
+
+def _exit_code(result: Rerun) -> ExitCode:
+    if result.failure is not None:
+        return ExitCode.BROKEN if result.side is Side.NEW else ExitCode.MISUSE
+    if result.ratio is None or result.ratio.change is Change.TOO_NOISY:
+        return ExitCode.MISUSE
+    return ExitCode.BROKEN if result.ratio.change is Change.SLOWER else ExitCode.KEPT
+
+
+def main() -> ExitCode:
+    """Run the command."""
+    options = _parser().parse_args()
+    try:
+        workload, arm = _named(options.program)
+        against = Against(
+            accepted=options.against,
+            python=options.python,
+            also=tuple(options.also),
+            most_seconds=options.seconds,
+        )
+        result = rerun(workload, arm, options.target, against)
+    except (_Misuse, UnreadableToolchain, NotPortable, TargetError) as error:
+        sys.stderr.write(f"assay: {error}\n")
+        return ExitCode.MISUSE
+    except RerunError as error:
+        sys.stderr.write(f"assay: {error}\n")
+        return ExitCode.CRASHED
+    except KeyboardInterrupt:
+        sys.stderr.write("assay: interrupted\n")
+        return ExitCode.MISUSE
+    if options.json is not None:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
+    sys.stdout.write(page(result) + "\n")
+    return _exit_code(result)
+
+
+if __name__ == "__main__":
+    try:
+        code = main()
+    # Whatever else is raised is a fault of Assay, and must end as one.
+    except Exception:  # noqa: BLE001
+        traceback.print_exc()
+        code = ExitCode.CRASHED
+    sys.exit(code.value)

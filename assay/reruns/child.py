@@ -1,0 +1,184 @@
+"""``python -m assay.reruns.child TARGET``: one program on one toolchain, sampled when asked to.
+
+It builds, compiles and warms up the program that it is sent, and then waits, so that of two such
+processes only one works at any time.
+"""
+
+import gc
+import os
+import platform
+import select
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import IO, Any, Final, TypeVar
+
+import cloudpickle
+
+from assay.frameworks.framework import Unsupported
+from assay.frameworks.installed import FrameworkMissing, framework
+from assay.frameworks.machine import machine
+from assay.frameworks.turns import Runner, clock_step
+from assay.frameworks.versions import toolchain
+from assay.isolate.frames import READY, read, write
+from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.target import TargetError, TargetName, TargetUnavailable
+from assay.model.workload import Arm, Workload
+from assay.reruns.messages import Answer, Prepared, encoded, runs_asked_for
+from assay.targets import prepare, resolve
+from assay.targets.jax_internals import InternalsMoved
+from assay.targets.remedies import recognise
+
+_LEAST_SAMPLE_SECONDS: Final = 0.005  # beside which the waking of a process is small
+_LONG_RUN_SECONDS: Final = 0.1
+_MESSAGE_CHARACTERS: Final = 400
+_T = TypeVar("_T")
+
+
+class _Ended(Exception):
+    """The program goes no further; carries the answer that says why."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(str(answer))
+        self.answer = answer
+
+
+def serve(target: TargetName) -> None:
+    """Answer a program and then requests for samples, until nobody can ask any more."""
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    # What a program reads or prints must reach neither the requests nor the answers.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    _end_with_parent(requests)
+    prepare([target])
+    write(answers, READY)
+    runner: Runner | None = None
+    try:
+        while True:
+            request = read(requests, None)
+            runs = runs_asked_for(request)
+            if runs is None:
+                runner, answer = _prepared(request)
+            else:
+                assert runner is not None
+                answer = _answered(_sampled, runner, runs)
+            write(answers, encoded(answer))
+    except EOFError:
+        return
+
+
+def _prepared(request: bytes) -> tuple[Runner | None, Answer]:
+    runners: list[Runner] = []
+    answer = _answered(_begun, request, runners.append)
+    return next(iter(runners), None), answer
+
+
+def _answered(work: Callable[..., Answer], *arguments: Any) -> Answer:
+    try:
+        return work(*arguments)
+    except _Ended as ended:
+        return ended.answer
+    # The child's own failure must reach the parent as words, whatever it is.
+    except Exception:  # noqa: BLE001
+        return Answer(crash=traceback.format_exc())
+
+
+def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
+    """Build, compile, run and warm up the program that came."""
+    loaded = _stage(FailureKind.TRACE, lambda: cloudpickle.loads(request))
+    workload, arm, target_name = _known(loaded)
+    try:
+        target = resolve(target_name)
+        tools, devices = framework(workload.framework), target.devices()
+    except TargetUnavailable as absent:
+        why = absent.availability
+        unavailable = Unavailable(reason=why.reason, remedy=why.remedy)
+        raise _Ended(Answer(unavailable=unavailable)) from absent
+    except (FrameworkMissing, TargetError) as missing:
+        raise _Ended(Answer(unavailable=Unavailable(reason=str(missing)))) from missing
+    program = _stage(FailureKind.TRACE, lambda: arm.program(devices))
+    ready = _stage(FailureKind.COMPILER, lambda: tools.ready(program, devices, target.platform))
+    runner = Runner(run=ready.run, most_runs=ready.most_runs)
+    _stage(FailureKind.EXECUTION, lambda: _warm(runner))
+    keep(runner)
+    assert runner.first is not None
+    prepared = Prepared(
+        toolchain=toolchain(workload.framework, target.platform),
+        python=platform.python_version(),
+        machine=machine(devices[0]),
+        trace=ready.trace_seconds,
+        compile=ready.compile_seconds,
+        first=runner.first,
+        runs_per_sample=runner.runs_per_sample,
+        most_runs=runner.most_runs,
+    )
+    return Answer(prepared=prepared)
+
+
+def _known(loaded: Any) -> tuple[Workload, Arm, str]:
+    workload, arm, target = loaded
+    assert isinstance(workload, Workload)
+    assert isinstance(arm, Arm)
+    return workload, arm, str(target)
+
+
+def _warm(runner: Runner) -> None:
+    runner.begin()
+    least = max(_LEAST_SAMPLE_SECONDS, 1000 * clock_step(time.perf_counter))
+    runner.warm_up(least)
+    # From here on a collection would fall on some sample or other.
+    gc.collect()
+    gc.disable()
+
+
+def _sampled(runner: Runner, runs: int) -> Answer:
+    """The mean of so many runs, after one that wakes the process up if it counts."""
+    assert runner.first is not None
+    if runner.first < _LONG_RUN_SECONDS:
+        _stage(FailureKind.EXECUTION, lambda: runner.run(1))
+    seconds = _stage(FailureKind.EXECUTION, lambda: runner.run(runs))
+    return Answer(seconds=seconds / runs)
+
+
+def _stage(kind: FailureKind, work: Callable[[], _T]) -> _T:
+    try:
+        return work()
+    # Assay's own adapter no longer fits this jaxlib: no program's fault.
+    except InternalsMoved:
+        raise
+    # A program or a compiler may raise anything; whatever it is, it is told.
+    except Exception as error:
+        raise _Ended(_told(kind, error)) from error
+
+
+def _told(kind: FailureKind, error: Exception) -> Answer:
+    text = str(error) or repr(error)
+    if isinstance(error, Unsupported):
+        return Answer(unavailable=Unavailable(reason=text))
+    if isinstance(error, ModuleNotFoundError):
+        remedy = f"install what has it beside the toolchain: --with {error.name}"
+        return Answer(unavailable=Unavailable(reason=text, remedy=remedy))
+    fault = recognise(error) if kind is FailureKind.COMPILER else None
+    if fault is not None:
+        return Answer(unavailable=Unavailable(reason=fault.reason, remedy=fault.remedy))
+    flat = " ".join(f"{type(error).__name__}: {text}".split())
+    return Answer(failure=Failure(kind=kind, message=flat[:_MESSAGE_CHARACTERS]))
+
+
+def _end_with_parent(requests: IO[bytes]) -> None:
+    """End this process once nobody can ask any more, even in the middle of a program."""
+
+    def wait() -> None:
+        hangup = select.poll()
+        hangup.register(requests.fileno(), 0)
+        hangup.poll()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+if __name__ == "__main__":
+    serve(TargetName.parse(sys.argv[1]))

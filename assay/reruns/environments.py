@@ -1,0 +1,181 @@
+"""Environments of accepted toolchains: made by uv, once, and kept in the user's cache.
+
+One is made under a lock in a folder of another name and moved into place when it is whole and holds
+what was asked for. So a build that is killed leaves nothing that is taken for ready, and an
+environment that is there can be used without writing.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from assay.reruns import audit
+from assay.reruns.recipe import Recipe
+from assay.reruns.uv import CannotMake, find_uv
+
+_AUDIT_SECONDS: Final = 120.0
+_INTERPRETER: Final = "bin/python"
+_LIST: Final = "assay-installed.json"
+
+
+class WrongVersions(RuntimeError):
+    """An environment holds other versions than were asked for."""
+
+
+class _Damaged(Exception):
+    """An environment that was ready and is no longer whole; the message says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """An environment that holds its recipe's pins; ``versions`` are all that was read back."""
+
+    folder: Path
+    versions: Mapping[str, str]
+
+    @property
+    def interpreter(self) -> Path:
+        """Its Python."""
+        return self.folder / _INTERPRETER
+
+
+def cache_folder() -> Path:
+    """Where environments are kept: ``$XDG_CACHE_HOME/assay/toolchains``, or in ``~/.cache``."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(home) if Path(home).is_absolute() else Path.home() / ".cache"
+    return base / "assay" / "toolchains"
+
+
+def environment(recipe: Recipe) -> Environment:
+    """The environment of a recipe, from the cache if it is whole there, else made now.
+
+    Raises:
+        CannotMake: it cannot be had here, with the reason.
+        WrongVersions: what was installed is not what was asked for.
+    """
+    cache = cache_folder()
+    place = cache / recipe.key
+    with contextlib.suppress(_Damaged):
+        return _ready(place, recipe)
+    uv = find_uv()
+    with _locked(cache, recipe.key):
+        # Another process may have made it meanwhile.
+        with contextlib.suppress(_Damaged):
+            return _ready(place, recipe)
+        with _fresh(cache, recipe.key) as building:
+            uv.venv(building, recipe.python)
+            uv.install(building / _INTERPRETER, recipe.requirements, recipe.python)
+            try:
+                _write_down(building, recipe)
+            except _Damaged as damaged:
+                raise CannotMake(
+                    f"what uv installed is not whole: {damaged}", "run `uv cache clean`, and again"
+                ) from None
+            _put_aside(place)
+            building.rename(place)
+        return _ready(place, recipe)
+
+
+def check_pins(pins: Mapping[str, str], versions: Mapping[str, str], where: str) -> None:
+    """Raise ``WrongVersions``, naming both, unless every pinned version is the one that is there.
+
+    Versions that mean the same are the same (``1.0`` and ``1.0.0``).
+    """
+    found: dict[str, str] = {canonicalize_name(name): each for name, each in versions.items()}
+    wrong = [
+        f"{name} {found.get(name, 'missing')}, wanted {version}"
+        for name, version in pins.items()
+        if name not in found or Version(found[name]) != Version(version)
+    ]
+    if wrong:
+        raise WrongVersions(
+            f"got {'; '.join(wrong)} in {where}; delete that environment and run again"
+        )
+
+
+def _write_down(building: Path, recipe: Recipe) -> None:
+    """Check what was installed against what was asked for, and keep a list of it beside it."""
+    versions = _audited(building)
+    check_pins(recipe.pins, versions, "what uv installed")
+    (building / _LIST).write_text(json.dumps(versions, indent=1))
+
+
+def _ready(place: Path, recipe: Recipe) -> Environment:
+    """The environment at that place, read back by its own interpreter."""
+    try:
+        installed: dict[str, str] = json.loads((place / _LIST).read_text())
+    except (OSError, ValueError) as error:
+        raise _Damaged(f"there is no list of what it holds: {error}") from None
+    versions = _audited(place)
+    if gone := sorted(installed.keys() - versions.keys()):
+        raise _Damaged(f"{', '.join(gone)} went missing")
+    check_pins(recipe.pins, versions, str(place))
+    return Environment(folder=place, versions=versions)
+
+
+def _audited(place: Path) -> dict[str, str]:
+    """The versions of all packages there, none of whose files is damaged."""
+    command = [str(place / _INTERPRETER), "-I", str(Path(audit.__file__))]
+    try:
+        ended = subprocess.run(  # noqa: S603  (the environment's own interpreter)
+            command, capture_output=True, text=True, timeout=_AUDIT_SECONDS, check=True
+        )
+        seen: dict[str, Any] = json.loads(ended.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise _Damaged(f"its Python does not run: {error}") from None
+    if seen["damaged"]:
+        raise _Damaged(f"{seen['damaged']} is not as it was installed")
+    versions: dict[str, str] = seen["versions"]
+    return versions
+
+
+@contextlib.contextmanager
+def _locked(cache: Path, key: str) -> Iterator[None]:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(cache / f".{key}.lock")
+        lock.acquire()
+    except OSError as error:
+        raise CannotMake(
+            f"environments cannot be kept in {cache}: {error}",
+            "set XDG_CACHE_HOME to a folder that can be written",
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _fresh(cache: Path, key: str) -> Iterator[Path]:
+    """An empty place to build in, which is gone afterwards unless it was moved away.
+
+    What builds before this one left there is removed: whoever holds the lock is the only builder.
+    """
+    for left in cache.glob(f".{key}.building-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{key}.building-", dir=cache))
+    try:
+        yield building
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _put_aside(place: Path) -> None:
+    """Free the place; a process that still runs there keeps the files that it has open."""
+    if not place.exists():
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.building-", dir=place.parent))
+    place.rename(aside / "damaged")
+    shutil.rmtree(aside, ignore_errors=True)

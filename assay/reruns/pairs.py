@@ -1,0 +1,113 @@
+"""Process pairs: one process on each toolchain, told alternately to take a sample.
+
+A toolchain's time differs from process to process by where its memory lies, so after some turns a
+pair is ended and another one started, until the judge has enough of them.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from assay.judge.changes import DEFAULT, Change, Sensitivity
+from assay.judge.reruns import PAIR_LOOKS, TURNS_OF_A_PAIR, more_pairs, ratio_of_processes
+from assay.reruns.messages import Prepared
+from assay.reruns.result import Enough, Pair, ProcessTimes
+
+Clock = Callable[[], float]
+
+
+class Sampled(Protocol):
+    """A process that takes a sample when it is told to."""
+
+    def sample(self, runs: int) -> float:
+        """The seconds of one run, the mean of so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A process that is ready to be sampled, and what it told of its program."""
+
+    process: Sampled
+    prepared: Prepared
+
+
+@dataclass(slots=True, kw_only=True)
+class Samples:
+    """One process's samples as they are taken."""
+
+    started: Started
+    runs: int
+    taken: list[float] = field(default_factory=list)
+
+    def take(self) -> None:
+        """Take one more."""
+        self.taken.append(self.started.process.sample(self.runs))
+
+    def times(self) -> ProcessTimes:
+        """All of them."""
+        told = self.started.prepared
+        return ProcessTimes(
+            trace=told.trace,
+            compile=told.compile,
+            first=told.first,
+            runs_per_sample=self.runs,
+            samples=tuple(self.taken),
+        )
+
+
+def take_turns(
+    old: Started, new: Started, *, old_first: bool, end: float, clock: Clock = time.perf_counter
+) -> Pair:
+    """Sample A B B A …, as many turns as a pair takes, or as end by ``end``."""
+    # Of more runs in a row each is faster, so both take as many.
+    told = (old.prepared, new.prepared)
+    runs = min(max(each.runs_per_sample for each in told), *(each.most_runs for each in told))
+    olds, news = Samples(started=old, runs=runs), Samples(started=new, runs=runs)
+    order = (olds, news) if old_first else (news, olds)
+    lasted = 0.0
+    for _ in range(TURNS_OF_A_PAIR):
+        began = clock()
+        if began + lasted > end:
+            break
+        for samples in order:
+            samples.take()
+        order = order[::-1]
+        lasted = clock() - began
+    return Pair(old=olds.times(), new=news.times())
+
+
+def take_pairs(
+    take: Callable[[int, float], Pair],
+    *,
+    most_seconds: float,
+    sensitivity: Sensitivity = DEFAULT,
+    taken: Callable[[Sequence[Pair]], None] = lambda _: None,
+    clock: Clock = time.perf_counter,
+) -> Enough:
+    """Take pairs until the judge has enough of them; ``taken`` gets all of them after each.
+
+    ``take`` gets the number of the pair and the time to stop at: a long program takes fewer turns,
+    so that there is time for the fewest pairs that can be judged. No pair is begun that would not
+    end in time, as far as the one before tells.
+    """
+    end, share = clock() + most_seconds, most_seconds / PAIR_LOOKS[0]
+    pairs: list[Pair] = []
+    lasted = 0.0
+    while wanted := more_pairs([pair.turns for pair in pairs], sensitivity):
+        for _ in range(wanted):
+            began = clock()
+            if began + lasted > end:
+                return Enough.SECONDS
+            pairs.append(take(len(pairs), min(began + share, end)))
+            taken(tuple(pairs))
+            lasted = clock() - began
+            if not pairs[-1].is_judged:
+                return Enough.SECONDS
+    return _why(pairs, sensitivity)
+
+
+def _why(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Enough:
+    """The judge wants no more: since they decide, or since it never takes more."""
+    seen = ratio_of_processes([pair.turns for pair in pairs], sensitivity)
+    return Enough.PAIRS if seen.change is Change.TOO_NOISY else Enough.DECIDED

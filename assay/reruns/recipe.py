@@ -1,0 +1,156 @@
+"""Recipe: what an environment is made of, from an accepted number's toolchain or a version."""
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from assay.frameworks.versions import installed_version
+
+_ASSAY: Final = "assay-xla"
+_OURS_TO_PIN: Final = frozenset({"jax", "jaxlib"})
+_NO_PACKAGES: Final = frozenset({"host-isa", "flags"})
+_FLAG_VARIABLES: Final = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+_SHAPE: Final = 1  # Of what is kept of an environment; another shape is another key.
+
+
+class UnreadableToolchain(ValueError):
+    """The words name no toolchain; the message says what would."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """The packages of an environment: ``pins`` exactly, ``requirements`` as uv is asked for them.
+
+    ``python`` is what uv is asked for; empty for the interpreter that runs. ``flags`` are the
+    compiler's, by environment variable; None keeps those of this process.
+    """
+
+    pins: Mapping[str, str]
+    requirements: tuple[str, ...]
+    python: str = ""
+    flags: Mapping[str, str] | None = None
+
+    @property
+    def key(self) -> str:
+        """The name of its environment's folder: readable, and another for any other recipe."""
+        python = self.python or ".".join(platform.python_version_tuple()[:2])
+        whole = [_SHAPE, self.requirements, python, sys.platform, platform.machine()]
+        digest = hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]
+        leading = next(iter(self.pins))
+        tag = "".join(each if each.isalnum() or each == "." else "-" for each in f"py{python}")
+        return f"{leading}-{self.pins[leading]}-{tag}-{digest}"
+
+
+def recipe(
+    accepted: Mapping[str, str] | str,
+    *,
+    platform: str = "cpu",
+    python: str = "",
+    also: Sequence[str] = (),
+) -> Recipe:
+    """The recipe of an accepted number's toolchain, or of ``0.10.2`` or ``jax==0.10.2``.
+
+    ``also`` are further requirements, of what the programs import (``flax``). A toolchain's own
+    flags come back with it; a version is run with the present ones.
+
+    Raises:
+        UnreadableToolchain: no toolchain is named, or a requirement cannot be read.
+    """
+    pins = _from_text(accepted) if isinstance(accepted, str) else _from_toolchain(accepted)
+    flags = None if isinstance(accepted, str) else _flags(accepted.get("flags", ""))
+    extra = f"[{plugin}]" if (plugin := _plugin(platform, pins)) else ""
+    exact = (f"{name}{extra if name == 'jax' else ''}=={version}" for name, version in pins.items())
+    wanted = sorted({*exact, *_needed_by_assay(), *map(_checked, also)})
+    return Recipe(pins=pins, requirements=tuple(wanted), python=python, flags=flags)
+
+
+def _from_text(text: str) -> dict[str, str]:
+    """A bare version is jax's, and jaxlib follows it; else requirements with ``==``, by commas."""
+    parts = [part.strip() for part in text.split(",")]
+    found = dict(_pin(part) for part in parts)
+    if "jax" not in found and "torch" not in found:
+        raise _unreadable(text)
+    return dict(sorted(found.items()))
+
+
+def _pin(part: str) -> tuple[str, str]:
+    name, equal, version = part.rpartition("==")
+    try:
+        Version(version.strip())
+        package = Requirement(name).name if equal else "jax"
+    except (InvalidVersion, InvalidRequirement):
+        raise _unreadable(part) from None
+    return canonicalize_name(package), version.strip()
+
+
+def _from_toolchain(versions: Mapping[str, str]) -> dict[str, str]:
+    named = {name: version for name, version in versions.items() if name not in _NO_PACKAGES}
+    if not named:
+        raise _unreadable(str(dict(versions)))
+    return dict(sorted(_pin(f"{name}=={version}") for name, version in named.items()))
+
+
+def _flags(text: str) -> dict[str, str]:
+    """``XLA_FLAGS=--a --b LIBTPU_INIT_ARGS=--c``, as a toolchain holds it, by variable."""
+    found: dict[str, list[str]] = {}
+    current = ""
+    for word in text.split():
+        name, equal, rest = word.partition("=")
+        begins = bool(equal) and name in _FLAG_VARIABLES
+        current = name if begins else current
+        found.setdefault(current, []).append(rest if begins else word)
+    return {name: " ".join(found.get(name, ())) for name in _FLAG_VARIABLES}
+
+
+def _plugin(platform: str, pins: Mapping[str, str]) -> str:
+    """The extra of jax that runs on the platform: of the toolchain's CUDA, else of this one's."""
+    if platform == "tpu":
+        return "tpu"
+    if platform != "cuda":
+        return ""
+    older = "jax-cuda12-plugin"
+    has_older = older in pins or ("jax-cuda13-plugin" not in pins and installed_version(older))
+    return "cuda12" if has_older else "cuda13"
+
+
+def _needed_by_assay() -> list[str]:
+    """What Assay itself requires, but for jax, whose version is the question."""
+    try:
+        requires = importlib.metadata.requires(_ASSAY) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise UnreadableToolchain(
+            f"got Assay without its metadata, wanted the installed package {_ASSAY}, whose "
+            "requirements every environment needs; install it, for example with pip install -e"
+        ) from None
+    found = [Requirement(text) for text in requires]
+    return [
+        f"{each.name}{each.specifier}"
+        for each in found
+        if canonicalize_name(each.name) not in _OURS_TO_PIN
+        and (each.marker is None or each.marker.evaluate({"extra": ""}))
+    ]
+
+
+def _checked(requirement: str) -> str:
+    try:
+        return str(Requirement(requirement))
+    except InvalidRequirement as error:
+        raise UnreadableToolchain(
+            f"got {requirement!r} ({error}), wanted a requirement such as flax or flax>=0.12"
+        ) from None
+
+
+def _unreadable(text: str) -> UnreadableToolchain:
+    return UnreadableToolchain(
+        f"got {text!r}, wanted a version of jax (0.10.2), versions (jax==0.10.2,jaxlib==0.10.2) "
+        "or an accepted number's toolchain; `pip index versions jax` lists what there is"
+    )

@@ -1,0 +1,240 @@
+"""Rerunning: one arm on an accepted toolchain and on the present one, side by side."""
+
+import os
+import site
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from assay.isolate.pickling import pickled
+from assay.judge.changes import DEFAULT, Sensitivity
+from assay.judge.reruns import ratio_of_processes
+from assay.model.evidence import Failure, Unavailable
+from assay.model.workload import Arm, Workload
+from assay.reruns.environments import Environment, WrongVersions, check_pins, environment
+from assay.reruns.pairs import Started, take_pairs, take_turns
+from assay.reruns.process import Halted, Launch, Process, python_path
+from assay.reruns.recipe import Recipe, recipe
+from assay.reruns.result import Enough, Pair, Rerun, RerunError, Side
+from assay.reruns.uv import CannotMake
+from assay.targets import environment as process_environment
+from assay.targets import resolve
+
+_BY_VALUE: Final = b"cloudpickle.cloudpickle"
+_SHIPPED_TOGETHER: Final = ("assay", "memsafe")
+# What would lead a Python to another one's packages.
+_MISLEADING: Final = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+# Two processes hold one accelerator: neither may take all of its memory at once.
+_SHARING: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+Keep = Callable[[Rerun], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """What a program is rerun on, and for how long.
+
+    ``accepted`` is an accepted number's toolchain, or a version as the user writes it
+    (``--against 0.10.2``). ``python`` is the Python that it runs on, by default this one; ``also``
+    are requirements of what the programs import. ``most_seconds`` bounds one comparison, and
+    ``timeout_seconds`` what one process may take to compile and warm up, or for one sample.
+    """
+
+    accepted: Mapping[str, str] | str
+    python: str = ""
+    also: tuple[str, ...] = ()
+    most_seconds: float = 300.0
+    timeout_seconds: float = 900.0
+
+
+def rerun(
+    workload: Workload,
+    arm: Arm,
+    target: str,
+    against: Against,
+    *,
+    sensitivity: Sensitivity = DEFAULT,
+    keep: Keep = lambda _: None,
+) -> Rerun:
+    """The arm's steady time on the present toolchain over that on the accepted one, judged.
+
+    ``keep`` gets the result so far after every pair of processes. Making an environment that is not
+    there yet is not in the seconds.
+
+    What a toolchain, a program or this machine cannot do is in the result, as ``unavailable``; how
+    a program failed, with the side on which it did, as ``failure``. A failure on the old side says
+    nothing against the present toolchain.
+
+    Raises:
+        UnreadableToolchain: ``against`` names no toolchain, or no requirements.
+        TargetError: no target has that name.
+        NotPortable: the workload cannot be sent to another process.
+        RerunError: Assay itself failed, or an environment holds other versions than it should.
+    """
+    blank = Rerun(suite=workload.suite, workload=workload.name, arm=arm.name, target=target)
+    place = resolve(target)
+    wanted = recipe(
+        against.accepted, platform=place.platform, python=against.python, also=against.also
+    )
+    if not place.executes:
+        reason = "a compile-only target runs nothing, on no toolchain"
+        return _cannot(blank, reason, "rerun it on a live target, such as cpu")
+    program = pickled(workload, arm, target)
+    try:
+        made = environment(wanted)
+    except CannotMake as refused:
+        return replace(_cannot(blank, refused.reason, refused.remedy), side=Side.OLD)
+    except WrongVersions as wrong:
+        raise RerunError(str(wrong)) from None
+    if _is_other_python(made) and _BY_VALUE in program:
+        reason = f"a function of it has no name in a module, which {made.folder.name} needs"
+        return _cannot(blank, reason, "name it in a module, or rerun on this Python")
+    with _launches(target, made, wanted, against.timeout_seconds) as launches:
+        side_by_side = _SideBySide(launches=launches, program=program, recipe=wanted)
+        return side_by_side.run(blank, sensitivity, against.most_seconds, keep)
+
+
+@dataclass(slots=True, kw_only=True)
+class _SideBySide:
+    """Takes the pairs of one comparison."""
+
+    launches: Mapping[Side, Launch]
+    program: bytes
+    recipe: Recipe
+
+    def run(self, known: Rerun, sensitivity: Sensitivity, most_seconds: float, keep: Keep) -> Rerun:
+        """Take pairs until there are enough, keeping what is known after each."""
+        start = time.perf_counter()
+
+        def note(**found: Any) -> None:
+            nonlocal known
+            known = replace(known, **found, seconds=time.perf_counter() - start)
+
+        def taken(pairs: Sequence[Pair]) -> None:
+            note(pairs=tuple(pairs), ratio=_judged(pairs, sensitivity))
+            keep(known)
+
+        try:
+            ended = take_pairs(
+                lambda number, end: self._pair(number, end, note),
+                most_seconds=most_seconds,
+                sensitivity=sensitivity,
+                taken=taken,
+            )
+        except Halted as halted:
+            note(ended=Enough.STOPPED, side=halted.side, **_why(halted.end))
+        else:
+            note(ended=ended)
+        return known
+
+    def _pair(self, number: int, end: float, note: Callable[..., None]) -> Pair:
+        """One pair; who begins, at starting and at sampling, alternates from pair to pair."""
+        order = (Side.OLD, Side.NEW) if number % 2 == 0 else (Side.NEW, Side.OLD)
+        with ExitStack() as processes:
+            started: dict[Side, Started] = {}
+            for side in order:
+                process = processes.enter_context(Process(self.launches[side]))
+                prepared = process.prepare(self.program)
+                started[side] = Started(process=process, prepared=prepared)
+            old, new = started[Side.OLD].prepared, started[Side.NEW].prepared
+            self._check(old.toolchain.versions)
+            note(
+                old=old.toolchain,
+                new=new.toolchain,
+                old_python=old.python,
+                new_python=new.python,
+                machine=new.machine,
+            )
+            first, second = started[Side.OLD], started[Side.NEW]
+            return take_turns(first, second, old_first=order[0] is Side.OLD, end=end)
+
+    def _check(self, versions: Mapping[str, str]) -> None:
+        told = {name: each for name, each in self.recipe.pins.items() if name in versions}
+        try:
+            check_pins(told, versions, "the process of the accepted toolchain")
+        except WrongVersions as wrong:
+            raise RerunError(f"{wrong}: another one comes first on the search path") from None
+
+
+def _judged(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Any:
+    judged = [pair.turns for pair in pairs if pair.is_judged]
+    return ratio_of_processes(judged, sensitivity) if len(judged) > 1 else None
+
+
+def _why(end: Failure | Unavailable) -> dict[str, Failure | Unavailable]:
+    return {"failure" if isinstance(end, Failure) else "unavailable": end}
+
+
+def _cannot(blank: Rerun, reason: str, remedy: str) -> Rerun:
+    unavailable = Unavailable(reason=reason, remedy=remedy)
+    return replace(blank, ended=Enough.STOPPED, unavailable=unavailable)
+
+
+@contextmanager
+def _launches(
+    target: str, made: Environment, wanted: Recipe, timeout_seconds: float
+) -> Iterator[dict[Side, Launch]]:
+    """How each side's processes start, on the same search path but for their own packages."""
+    with tempfile.TemporaryDirectory(prefix="assay-rerun-") as folder:
+        assay = Path(folder)
+        for name in _SHIPPED_TOGETHER:
+            package = Path(__file__).parents[2] / name
+            if package.is_dir():
+                (assay / name).symlink_to(package)
+        base = _environment(target, assay)
+        flags = base if wanted.flags is None else _with_flags(base, wanted.flags)
+        sides = {Side.OLD: (str(made.interpreter), flags), Side.NEW: (sys.executable, base)}
+        yield {
+            side: Launch(
+                side=side,
+                # -P: the present folder is on the search path only if it is on this process's.
+                command=(interpreter, "-P", "-m", "assay.reruns.child", target),
+                environment=variables,
+                timeout_seconds=timeout_seconds,
+            )
+            for side, (interpreter, variables) in sides.items()
+        }
+
+
+def _environment(target: str, assay: Path) -> dict[str, str]:
+    bare = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
+    fresh = {
+        # A compile time is only one if nothing was compiled before.
+        "JAX_ENABLE_COMPILATION_CACHE": "false",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONPATH": python_path([str(assay), *_own_entries(sys.path)]),
+    }
+    return process_environment([resolve(target).name], _SHARING | bare) | fresh
+
+
+def _with_flags(base: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, str]:
+    given = {name: value for name, value in flags.items() if value}
+    return {name: value for name, value in base.items() if name not in flags} | given
+
+
+def _own_entries(path: Sequence[str]) -> list[str]:
+    """What the user put on the search path: all but this Python's library and its packages."""
+    places = sysconfig.get_paths()
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    packages = [*(places[name] for name in names), site.getusersitepackages()]
+    theirs = {Path(place).resolve() for place in packages}
+    whole = [Path(entry or ".").resolve() for entry in path]
+    return [
+        str(entry)
+        for entry in whole
+        if entry.suffix != ".zip" and theirs.isdisjoint((entry, *entry.parents))
+    ]
+
+
+def _is_other_python(made: Environment) -> bool:
+    """Whether its Python reads another byte code than this one."""
+    config = (made.folder / "pyvenv.cfg").read_text()
+    lines = dict(line.split(" = ", 1) for line in config.splitlines() if " = " in line)
+    found = lines.get("version_info", lines.get("version", ""))
+    return found.split(".")[:2] != list(map(str, sys.version_info[:2]))

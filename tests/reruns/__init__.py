@@ -1,0 +1,1 @@
+"""What reruns of accepted toolchains keep."""

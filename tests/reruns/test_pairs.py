@@ -1,0 +1,177 @@
+"""Pairs of processes are sampled alternately, and no longer than the judge or the time allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from assay.judge.changes import Change
+from assay.judge.reruns import PAIR_LOOKS, TURNS_OF_A_PAIR, ratio_of_processes
+from assay.model.evidence import Toolchain
+from assay.model.timing import Machine
+from assay.reruns.messages import Prepared
+from assay.reruns.pairs import Started, take_pairs, take_turns
+from assay.reruns.result import Enough, Pair
+
+PREPARED = Prepared(
+    toolchain=Toolchain(versions={}),
+    python="3.12",
+    machine=Machine(cpu="", cores=2, device="cpu"),
+    trace=0.1,
+    compile=0.2,
+    first=0.3,
+    runs_per_sample=4,
+    most_runs=100,
+)
+
+
+@dataclass
+class World:
+    """Two processes on one clock, which only their samples move on."""
+
+    now: float = 0.0
+    order: list[str] = field(default_factory=list)
+    runs: list[int] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+    def wild_pair(self, number: int, end: float) -> Pair:
+        """One whose processes differ by far more than programs do."""
+        old, new = np.exp(0.5 * np.random.default_rng(number).standard_normal(2))
+        return self.pair(number, end, float(new), float(old))
+
+    def started(self, name: str, seconds: float) -> Started:
+        world = self
+
+        class Process:
+            def sample(self, runs: int) -> float:
+                world.runs.append(runs)
+                world.order.append(name)
+                world.now += seconds
+                return seconds
+
+        return Started(process=Process(), prepared=PREPARED)
+
+    def pair(self, number: int, end: float, new: float = 1.0, old: float = 1.0) -> Pair:
+        return take_turns(
+            self.started("a", old),
+            self.started("b", new),
+            old_first=number % 2 == 0,
+            end=end,
+            clock=self.clock,
+        )
+
+
+def test_samples_are_taken_alternately_and_who_begins_changes_with_the_pair() -> None:
+    world = World()
+    pair = world.pair(0, 1e9)
+    assert "".join(world.order) == "abba" * (TURNS_OF_A_PAIR // 2)
+    assert len(pair.old.samples) == len(pair.new.samples) == TURNS_OF_A_PAIR
+    world.order.clear()
+    world.pair(1, 1e9)
+    assert "".join(world.order) == "baab" * (TURNS_OF_A_PAIR // 2)
+
+
+def test_each_sample_is_kept_on_the_side_that_took_it() -> None:
+    pair = World().pair(1, 1e9, new=3.0)
+    assert set(pair.old.samples) == {1.0}
+    assert set(pair.new.samples) == {3.0}
+    assert (pair.old.compile, pair.old.first, pair.old.runs_per_sample) == (0.2, 0.3, 4)
+
+
+@pytest.mark.parametrize(("most", "runs"), [(100, 9), (6, 6)])
+def test_both_samples_are_of_as_many_runs(most: int, runs: int) -> None:
+    world = World()
+    old, new = world.started("a", 1.0), world.started("b", 1.0)
+    new = replace(new, prepared=msgspec.structs.replace(PREPARED, runs_per_sample=9))
+    old = replace(old, prepared=msgspec.structs.replace(PREPARED, most_runs=most))
+    pair = take_turns(old, new, old_first=True, end=1e9, clock=world.clock)
+    assert set(world.runs) == {runs}
+    assert pair.old.runs_per_sample == pair.new.runs_per_sample == runs
+
+
+def test_no_turn_begins_that_would_not_end_in_time_and_both_have_as_many_samples() -> None:
+    world = World()
+    pair = world.pair(0, 20.0)
+    assert len(pair.old.samples) == len(pair.new.samples) == 10
+    assert pair.is_judged
+    assert not World().pair(0, 10.0).is_judged
+
+
+@pytest.mark.parametrize(
+    ("new", "change"), [(1.0, Change.SAME), (1.1, Change.SLOWER), (0.9, Change.FASTER)]
+)
+def test_the_fewest_pairs_decide_what_is_clear(new: float, change: Change) -> None:
+    world = World()
+    seen: list[Sequence[Pair]] = []
+    ended = take_pairs(
+        lambda number, end: world.pair(number, end, new),
+        most_seconds=1e9,
+        taken=seen.append,
+        clock=world.clock,
+    )
+    assert ended is Enough.DECIDED
+    assert [len(pairs) for pairs in seen] == list(range(1, PAIR_LOOKS[0] + 1))
+    assert ratio_of_processes([pair.turns for pair in seen[-1]]).change is change
+
+
+def test_what_no_number_of_pairs_decides_ends_at_the_cap_of_pairs() -> None:
+    world = World()
+    seen: list[Sequence[Pair]] = []
+    ended = take_pairs(
+        world.wild_pair,
+        most_seconds=1e9,
+        taken=seen.append,
+        clock=world.clock,
+    )
+    assert ended is Enough.PAIRS
+    assert len(seen[-1]) == PAIR_LOOKS[-1]
+
+
+def test_the_seconds_are_kept_and_what_was_measured_with_them() -> None:
+    world = World()
+    for number in range(PAIR_LOOKS[-1]):
+        world.wild_pair(number, 1e9)
+    enough, world = world.now, World()
+    seen: list[Sequence[Pair]] = []
+    ended = take_pairs(
+        world.wild_pair,
+        most_seconds=0.6 * enough,
+        taken=seen.append,
+        clock=world.clock,
+    )
+    assert ended is Enough.SECONDS
+    assert world.now <= 0.6 * enough
+    assert PAIR_LOOKS[0] <= len(seen[-1]) < PAIR_LOOKS[-1]
+
+
+def test_a_long_program_takes_fewer_turns_so_that_enough_pairs_fit() -> None:
+    world = World()
+    seen: list[Sequence[Pair]] = []
+    take_pairs(
+        world.pair,
+        most_seconds=PAIR_LOOKS[0] * 30.0,
+        taken=seen.append,
+        clock=world.clock,
+    )
+    turns = [len(pair.old.samples) for pair in seen[-1]]
+    assert len(turns) >= PAIR_LOOKS[0] - 1
+    assert set(turns) == {15}
+
+
+def test_a_program_too_long_for_the_seconds_is_not_judged() -> None:
+    world = World()
+    seen: list[Sequence[Pair]] = []
+    ended = take_pairs(
+        world.pair,
+        most_seconds=9.0,
+        taken=seen.append,
+        clock=world.clock,
+    )
+    assert ended is Enough.SECONDS
+    assert [pair.is_judged for pair in seen[-1]] == [False]

@@ -1,0 +1,90 @@
+"""What uv refuses is told in its words, shortened, with what to do about it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.reruns.uv import CannotMake, Uv, find_uv
+
+PYTHON = ".".join(map(str, sys.version_info[:2]))
+# As uv 0.13.9 said them.
+NO_VERSION = (
+    "Using Python 3.12.1 environment at: e1\nerror: No solution found when resolving dependencies\n"
+    "  cause: Because there is no version of jax==0.10.99 and you require jax==0.10.99, we can "
+    "conclude that your requirements are unsatisfiable.\n"
+)
+NO_WHEEL = (
+    "error: No solution found when resolving dependencies\n  cause: Because jaxlib==0.4.14 has no "
+    "wheels with a matching Python ABI tag (e.g., `cp312`) and you require jaxlib==0.4.14, we can "
+    "conclude that your requirements are unsatisfiable.\n"
+)
+NO_NETWORK = (
+    "error: Request failed after 3 retries in 10.1s\n  cause: Failed to fetch: "
+    "http://127.0.0.1:9/simple/jax/\n  cause: error sending request for url\n"
+)
+
+
+def says(folder: Path, words: str, dry: str = "") -> Uv:
+    """A uv that refuses in these words, and knows the versions of ``dry`` if it is only asked."""
+    command = folder / "uv"
+    (folder / "words").write_text(words)
+    (folder / "dry").write_text(dry)
+    command.write_text(
+        f'#!/bin/sh\ncase "$*" in *--dry-run*) cat {folder}/dry >&2; exit 0;; esac\n'
+        f"cat {folder}/words >&2; exit 1\n"
+    )
+    command.chmod(0o755)
+    return Uv(command=str(command))
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "remedy"),
+    [
+        (NO_VERSION, "there is no jax 0.10.99: error: No solution", "ask for another"),
+        (NO_WHEEL, f"no wheel for Python {PYTHON}", "--python"),
+        (NO_NETWORK, "no package index can be reached", "UV_INDEX_URL"),
+        ("error: something new\n", "uv finds no such environment: error: something new", "version"),
+    ],
+)
+def test_a_refused_installation_says_why(
+    tmp_path: Path, words: str, reason: str, remedy: str
+) -> None:
+    with pytest.raises(CannotMake) as refused:
+        says(tmp_path, words).install(Path("python"), ["jax==0.10.99"], "")
+    assert reason in refused.value.reason
+    assert remedy in refused.value.remedy
+
+
+def test_a_version_that_does_not_exist_names_some_that_do(tmp_path: Path) -> None:
+    uv = says(tmp_path, NO_VERSION, " - jax==0.12.0\n + jax==0.10.2\n")
+    with pytest.raises(CannotMake, match=r"ask for one that exists: 0\.10\.2 \(before it\)"):
+        uv.install(Path("python"), ["jax==0.10.99"], "")
+
+
+def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CannotMake, match=r"there is no Python 3\.9 here.*uv python install 3\.9"):
+        says(tmp_path, "error: No interpreter found\n").venv(tmp_path / "made", "3.9")
+
+
+def test_long_words_are_cut(tmp_path: Path) -> None:
+    with pytest.raises(CannotMake) as refused:
+        says(tmp_path, "error: " + "x" * 10_000).install(Path("python"), [], "")
+    assert len(refused.value.reason) < 500
+
+
+def test_a_missing_uv_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(CannotMake, match="pip install uv"):
+        find_uv(str(tmp_path))
+
+
+def test_a_uv_beside_the_interpreter_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside").mkdir()
+    says(tmp_path / "beside", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "beside" / "python"))
+    assert find_uv(str(tmp_path)).command == str(tmp_path / "beside" / "uv")

@@ -1,0 +1,122 @@
+"""GitHub's workflows: sound by actionlint, and every action held to a commit."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+GITHUB = Path(__file__).parents[1] / ".github"
+FILES = sorted(file.relative_to(GITHUB).as_posix() for file in GITHUB.rglob("*.yml"))
+
+USES = re.compile(r"^\s*(?:- )?uses:\s*(?P<action>\S+)(?P<rest>.*)$", re.MULTILINE)
+HELD = re.compile(r"@[0-9a-f]{40}$")
+VERSION = re.compile(r" # v\d+\.\d+\.\d+$")
+
+needs_actionlint = pytest.mark.skipif(
+    # Inside tox it is installed; if it were not, these tests would have to fail.
+    shutil.which("actionlint") is None and "TOX_ENV_NAME" not in os.environ,
+    reason="no actionlint on PATH; run `tox run -e tests`",
+)
+
+
+def loose(text: str) -> Iterator[str]:
+    """The actions of a workflow that a commit with its version does not hold."""
+    for found in USES.finditer(text):
+        action, rest = found["action"], found["rest"]
+        if not action.startswith("./") and not (HELD.search(action) and VERSION.search(rest)):
+            yield action
+
+
+def checked(root: Path, changes: Mapping[str, tuple[str, str]]) -> tuple[int, str]:
+    """Exit code and words of actionlint on a copy of our workflows, each (old, new) applied."""
+    shutil.copytree(GITHUB, root / ".github")
+    (root / ".git").mkdir()  # How actionlint knows where a project begins.
+    for name, (old, new) in changes.items():
+        file = root / ".github" / name
+        text = file.read_text()
+        assert text.count(old) == 1, f"got {text.count(old)} of {old!r} in {name}, wanted one"
+        file.write_text(text.replace(old, new))
+    ended = subprocess.run(
+        ["actionlint", "-no-color"], cwd=root, capture_output=True, text=True, check=False
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+@needs_actionlint
+def test_actionlint_finds_nothing_in_our_workflows(tmp_path: Path) -> None:
+    assert checked(tmp_path, {}) == (0, "")
+
+
+@needs_actionlint
+@pytest.mark.parametrize(
+    ("file", "old", "new", "words"),
+    [
+        ("workflows/ci.yml", "    runs-on: ubuntu-24.04\n", "", '"runs-on" section is missing'),
+        (
+            "workflows/ci.yml",
+            "${{ matrix.python }}\n    runs-on",
+            "${{ matrix.pyton }}\n    runs-on",
+            '"pyton" is not defined',
+        ),
+        ("workflows/ci.yml", "contents: read", "contents: reed", '"reed" is invalid'),
+        ("workflows/nightly.yml", "17 2 * * *", "17 26 * * *", "invalid CRON format"),
+        (
+            "workflows/nightly.yml",
+            "environment: gpu",
+            "environmnt: gpu",
+            '"environmnt" is not defined',
+        ),
+        ("workflows/suites.yml", '"$ENVIRONMENT" --notest', "$ENVIRONMENT --notest", "SC2086"),
+        (
+            "actions/python/action.yml",
+            "  python:\n    description",
+            "  version:\n    description",
+            'input "python" is not defined',
+        ),
+    ],
+)
+def test_actionlint_refuses_a_broken_workflow(
+    tmp_path: Path, file: str, old: str, new: str, words: str
+) -> None:
+    code, output = checked(tmp_path, {file: (old, new)})
+    assert code == 1, output
+    assert words in output
+
+
+def test_there_are_a_nightly_and_a_ci_workflow() -> None:
+    assert {"workflows/nightly.yml", "workflows/ci.yml"} <= set(FILES)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_action_is_held_to_a_commit_with_its_version(file: str) -> None:
+    assert list(loose((GITHUB / file).read_text())) == []
+
+
+COMMIT = "0" * 40
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "      - uses: actions/checkout@v7",
+        "        uses: actions/checkout@v7.0.1 # v7.0.1",
+        f"      - uses: actions/checkout@{COMMIT}",
+        f"      - uses: actions/checkout@{COMMIT[:7]} # v7.0.1",
+        "      - uses: actions/checkout",
+    ],
+    ids=["tag", "version", "commit-alone", "short-commit", "nothing"],
+)
+def test_an_action_that_its_owner_could_move_is_seen(line: str) -> None:
+    held = f"      - uses: actions/cache@{COMMIT} # v5.0.5"
+    assert len(list(loose(f"{held}\n{line}\n{held}\n"))) == 1
+
+
+@pytest.mark.parametrize("secret", ["secrets.", "secrets:", "pull_request_target"])
+def test_no_workflow_is_given_a_secret(secret: str) -> None:
+    assert [file for file in FILES if secret in (GITHUB / file).read_text()] == []

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from assay.frameworks.framework import Compiled, Framework, RanSteps, Unsupported
 from assay.frameworks.installed import FrameworkMissing, framework
 from assay.frameworks.step_graphs import steps_seen
+from assay.frameworks.timing import PairTimer, ProgramFailed
 from assay.frameworks.versions import toolchain
 from assay.hlo.schema import split
 from assay.hlo.summary import read
@@ -22,6 +23,7 @@ from assay.model.evidence import (
     Unavailable,
 )
 from assay.model.target import TargetUnavailable
+from assay.model.timing import Keep, TimedPair, Times, untaken
 from assay.model.workload import Arm, Program, Workload
 from assay.targets import Target, resolve
 from assay.targets.jax_internals import InternalsMoved
@@ -35,6 +37,9 @@ _OUT_OF_MEMORY = (
     re.compile(rf"\({_SIZE}\) exceeds available HBM \({_SIZE}\)", re.IGNORECASE),
 )
 _STEP = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_RUNS_NOTHING = Unavailable(
+    reason="a compile-only target runs nothing", remedy="time it on a live target, such as cpu"
+)
 _T = TypeVar("_T")
 
 
@@ -77,14 +82,9 @@ def observe(workload: Workload, arm: Arm, target_name: str) -> Evidence:
     target = resolve(target_name)
     evidence = unseen(workload, arm, target)
     try:
-        tools = framework(workload.framework)
-        devices = target.devices()
-    except FrameworkMissing as missing:
-        return replace(evidence, unavailable=Unavailable(reason=str(missing)))
-    except TargetUnavailable as absent:
-        why = absent.availability
-        unavailable = Unavailable(reason=why.reason, remedy=why.remedy)
-        return replace(evidence, unavailable=unavailable)
+        tools, devices = _reach(workload, target)
+    except _Halted as halted:
+        return _ended(evidence, halted.end)
     known = replace(evidence, device_count=len(devices))
     if target.executes:
         known = replace(known, device_memory_bytes=tools.device_memory_bytes(devices[0]))
@@ -94,6 +94,41 @@ def observe(workload: Workload, arm: Arm, target_name: str) -> Evidence:
     except _Halted as halted:
         return _ended(known, halted.end)
     return _stages(known, tools, target, program, watch)
+
+
+def observe_times(pair: TimedPair, keep: Keep) -> Times:
+    """The times of two arms taken in turns in this process; ``keep`` gets them as far as they are.
+
+    Never raises for what a program, the compiler or the target does: that is in the times.
+
+    Raises:
+        TargetError: no target has that name.
+    """
+    target = resolve(pair.target)
+    known = untaken(pair, toolchain(pair.workload.framework, target.platform))
+    if not target.executes:
+        return replace(known, unavailable=_RUNS_NOTHING)
+    timer = PairTimer(pair, known, keep)
+    start = time.perf_counter()
+    try:
+        tools, devices = _reach(pair.workload, target)
+        timer.run(tools, devices, target.platform)
+    except _Halted as halted:
+        return _untimed(known, halted.end, "")
+    except ProgramFailed as failed:
+        return _untimed(timer.times, _end(failed.kind, failed.cause), failed.arm)
+    return replace(timer.times, seconds=time.perf_counter() - start)
+
+
+def _reach(workload: Workload, target: Target) -> tuple[Framework, tuple[Any, ...]]:
+    """The workload's framework, and the devices to compile for."""
+    try:
+        return framework(workload.framework), target.devices()
+    except FrameworkMissing as missing:
+        raise _Halted(Unavailable(reason=str(missing))) from missing
+    except TargetUnavailable as absent:
+        why = absent.availability
+        raise _Halted(Unavailable(reason=why.reason, remedy=why.remedy)) from absent
 
 
 def unseen(workload: Workload, arm: Arm, target: Target) -> Evidence:
@@ -173,7 +208,7 @@ def _execute(
     evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
 ) -> Evidence:
     if not target.executes:
-        return replace(evidence, not_executed="a compile-only target runs nothing")
+        return replace(evidence, not_executed=_RUNS_NOTHING.reason)
     devices, growth = target.devices(), program.growth
     if growth is not None:
         times = watch.stage(
@@ -211,6 +246,12 @@ def _seconds(watch: _Watch) -> Seconds:
         read=sum(spent.get(stage, 0.0) for stage in ("read", "analyse", "hand over")),
         execute=spent.get("execute", 0.0) + spent.get("time", 0.0),
     )
+
+
+def _untimed(times: Times, end: Failure | Unavailable, arm: str) -> Times:
+    if isinstance(end, Unavailable):
+        return replace(times, unavailable=end)
+    return replace(times, failure=end, failed_arm=arm)
 
 
 def _ended(evidence: Evidence, end: Failure | Unavailable | None) -> Evidence:

@@ -1,15 +1,16 @@
 """Workload × target → records: the one place where the parts meet."""
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from time import perf_counter
 
 from assay.judge.case import judge_arm, judge_twin
 from assay.judge.toolchains import nearest_accepted
-from assay.model.claim import Case, Check
+from assay.model.claim import Case, Check, TimingClaim
 from assay.model.evidence import Evidence
+from assay.model.timing import Keep, TimedPair, Times
 from assay.model.verdict import (
     MUST_FAIL,
     RECORD_SCHEMA,
@@ -19,7 +20,7 @@ from assay.model.verdict import (
     Record,
 )
 from assay.model.workload import Arm, Workload
-from assay.store import baselines, evidence
+from assay.store import baselines, evidence, times
 
 
 class Accept(Enum):
@@ -50,28 +51,47 @@ class Trial:
         """What is compiled, and for what."""
         return f"{self.workload.name}/{self.arm.name}@{self.target}"
 
+    @property
+    def is_timing(self) -> bool:
+        """Whether programs are timed for it, and nothing else may then be at work."""
+        return isinstance(self.check.claim, TimingClaim)
+
     def __str__(self) -> str:
         return self.program + ("/must-fail" if self.must_fail else "")
 
 
+def _takes_no_times(pair: TimedPair, keep: Keep) -> Times:
+    raise NotImplementedError(
+        f"got a claim on times of {pair.judged.name!r}, wanted a run that can take them; "
+        "give Run(time=...)"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run's folder, its observer and its baselines."""
+    """A run's folder, its observer and its baselines; ``timing_seconds`` caps a pair's turns."""
 
     name: str
     directory: Path
     baselines: Path
     accept: Accept
     observe: Callable[[Workload, Arm, str], Evidence]
+    time: Callable[[TimedPair, Keep], Times] = _takes_no_times
+    timing_seconds: float = 30.0
 
     def judge(self, trial: Trial) -> Record:
         """Observe what the trial needs, once a run, and judge it.
 
         Raises:
             BaselineError: the baseline file is damaged.
+            TimesError: a file of times is damaged.
         """
-        start = time.perf_counter()
-        case = self._case(trial)
+        return self.judge_timed(trial)[0]
+
+    def judge_timed(self, trial: Trial) -> tuple[Record, Times | None]:
+        """The same, with the times that it was judged by, if any were taken."""
+        start = perf_counter()
+        case = self._timed(trial, self._case(trial))
         claim = trial.check.claim
         defect = None
         if trial.must_fail:
@@ -79,15 +99,16 @@ class Run:
         else:
             finding, defect = judge_arm(claim, case)
             finding, case = self._accepted(trial, case, finding)
-        return record_of(
+        record = record_of(
             self.name,
             trial,
             finding,
             toolchain=case.evidence.toolchain.identity,
             accepted=case.accepted,
             upstream=defect.upstream if defect else "",
-            seconds=time.perf_counter() - start,
+            seconds=perf_counter() - start,
         )
+        return record, case.times
 
     def evidence(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         """The evidence of one arm on one target, computed once a run."""
@@ -111,6 +132,27 @@ class Run:
         return Case(
             workload=workload, arm=trial.arm, evidence=mine, others=others, accepted=accepted
         )
+
+    def _timed(self, trial: Trial, case: Case) -> Case:
+        """The case with the times that its claim asks for, taken once a run."""
+        claim = trial.check.claim
+        if not isinstance(claim, TimingClaim):
+            return case
+        try:
+            turns = claim.turns(case)
+        # There is nothing to time, or the claim is at fault: its judge says the same again.
+        except Exception:  # noqa: BLE001
+            return case
+        pair = TimedPair(
+            workload=trial.workload,
+            reference=trial.workload.arm(turns.reference),
+            judged=trial.arm,
+            target=trial.target,
+            turns=turns,
+            most_seconds=self.timing_seconds,
+        )
+        taken = times.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
+        return replace(case, times=taken)
 
     def _judge_twin(self, trial: Trial, case: Case) -> Finding:
         if trial.check.claim.uses_baseline and case.accepted is None:

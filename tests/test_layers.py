@@ -30,6 +30,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "observe": frozenset({"model", "hlo", "targets", "frameworks"}),
     "isolate": frozenset({"model", "targets", "frameworks", "observe"}),
     "inspection": frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"}),
+    "reruns": frozenset({"model", "judge", "targets", "frameworks", "isolate"}),
     "report": frozenset({"model"}),
     "run": frozenset({"model", "judge", "store"}),
     "plugin": _EVERYTHING,

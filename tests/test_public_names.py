@@ -57,6 +57,7 @@ CLAIMS = [
     "TempBytesAtMost",
     "TimeGrowth",
     "TimeOverReference",
+    "TimeRatio",
     "TracingSends",
     "TransferredBytes",
     "ValuesEqual",

@@ -19,6 +19,7 @@ from assay.claims.steps import (
     SentPerStep,
     TracingSends,
 )
+from assay.claims.times import TimeRatio
 from assay.claims.tracing import NamesMatch, ResidualsOnHost
 from assay.claims.transfers import TransferredBytes
 from assay.claims.values import ValuesEqual
@@ -43,6 +44,7 @@ __all__ = [
     "TempBytesAtMost",
     "TimeGrowth",
     "TimeOverReference",
+    "TimeRatio",
     "TracingSends",
     "TransferredBytes",
     "ValuesEqual",

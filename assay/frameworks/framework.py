@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
 from assay.model.steps import Counters, Steps
+from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 
 
@@ -39,6 +40,29 @@ class Compiled(Protocol):
         """
 
 
+class Ready(Protocol):
+    """A program that was compiled and can be run again and again, to be timed.
+
+    ``trace_seconds`` and ``compile_seconds`` are None where they fall into the first run.
+    ``most_runs`` bounds the runs that may be asked for at once.
+    """
+
+    @property
+    def trace_seconds(self) -> float | None:
+        """What tracing and lowering took."""
+
+    @property
+    def compile_seconds(self) -> float | None:
+        """What compiling took."""
+
+    @property
+    def most_runs(self) -> int:
+        """How many runs can be made ready at a time."""
+
+    def run(self, count: int) -> float:
+        """The seconds of so many runs, each waited for; what they consume is made before."""
+
+
 class Framework(Protocol):
     """The stages of one framework, each of which may fail with the framework's own exception.
 
@@ -67,6 +91,18 @@ class Framework(Protocol):
 
     def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
         """Wall times of the growing loop, short and long in turns, each run on fresh arguments."""
+
+    def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
+        """The program's function on its values, or its loop's step, ready to be timed.
+
+        Raises ``Unsupported`` where the program has neither, or the framework cannot time it.
+        """
+
+    def calibrate(self, devices: Sequence[Any]) -> Calibration:
+        """Times of fixed work on the first of the devices."""
+
+    def profile(self, ready: Ready) -> DeviceTimes | None:
+        """The device's own times of a run, None where it has none to tell."""
 
     def run_steps(self, steps: Steps) -> RanSteps:
         """Run a training loop and tell what was counted in each step, and what it compiled.

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.frameworks.framework import Compiled, RanSteps
+from assay.frameworks.framework import Compiled, RanSteps, Ready
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
 from assay.frameworks.memory_stats import memory_of
 from assay.hlo.schema import wrap
 from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
 from assay.model.steps import Steps
+from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
 from assay.targets.dumps import dump, refuses_options
@@ -87,6 +88,18 @@ class HloFramework:
     def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
         """As in JAX; the program of a module has no growing loop."""
         return self._jax.time_growth(growth, devices)
+
+    def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
+        """As in JAX; the program of a module gives no values, so nothing is timed."""
+        return self._jax.ready(program, devices, platform)
+
+    def calibrate(self, devices: Sequence[Any]) -> Calibration:
+        """As in JAX."""
+        return self._jax.calibrate(devices)
+
+    def profile(self, ready: Ready) -> DeviceTimes | None:
+        """As in JAX."""
+        return self._jax.profile(ready)
 
     def run_steps(self, steps: Steps) -> RanSteps:
         """As in JAX."""

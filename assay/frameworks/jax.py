@@ -10,12 +10,14 @@ import numpy as np
 from jax.extend import core
 
 from assay.frameworks.arrays import tensor_of
-from assay.frameworks.framework import RanSteps
+from assay.frameworks.framework import RanSteps, Ready, Unsupported
 from assay.frameworks.jax_steps import run_steps
+from assay.frameworks.jax_timing import calibrate, profile, ready_program, ready_steps
 from assay.frameworks.memory_stats import memory_of
 from assay.hlo.schema import wrap
 from assay.model.evidence import GrowthTimes, Memory, Residual, Tensor, Traced
 from assay.model.steps import Steps
+from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
 from assay.targets.dumps import dump, refuses_options
@@ -125,6 +127,25 @@ class JaxFramework:
                         times.append(spent)
         short, long = map(tuple, seconds)
         return GrowthTimes(lengths=growth.lengths, short=short, long=long)
+
+    def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
+        """Compile the function, put its values on the devices; or build the loop."""
+        if program.steps is not None:
+            return ready_steps(program.steps)
+        if program.function is None or program.values is None:
+            raise Unsupported(
+                "got a program without values to run it on, wanted some to time it with; "
+                "give Program(values=...), or time another arm"
+            )
+        return ready_program(program, lambda: self.lower(self.trace(program), platform), devices[0])
+
+    def calibrate(self, devices: Sequence[Any]) -> Calibration:
+        """A product, a copy and a dispatch on the first device."""
+        return calibrate(devices[0])
+
+    def profile(self, ready: Ready) -> DeviceTimes | None:
+        """By JAX's own profiler."""
+        return profile(ready.run)
 
     def run_steps(self, steps: Steps) -> RanSteps:
         """Run the loop; what it compiles is counted, and nothing that is sent."""

@@ -1,5 +1,6 @@
 """PyTorch/XLA as a framework: programs staged on placeholders, and loops that really step."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +12,13 @@ import torch_xla
 
 from assay.frameworks import torch_xla_internals as internals
 from assay.frameworks.arrays import tensor_of
-from assay.frameworks.framework import Compiled, RanStep, RanSteps, Unsupported
+from assay.frameworks.framework import Compiled, RanStep, RanSteps, Ready, Unsupported
 from assay.frameworks.hlo import compile_parsed, parse
 from assay.frameworks.hlo_file import Source
+from assay.frameworks.jax_timing import calibrate
 from assay.model.evidence import GrowthTimes, Tensor, Traced
 from assay.model.steps import Loop, Steps
+from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 
 _BY_BITS = {
@@ -31,6 +34,26 @@ class Staged:
     """The results of a function on placeholders: lazy tensors, alive until they are lowered."""
 
     results: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyLoop:
+    """A loop whose steps are timed; what a step traces and compiles falls into its first run."""
+
+    loop: Loop
+    trace_seconds: float | None = None
+    compile_seconds: float | None = None
+    most_runs: int = 1
+
+    def run(self, count: int) -> float:
+        """The seconds of so many steps, after each of which the device is waited for."""
+        start = time.perf_counter()
+        for _ in range(count):
+            results = self.loop.step()
+            internals.wait()
+        seconds = time.perf_counter() - start
+        del results
+        return seconds
 
 
 class TorchXlaFramework:
@@ -82,6 +105,26 @@ class TorchXlaFramework:
     def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
         """No suite times a loop of PyTorch/XLA's over lengths."""
         raise Unsupported("got a growing loop for torch_xla, wanted one for jax; write it for jax")
+
+    def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
+        """Build the loop, and wait for what that staged."""
+        if program.steps is None:
+            raise Unsupported(
+                "got a program for torch_xla without a loop, wanted one whose steps can be timed; "
+                "give Program(steps=...)"
+            )
+        internals.start(program.steps.environment)
+        loop = program.steps.build()
+        torch_xla.sync(wait=True)
+        return ReadyLoop(loop=loop)
+
+    def calibrate(self, devices: Sequence[Any]) -> Calibration:
+        """By JAX's work, on the same processors."""
+        return calibrate(devices[0])
+
+    def profile(self, ready: Ready) -> DeviceTimes | None:
+        """PyTorch/XLA's own profiler is not read."""
+        return None
 
     def run_steps(self, steps: Steps) -> RanSteps:
         """Build the loop, wait for what that staged, then run and count each step by itself."""

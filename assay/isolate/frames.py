@@ -1,28 +1,59 @@
 """Frames: what the observer's two sides send each other, a 4-byte length and a payload."""
 
+import os
 import select
 import signal
 import struct
+from dataclasses import dataclass
 from typing import IO
 
+import cloudpickle
 import msgspec
 
 from assay.model.evidence import Evidence
+from assay.model.timing import TimedPair, Times
 
 READY = b"ready"
 _LENGTH = struct.Struct("<I")
+_MOST_AT_ONCE = 2**20
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the child says of a request: the evidence, or how it came to none.
+    """What the child says of a request: the evidence or the times, or how it came to none.
 
     ``crash`` is a traceback of Assay's own; ``died`` is what ended the process that the program
-    ran in, where that was not the child itself.
+    ran in, where that was not the child itself. Times that are not ``final`` are what is known of
+    them so far: more answers to the same request follow.
     """
 
     evidence: Evidence | None = None
     crash: str = ""
     died: str = ""
+    times: Times | None = None
+    final: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimesRequest:
+    """A request for times; each arm travels as it would by itself, the question by itself."""
+
+    reference: bytes
+    judged: bytes
+    turns: bytes
+    most_seconds: float
+
+    def pair(self) -> TimedPair:
+        """What was asked for, in the process that it was sent to."""
+        workload, reference, target = cloudpickle.loads(self.reference)
+        _, judged, _ = cloudpickle.loads(self.judged)
+        return TimedPair(
+            workload=workload,
+            reference=reference,
+            judged=judged,
+            target=target,
+            turns=cloudpickle.loads(self.turns),
+            most_seconds=self.most_seconds,
+        )
 
 
 def write(stream: IO[bytes], payload: bytes) -> None:
@@ -49,7 +80,8 @@ def read(stream: IO[bytes], timeout_seconds: float | None) -> bytes:
 def _exactly(stream: IO[bytes], count: int) -> bytes:
     data = bytearray()
     while len(data) < count:
-        part = stream.read(count - len(data))
+        # Past the stream's own buffer: a frame that waited there would not be seen by select.
+        part = os.read(stream.fileno(), min(count - len(data), _MOST_AT_ONCE))
         if not part:
             raise EOFError
         data += part

@@ -6,18 +6,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+import cloudpickle
 import msgspec
 
-from assay.isolate.frames import Answer, how_it_ended, read, write
-from assay.isolate.pickling import pickled
+from assay.frameworks.versions import toolchain
+from assay.isolate.frames import Answer, TimesRequest, how_it_ended, read, write
+from assay.isolate.pickling import NotPortable, pickled
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
+from assay.model.timing import Keep, TimedPair, Times, untaken
 from assay.model.workload import Arm, Workload
 from assay.observe import unseen
 from assay.targets import environment, resolve
@@ -67,7 +70,43 @@ class Observer:
             NotPortable: the workload holds something that cannot be pickled.
             ObservationError: Assay itself failed in the child.
         """
-        request = pickled(workload, arm, target)
+        answer = self._ask(pickled(workload, arm, target))
+        if isinstance(answer, Failure):
+            return _lost(workload, arm, target, answer)
+        if answer.evidence is None:
+            raise ObservationError(answer.crash)
+        return answer.evidence
+
+    def time(self, pair: TimedPair, keep: Keep) -> Times:
+        """The times of two arms taken in turns; ``keep`` gets them as far as they are known.
+
+        A crash is in the times; so is a child that tells of no progress for as long as a program
+        may take.
+
+        Raises:
+            NotPortable: the workload holds something that cannot be pickled.
+            ObservationError: Assay itself failed in the child.
+        """
+        tools = toolchain(pair.workload.framework, resolve(pair.target).platform)
+        latest = untaken(pair, tools)
+
+        def heard(answer: Answer) -> None:
+            nonlocal latest
+            if answer.times is not None:
+                latest = answer.times
+                keep(latest)
+
+        answer = self._ask(_request(pair), heard)
+        if isinstance(answer, Failure):
+            return replace(latest, failure=answer, failed_arm=latest.at_work)
+        if answer.times is None:
+            raise ObservationError(answer.crash)
+        return answer.times
+
+    def _ask(
+        self, request: bytes, heard: Callable[[Answer], None] = lambda _: None
+    ) -> Answer | Failure:
+        """The final answer, after ``heard`` got those before it; or how the program ended it."""
         child = self._running()
         assert child.stdin
         assert child.stdout
@@ -75,20 +114,20 @@ class Observer:
         self._heard = os.fstat(self._words.fileno()).st_size
         try:
             write(child.stdin, request)
-            reply = read(child.stdout, self._timeout_seconds)
+            answer = _decoded(read(child.stdout, self._timeout_seconds))
+            while not answer.final:
+                heard(answer)
+                answer = _decoded(read(child.stdout, self._timeout_seconds))
         except TimeoutError:
             self.close()
             message = f"no answer within {self._timeout_seconds:g} s; raise --compile-timeout"
-            return _lost(workload, arm, target, FailureKind.TIMEOUT, message)
+            return Failure(kind=FailureKind.TIMEOUT, message=message)
         except (EOFError, BrokenPipeError):
-            return _lost(workload, arm, target, FailureKind.CRASH, self._epitaph())
-        answer = msgspec.msgpack.decode(reply, type=Answer)
+            return Failure(kind=FailureKind.CRASH, message=self._epitaph())
         if answer.died:
             words = f"the process ended by {answer.died}; its last words: {self._last_words()}"
-            return _lost(workload, arm, target, FailureKind.CRASH, words)
-        if answer.evidence is None:
-            raise ObservationError(answer.crash)
-        return answer.evidence
+            return Failure(kind=FailureKind.CRASH, message=words)
+        return answer
 
     def close(self) -> None:
         """End the child, whatever it is doing."""
@@ -167,6 +206,27 @@ def _child_environment(targets: Sequence[TargetName], base: Mapping[str, str]) -
     return environment(targets, base) | fresh
 
 
-def _lost(workload: Workload, arm: Arm, target: str, kind: FailureKind, words: str) -> Evidence:
-    failure = Failure(kind=kind, message=words)
+def _decoded(reply: bytes) -> Answer:
+    return msgspec.msgpack.decode(reply, type=Answer)
+
+
+def _request(pair: TimedPair) -> bytes:
+    reference, judged = (
+        pickled(pair.workload, arm, pair.target) for arm in (pair.reference, pair.judged)
+    )
+    try:
+        turns = cloudpickle.dumps(pair.turns)
+    # Pickling runs the claim's own code, which may raise anything.
+    except Exception as error:
+        raise NotPortable(
+            f"got a question {pair.turns.question!r} that cannot be sent to another process "
+            f"({error}), wanted one of plain values; use a function of a module"
+        ) from error
+    request = TimesRequest(
+        reference=reference, judged=judged, turns=turns, most_seconds=pair.most_seconds
+    )
+    return bytes(cloudpickle.dumps(request))
+
+
+def _lost(workload: Workload, arm: Arm, target: str, failure: Failure) -> Evidence:
     return replace(unseen(workload, arm, resolve(target)), failure=failure)

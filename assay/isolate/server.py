@@ -11,15 +11,17 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import IO, Any
 
 import cloudpickle
 import msgspec
 
 from assay.frameworks.installed import preload
-from assay.isolate.frames import READY, Answer, how_it_ended, read, write
+from assay.isolate.frames import READY, Answer, TimesRequest, how_it_ended, read, write
 from assay.model.target import TargetName
-from assay.observe import observe
+from assay.model.timing import Times
+from assay.observe import observe, observe_times
 from assay.targets import prepare
 
 
@@ -35,10 +37,10 @@ def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
     os.dup2(2, 1)
     _end_with_parent(requests)
     prepare(targets)
-    answer: Callable[[bytes], bytes] = _answer
+    answer: Callable[[bytes], bytes] = partial(_answer, answers)
     if forks_for:
         preload(forks_for)
-        answer = _Forks(requests)
+        answer = _Forks(requests, answers)
     write(answers, READY)
     while True:
         try:
@@ -48,11 +50,19 @@ def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
         write(answers, answer(request))
 
 
-def _answer(request: bytes) -> bytes:
+def _answer(answers: IO[bytes], request: bytes) -> bytes:
+    """The last answer to a request; those before it are written as soon as they are known."""
+
+    def keep(times: Times) -> None:
+        write(answers, msgspec.msgpack.encode(Answer(times=times, final=False)))
+
     try:
         loaded: Any = cloudpickle.loads(request)
-        workload, arm, target = loaded
-        found = Answer(evidence=observe(workload, arm, target))
+        if isinstance(loaded, TimesRequest):
+            found = Answer(times=observe_times(loaded.pair(), keep))
+        else:
+            workload, arm, target = loaded
+            found = Answer(evidence=observe(workload, arm, target))
     # The child's own failure must reach the parent as words, whatever it is.
     except Exception:  # noqa: BLE001
         found = Answer(crash=traceback.format_exc())
@@ -62,8 +72,9 @@ def _answer(request: bytes) -> bytes:
 class _Forks:
     """Answers each request in a fork, which may die of it."""
 
-    def __init__(self, requests: IO[bytes]) -> None:
+    def __init__(self, requests: IO[bytes], answers: IO[bytes]) -> None:
         self._requests = requests
+        self._answers = answers  # Empty at every fork, for each frame is flushed.
 
     def __call__(self, request: bytes) -> bytes:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -89,7 +100,7 @@ class _Forks:
         try:
             _end_with_parent(self._requests)
             with os.fdopen(pipe, "wb") as stream:
-                stream.write(_answer(request))
+                stream.write(_answer(self._answers, request))
             code = 0
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else 1

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from assay.model.evidence import Evidence
+from assay.model.timing import Times, Turns
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber, Finding
 from assay.model.workload import Arm, Workload, matches_any
@@ -16,13 +17,17 @@ class MeasurementMissing(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """All that a claim may look at: one arm's evidence, other arms', and the accepted number."""
+    """All that a claim may look at: one arm's evidence, other arms', and the accepted number.
+
+    ``times`` are there for a ``TimingClaim`` alone.
+    """
 
     workload: Workload
     arm: Arm
     evidence: Evidence
     others: Mapping[str, Evidence] = field(default_factory=dict)
     accepted: AcceptedNumber | None = None
+    times: Times | None = None
 
     def other(self, arm: str) -> Evidence:
         """Another arm's evidence on the same target.
@@ -87,6 +92,14 @@ class Claim(Protocol):
 
     def judge(self, case: Case) -> Finding:
         """The verdict on one case."""
+
+
+@runtime_checkable
+class TimingClaim(Claim, Protocol):
+    """A claim on times taken in turns, which are then in the case that it judges."""
+
+    def turns(self, case: Case) -> Turns:
+        """What is to be timed for a case without times; what it raises, ``judge`` raises too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

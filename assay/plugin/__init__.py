@@ -8,6 +8,7 @@ import pytest
 from assay.model.claim import Check
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
+from assay.plugin.alone import ALONE, Alone
 from assay.plugin.controller import Controller
 from assay.plugin.fixture import assay
 from assay.plugin.items import (
@@ -16,6 +17,7 @@ from assay.plugin.items import (
     check_items,
     explain,
     keep_programs_together,
+    put_timing_last,
     reject_repeated,
     where_required,
 )
@@ -45,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--results-dir", default="results", help="where runs are written")
     group.addoption("--baselines-dir", default="baselines", help="where accepted numbers are kept")
+    group.addoption(
+        "--timing-seconds",
+        default="30",
+        metavar="SECONDS",
+        help="time two programs in turns for at most this long",
+    )
     group.addoption(
         "--compile-timeout",
         default="900",
@@ -92,6 +100,15 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         items.extend(orphan_items(session))
     except BaselineError as error:
         raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
+    put_timing_last(items)
+    session.config.stash[ALONE] = Alone.among(items, session.config)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let no item of any kind be at work in another worker while programs are timed in this one."""
+    with item.config.stash[ALONE].beside(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record, exit_code
+from assay.plugin import benchmarks
 from assay.plugin.items import verdicts_of
 from assay.plugin.orphans import remove_orphans
 from assay.plugin.progress import Progress
@@ -17,7 +19,7 @@ from assay.report.junit import junit
 from assay.report.summary import summary
 from assay.report.terminal import print_run
 from assay.run import accept_numbers
-from assay.store import records, results
+from assay.store import records, results, times
 
 _WIDTH_OF_A_FILE = 100
 _PYTEST_OWN = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
@@ -33,6 +35,8 @@ class Controller:
         self._session = session
         self._progress = Progress()
         self._records: list[Record] = []
+        self._times: tuple[Times, ...] = ()
+        self._damaged: tuple[times.TimesError, ...] = ()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -60,12 +64,20 @@ class Controller:
             records.append(self._session.run.directory, record)
             self._records.append(record)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        """Tell pytest-benchmark's files what programs were compiled with."""
+        benchmarks.describe_toolchains(machine_info, self._session.settings.targets)
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what a run leaves behind, and end with Assay's exit code."""
+        self._times, self._damaged = times.load_all(self._session.directory)
+        benchmarks.write_file(self._session.directory, self._config, self._times)
         if not self._records:
             return
         run = self._session.run
-        results.write(run.directory, "summary.md", summary(self._records).encode())
+        results.write(run.directory, "summary.md", summary(self._records, self._times).encode())
         results.write(run.directory, "junit.xml", junit(self._records))
         results.point_latest(run.directory)
         accept_numbers(run, self._records)
@@ -78,12 +90,14 @@ class Controller:
         """Print the summary that a person reads."""
         if self._records:
             terminalreporter.ensure_newline()
-            terminalreporter.write(_rendered(self._records, colour=terminalreporter.hasmarkup))
-            terminalreporter.write_line(f"records: {self._session.run.directory}")
+            terminalreporter.write(self._rendered(colour=terminalreporter.hasmarkup))
+            terminalreporter.write_line(f"records: {self._session.directory}")
+        for damaged in self._damaged:
+            terminalreporter.write_line(f"times: {damaged}")
 
-
-def _rendered(seen: list[Record], *, colour: bool) -> str:
-    text = StringIO()
-    width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
-    print_run(Console(file=text, width=width, force_terminal=colour, highlight=False), seen)
-    return text.getvalue()
+    def _rendered(self, *, colour: bool) -> str:
+        text = StringIO()
+        width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
+        console = Console(file=text, width=width, force_terminal=colour, highlight=False)
+        print_run(console, self._records, self._times)
+        return text.getvalue()

@@ -9,10 +9,11 @@ import pytest
 
 from assay.model.claim import Check
 from assay.model.units import format_quantity
-from assay.model.verdict import Outcome, Record
+from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Workload
+from assay.plugin import benchmarks
 from assay.plugin.session import Session
-from assay.run import Trial
+from assay.run import Trial, record_of
 
 PAYLOAD = "assay_verdicts"
 VERDICTS: pytest.StashKey[list[Record]] = pytest.StashKey()
@@ -44,6 +45,58 @@ class TrialItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the check stands."""
         return self.path, None, self.name
+
+
+class TimedItem(pytest.Function):
+    """One claim on times, put to one arm on one target; its samples are pytest-benchmark's too."""
+
+    def __init__(self, *, trial: Trial, parent: pytest.Collector, **rest: Any) -> None:
+        self.trial = trial
+        self._replay = benchmarks.Replay()
+
+        def timed() -> None:
+            self._judge()
+
+        function = timed
+        if benchmarks.available(parent.config):
+            group = f"{trial.workload.suite}/{trial.workload.name}@{trial.target}"
+            function = pytest.mark.benchmark(timer=self._replay, group=group)(function)
+            function = pytest.mark.usefixtures(benchmarks.FIXTURE)(function)
+        super().__init__(parent=parent, callobj=function, **rest)
+        self.extra_keyword_matches |= {trial.claim_name, trial.workload.suite}
+
+    @property
+    def id(self) -> Any:
+        """Pytest's own form of the id, parsed as it does when ``--lf`` reads it back."""
+        return type(super().id).parse(self.nodeid)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the check stands."""
+        return self.path, None, self.name
+
+    def _judge(self) -> None:
+        session = self.config.stash[Session.KEY]
+        # Any fixture may be among them, hence Any.
+        fixture: Any = self.funcargs.get(benchmarks.FIXTURE)
+        if fixture is not None:
+            benchmarks.excuse(fixture)
+        if benchmarks.disabled(self.config):
+            record, times = _not_timed(session.name, self.trial), None
+        else:
+            record, times = session.judge_timed(self.trial)
+        self.stash.setdefault(VERDICTS, []).append(record)
+        if fixture is not None and times is not None:
+            benchmarks.feed(fixture, self._replay, times, session.directory)
+        conclude(record)
+
+
+def _not_timed(run: str, trial: Trial) -> Record:
+    finding = Finding(
+        outcome=Outcome.NOT_MEASURED,
+        reason="nothing is timed under --benchmark-disable",
+        advice="leave the option out, or add --benchmark-enable",
+    )
+    return record_of(run, trial, finding, seconds=0.0)
 
 
 def conclude(record: Record) -> None:
@@ -85,17 +138,19 @@ def check_items(
 ) -> list[pytest.Item]:
     """The items of one check at the session's targets and level."""
     return [
-        # Spelt out, so that pytest parses the bracket as it does when ``--lf`` reads it back.
-        TrialItem.from_parent(
-            collector,
-            name=f"{name}[{trial}]",
-            nodeid=f"{collector.nodeid}::{name}[{trial}]",
-            trial=trial,
-        )
+        _item(collector, f"{name}[{trial}]", trial)
         for workload in check.workloads
         for target in session.settings.targets
         for trial in _trials(check, workload, target, session)
     ]
+
+
+def _item(collector: pytest.Collector, name: str, trial: Trial) -> pytest.Item:
+    if trial.is_timing:
+        return TimedItem.from_parent(collector, name=name, trial=trial)
+    # Spelt out, so that pytest parses the bracket as it does when ``--lf`` reads it back.
+    nodeid = f"{collector.nodeid}::{name}"
+    return TrialItem.from_parent(collector, name=name, nodeid=nodeid, trial=trial)
 
 
 def _trials(check: Check, workload: Workload, target: str, session: Session) -> Iterator[Trial]:
@@ -118,7 +173,7 @@ def reject_repeated(items: list[pytest.Item]) -> None:
     """
     seen: dict[tuple[str, str, str], str] = {}
     for item in items:
-        if isinstance(item, TrialItem):
+        if isinstance(item, TrialItem | TimedItem):
             trial = item.trial
             key = (trial.workload.suite, str(trial), trial.claim_name)
             if key in seen:
@@ -138,7 +193,12 @@ def keep_programs_together(items: list[pytest.Item]) -> None:
 
 
 def _program(item: pytest.Item) -> str:
-    return str(item.trial.program) if isinstance(item, TrialItem) else item.nodeid
+    return item.trial.program if isinstance(item, TrialItem | TimedItem) else item.nodeid
+
+
+def put_timing_last(items: list[pytest.Item]) -> None:
+    """Let all else be done before anything is timed: whoever times must wait for the others."""
+    items.sort(key=lambda item: isinstance(item, TimedItem))
 
 
 def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:

@@ -5,6 +5,7 @@ import time
 import traceback
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +13,13 @@ from assay.frameworks.installed import keeps_state
 from assay.isolate import NotPortable, Observer
 from assay.model.evidence import Evidence
 from assay.model.target import TargetName
+from assay.model.timing import Keep, TimedPair, Times
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Arm, Workload
 from assay.plugin.settings import Settings
 from assay.run import Run, Trial, record_of
 from assay.store import baselines
+from assay.store.times import TimesError
 
 _LIVE = ("gpu", "tpu")
 
@@ -38,32 +41,44 @@ class Session:
         self.name = name or f"{stamp}-{secrets.token_hex(2)}"
         self._observers: dict[tuple[str, str], Observer] = {}
 
+    @property
+    def directory(self) -> Path:
+        """The run's folder, which is not there before anything is written into it."""
+        return self.settings.results / self.name
+
     @cached_property
     def run(self) -> Run:
         """The run that this process works for; its folder is there from now on."""
-        directory = self.settings.results / self.name
-        directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         return Run(
             name=self.name,
-            directory=directory,
+            directory=self.directory,
             baselines=self.settings.baselines,
             accept=self.settings.accept,
             observe=self._observe,
+            time=self._time,
+            timing_seconds=self.settings.timing_seconds,
         )
 
     def judge(self, trial: Trial) -> Record:
         """The verdict on one trial; what Assay itself fails on is an ``error``, never a crash."""
+        return self.judge_timed(trial)[0]
+
+    def judge_timed(self, trial: Trial) -> tuple[Record, Times | None]:
+        """The same, with the times that it was judged by, if any were taken."""
         start = time.perf_counter()
         try:
-            return self.run.judge(trial)
+            return self.run.judge_timed(trial)
         except NotPortable as misuse:
-            return self._error(trial, str(misuse), "hold no locks, files or arrays", start)
+            return self._error(trial, str(misuse), "hold no locks, files or arrays", start), None
+        except TimesError as damaged:
+            return self._error(trial, str(damaged), "delete the file", start), None
         # Whatever else is raised is a fault of Assay: the run goes on, and ends with 3.
         except Exception as fault:  # noqa: BLE001
             # pytest shows it below the verdict.
             traceback.print_exc()
             last = f"{type(fault).__name__}: {fault}".strip().splitlines()[-1]
-            return self._error(trial, last, "this is a fault of Assay; report it", start)
+            return self._error(trial, last, "this is a fault of Assay; report it", start), None
 
     def close(self) -> None:
         """End all observers."""
@@ -76,6 +91,12 @@ class Session:
         return record_of(self.name, trial, finding, seconds=time.perf_counter() - start)
 
     def _observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
+        return self._observer(workload, target).observe(workload, arm, target)
+
+    def _time(self, pair: TimedPair, keep: Keep) -> Times:
+        return self._observer(pair.workload, pair.target).time(pair, keep)
+
+    def _observer(self, workload: Workload, target: str) -> Observer:
         # A live accelerator needs a process whose jax was started for it.
         name = TargetName.parse(target)
         forks_for = workload.framework if keeps_state(workload.framework) else ""
@@ -88,4 +109,4 @@ class Session:
                 timeout_seconds=self.settings.compile_timeout_seconds,
                 forks_for=forks_for,
             )
-        return self._observers[place].observe(workload, arm, target)
+        return self._observers[place]

@@ -26,6 +26,7 @@ class Settings:
     results: Path
     baselines: Path
     compile_timeout_seconds: float
+    timing_seconds: float
 
     @classmethod
     def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
@@ -46,7 +47,8 @@ class Settings:
             accept=_accept(options["update_baselines"]),
             results=root / options["results_dir"],
             baselines=root / options["baselines_dir"],
-            compile_timeout_seconds=_seconds(options["compile_timeout"]),
+            compile_timeout_seconds=_seconds("--compile-timeout", options["compile_timeout"], 900),
+            timing_seconds=_seconds("--timing-seconds", options["timing_seconds"], 30),
         )
 
 
@@ -73,13 +75,13 @@ def _accept(text: str) -> Accept:
         ) from None
 
 
-def _seconds(text: str) -> float:
+def _seconds(option: str, text: str, usual: int) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise SettingsError(
-            f"got --compile-timeout={text}, wanted a positive number of seconds; try 900"
+            f"got {option}={text}, wanted a positive number of seconds; try {usual}"
         )
     return seconds

@@ -2,20 +2,22 @@
 
 from collections.abc import Iterable, Iterator
 
+from assay.model.timing import Times
 from assay.model.verdict import Outcome, Record
 from assay.report.causes import Cause, causes
 from assay.report.explanation import Explanation, explain
 from assay.report.grid import Cell, Grid, Row, grid
 from assay.report.markdown import code, escape, table
+from assay.report.times import HEAD, rows
 from assay.report.words import WORDS, closing_sentence, headline, plural
 
 _UNJUDGED = (Outcome.NOT_MEASURED, Outcome.CANNOT_RUN)
 
 
-def summary(records: Iterable[Record]) -> str:
-    """The whole page: verdict of the run, grid, then every cause worst first."""
+def summary(records: Iterable[Record], times: Iterable[Times] = ()) -> str:
+    """The whole page: verdict of the run, grid, every cause worst first, then what was timed."""
     all_records = tuple(records)
-    return "\n\n".join(_blocks(all_records)) + "\n"
+    return "\n\n".join((*_blocks(all_records), *_times_blocks(times))) + "\n"
 
 
 def _blocks(records: tuple[Record, ...]) -> Iterator[str]:
@@ -33,6 +35,13 @@ def _blocks(records: tuple[Record, ...]) -> Iterator[str]:
         yield "## What could not be judged"
         head = ("verdict", "how many", "claims", "on", "cause", "next")
         yield table(head, map(_unjudged_row, unjudged))
+
+
+def _times_blocks(times: Iterable[Times]) -> Iterator[str]:
+    found = [tuple(map(escape, row)) for row in rows(times)]
+    if found:
+        yield "## Times"
+        yield table(HEAD, found)
 
 
 def _grid_blocks(shown: Grid) -> Iterator[str]:

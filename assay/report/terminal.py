@@ -8,11 +8,13 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from assay.model.timing import Times
 from assay.model.verdict import Outcome, Record, exit_code
+from assay.report import times as timed
 from assay.report.causes import causes
 from assay.report.explanation import Detail, Explanation, explain
 from assay.report.grid import Cell, Grid, Row, grid, short_names
-from assay.report.words import WORDS, closing_sentence, headline, plain
+from assay.report.words import DASH, WORDS, closing_sentence, headline, plain
 
 _INDENT = " " * 2
 _LABEL_WIDTH = 10
@@ -28,7 +30,7 @@ class _Layout:
     widths: dict[str, int]
 
 
-def print_run(console: Console, records: Iterable[Record]) -> None:
+def print_run(console: Console, records: Iterable[Record], times: Iterable[Times] = ()) -> None:
     """Write the whole report; legible without colour, and no wider than the console.
 
     Only what is there to be copied, commands and links, runs past the edge.
@@ -38,6 +40,7 @@ def print_run(console: Console, records: Iterable[Record]) -> None:
     print_grid(console, grid(all_records))
     for cause in causes(all_records):
         print_explanation(console, explain(cause))
+    print_times(console, times)
     code = exit_code([record.verdict for record in all_records])
     console.print()
     style = "bold red" if code.value else "bold green"
@@ -57,6 +60,24 @@ def print_grid(console: Console, shown: Grid) -> None:
     console.print()
     for line in _filled(_legend(shown), console.width):
         _print(console, line)
+
+
+def print_times(console: Console, times: Iterable[Times]) -> None:
+    """Write a table of what was timed, if anything was."""
+    found = tuple(timed.rows(times))
+    if not found:
+        return
+    columns = list(zip(timed.HEAD, *found, strict=True))
+    told = [column for column in columns if set(column[1:]) != {DASH}]
+    widths = [max(map(cell_len, map(plain, column))) for column in told]
+    console.print()
+    for number, line in enumerate(zip(*told, strict=True)):
+        cells = (
+            set_cell_size(plain(cell), width) for cell, width in zip(line, widths, strict=True)
+        )
+        text = Text("  ".join(cells), style="" if number else "bold")
+        text.rstrip()
+        _print(console, text)
 
 
 def print_explanation(console: Console, explanation: Explanation) -> None:

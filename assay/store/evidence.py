@@ -47,6 +47,12 @@ def load(path: Path) -> Evidence:
     return msgspec.json.decode(path.read_bytes(), type=Evidence)
 
 
+def find(directory: Path, key: tuple[str, str, str, str]) -> Evidence | None:
+    """The evidence of (suite, workload, arm, target), if it was observed in this run."""
+    path = _path(directory, key)
+    return load(path) if path.exists() else None
+
+
 def load_all(directory: Path) -> tuple[Evidence, ...]:
     """All evidence of a run's folder, by file name."""
     return tuple(load(path) for path in sorted((directory / FOLDER).glob("*.json")))

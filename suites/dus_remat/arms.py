@@ -100,6 +100,10 @@ TIMED = tuple(
 work on whole stacks once, after their loop."""
 
 
+AS_FAST_AS_THEIR_REFERENCE = ("squeeze", "barrier", "transposed")
+"""Views of a stack that cost nothing by themselves: what they take longer, copies take."""
+
+
 def loop_arms(sizes: StackSizes) -> tuple[StackArm, ...]:
     """The arms that are given their stacks."""
     return tuple(

@@ -9,6 +9,7 @@ from functools import partial
 from assay import KnownDefect
 
 _COPIES, _MEMORY, _TIME = "copied-bytes-per-iteration", "temp-bytes-at-most", "time-growth"
+_RATIO = "time-ratio"
 _EVERYWHERE, _CPU, _GPU, _TPU = ("*",), ("cpu*",), ("gpu*",), ("tpu*",)
 _OLDER = {"jaxlib": "<0.12"}
 
@@ -47,13 +48,13 @@ KNOWN_DEFECTS = (
     ),
     _reported(
         arms=("barrier",),
-        claims=(_COPIES, _MEMORY, _TIME),
+        claims=(_COPIES, _MEMORY, _TIME, _RATIO),
         targets=_CPU,
         reason="a barrier round the view keeps the stack before and after it apart",
     ),
     _related(
         arms=("transposed", "vmapped"),
-        claims=(_COPIES, _MEMORY, _TIME),
+        claims=(_COPIES, _MEMORY, _TIME, _RATIO),
         targets=_CPU,
         reason="the stack is really transposed there and back; GPU and TPU choose a layout in "
         "which it is a view",

@@ -3,7 +3,7 @@
 from functools import partial
 
 from assay import Level, Scope
-from suites.dus_remat.arms import loop_arms, remat_arms
+from suites.dus_remat.arms import AS_FAST_AS_THEIR_REFERENCE, loop_arms, remat_arms
 from suites.dus_remat.formulas import StackWorkload
 from suites.dus_remat.known_defects import KNOWN_DEFECTS
 from suites.dus_remat.stacks import StackSizes
@@ -66,6 +66,9 @@ STACK = _workload(
     _quick(targets=("gpu-h100*", "tpu-v5e*"), arms=_TELLING),
     _full(targets=("cpu*", "gpu-[abh]*", "tpu-v[46]*", "tpu-v5p*", "tpu7x*")),
     _full(targets=("gpu-l4*", "tpu-v5e*"), arms=_FITS_A_SMALL_DEVICE),
+)
+TIMED = _workload(
+    "stack-timed", SMALL, _full(targets=("cpu", "gpu", "tpu"), arms=AS_FAST_AS_THEIR_REFERENCE)
 )
 MIDDLE_STACK = _workload("stack-middle", MIDDLE, _full(targets=("cpu*", "gpu", "tpu")))
 EXECUTED = _workload("stack-executed", SMALL, _quick(targets=("cpu*", "gpu", "tpu")))

@@ -24,6 +24,7 @@ from assay.model.inventory import Inventory
 from assay.model.module import Direction, Shape, Transfer
 from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
+from assay.model.timing import ArmTimes, Ending, Times
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber
 from assay.model.workload import Arm, Program, Role, Workload
@@ -176,6 +177,22 @@ def case(accepted: int | None = TEMP_BYTES, **fields: Any) -> Case:
 def beside(others: dict[str, Evidence], **fields: Any) -> Case:
     """The good arm's case beside other evidence of its reference arms."""
     return replace(case(**fields), others=others)
+
+
+def timed(*judged: float, reference: Sequence[float] = (), **fields: Any) -> Case:
+    """The good arm's case with its samples beside as many of its reference's, of 1 s each."""
+    beside = tuple(reference) or (1.0,) * len(judged)
+    times = Times(
+        suite=WORKLOAD.suite,
+        workload=WORKLOAD.name,
+        target=GOOD.target,
+        question="at most 1",
+        toolchain=GOOD.toolchain,
+        reference=ArmTimes(arm=REFERENCE, first=2.0, samples=beside),
+        judged=ArmTimes(arm=ARM.name, first=2.0, samples=judged),
+        ended=Ending.ENOUGH,
+    )
+    return replace(case(), times=replace(times, **fields))
 
 
 def with_memory(**fields: int) -> Case:

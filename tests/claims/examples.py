@@ -22,6 +22,7 @@ from .cases import (
     rewrite,
     steps,
     tensor,
+    timed,
     transfer,
     with_arguments,
     with_memory,
@@ -92,6 +93,11 @@ EXAMPLES: tuple[Example, ...] = (
         case(growth=growth(short=1.0, long=16.1)),
     ),
     Example(
+        claims.TimeRatio(at_most=formula(1, Unit.RATIO)),
+        timed(*[1.01, 0.99] * 8),
+        timed(*[1.06, 1.05] * 8),
+    ),
+    Example(
         claims.ValuesEqual(),
         case(),
         case(values=(tensor([1.0, 2.0]), tensor([[3.01]], path="gradient"))),
@@ -139,6 +145,7 @@ COMPARING = of(
     "device-bytes-fall",
     "no-worse-than-nothing",
     "values-equal",
+    "time-ratio",
     "sent-tensors-per-step",
     "sent-bytes-per-step",
 )
@@ -156,7 +163,7 @@ COMPILED = (
     *FROM_MEMORY,
     *FROM_MODULE,
     *STEPPED,
-    *of("values-equal", "time-growth", "time-over-reference"),
+    *of("values-equal", "time-growth", "time-over-reference", "time-ratio"),
 )
 
 

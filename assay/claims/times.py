@@ -1,0 +1,194 @@
+"""Claims on times taken in turns in one run: what else the machine does slows both alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from assay.claims.measurement import describe_failure, stop_unless_executed
+from assay.judge.changes import Change, Ratio, Sensitivity
+from assay.judge.ratios import LOOKS, ratio_of_turns
+from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
+from assay.model.timing import ArmTimes, Ending, Times, Turns, format_seconds
+from assay.model.units import Quantity, Unit, same_unit
+from assay.model.verdict import Finding, Outcome
+from assay.model.workload import Arm
+
+_AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
+_FEWEST_PAIRS = 2
+_DRIFT = 1.25
+"""Beyond so many times, up or down, the machine's own pace is named beside the verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtMost:
+    """Whether turns decide that one program takes at most ``limit`` times what the other takes."""
+
+    limit: float
+    sensitivity: Sensitivity
+
+    def __call__(self, reference: Sequence[float], judged: Sequence[float]) -> bool:
+        """Whether the samples so far decide it; looked at often, the error rate still holds."""
+        return len(reference) in LOOKS and self.outcome(reference, judged) is not None
+
+    def ratio(self, reference: Sequence[float], judged: Sequence[float]) -> Ratio:
+        """The ratio of times, with its interval."""
+        return ratio_of_turns(reference, judged, self.sensitivity, against=self.limit)
+
+    def outcome(self, reference: Sequence[float], judged: Sequence[float]) -> bool | None:
+        """Whether it is kept; None if the interval lies on both sides of the line."""
+        found = self.ratio(reference, judged)
+        if found.change is Change.SLOWER:
+            return False
+        if found.change in {Change.SAME, Change.FASTER} or self._within(found):
+            return True
+        return None
+
+    def _within(self, found: Ratio) -> bool:
+        """Whether it is faster or as fast, though not which: a narrow interval below the line."""
+        beyond = 1 + self.sensitivity.seen
+        narrow = found.high <= found.low * beyond**2 and not found.reason
+        return narrow and found.high < self.limit * beyond
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRatio:
+    """A run takes at most so many times what it takes another arm, timed in turns with it.
+
+    ``against`` names that arm; by default it is the judged arm's reference. A ratio counts as
+    larger if its whole interval lies beyond the limit by more than ``least_change``, a share, and
+    as not larger if the whole interval stays within ``seen_change`` of it. What lies between is too
+    noisy to say: ``not-measured``, never a pass.
+    """
+
+    at_most: Formula = _AS_LONG
+    against: str = ""
+    least_change: float = 0.02
+    seen_change: float = 0.05
+    name: str = "time-ratio"
+    unit: Unit = Unit.RATIO
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arm that takes turns with this one, and those that the formula reads."""
+        return (self._beside(arm), *self.at_most.needs(arm))
+
+    def turns(self, case: Case) -> Turns:
+        """The two arms in turns, until the question is decided."""
+        other = self._beside(case.arm)
+        question = self._question(case)
+        sizes = question.sensitivity
+        return Turns(
+            reference=other,
+            question=f"at most {question.limit:g}, {sizes.least:g} to {sizes.seen:g}",
+            enough=question,
+            most=LOOKS[-1],
+        )
+
+    def judge(self, case: Case) -> Finding:
+        """Kept or broken by the interval of the ratio against the formula's."""
+        question = self._question(case)
+        times = _taken(case, self._beside(case.arm))
+        samples = (times.reference.samples, times.judged.samples)
+        if len(times.judged.samples) < _FEWEST_PAIRS:
+            _stop_too_few(times)
+        found, kept = question.ratio(*samples), question.outcome(*samples)
+        wanted = f"{question.limit:.4g} ({self.at_most.text})"
+        line = f"{_told(times, found)}, wanted at most {wanted}"
+        if kept is None:
+            return _too_noisy(times, found, question, line)
+        return Finding(
+            outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+            measured=found.ratio,
+            limit=question.limit,
+            reason=line + _pace(times),
+        )
+
+    def _beside(self, arm: Arm) -> str:
+        return self.against or arm.reference
+
+    def _question(self, case: Case) -> AtMost:
+        """What is asked of two programs that ran, or ``Stopped``."""
+        stop_unless_executed(case, case.evidence)
+        stop_unless_executed(case, case.other(self._beside(case.arm)))
+        limit = self.at_most.of(case)
+        same_unit(limit, Quantity(1, self.unit))
+        sensitivity = Sensitivity(least=self.least_change, seen=self.seen_change)
+        return AtMost(limit=float(limit.value), sensitivity=sensitivity)
+
+
+def _taken(case: Case, other: str) -> Times:
+    """The times of a case, or ``Stopped``."""
+    times = case.times
+    if times is None:
+        raise MeasurementMissing(
+            f"got no times of {case.arm.name!r} beside {other!r}, wanted them taken in turns; "
+            "judge the claim in a run that can take times"
+        )
+    if times.unavailable is not None:
+        raise Stopped(
+            Finding(
+                outcome=Outcome.CANNOT_RUN,
+                reason=times.unavailable.reason,
+                advice=times.unavailable.remedy,
+            )
+        )
+    if times.failure is not None:
+        own = times.failed_arm == case.arm.name
+        whose = repr(times.failed_arm) if times.failed_arm else "one of the two"
+        words = "" if own else f"of {whose}, "
+        raise Stopped(
+            Finding(
+                outcome=Outcome.BROKEN if own else Outcome.NOT_MEASURED,
+                reason=f"nothing to time: {words}{describe_failure(times.failure)}",
+            )
+        )
+    return times
+
+
+def _stop_too_few(times: Times) -> NoReturn:
+    arms = (times.reference, times.judged)
+    if times.ended is Ending.BELOW_CLOCK:
+        runs = max(arm.runs_per_sample for arm in arms)
+        reason = f"{runs} runs together are still too short for this machine's clock"
+        advice = "time a larger program"
+    else:
+        longest = format_seconds(max(arm.first or 0.0 for arm in arms))
+        reason = f"the cap of seconds left no time for turns: a run takes up to {longest}"
+        advice = "raise --timing-seconds, or time a smaller program"
+    raise Stopped(Finding(outcome=Outcome.NOT_MEASURED, reason=reason, advice=advice))
+
+
+def _too_noisy(times: Times, found: Ratio, question: AtMost, line: str) -> Finding:
+    capped = times.ended is Ending.SECONDS
+    instead = "raise --timing-seconds" if capped else "ask for a larger change"
+    why = f" ({found.reason})" if found.reason else ""
+    return Finding(
+        outcome=Outcome.NOT_MEASURED,
+        measured=found.ratio,
+        limit=question.limit,
+        reason=f"too noisy to say{why}: {line}; {times.ended.value} was reached{_pace(times)}",
+        advice=f"run it on a quieter machine, or {instead}",
+    )
+
+
+def _told(times: Times, found: Ratio) -> str:
+    pairs = f"{found.units} pairs of turns"
+    return (
+        f"a run takes {found.ratio:.4g} times what {times.reference.arm!r} takes "
+        f"({found.low:.4g} to {found.high:.4g} by {pairs}: "
+        f"{_steady(times.judged)} against {_steady(times.reference)})"
+    )
+
+
+def _steady(arm: ArmTimes) -> str:
+    return "no time" if arm.steady is None else format_seconds(arm.steady)
+
+
+def _pace(times: Times) -> str:
+    """What the calibration says of the machine itself, if that changed."""
+    changed = [
+        f"a {work} took {ratio:.2g} times as long after the turns as before"
+        for work, ratio in times.drift.items()
+        if not 1 / _DRIFT < ratio < _DRIFT
+    ]
+    return f"; the machine's own pace changed meanwhile: {', '.join(changed)}" if changed else ""

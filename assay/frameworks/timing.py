@@ -1,0 +1,141 @@
+"""A pair of programs made ready, calibrated around, and timed in turns."""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from assay.frameworks.framework import Framework, Ready
+from assay.frameworks.machine import machine, throttles
+from assay.frameworks.turns import Runner, take_turns
+from assay.model.evidence import FailureKind
+from assay.model.timing import Keep, TimedPair, Times
+from assay.model.workload import Arm
+from assay.targets.jax_internals import InternalsMoved
+
+_KEEP_SECONDS: Final = 1.0
+
+
+class ProgramFailed(Exception):
+    """A program of the pair did not get through a stage; what it raised is the cause."""
+
+    def __init__(self, arm: str, kind: FailureKind, cause: Exception) -> None:
+        super().__init__(f"{arm}: {cause}")
+        self.arm = arm
+        self.kind = kind
+        self.cause = cause
+
+
+class PairTimer:
+    """Takes the times of one pair; ``times`` are what is known of them at any moment."""
+
+    def __init__(self, pair: TimedPair, times: Times, keep: Keep) -> None:
+        self._pair = pair
+        self._times = times
+        self._keep = keep
+        self._kept = -math.inf
+        self._runners: list[Runner] = []
+
+    @property
+    def times(self) -> Times:
+        """The times so far; a sample whose partner was not taken is left out."""
+        if not self._runners:
+            return self._times
+        pairs = min(len(runner.samples) for runner in self._runners)
+        arms = (self._times.reference, self._times.judged)
+        reference, judged = (
+            replace(
+                arm,
+                first=runner.first,
+                runs_per_sample=runner.runs_per_sample,
+                samples=tuple(runner.samples[:pairs]),
+            )
+            for arm, runner in zip(arms, self._runners, strict=True)
+        )
+        return replace(self._times, reference=reference, judged=judged)
+
+    def run(self, tools: Framework, devices: Sequence[Any], platform: str) -> None:
+        """Compile both, calibrate, take the turns, calibrate again, and profile what has a profile.
+
+        Raises:
+            ProgramFailed: one of the programs did.
+        """
+        both = (self._pair.reference, self._pair.judged)
+        readies = [self._ready(arm, tools, devices, platform) for arm in both]
+        cool = throttles()
+        self._note(machine=machine(devices[0]), before=tools.calibrate(devices))
+        self._runners = [self._runner(*each) for each in zip(both, readies, strict=True)]
+        a, b = self._runners
+        ended = take_turns(
+            (a, b),
+            enough=self._pair.turns.enough,
+            most=self._pair.turns.most,
+            most_seconds=self._pair.most_seconds,
+            taken=self._keep_now_and_then,
+        )
+        self._times = self.times
+        self._runners = []
+        self._note(ended=ended, after=tools.calibrate(devices))
+        self._note_throttles(cool, throttles())
+        if platform != "cpu":
+            self._profile(tools, readies)
+
+    def _ready(self, arm: Arm, tools: Framework, devices: Sequence[Any], platform: str) -> Ready:
+        self._at_work(arm.name)
+        with _stage(arm.name, FailureKind.TRACE):
+            program = arm.program(devices)
+        with _stage(arm.name, FailureKind.COMPILER):
+            ready = tools.ready(program, devices, platform)
+        self._note_arm(arm.name, trace=ready.trace_seconds, compile=ready.compile_seconds)
+        return ready
+
+    def _runner(self, arm: Arm, ready: Ready) -> Runner:
+        def run(count: int) -> float:
+            # Whose first run it is must be known where that takes the process down.
+            self._at_work(arm.name if runner.first is None else "")
+            with _stage(arm.name, FailureKind.EXECUTION):
+                return ready.run(count)
+
+        runner = Runner(run=run, most_runs=ready.most_runs)
+        return runner
+
+    def _profile(self, tools: Framework, readies: Sequence[Ready]) -> None:
+        for arm, ready in zip((self._pair.reference, self._pair.judged), readies, strict=True):
+            with _stage(arm.name, FailureKind.EXECUTION):
+                self._note_arm(arm.name, on_device=tools.profile(ready))
+
+    def _note_throttles(self, before: int | None, after: int | None) -> None:
+        if before is not None and after is not None and self._times.machine is not None:
+            self._note(machine=replace(self._times.machine, throttles=after - before))
+
+    def _at_work(self, arm: str) -> None:
+        if self._times.at_work != arm:
+            self._note(at_work=arm)
+            self._keep(self.times)
+
+    def _keep_now_and_then(self) -> None:
+        now = time.perf_counter()
+        if now - self._kept > _KEEP_SECONDS:
+            self._kept = now
+            self._keep(self.times)
+
+    def _note(self, **known: Any) -> None:
+        self._times = replace(self._times, **known)
+
+    def _note_arm(self, arm: str, **known: Any) -> None:
+        place = "reference" if arm == self._pair.reference.name else "judged"
+        self._note(**{place: replace(getattr(self._times, place), **known)})
+
+
+@contextmanager
+def _stage(arm: str, kind: FailureKind) -> Iterator[None]:
+    try:
+        yield
+    # Assay's own adapter no longer fits this jaxlib: no program's fault.
+    except InternalsMoved:
+        raise
+    # A program may raise anything; whatever it is, it is evidence.
+    except Exception as error:
+        raise ProgramFailed(arm, kind, error) from error

@@ -1,0 +1,177 @@
+"""Timing: the times of two programs taken in turns, and the machine that they were taken on."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+
+from assay.model.evidence import Failure, Toolchain, Unavailable
+from assay.model.workload import Arm, Workload
+
+
+class Ending(Enum):
+    """Why no more turns were taken."""
+
+    ENOUGH = "they decide the question"
+    TURNS = "the cap of turns"
+    SECONDS = "the cap of seconds"
+    BELOW_CLOCK = "a run is too short for the clock"
+    UNFINISHED = "it was interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Seconds of fixed work on the target's device, each done several times in a row.
+
+    They tell a slow machine from a slow program: a product of two 512 × 512 matrices, a copy of
+    16 MiB, and the dispatch of one addition.
+    """
+
+    matmul: tuple[float, ...]
+    copy: tuple[float, ...]
+    dispatch: tuple[float, ...]
+
+    def over(self, before: "Calibration") -> dict[str, float]:
+        """How many times as long each work takes now as before, by medians."""
+        works = ("matmul", "copy", "dispatch")
+        return {name: median(getattr(self, name)) / median(getattr(before, name)) for name in works}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTimes:
+    """Seconds of one run by a profile: the device at work, and moving data to and from it.
+
+    None is what the profile of this kind of device does not tell.
+    """
+
+    busy: float
+    to_host: float | None = None
+    to_device: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the times were taken on; an empty word or None is what could not be read.
+
+    ``load`` is the load average of the last minute before the turns. ``throttles`` counts how
+    often the processor slowed down for heat while they were taken.
+    """
+
+    cpu: str
+    cores: int
+    device: str
+    governor: str = ""
+    driver: str = ""
+    load: float | None = None
+    throttles: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmTimes:
+    """One program's wall times in seconds, in the order in which they were taken.
+
+    ``first`` is the first run after compiling. Each of ``samples`` is the time of one steady run:
+    the mean of ``runs_per_sample`` runs, 1 where a run is long enough for the clock.
+    """
+
+    arm: str
+    trace: float | None = None
+    compile: float | None = None
+    first: float | None = None
+    runs_per_sample: int = 1
+    samples: tuple[float, ...] = ()
+    on_device: DeviceTimes | None = None
+
+    @property
+    def steady(self) -> float | None:
+        """The median of the samples."""
+        return median(self.samples) if self.samples else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Two programs' times, taken in turns (A B B A …): sample k of one stands beside the other's.
+
+    ``failure`` or ``unavailable`` says why there are no more; ``failed_arm`` is the one that failed
+    and empty where that is not known. ``at_work`` is the arm that is compiled or run for the first
+    time while these times are kept; empty while both take turns.
+    """
+
+    suite: str
+    workload: str
+    target: str
+    question: str
+    toolchain: Toolchain
+    reference: ArmTimes
+    judged: ArmTimes
+    ended: Ending = Ending.UNFINISHED
+    machine: Machine | None = None
+    before: Calibration | None = None
+    after: Calibration | None = None
+    failure: Failure | None = None
+    failed_arm: str = ""
+    at_work: str = ""
+    unavailable: Unavailable | None = None
+    seconds: float = 0.0
+
+    @property
+    def drift(self) -> dict[str, float]:
+        """How many times as long each fixed work took after the turns as before, if known."""
+        return self.after.over(self.before) if self.after and self.before else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """What a claim wants timed: the arm that alternates with the judged one, and until when.
+
+    ``enough`` gets the samples of both so far, the reference's first; it must be picklable.
+    ``question`` says in a word what they are to decide: times are shared by all who ask the same.
+    """
+
+    reference: str
+    question: str
+    enough: Callable[[Sequence[float], Sequence[float]], bool]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedPair:
+    """A request for times: two arms of a workload on a target, with a cap of seconds."""
+
+    workload: Workload
+    reference: Arm
+    judged: Arm
+    target: str
+    turns: Turns
+    most_seconds: float
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes two requests the same."""
+        arms = (self.reference.name, self.judged.name)
+        return (self.workload.suite, self.workload.name, *arms, self.target, self.turns.question)
+
+
+Keep = Callable[[Times], None]
+"""Takes the times as far as they are known, now and then while they are taken."""
+
+
+def untaken(pair: TimedPair, toolchain: Toolchain) -> Times:
+    """The times of a pair before any was taken."""
+    return Times(
+        suite=pair.workload.suite,
+        workload=pair.workload.name,
+        target=pair.target,
+        question=pair.turns.question,
+        toolchain=toolchain,
+        reference=ArmTimes(arm=pair.reference.name),
+        judged=ArmTimes(arm=pair.judged.name),
+    )
+
+
+def format_seconds(seconds: float) -> str:
+    """A time as a person reads it, in the unit that keeps the number at 1 or more."""
+    for step, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= step:
+            return f"{seconds / step:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

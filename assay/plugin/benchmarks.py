@@ -1,0 +1,214 @@
+"""pytest-benchmark's words for times: its fixture is fed with our samples, its files are written.
+
+The plugin's own clock takes no part: Assay's samples are taken in turns, in another process, and a
+timer replays them to the fixture, one round a sample.
+"""
+
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from pytest_benchmark import __version__
+from pytest_benchmark.fixture import BenchmarkFixture
+from pytest_benchmark.stats import Stats
+
+from assay.frameworks.versions import toolchain
+from assay.judge.ratios import ratio_of_turns
+from assay.model.evidence import Memory
+from assay.model.timing import ArmTimes, Times
+from assay.store import evidence, results
+from assay.targets import resolve
+
+FIXTURE = "benchmark"
+FILE_NAME = "benchmarks.json"
+_FEWEST_PAIRS = 2
+
+
+class Replay:
+    """A timer of which every second reading is a sample later than the one before."""
+
+    __name__ = "assay.turns"
+
+    def __init__(self) -> None:
+        self._readings: list[float] = []
+
+    def load(self, samples: Iterable[float]) -> None:
+        """Learn what to tell, from the first sample on."""
+        self._readings = [reading for sample in samples for reading in (0.0, sample)][::-1]
+
+    def __call__(self) -> float:
+        """The next reading, in seconds."""
+        return self._readings.pop()
+
+
+def available(config: pytest.Config) -> bool:
+    """Whether the fixture can be fed here: not in a worker, where pytest-benchmark shuts it off."""
+    return config.pluginmanager.hasplugin(FIXTURE) and not hasattr(config, "workerinput")
+
+
+def disabled(config: pytest.Config) -> bool:
+    """Whether the user asked that nothing be timed."""
+    option = config.option
+    wanted = getattr(option, "benchmark_enable", False)
+    return bool(getattr(option, "benchmark_disable", False)) and not wanted
+
+
+def excuse(fixture: BenchmarkFixture) -> None:
+    """Let the fixture not complain if it is not fed: where nothing was timed, or after Ctrl-C."""
+    fixture.skipped = True
+
+
+def feed(fixture: BenchmarkFixture, replay: Replay, times: Times, directory: Path) -> None:
+    """Give the judged arm's samples to the fixture, and all else as ``extra_info``."""
+    samples = times.judged.samples
+    if not samples:
+        return
+    replay.load(samples)
+    fixture.pedantic(_nothing, rounds=len(samples))
+    fixture.extra_info.update(_extra_info(times, times.judged, directory))
+
+
+def write_file(directory: Path, config: pytest.Config, all_times: Iterable[Times]) -> Path | None:
+    """Write the run's file, in pytest-benchmark's format; None if nothing was timed."""
+    entries = [
+        _entry(times, arm, directory)
+        for times in all_times
+        for arm in (times.reference, times.judged)
+        if arm.samples
+    ]
+    if not entries:
+        return None
+    document = {
+        "machine_info": _machine_info(config),
+        "commit_info": _commit_info(config),
+        "benchmarks": entries,
+        "datetime": datetime.now(UTC).isoformat(),
+        "version": __version__,
+    }
+    return results.write(directory, FILE_NAME, json.dumps(document, indent=4).encode())
+
+
+def describe_toolchains(machine_info: dict[str, Any], targets: Iterable[str]) -> None:
+    """Add what decides how programs are compiled for the targets.
+
+    pytest-benchmark asks before anything runs, and warns of what is then another in a saved file;
+    what only a running device tells stands beside each time, in its ``extra_info``.
+    """
+    machine_info["assay"] = {
+        name: toolchain("jax", resolve(name).platform).identity for name in targets
+    }
+
+
+def _nothing() -> None:
+    """What the fixture calls between two readings."""
+
+
+def _entry(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
+    stats = Stats()
+    for sample in arm.samples:
+        stats.update(sample)
+    other = times.judged if arm is times.reference else times.reference
+    program = f"{times.workload}/{arm.arm}@{times.target}"
+    return {
+        "group": f"{times.suite}/{times.workload}@{times.target}",
+        "name": program,
+        "fullname": f"{times.suite}/{program} beside {other.arm}, {times.question}",
+        "params": None,
+        "param": None,
+        "extra_info": _extra_info(times, arm, directory),
+        "options": {"timer": Replay.__name__},
+        "stats": {**stats.as_dict(), "data": list(arm.samples), "iterations": arm.runs_per_sample},
+    }
+
+
+def _extra_info(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
+    other = times.judged if arm is times.reference else times.reference
+    known: dict[str, Any] = {
+        "suite": times.suite,
+        "workload": times.workload,
+        "arm": arm.arm,
+        "target": times.target,
+        "beside": other.arm,
+        "beside_median_seconds": other.steady,
+        "question": times.question,
+        "ended": times.ended.value,
+        "trace_seconds": arm.trace,
+        "compile_seconds": arm.compile,
+        "first_seconds": arm.first,
+        "runs_per_sample": arm.runs_per_sample,
+        **_device(arm),
+        **_bytes(times, arm, directory),
+        **_machine(times),
+    }
+    if arm is times.judged:
+        known |= _ratio(times)
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _device(arm: ArmTimes) -> Mapping[str, float | None]:
+    seen = arm.on_device
+    if seen is None:
+        return {}
+    return {
+        "device_busy_seconds": seen.busy,
+        "device_to_host_seconds": seen.to_host,
+        "host_to_device_seconds": seen.to_device,
+    }
+
+
+def _bytes(times: Times, arm: ArmTimes, directory: Path) -> Mapping[str, int | None]:
+    key = (times.suite, times.workload, arm.arm, times.target)
+    seen = evidence.find(directory, key)
+    memory: Memory | None = seen.memory if seen else None
+    return asdict(memory) if memory else {}
+
+
+def _machine(times: Times) -> Mapping[str, Any]:
+    machine = times.machine
+    return {
+        "machine": asdict(machine) if machine else None,
+        **{
+            f"calibration_{when}_seconds": {
+                name: median(seconds) for name, seconds in asdict(taken).items()
+            }
+            for when, taken in (("before", times.before), ("after", times.after))
+            if taken is not None
+        },
+    }
+
+
+def _ratio(times: Times) -> Mapping[str, Any]:
+    samples = (times.reference.samples, times.judged.samples)
+    if len(times.judged.samples) < _FEWEST_PAIRS:
+        return {}
+    found = ratio_of_turns(*samples)
+    return {
+        "ratio": found.ratio,
+        "ratio_low": found.low,
+        "ratio_high": found.high,
+        "change": found.change.value,
+    }
+
+
+def _machine_info(config: pytest.Config) -> dict[str, Any]:
+    if not config.pluginmanager.hasplugin(FIXTURE):
+        return {"node": platform.node(), "machine": platform.machine()}
+    hook = config.hook
+    known: dict[str, Any] = hook.pytest_benchmark_generate_machine_info(config=config)
+    hook.pytest_benchmark_update_machine_info(config=config, machine_info=known)
+    return known
+
+
+def _commit_info(config: pytest.Config) -> dict[str, Any]:
+    if not config.pluginmanager.hasplugin(FIXTURE):
+        return {}
+    hook = config.hook
+    known: dict[str, Any] = hook.pytest_benchmark_generate_commit_info(config=config)
+    hook.pytest_benchmark_update_commit_info(config=config, commit_info=known)
+    return known

@@ -1,0 +1,164 @@
+"""A ratio of times is kept or broken by its interval; what the noise hides is never a pass."""
+
+import math
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from assay import claims
+from assay.judge.case import judge, judge_twin
+from assay.judge.changes import Change
+from assay.judge.ratios import LOOKS, ratio_of_turns
+from assay.model.claim import Stopped, TimingClaim
+from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.timing import ArmTimes, Calibration, Ending
+from assay.model.units import Unit
+from assay.model.verdict import Outcome
+
+from .cases import ARM, NOTHING, REFERENCE, case, failure, formula, timed
+
+CLAIM = claims.TimeRatio()
+FAILED = Failure(kind=FailureKind.EXECUTION, message="RuntimeError: not again")
+PAIRS = 24
+
+
+def noisy(ratio: float, spread: float, pairs: int = PAIRS, seed: int = 0) -> list[float]:
+    """Seconds about the ratio, of lognormal noise."""
+    random = Random(seed)
+    return [ratio * math.exp(random.gauss(0.0, spread)) for _ in range(pairs)]
+
+
+def test_a_program_of_half_as_much_work_again_breaks_the_claim() -> None:
+    finding = judge(CLAIM, timed(*noisy(1.5, 0.05)))
+    assert finding.outcome is Outcome.BROKEN
+    assert finding.measured == pytest.approx(1.5, rel=0.05)
+    assert finding.limit == 1
+    assert f"what {REFERENCE!r} takes" in finding.reason
+
+
+def test_the_limit_is_the_formulas() -> None:
+    twice = claims.TimeRatio(at_most=formula(2, Unit.RATIO))
+    assert judge(twice, timed(*noisy(1.5, 0.05))).outcome is Outcome.KEPT
+    assert judge(twice, timed(*noisy(2.5, 0.05))).outcome is Outcome.BROKEN
+
+
+def test_a_faster_program_keeps_the_claim() -> None:
+    assert judge(CLAIM, timed(*noisy(0.5, 0.2))).outcome is Outcome.KEPT
+
+
+def test_it_need_not_be_told_whether_it_is_faster_or_as_fast() -> None:
+    judged, reference = noisy(0.975, 0.04, 64), noisy(1.0, 0.04, 64, seed=1)
+    assert ratio_of_turns(reference, judged).change is Change.TOO_NOISY
+    assert judge(CLAIM, timed(*judged, reference=reference)).outcome is Outcome.KEPT
+
+
+def test_an_interval_that_is_wide_for_the_question_is_no_pass_though_it_lies_below() -> None:
+    judged, reference = noisy(0.8, 0.6, 64), noisy(1.0, 0.6, 64, seed=1)
+    assert ratio_of_turns(reference, judged).change is Change.TOO_NOISY
+    assert judge(CLAIM, timed(*judged, reference=reference)).outcome is Outcome.NOT_MEASURED
+
+
+def test_too_noisy_is_not_measured_and_says_what_to_do() -> None:
+    seen = timed(*noisy(1.0, 0.8), reference=noisy(1.0, 0.8, seed=1), ended=Ending.SECONDS)
+    finding = judge(CLAIM, seen)
+    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.reason.startswith("too noisy to say")
+    assert "cap of seconds" in finding.reason
+    assert "--timing-seconds" in finding.advice
+
+
+def test_a_twin_that_is_lost_in_the_noise_is_no_proof_of_the_detector() -> None:
+    seen = timed(*noisy(1.0, 0.8), reference=noisy(1.0, 0.8, seed=1), ended=Ending.TURNS)
+    assert judge_twin(CLAIM, seen).outcome is Outcome.NOT_MEASURED
+
+
+def test_fewer_samples_than_tell_anything_are_no_pass() -> None:
+    for pairs in (2, 4):
+        finding = judge(CLAIM, timed(*[1.0] * pairs, ended=Ending.SECONDS))
+        assert finding.outcome is Outcome.NOT_MEASURED
+
+
+def test_a_run_longer_than_the_cap_is_not_measured() -> None:
+    finding = judge(CLAIM, timed(ended=Ending.SECONDS))
+    assert finding.outcome is Outcome.NOT_MEASURED
+    assert "a run takes up to 2 s" in finding.reason
+
+
+def test_a_run_too_short_for_the_clock_is_not_measured() -> None:
+    short = ArmTimes(arm=ARM.name, runs_per_sample=1024)
+    finding = judge(CLAIM, timed(ended=Ending.BELOW_CLOCK, judged=short))
+    assert finding.outcome is Outcome.NOT_MEASURED
+    assert "1024 runs together" in finding.reason
+
+
+def test_a_machine_that_changed_its_pace_is_named() -> None:
+    before = Calibration(matmul=(1.0, 1.0, 1.1), copy=(1.0,), dispatch=(1.0,))
+    after = Calibration(matmul=(1.6, 1.7, 9.0), copy=(1.1,), dispatch=(0.5,))
+    drifted = judge(CLAIM, timed(*noisy(1.5, 0.05), before=before, after=after))
+    assert "a matmul took 1.7 times as long" in drifted.reason
+    assert "a dispatch took 0.5 times as long" in drifted.reason
+    assert "a copy took" not in drifted.reason
+    steady = judge(CLAIM, timed(*noisy(1.5, 0.05), before=before, after=before))
+    assert "pace" not in steady.reason
+
+
+def test_the_arms_own_failure_when_it_is_run_again_breaks_the_claim() -> None:
+    finding = judge(CLAIM, timed(failure=FAILED, failed_arm=ARM.name))
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert "not again" in finding.reason
+
+
+@pytest.mark.parametrize("arm", [REFERENCE, ""])
+def test_anothers_failure_leaves_the_claim_not_measured(arm: str) -> None:
+    finding = judge(CLAIM, timed(*[1.0] * 12, failure=FAILED, failed_arm=arm))
+    assert finding.outcome is Outcome.NOT_MEASURED
+    assert (repr(arm) if arm else "one of the two") in finding.reason
+
+
+def test_a_target_that_runs_nothing_cannot_run_the_claim() -> None:
+    why = Unavailable(reason="a compile-only target runs nothing", remedy="use cpu")
+    finding = judge(CLAIM, timed(unavailable=why))
+    assert finding.outcome is Outcome.CANNOT_RUN
+    assert (finding.reason, finding.advice) == (why.reason, why.remedy)
+
+
+def test_a_case_without_times_is_an_error_not_a_pass() -> None:
+    assert judge(CLAIM, case()).outcome is Outcome.ERROR
+
+
+def test_a_limit_in_another_unit_is_an_error() -> None:
+    finding = judge(claims.TimeRatio(at_most=formula(1, Unit.BYTES)), timed(*[1.0] * 12))
+    assert finding.outcome is Outcome.ERROR
+
+
+def test_an_arm_may_be_named_in_the_place_of_the_reference() -> None:
+    claim = claims.TimeRatio(against=NOTHING)
+    assert claim.needs(ARM) == (NOTHING,)
+    assert claim.turns(case()).reference == NOTHING
+    assert CLAIM.turns(case()).reference == REFERENCE
+
+
+def test_it_is_a_claim_on_times_and_others_are_not() -> None:
+    assert isinstance(CLAIM, TimingClaim)
+    assert not isinstance(claims.TimeGrowth(), TimingClaim)
+
+
+def test_a_program_that_does_not_compile_is_not_timed() -> None:
+    with pytest.raises(Stopped):
+        CLAIM.turns(case(failure=failure()))
+
+
+def test_turns_go_on_until_they_decide() -> None:
+    enough = CLAIM.turns(case()).enough
+    reference = [1.0] * LOOKS[0]
+    assert enough(reference, noisy(1.5, 0.01, LOOKS[0]))
+    assert enough(reference, noisy(0.9, 0.01, LOOKS[0]))
+    assert not enough(reference, noisy(1.0, 0.5, LOOKS[0]))
+    assert not enough(reference[:-2], noisy(1.5, 0.01, LOOKS[0] - 2))
+
+
+def test_another_question_has_times_of_its_own() -> None:
+    twice = replace(CLAIM, at_most=formula(2, Unit.RATIO))
+    assert twice.turns(case()).question != CLAIM.turns(case()).question
+    assert replace(CLAIM).turns(case()).question == CLAIM.turns(case()).question

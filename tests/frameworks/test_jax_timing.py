@@ -1,0 +1,152 @@
+"""A ready program runs again and again on arguments of its own, and its runs are waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from assay.frameworks.framework import Ready, Unsupported
+from assay.frameworks.jax import JaxFramework
+from assay.frameworks.machine import machine
+from assay.model.steps import Loop, Steps
+from assay.model.workload import Program
+
+SHAPE = jax.ShapeDtypeStruct((64, 64), jnp.float32)
+ONES = np.ones((64, 64), np.float32)
+SLEEP = 0.05
+
+
+def ready(function: Any, values: Sequence[Any] = (ONES,), **rest: Any) -> Ready:
+    arguments = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values)
+    program = Program(function=function, arguments=arguments, values=lambda: tuple(values), **rest)
+    return JaxFramework().ready(program, jax.devices(), "cpu")
+
+
+def _slept(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    time.sleep(SLEEP)
+    return x
+
+
+def test_a_run_is_waited_for() -> None:
+    slow = ready(lambda x: jax.pure_callback(_slept, SHAPE, x))
+    assert SLEEP <= slow.run(1) < 10 * SLEEP
+    assert slow.run(3) >= 3 * SLEEP
+
+
+def test_a_program_in_doubles_is_run_on_doubles() -> None:
+    doubles = np.ones((64, 64), np.float64)
+    with jax.enable_x64(new_val=True):
+        arguments = (jax.ShapeDtypeStruct(doubles.shape, "float64"),)
+    program = Program(
+        function=lambda x: x @ x,
+        arguments=arguments,
+        values=lambda: (doubles,),
+        context=partial(jax.enable_x64, new_val=True),
+    )
+    assert JaxFramework().ready(program, jax.devices(), "cpu").run(2) > 0
+
+
+def test_what_a_run_gives_away_is_made_anew_for_each() -> None:
+    seen = []
+
+    def note(x: np.ndarray[Any, Any]) -> None:
+        seen.append(float(x.sum()))
+
+    def double(x: jax.Array) -> jax.Array:
+        jax.debug.callback(note, x)
+        return x * 2
+
+    given = ready(double, donate_argnums=(0,))
+    given.run(2)
+    given.run(1)
+    jax.effects_barrier()
+    assert seen == [ONES.sum()] * 3
+
+
+def test_the_copies_of_what_is_given_away_are_not_timed() -> None:
+    big = np.ones((2**25,), np.float32)  # of 128 MiB, which take tens of milliseconds to copy
+    first = ready(lambda x, i: x.at[i].set(0.0), (big, np.int32(3)), donate_argnums=(0,))
+    start = time.perf_counter()
+    inside = sum(first.run(1) for _ in range(3))
+    assert inside < (time.perf_counter() - start) / 3
+
+
+def test_arguments_that_are_not_used_are_no_obstacle() -> None:
+    assert ready(lambda x, _: x + 1, (ONES, ONES)).run(2) > 0
+
+
+def test_a_program_that_is_jitted_already_keeps_what_it_gives_away() -> None:
+    given = ready(jax.jit(lambda x: x + 1, donate_argnums=(0,)))
+    assert given.run(2) > 0
+    assert given.run(2) > 0
+
+
+def test_runs_at_a_time_are_bounded_by_the_arguments_that_they_give_away() -> None:
+    big = np.ones((2**24,), np.float32)  # of 64 MiB
+    assert ready(lambda x: x + 1, (big,), donate_argnums=(0,)).most_runs == 4
+    assert ready(lambda x: x + 1, (big,)).most_runs > 100
+
+
+def test_compiling_is_timed_apart_from_running() -> None:
+    def long(x: jax.Array) -> jax.Array:
+        for _ in range(60):
+            x = jnp.sort(jnp.tanh(x @ x) + x[::-1])
+        return x
+
+    made = ready(long)
+    assert made.trace_seconds is not None
+    assert made.compile_seconds is not None
+    assert made.compile_seconds > made.run(1)
+
+
+def test_a_loops_steps_are_timed() -> None:
+    count = 0
+
+    def step() -> dict[str, jax.Array]:
+        nonlocal count
+        count += 1
+        time.sleep(SLEEP)
+        return {"loss": jnp.zeros(())}
+
+    program = Program(steps=Steps(count=1, build=lambda: Loop(step=step)))
+    made = JaxFramework().ready(program, jax.devices(), "cpu")
+    assert made.run(2) >= 2 * SLEEP
+    assert count == 2
+    assert (made.trace_seconds, made.compile_seconds) == (None, None)
+
+
+def test_a_program_without_values_cannot_be_timed() -> None:
+    program = Program(function=lambda x: x, arguments=(SHAPE,))
+    with pytest.raises(Unsupported, match=r"got .*wanted .*Program\(values=...\)"):
+        JaxFramework().ready(program, jax.devices(), "cpu")
+
+
+def test_the_calibration_takes_its_time_for_each_work() -> None:
+    taken = JaxFramework().calibrate(jax.devices())
+    assert min(taken.matmul) > min(taken.dispatch)
+    assert min(taken.copy) > min(taken.dispatch)
+    assert {len(each) for each in (taken.matmul, taken.copy, taken.dispatch)} == {9}
+    assert set(taken.over(taken).values()) == {1.0}
+
+
+def test_a_run_is_profiled() -> None:
+    made = ready(lambda x: jnp.tanh(x @ x), (np.ones((512, 512), np.float32),))
+    made.run(1)
+    seen = JaxFramework().profile(made)
+    assert seen is not None
+    assert 0 < seen.busy < 1
+
+
+def test_the_machine_is_told() -> None:
+    here = machine(jax.devices()[0])
+    assert here.cpu
+    assert here.cores >= 1
+    assert here.device == "cpu"
+    assert here.load is not None

@@ -1,0 +1,157 @@
+"""Turns alternate, stop when they decide or at a cap, and no sample is shorter than a clock."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from assay.frameworks.turns import Runner, clock_step, take_turns
+from assay.model.timing import Ending
+
+
+@dataclass
+class Machine:
+    """A clock of steps, and programs that take their time by it."""
+
+    step: float = 1e-7
+    now: float = 0.0
+    order: list[str] = field(default_factory=list)
+
+    def clock(self) -> float:
+        self.now += self.step / 5  # a reading takes its time, too
+        return round(self.now / self.step) * self.step
+
+    def runner(self, name: str, seconds: float) -> Runner:
+        def run(count: int) -> float:
+            self.order.append(name)
+            start = self.clock()
+            self.now += count * seconds
+            return self.clock() - start
+
+        return Runner(run=run)
+
+
+def never(_reference: Sequence[float], _judged: Sequence[float]) -> bool:
+    return False
+
+
+def turns(machine: Machine, *seconds: float, **rest: object) -> tuple[Ending, Runner, Runner]:
+    a, b = (machine.runner(name, time) for name, time in zip("AB", seconds, strict=True))
+    asked = {"enough": never, "most": 8, "most_seconds": 100.0, **rest}
+    return take_turns((a, b), clock=machine.clock, **asked), a, b  # type: ignore[arg-type]
+
+
+def test_turns_alternate_as_a_b_b_a() -> None:
+    machine = Machine()
+    ending, a, b = turns(machine, 0.01, 0.02)
+    assert ending is Ending.TURNS
+    assert "".join(machine.order).endswith("ABBAABBAABBAABBA")
+    assert (len(a.samples), len(b.samples)) == (8, 8)
+    assert a.samples == pytest.approx([0.01] * 8, rel=1e-4)
+    assert b.samples == pytest.approx([0.02] * 8, rel=1e-4)
+
+
+def test_no_sample_is_the_first_run_or_a_warming_up() -> None:
+    machine = Machine()
+    turns(machine, 0.01, 0.02)
+    assert "".join(machine.order).startswith("ABAABB")
+
+
+def test_turns_end_when_they_decide() -> None:
+    seen = []
+
+    def enough(reference: Sequence[float], judged: Sequence[float]) -> bool:
+        seen.append((len(reference), len(judged)))
+        return len(reference) == 4
+
+    ending, a, _ = turns(Machine(), 0.01, 0.01, enough=enough)
+    assert ending is Ending.ENOUGH
+    assert seen == [(2, 2), (4, 4)]
+    assert len(a.samples) == 4
+
+
+def test_turns_end_at_the_cap_of_seconds() -> None:
+    machine = Machine()
+    ending, a, b = turns(machine, 0.01, 0.01, most=1000, most_seconds=1.0)
+    assert ending is Ending.SECONDS
+    assert machine.now <= 1.0
+    assert 20 < len(a.samples) == len(b.samples) < 50
+
+
+def test_a_run_of_thirty_seconds_is_run_once_and_no_more() -> None:
+    machine = Machine()
+    ending, a, b = turns(machine, 30.0, 30.0, most_seconds=30.0)
+    assert ending is Ending.SECONDS
+    assert machine.order == ["A", "B"]
+    assert (a.first, b.first) == pytest.approx((30.0, 30.0))
+    assert a.samples == b.samples == []
+
+
+def test_a_long_run_is_not_warmed_up() -> None:
+    machine = Machine()
+    turns(machine, 3.0, 3.0, most_seconds=30.0)
+    assert "".join(machine.order).startswith("ABABBA")
+
+
+def test_a_short_run_is_sampled_several_at_a_time() -> None:
+    machine = Machine(step=1e-6)
+    ending, a, b = turns(machine, 1e-4, 1e-2)
+    assert ending is Ending.TURNS
+    assert a.runs_per_sample >= 10
+    assert b.runs_per_sample == 1
+    assert a.samples == pytest.approx([1e-4] * 8, rel=1e-2)
+
+
+def test_a_run_below_the_clocks_resolution_is_not_sampled() -> None:
+    ending, a, b = turns(Machine(step=0.015), 1e-6, 1e-6)
+    assert ending is Ending.BELOW_CLOCK
+    assert a.samples == b.samples == []
+
+
+def test_runs_that_need_arguments_of_their_own_are_bounded() -> None:
+    machine = Machine(step=1e-5)
+    a, b = machine.runner("A", 1e-5), machine.runner("B", 1e-5)
+    a.most_runs = 7
+    pair = (a, b)
+    ending = take_turns(pair, enough=never, most=8, most_seconds=9.0, clock=machine.clock)
+    assert ending is Ending.BELOW_CLOCK
+    assert a.runs_per_sample == 7
+
+
+def test_a_program_that_fails_leaves_what_was_taken() -> None:
+    machine = Machine()
+    a, b = machine.runner("A", 0.01), machine.runner("B", 0.01)
+    sound = b.run
+
+    def failing(count: int) -> float:
+        if len(b.samples) == 2:
+            raise RuntimeError("not again")
+        return sound(count)
+
+    b.run = failing
+    with pytest.raises(RuntimeError, match="not again"):
+        take_turns((a, b), enough=never, most=8, most_seconds=9.0, clock=machine.clock)
+    assert (len(a.samples), len(b.samples)) == (3, 2)
+
+
+def test_no_garbage_is_collected_between_samples() -> None:
+    seen: list[bool] = []
+    machine = Machine()
+    runners = (machine.runner("A", 0.01), machine.runner("B", 0.01))
+    take_turns(
+        runners,
+        enough=lambda *_: seen.append(gc.isenabled()) or False,  # type: ignore[func-returns-value]
+        most=4,
+        most_seconds=9.0,
+        clock=machine.clock,
+    )
+    assert seen == [False, False]
+    assert gc.isenabled()
+
+
+def test_the_clocks_step_is_seen() -> None:
+    assert clock_step(Machine(step=1e-3).clock) == pytest.approx(1e-3)
+    assert clock_step(Machine(step=1e-7).clock) == pytest.approx(1e-7, rel=0.01)

@@ -1,0 +1,121 @@
+"""A run takes the times that a claim asks for, once, and only where there is something to time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from assay import claims
+from assay.model.claim import Formula
+from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
+from assay.model.timing import ArmTimes, Ending, Keep, TimedPair, Times, untaken
+from assay.model.units import Quantity, Unit
+from assay.model.verdict import Outcome
+from assay.model.workload import Arm, Workload
+from assay.run import Run, Trial
+from assay.store.times import load_all
+
+from .fakes import OFFLOAD, OLD, TARGET, TWIN, Harness, trial
+
+
+def ratio(limit: float) -> claims.TimeRatio:
+    return claims.TimeRatio(at_most=Formula("so long", lambda _: Quantity(limit, Unit.RATIO)))
+
+
+CLAIM = ratio(1)
+DIVIDES = claims.TimeRatio(at_most=Formula("none", lambda _: Quantity(1 // 0, Unit.RATIO)))
+
+
+@dataclass
+class Clocked:
+    """Stands for the observer: each arm takes the seconds that the test says."""
+
+    seconds: dict[str, float] = field(
+        default_factory=lambda: {"offload": 1.01, "save": 1.0, "twin": 1.5}
+    )
+    asked: list[TimedPair] = field(default_factory=list)
+
+    def __call__(self, pair: TimedPair, keep: Keep) -> Times:
+        self.asked.append(pair)
+        known = untaken(pair, Toolchain(versions=dict(OLD)))
+        keep(known)
+        return replace(
+            known,
+            reference=self._taken(pair.reference),
+            judged=self._taken(pair.judged),
+            ended=Ending.ENOUGH,
+        )
+
+    def _taken(self, arm: Arm) -> ArmTimes:
+        return ArmTimes(arm=arm.name, first=1.0, samples=(self.seconds[arm.name],) * 16)
+
+
+@pytest.fixture
+def clocked() -> Clocked:
+    return Clocked()
+
+
+@pytest.fixture
+def run(harness: Harness, clocked: Clocked) -> Run:
+    return replace(harness.start(), time=clocked, timing_seconds=7.0)
+
+
+def test_a_claim_is_judged_by_times_that_the_run_takes(run: Run, clocked: Clocked) -> None:
+    record, taken = run.judge_timed(trial(claim=CLAIM))
+    assert (record.verdict, record.measured) == (Outcome.KEPT, pytest.approx(1.01))
+    assert taken is not None
+    assert load_all(run.directory) == ((taken,), ())
+    (pair,) = clocked.asked
+    assert (pair.reference.name, pair.judged.name, pair.target) == ("save", "offload", TARGET)
+    assert pair.most_seconds == 7.0
+
+
+def test_a_twin_takes_turns_with_the_arm_that_it_is_compared_with(run: Run) -> None:
+    record = run.judge(trial(TWIN, CLAIM, must_fail=True))
+    assert record.verdict is Outcome.KEPT
+    assert record.measured == pytest.approx(1.5)
+
+
+def test_the_same_question_is_timed_once_and_another_by_itself(run: Run, clocked: Clocked) -> None:
+    for claim in (CLAIM, ratio(1), ratio(2)):
+        run.judge(trial(claim=claim))
+    assert [pair.turns.question for pair in clocked.asked] == [
+        "at most 1, 0.02 to 0.05",
+        "at most 2, 0.02 to 0.05",
+    ]
+
+
+def test_a_program_that_failed_is_not_timed(harness: Harness, clocked: Clocked) -> None:
+    def fails(workload: Workload, arm: Arm, target: str) -> Evidence:
+        seen = harness.observed(workload, arm, target)
+        return replace(seen, failure=Failure(kind=FailureKind.COMPILER, message="it broke"))
+
+    run = replace(harness.start(), observe=fails, time=clocked)
+    record, taken = run.judge_timed(trial(claim=CLAIM))
+    assert (record.verdict, taken, clocked.asked) == (Outcome.BROKEN, None, [])
+
+
+def test_a_claim_that_fails_before_anything_is_timed_is_an_error(
+    run: Run, clocked: Clocked
+) -> None:
+    record = run.judge(trial(claim=DIVIDES))
+    assert record.verdict is Outcome.ERROR
+    assert "ZeroDivisionError" in record.reason
+    assert clocked.asked == []
+
+
+def test_other_claims_take_no_times(run: Run, clocked: Clocked) -> None:
+    record, taken = run.judge_timed(trial(claim=claims.FitsDevice()))
+    assert (record.verdict, taken, clocked.asked) == (Outcome.KEPT, None, [])
+
+
+def test_a_trial_knows_whether_programs_are_timed_for_it() -> None:
+    timed: Trial = trial(claim=CLAIM)
+    assert timed.is_timing
+    assert not trial(OFFLOAD, claims.FitsDevice()).is_timing
+
+
+def test_a_run_that_cannot_take_times_says_so(harness: Harness) -> None:
+    with pytest.raises(NotImplementedError, match=r"got .*wanted .*Run\(time=...\)"):
+        harness.start().judge(trial(claim=CLAIM))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -136,12 +140,43 @@ def test_the_calibration_takes_its_time_for_each_work() -> None:
     assert set(taken.over(taken).values()) == {1.0}
 
 
+PROFILED = """
+import sys
+import jax.numpy as jnp
+import numpy as np
+from assay.frameworks.jax import JaxFramework
+from tests.frameworks.test_jax_timing import ready
+if "libtpu" in sys.argv:
+    import ctypes
+    import libtpu
+    ctypes.CDLL(libtpu.get_library_path())
+made = ready(lambda x: jnp.tanh(x @ x), (np.ones((512, 512), np.float32),))
+made.run(1)
+print(JaxFramework().profile(made))
+"""
+
+
+def profiled(*arguments: str) -> str:
+    """What a process on the CPU alone says of a profile."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROFILED, *arguments],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()[-1]
+
+
 def test_a_run_is_profiled() -> None:
-    made = ready(lambda x: jnp.tanh(x @ x), (np.ones((512, 512), np.float32),))
-    made.run(1)
-    seen = JaxFramework().profile(made)
-    assert seen is not None
-    assert 0 < seen.busy < 1
+    busy = re.fullmatch(r"DeviceTimes\(busy=([^,]+), .*\)", profiled())
+    assert busy is not None
+    assert 0 < float(busy[1]) < 1
+
+
+def test_no_profile_is_taken_where_libtpu_would_abort_it() -> None:
+    pytest.importorskip("libtpu")
+    assert profiled("libtpu") == "None"
 
 
 def test_the_machine_is_told() -> None:

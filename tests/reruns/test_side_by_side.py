@@ -184,12 +184,14 @@ def test_another_version_than_the_recipes_is_an_error_that_names_both() -> None:
 
 
 INTERRUPTED = """
+import signal
 import sys
 from functools import partial
 from pathlib import Path
 import assay.reruns.side_by_side as module
 from tests.reruns import programs, test_side_by_side
 module.environment = test_side_by_side.here
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A job in the background ignores it.
 try:
     test_side_by_side.run(partial(programs.sleeps, Path(sys.argv[1])))
 except KeyboardInterrupt:

@@ -54,8 +54,9 @@ _MESSAGES: Final = {
     "XEventMetadata": {"name": (2, "string")},
     "XStatMetadata": {"name": (2, "string")},
 }
-_DEVICE: Final = "/device:"
 _GPU: Final = "/device:GPU:"
+# libtpu adds a plane /device:CUSTOM:Megascale Trace wherever it is loaded, which is no device.
+_DEVICES: Final = (_GPU, "/device:TPU:")
 _HOST: Final = "/host:CPU"
 _OPERATION: Final = "hlo_op"
 _MODULES: Final = "XLA Modules"
@@ -81,7 +82,7 @@ def device_times(profiles: Sequence[bytes], runs: int) -> DeviceTimes | None:
         MalformedProfile: one of them is no XSpace.
     """
     planes = [plane for profile in profiles for plane in _decode(profile).planes]
-    devices = [plane for plane in planes if plane.name.startswith(_DEVICE)]
+    devices = [plane for plane in planes if plane.name.startswith(_DEVICES)]
     if devices:
         seen = [_on_device(plane) for plane in devices]
     else:

@@ -113,6 +113,11 @@ def test_a_profile_without_work_tells_nothing() -> None:
     assert device_times([], 1) is None
 
 
+def test_a_plane_that_is_no_device_hides_no_work() -> None:
+    megascale = plane("/device:CUSTOM:Megascale Trace", {})
+    assert device_times([megascale, CPU], 5) == device_times([CPU], 5)
+
+
 def test_bytes_that_are_no_profile_are_refused() -> None:
     with pytest.raises(MalformedProfile, match=r"got \d+ bytes.*wanted an XSpace"):
         device_times([b"\xff" * 40], 1)

@@ -135,13 +135,7 @@ def _seconds(work: Callable[[Any], Any], argument: Any) -> tuple[float, ...]:
 
 
 def profile(run: Callable[[int], float], count: int = _PROFILED_RUNS) -> DeviceTimes | None:
-    """What the device does in a run, by JAX's profiler; None where the profile shows no device.
-
-    None too where the profiler would take the process down: libtpu's part of it aborts where
-    libtpu was loaded to compile for a TPU that is not here (seen with 0.0.51).
-    """
-    if _has_libtpu_alone():
-        return None
+    """What the device does in a run, by JAX's profiler; None where the profile shows no device."""
     with tempfile.TemporaryDirectory(prefix="assay-profile-") as folder:
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0  # The host's calls would slow it down, and are not read.
@@ -149,10 +143,3 @@ def profile(run: Callable[[int], float], count: int = _PROFILED_RUNS) -> DeviceT
             run(count)
         found = sorted(Path(folder).rglob("*.xplane.pb"))
         return device_times([path.read_bytes() for path in found], count)
-
-
-def _has_libtpu_alone() -> bool:
-    """Whether this process has loaded libtpu, and has no TPU."""
-    maps = Path("/proc/self/maps")
-    loaded = maps.exists() and "libtpu.so" in maps.read_text(encoding="utf-8")
-    return loaded and all(device.platform != "tpu" for device in jax.devices())

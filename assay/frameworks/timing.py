@@ -79,7 +79,7 @@ class PairTimer:
         self._runners = []
         self._note(ended=ended, after=tools.calibrate(devices))
         self._note_throttles(cool, throttles())
-        if platform != "cpu":
+        if platform != "cpu":  # Whose device is the host, and its times the wall's.
             self._profile(tools, readies)
 
     def _ready(self, arm: Arm, tools: Framework, devices: Sequence[Any], platform: str) -> Ready:
@@ -102,9 +102,14 @@ class PairTimer:
         return runner
 
     def _profile(self, tools: Framework, readies: Sequence[Ready]) -> None:
+        # All else is told before: a profiler may take the process down.
+        self._keep(self.times)
         for arm, ready in zip((self._pair.reference, self._pair.judged), readies, strict=True):
-            with _stage(arm.name, FailureKind.EXECUTION):
+            try:
                 self._note_arm(arm.name, on_device=tools.profile(ready))
+            # The program ran; what a profiler raises is no fault of it.
+            except Exception as error:  # noqa: BLE001
+                self._note(not_profiled=f"{type(error).__name__}: {error}")
 
     def _note_throttles(self, before: int | None, after: int | None) -> None:
         if before is not None and after is not None and self._times.machine is not None:

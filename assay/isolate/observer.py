@@ -20,7 +20,7 @@ from assay.isolate.frames import Answer, TimesRequest, how_it_ended, read, write
 from assay.isolate.pickling import NotPortable, pickled
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
-from assay.model.timing import Keep, TimedPair, Times, untaken
+from assay.model.timing import Ending, Keep, TimedPair, Times, untaken
 from assay.model.workload import Arm, Workload
 from assay.observe import unseen
 from assay.targets import environment, resolve
@@ -97,6 +97,8 @@ class Observer:
                 keep(latest)
 
         answer = self._ask(_request(pair), heard)
+        if isinstance(answer, Failure) and latest.ended is not Ending.UNFINISHED:
+            return replace(latest, not_profiled=answer.message)
         if isinstance(answer, Failure):
             return replace(latest, failure=answer, failed_arm=latest.at_work)
         if answer.times is None:

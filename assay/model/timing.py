@@ -94,7 +94,8 @@ class Times:
 
     ``failure`` or ``unavailable`` says why there are no more; ``failed_arm`` is the one that failed
     and empty where that is not known. ``at_work`` is the arm that is compiled or run for the first
-    time while these times are kept; empty while both take turns.
+    time while these times are kept; empty while both take turns. ``not_profiled`` says why there
+    are no times of a device that has some to tell.
     """
 
     suite: str
@@ -111,6 +112,7 @@ class Times:
     failure: Failure | None = None
     failed_arm: str = ""
     at_work: str = ""
+    not_profiled: str = ""
     unavailable: Unavailable | None = None
     seconds: float = 0.0
 

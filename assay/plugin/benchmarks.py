@@ -143,6 +143,7 @@ def _extra_info(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
         "first_seconds": arm.first,
         "runs_per_sample": arm.runs_per_sample,
         **_device(arm),
+        "not_profiled": times.not_profiled or None,
         **_bytes(times, arm, directory),
         **_machine(times),
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -140,43 +140,32 @@ def test_the_calibration_takes_its_time_for_each_work() -> None:
     assert set(taken.over(taken).values()) == {1.0}
 
 
-PROFILED = """
-import sys
-import jax.numpy as jnp
+_PROFILED = """
 import numpy as np
+import jax, jax.numpy as jnp
 from assay.frameworks.jax import JaxFramework
-from tests.frameworks.test_jax_timing import ready
-if "libtpu" in sys.argv:
-    import ctypes
-    import libtpu
-    ctypes.CDLL(libtpu.get_library_path())
-made = ready(lambda x: jnp.tanh(x @ x), (np.ones((512, 512), np.float32),))
+from assay.model.workload import Program
+
+ones = np.ones((512, 512), np.float32)
+program = Program(function=lambda x: jnp.tanh(x @ x), arguments=(ones,), values=lambda: (ones,))
+made = JaxFramework().ready(program, jax.devices(), "cpu")
 made.run(1)
-print(JaxFramework().profile(made))
+print(JaxFramework().profile(made).busy)
 """
 
 
-def profiled(*arguments: str) -> str:
-    """What a process on the CPU alone says of a profile."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROFILED, *arguments],
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
+def test_a_run_is_profiled() -> None:
+    # In a process of its own: jax 0.10.2's profiler dies of a libtpu that found no TPU.
+    ended = subprocess.run(
+        [sys.executable, "-c", _PROFILED],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
         text=True,
         check=True,
+        timeout=120,
     )
-    return done.stdout.splitlines()[-1]
-
-
-def test_a_run_is_profiled() -> None:
-    busy = re.fullmatch(r"DeviceTimes\(busy=([^,]+), .*\)", profiled())
-    assert busy is not None
-    assert 0 < float(busy[1]) < 1
-
-
-def test_no_profile_is_taken_where_libtpu_would_abort_it() -> None:
-    pytest.importorskip("libtpu")
-    assert profiled("libtpu") == "None"
+    assert 0 < float(ended.stdout) < 1
 
 
 def test_the_machine_is_told() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from assay.isolate import NotPortable, ObservationError, Observer
-from assay.model.evidence import FailureKind
+from assay.isolate.frames import Answer
+from assay.model.evidence import Failure, FailureKind
 from assay.model.target import TargetName
 from assay.model.timing import Ending, TimedPair, Times, Turns
 from assay.model.workload import Arm, Program, Role, Workload
@@ -240,6 +242,23 @@ def test_progress_keeps_a_long_pair_from_being_given_up() -> None:
         seen = timed(observer, slow, slow, most=12)
     assert seen.seconds > 6
     assert (seen.failure, seen.ended) == (None, Ending.TURNS)
+
+
+def test_a_profiler_that_takes_the_process_down_leaves_the_times(
+    observer: Observer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = timed(observer)
+    died = Failure(kind=FailureKind.CRASH, message="SIGSEGV")
+
+    def dies(_request: bytes, heard: Any) -> Failure:
+        heard(Answer(times=whole, final=False))
+        return died
+
+    monkeypatch.setattr(observer, "_ask", dies)
+    assert timed(observer) == replace(whole, not_profiled="SIGSEGV")
+    unfinished = replace(whole, ended=Ending.UNFINISHED)
+    monkeypatch.setattr(observer, "_ask", lambda _, heard: heard(Answer(times=unfinished)) or died)
+    assert timed(observer).failure == died
 
 
 def test_a_question_that_cannot_be_sent_is_misuse(observer: Observer) -> None:

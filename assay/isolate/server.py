@@ -6,9 +6,7 @@ never uses it, and forks for each request.
 """
 
 import os
-import select
 import tempfile
-import threading
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +17,7 @@ import msgspec
 
 from assay.frameworks.installed import preload
 from assay.isolate.frames import READY, Answer, TimesRequest, how_it_ended, read, write
+from assay.isolate.pipes import end_with_parent, own_pipes
 from assay.model.target import TargetName
 from assay.model.timing import Times
 from assay.observe import observe, observe_times
@@ -30,12 +29,7 @@ def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
 
     ``forks_for`` names the framework that is imported at once and then runs in forks only.
     """
-    requests = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb")
-    # What a program reads or prints must reach neither the requests nor the answers.
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    _end_with_parent(requests)
+    requests, answers = own_pipes()
     prepare(targets)
     answer: Callable[[bytes], bytes] = partial(_answer, answers)
     if forks_for:
@@ -98,7 +92,7 @@ class _Forks:
         """Never returns: nothing of the server's is tidied up here, nor of the framework's."""
         code = 1
         try:
-            _end_with_parent(self._requests)
+            end_with_parent(self._requests)
             with os.fdopen(pipe, "wb") as stream:
                 stream.write(_answer(self._answers, request))
             code = 0
@@ -106,15 +100,3 @@ class _Forks:
             code = left.code if isinstance(left.code, int) else 1
         finally:
             os._exit(code)
-
-
-def _end_with_parent(requests: IO[bytes]) -> None:
-    """End this process once nobody can ask any more, even in the middle of a program."""
-
-    def wait() -> None:
-        hangup = select.poll()
-        hangup.register(requests.fileno(), 0)
-        hangup.poll()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()

@@ -3,11 +3,13 @@
 Sample k of one stands beside sample k of the other, so that what the machine does meanwhile slows
 both, and the differences of their logarithms are symmetric about the true one. Three views of them
 share the errors. *Calm pairs*: most of a busy machine's noise lies in few pairs, so the calmer half
-is kept, by the sum of a pair's logarithms, which does not tell which of the two was slower.
-*Floors* (``assay.judge.floors``) decide where most pairs are disturbed. *All pairs* see what only
-some runs have: where they contradict the other two, they are right. The interval of pairs is
-Wilcoxon's signed-rank interval about the Hodges-Lehmann median (Hollander, Wolfe and Chicken,
-Nonparametric Statistical Methods, 3.1 to 3.3), exact at any number of pairs.
+is kept, by the sum of a pair's logarithms, which does not tell which of the two was slower, if both
+vary alike. *Floors* (``assay.judge.floors``) decide where most pairs are disturbed. *All pairs* see
+what only some runs have: where they contradict the other two, they are right. Where one of the two
+varies more, calm pairs and floors are those in which it happened to be fast; the interval is then
+made to hold the centre of all pairs too. The interval of pairs is Wilcoxon's signed-rank interval
+about the Hodges-Lehmann median (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods,
+3.1 to 3.3), exact at any number of pairs.
 """
 
 import math
@@ -43,6 +45,8 @@ VIEWS: Final = 3
 _CALM: Final = 0.5
 _FEWEST_KEPT: Final = 12
 _FEWEST_FOR_FLOORS: Final = 24
+_ALIKE: Final = 1.25
+_NO_SPREAD: Final = 1e-6  # Less is the clock's, not the program's.
 _BLOCK: Final = 2  # A burst of load hits neighbours.
 
 
@@ -67,7 +71,8 @@ def ratio_of_turns(
     calm = signed_rank_interval(calm_differences(first, second), errors)
     everything = signed_rank_interval(differences(first, second), errors)
     floors = _floors(first, second, errors) if len(first) >= _FEWEST_FOR_FLOORS else calm[1]
-    (center, bounds), reason = of_views(calm, floors, everything)
+    alike = vary_alike([(first, second)])
+    (center, bounds), reason = of_views(calm, floors, everything, alike=alike)
     found = judged(center, bounds, len(first), sensitivity, against=against, better=better)
     return replace(found, reason=reason)
 
@@ -76,12 +81,33 @@ View = tuple[float, Bounds]
 """A ratio's logarithm, and its interval."""
 
 
-def of_views(calm: View, floors: Bounds, everything: View) -> tuple[View, str]:
-    """What calm pairs and floors agree on, unless all pairs contradict it; and why, if they do."""
-    bounds = agreed(calm[1], floors)
-    if apart(bounds, everything[1]):
+def of_views(calm: View, floors: Bounds, everything: View, *, alike: bool) -> tuple[View, str]:
+    """What calm pairs and floors agree on, unless all pairs contradict it; and why, if they do.
+
+    ``alike`` says whether both sides vary as much by themselves; see ``vary_alike``.
+    """
+    low, high = agreed(calm[1], floors)
+    center = everything[0]
+    if apart((low, high), everything[1]):
         return everything, SOME_RUNS
-    return (calm[0], bounds), ""
+    if not alike:
+        low, high = min(low, center), max(high, center)
+    return (calm[0], (low, high)), ""
+
+
+def vary_alike(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> bool:
+    """Whether both sides vary as much, by the middle half of samples, the mean over all pairs.
+
+    Where they do not, the fast half of the noisier one's samples is faster than the other's: of
+    equal medians and normal noise of 2 % beside 5 %, 39 of 200 were called faster.
+    """
+    spreads = np.log([[max(_middle_half(side), _NO_SPREAD) for side in pair] for pair in pairs])
+    return bool(abs(np.mean(spreads[:, 0] - spreads[:, 1])) <= math.log(_ALIKE))
+
+
+def _middle_half(samples: Sequence[float]) -> float:
+    low, high = np.quantile(np.log(samples), (0.25, 0.75))
+    return float(high - low)
 
 
 def _floors(first: Sequence[float], second: Sequence[float], errors: float) -> Bounds:

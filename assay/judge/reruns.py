@@ -32,6 +32,7 @@ from assay.judge.ratios import (
     differences,
     of_views,
     signed_rank_interval,
+    vary_alike,
 )
 
 PAIR_LOOKS: Final = (4, 6, 9, 12)
@@ -40,7 +41,9 @@ PAIR_LOOKS: Final = (4, 6, 9, 12)
 TURNS_OF_A_PAIR: Final = 48
 """How many turns a pair of processes takes: starting it costs more."""
 
-_FEWEST_TURNS: Final = 8
+FEWEST_TURNS: Final = 8
+"""With fewer turns a pair of processes is not judged: its own noise is known too badly."""
+
 _LEAST_ERROR: Final = 1e-4
 _ONE_SIGMA: Final = 2 * (1 - 0.8413447460685429)
 
@@ -71,10 +74,10 @@ def ratio_of_processes(
             "tell a toolchain from where a process's memory happens to lie"
         )
     for pair in pairs:
-        if len(pair.first) < _FEWEST_TURNS:
+        if len(pair.first) < FEWEST_TURNS:
             raise ValueError(
                 f"got a pair of processes with {len(pair.first)} turns, wanted at least "
-                f"{_FEWEST_TURNS}; take {TURNS_OF_A_PAIR}"
+                f"{FEWEST_TURNS}; take {TURNS_OF_A_PAIR}"
             )
     share = sensitivity.errors / (len(PAIR_LOOKS) + 1) / VIEWS
     calm = _over_pairs([calm_differences(each.first, each.second) for each in pairs], share)
@@ -84,7 +87,8 @@ def ratio_of_processes(
         np.log([min(each.second) for each in pairs]),
         share,
     )
-    (center, bounds), reason = of_views(calm, floors, everything)
+    alike = vary_alike([(each.first, each.second) for each in pairs])
+    (center, bounds), reason = of_views(calm, floors, everything, alike=alike)
     found = judged(center, bounds, len(pairs), sensitivity, against=against, better=better)
     return replace(found, reason=reason)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import msgspec  # noqa: TID251  (a door, which writes the samples where it is told to)
+import msgspec
 
 from assay.isolate import NotPortable
 from assay.judge.changes import Change

@@ -5,15 +5,12 @@ processes only one works at any time.
 """
 
 import gc
-import os
 import platform
-import select
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import IO, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import cloudpickle
 
@@ -23,6 +20,7 @@ from assay.frameworks.machine import machine
 from assay.frameworks.turns import Runner, clock_step
 from assay.frameworks.versions import toolchain
 from assay.isolate.frames import READY, read, write
+from assay.isolate.pipes import own_pipes
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.target import TargetError, TargetName, TargetUnavailable
 from assay.model.workload import Arm, Workload
@@ -47,12 +45,7 @@ class _Ended(Exception):
 
 def serve(target: TargetName) -> None:
     """Answer a program and then requests for samples, until nobody can ask any more."""
-    requests = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb")
-    # What a program reads or prints must reach neither the requests nor the answers.
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    _end_with_parent(requests)
+    requests, answers = own_pipes()
     prepare([target])
     write(answers, READY)
     runner: Runner | None = None
@@ -166,18 +159,6 @@ def _told(kind: FailureKind, error: Exception) -> Answer:
         return Answer(unavailable=Unavailable(reason=fault.reason, remedy=fault.remedy))
     flat = " ".join(f"{type(error).__name__}: {text}".split())
     return Answer(failure=Failure(kind=kind, message=flat[:_MESSAGE_CHARACTERS]))
-
-
-def _end_with_parent(requests: IO[bytes]) -> None:
-    """End this process once nobody can ask any more, even in the middle of a program."""
-
-    def wait() -> None:
-        hangup = select.poll()
-        hangup.register(requests.fileno(), 0)
-        hangup.poll()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def _audited(place: Path) -> dict[str, str]:
     """The versions of all packages there, none of whose files is damaged."""
     command = [str(place / _INTERPRETER), "-I", str(Path(audit.__file__))]
     try:
-        ended = subprocess.run(  # noqa: S603  (the environment's own interpreter)
+        ended = subprocess.run(
             command, capture_output=True, text=True, timeout=_AUDIT_SECONDS, check=True
         )
         seen: dict[str, Any] = json.loads(ended.stdout)

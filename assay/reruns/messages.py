@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import msgspec  # noqa: TID251  (this room sends records; no other file of it knows the codec)
+import msgspec
 
 from assay.model.evidence import Failure, Toolchain, Unavailable
 from assay.model.timing import Machine

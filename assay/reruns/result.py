@@ -3,14 +3,11 @@
 from dataclasses import dataclass
 from enum import Enum
 from statistics import median
-from typing import Final
 
 from assay.judge.changes import Ratio
-from assay.judge.reruns import Turns
+from assay.judge.reruns import FEWEST_TURNS, Turns
 from assay.model.evidence import Failure, Toolchain, Unavailable
 from assay.model.timing import Machine
-
-_FEWEST_TURNS: Final = 8  # with fewer, the judge knows a pair's own noise too badly
 
 
 class RerunError(RuntimeError):
@@ -63,7 +60,7 @@ class Pair:
     @property
     def is_judged(self) -> bool:
         """Whether it took enough turns; in a short share of seconds it may not have."""
-        return len(self.old.samples) >= _FEWEST_TURNS
+        return len(self.old.samples) >= FEWEST_TURNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class Uv:
     ) -> "subprocess.CompletedProcess[str]":
         command = [self.command, "--no-progress", "--color=never", *arguments]
         try:
-            return subprocess.run(  # noqa: S603  (uv, with arguments of ours)
+            return subprocess.run(
                 command,
                 capture_output=True,
                 text=True,

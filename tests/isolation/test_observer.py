@@ -53,7 +53,7 @@ def test_a_child_that_died_meanwhile_is_evidence_and_the_next_one_serves(
     arm = Arm(name="exits", role=Role.CONTROL, program=program)
     child = observer._running()
     os.kill(child.pid, signal.SIGKILL)
-    child.wait()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     evidence = observer.observe(_workload(arm), arm, "cpu:8")
     assert evidence.failure
     assert "SIGKILL" in evidence.failure.message

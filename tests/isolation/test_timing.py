@@ -20,8 +20,10 @@ from assay.model.timing import Ending, TimedPair, Times, Turns
 from assay.model.workload import Arm, Program, Role, Workload
 
 QUESTION = "any"
-RUNS_BEFORE = 4
-"""Runs of a program before its turns: the first one, and the warming up."""
+RUNS_BEFORE = 3
+"""Runs of a program before its turns, if one run is a sample: the first one, and the warming up."""
+
+_HUNDREDTH = 0.01
 
 
 def _never(_reference: Sequence[float], _judged: Sequence[float]) -> bool:
@@ -53,22 +55,22 @@ def _called(host: Any, x: Any) -> Any:
 class _Counted:
     """Does something to the run of a number, in the process in which it runs."""
 
-    def __init__(self, number: int, deed: Any) -> None:
-        self._number, self._deed, self._runs = number, deed, 0
+    def __init__(self, number: int, deed: Any, seconds: float) -> None:
+        self._number, self._deed, self._seconds, self._runs = number, deed, seconds, 0
 
     def __call__(self, x: Any) -> Any:
         self._runs += 1
         if self._runs == self._number:
             self._deed()
-        return np.asarray(x)
+        return _waits(self._seconds, x)
 
 
 def _raises() -> None:
     raise RuntimeError("not again")
 
 
-def on_run(number: int, deed: Any) -> Any:
-    return partial(_program, partial(_called, _Counted(number, deed)))
+def on_run(number: int, deed: Any, seconds: float = 0.0) -> Any:
+    return partial(_program, partial(_called, _Counted(number, deed, seconds)))
 
 
 SOUND = partial(_program, _sound)
@@ -155,14 +157,15 @@ def test_a_program_that_raises_on_its_second_run_is_a_failure_of_its_own(
 
 def test_a_program_that_raises_in_the_turns_leaves_the_samples_before(observer: Observer) -> None:
     slow = partial(_program, _hundredth)
-    seen = timed(observer, slow, on_run(RUNS_BEFORE + 4, _raises_late))
+    # Ten milliseconds a run, so that one run is a sample on any machine's clock.
+    seen = timed(observer, slow, on_run(RUNS_BEFORE + 4, _raises_late, _HUNDREDTH))
     assert seen.failure
     assert seen.failed_arm == "judged"
     assert 0 < len(seen.judged.samples) == len(seen.reference.samples) < 8
 
 
 def _hundredth(x: Any) -> Any:
-    return _called(partial(_waits, 0.01), x)
+    return _called(partial(_waits, _HUNDREDTH), x)
 
 
 def _raises_late() -> None:
@@ -222,7 +225,7 @@ def test_a_process_that_dies_of_a_run_is_evidence_and_the_next_one_serves(
     observer: Observer, number: int, whose: str
 ) -> None:
     slow = partial(_program, _hundredth)
-    seen = timed(observer, slow, on_run(number, os.abort))
+    seen = timed(observer, slow, on_run(number, os.abort, _HUNDREDTH))
     assert seen.failure
     assert (seen.failure.kind, seen.failed_arm) == (FailureKind.CRASH, whose)
     assert "SIGABRT" in seen.failure.message

@@ -113,6 +113,20 @@ def test_a_slowdown_of_most_runs_is_found_though_the_fastest_are_as_fast() -> No
     assert found.low > 1.05
 
 
+@pytest.mark.parametrize(("first", "second"), [(0.02, 0.05), (0.05, 0.02), (0.05, 0.1)])
+def test_a_program_is_not_faster_for_varying_more(first: float, second: float) -> None:
+    random = np.random.default_rng(0)
+    changes = [
+        ratio_of_turns(
+            np.exp(random.normal(0, first, 64)).tolist(),
+            np.exp(random.normal(0, second, 64)).tolist(),
+        ).change
+        for _ in range(200)
+    ]
+    changed = [change for change in changes if change in {Change.FASTER, Change.SLOWER}]
+    assert len(changed) <= 2, "a false alarm in a hundred; 39 when calm pairs alone decided"
+
+
 def test_views_that_contradict_each_other_decide_nothing_alone() -> None:
     assert agreed((0.1, 0.2), (-0.01, 0.0)) == (-0.01, 0.2)
     assert agreed((0.0, 0.2), (0.1, 0.3)) == (0.1, 0.2)

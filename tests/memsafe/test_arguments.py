@@ -12,6 +12,7 @@ from jax import Array
 import memsafe
 from memsafe import engine
 from memsafe import fit as fitting
+from memsafe.options import Options
 from tests.memsafe.budgets import (
     ROOM,
     assert_same,
@@ -171,7 +172,9 @@ def test_a_budget_in_any_writing_is_kept(budget: Any) -> None:
 
 
 def test_one_rewrite_may_be_named_alone() -> None:
-    safe(energy, rewrites="chains")(points(), weights())
+    alone = safe(energy, rewrites="chains")
+    assert_same(alone(points(), weights()), energy(points(), weights()))
+    assert Options.checked(ROOM, {"rewrites": "chains"}).rewrites == ("chains",)
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, np.ones(3), jnp.ones(3)], ids=str)

@@ -49,7 +49,8 @@ runpy.run_module("pytest", run_name="__main__", alter_sys=True)
 """
 _SECONDS = 120
 _NOT_OURS = (".pytest_cache", "__pycache__", ".cache")
-_OUTER = ("PYTEST_", "ASSAY_", "JAX_", "XLA_", "PYTHONPATH", "COV_")
+# Inside tox, pytest keeps one cache of last failures for all projects: that of the environment.
+_OUTER = ("PYTEST_", "ASSAY_", "JAX_", "XLA_", "PYTHONPATH", "COV_", "TOX_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

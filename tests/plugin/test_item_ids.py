@@ -83,12 +83,14 @@ def test_first_failure_ends_the_run(stopped_and_resumed: tuple[Ended, Ended]) ->
     stopped, _ = stopped_and_resumed
     assert stopped.exit_code == 1
     assert [record.arm for record in stopped.records] == ["mismatched"]
+    assert stopped.outcomes == {"failed": 1}, stopped.output
 
 
 def test_last_failures_alone_are_judged_again(stopped_and_resumed: tuple[Ended, Ended]) -> None:
-    _, resumed = stopped_and_resumed
+    stopped, resumed = stopped_and_resumed
     assert resumed.exit_code == 1
-    assert [record.arm for record in resumed.records] == ["mismatched"]
+    outputs = stopped.output + resumed.output
+    assert [record.arm for record in resumed.records] == ["mismatched"], outputs
 
 
 def test_progress_names_each_program_once_where_output_is_no_terminal(

@@ -17,9 +17,9 @@ NO_VERSION = (
     "conclude that your requirements are unsatisfiable.\n"
 )
 NO_WHEEL = (
-    "error: No solution found when resolving dependencies\n  cause: Because jaxlib==0.4.14 has no "
-    "wheels with a matching Python ABI tag (e.g., `cp312`) and you require jaxlib==0.4.14, we can "
-    "conclude that your requirements are unsatisfiable.\n"
+    "error: No solution found when resolving dependencies\n  cause: Because torch-xla==2.5.0 has "
+    "no wheels with a matching Python ABI tag (e.g., `cp312`) and you require torch-xla==2.5.0, we "
+    "can conclude that your requirements are unsatisfiable.\n"
 )
 NO_NETWORK = (
     "error: Request failed after 3 retries in 10.1s\n  cause: Failed to fetch: "

@@ -1,0 +1,111 @@
+"""A child process with frames on its pipes: how its parent starts, hears and ends it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from assay.isolate.frames import how_it_ended, read, write
+
+_LAST_WORDS = 400
+_WORDS_READ = 65_536
+# Importing a framework on a cold disk takes tens of seconds; no program is part of it.
+_START_SECONDS = 300.0
+
+
+class NotStartedError(RuntimeError):
+    """The child said nothing, or died, before it was asked anything."""
+
+
+class Child:
+    """One process, in a session and with a temporary folder of its own; what it prints is kept."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        # Both are kept for the child's lifetime and go in close().
+        self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        # What compilers write on the way goes with the child, however it ends.
+        self._folder = tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
+        self._heard = 0  # where in its words the present request began
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            env={**environment, "TMPDIR": self._folder.name},
+            # Ctrl-C is for the parent, which then ends the child itself.
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process, which leads its session."""
+        return self._process.pid
+
+    def await_ready(self) -> None:
+        """Wait for its first frame; a child that sends none is ended.
+
+        Raises:
+            NotStartedError: it died first, or took longer than any import does.
+        """
+        try:
+            self.receive(_START_SECONDS)
+        except TimeoutError:
+            self.close()
+            raise NotStartedError(f"was not ready within {_START_SECONDS:g} s") from None
+        # Death before any program was seen is no program's fault.
+        except EOFError:
+            raise NotStartedError(f"did not start: {self.epitaph()}") from None
+
+    def send(self, request: bytes) -> None:
+        """Send a request; words from here on belong to it.
+
+        Raises:
+            BrokenPipeError: the child is gone.
+        """
+        assert self._process.stdin
+        self._heard = os.fstat(self._words.fileno()).st_size
+        write(self._process.stdin, request)
+
+    def receive(self, timeout_seconds: float) -> bytes:
+        """The next frame that it sends.
+
+        Raises:
+            TimeoutError: nothing came in that time.
+            EOFError: the child is gone.
+        """
+        assert self._process.stdout
+        return read(self._process.stdout, timeout_seconds)
+
+    def epitaph(self) -> str:
+        """What a child that is gone died of; it is closed."""
+        ended = how_it_ended(self._process.wait())
+        words = self.last_words(ended)
+        self.close()
+        return words
+
+    def last_words(self, ended: str) -> str:
+        """What ended the request's program, and what that wrote last; it writes nowhere else."""
+        file = self._words.fileno()
+        start = max(self._heard, os.fstat(file).st_size - _WORDS_READ)
+        # The child writes at this file's own offset, which is left where it is.
+        words = os.pread(file, _WORDS_READ, start).decode(errors="replace")
+        last = " ".join(words.split())[-_LAST_WORDS:] or "none"
+        return f"the process ended by {ended}; its last words: {last}"
+
+    def close(self) -> None:
+        """End it and what it started, whatever they are doing; may be called again."""
+        if self._words.closed:
+            return
+        # Its forks are in its session, and may not outlive it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._words):
+            # A request that a dead child did not take is still in the buffer.
+            with contextlib.suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
+        self._folder.cleanup()

@@ -7,10 +7,12 @@ from pathlib import Path
 from time import perf_counter
 
 from assay.judge.case import judge_arm, judge_twin
+from assay.judge.stored_times import FEWEST_ACCEPTED
 from assay.judge.toolchains import nearest_accepted
-from assay.model.claim import Case, Check, TimingClaim
+from assay.model.claim import Case, Check, StoredTimeClaim, TimingClaim
 from assay.model.evidence import Evidence
-from assay.model.timing import Keep, TimedPair, Times
+from assay.model.history import pooled
+from assay.model.timing import Keep, TimedPair, Times, Turns
 from assay.model.verdict import (
     MUST_FAIL,
     RECORD_SCHEMA,
@@ -20,7 +22,8 @@ from assay.model.verdict import (
     Record,
 )
 from assay.model.workload import Arm, Workload
-from assay.store import baselines, evidence, times
+from assay.sessions import Sessions
+from assay.store import accepted_times, baselines, evidence, times
 
 
 class Accept(Enum):
@@ -69,7 +72,10 @@ def _takes_no_times(pair: TimedPair, keep: Keep) -> Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run's folder, its observer and its baselines; ``timing_seconds`` caps a pair's turns."""
+    """A run's folder, its observer and its baselines; ``timing_seconds`` caps a pair's turns.
+
+    ``why`` is the reason that is kept with times that are accepted.
+    """
 
     name: str
     directory: Path
@@ -78,6 +84,7 @@ class Run:
     observe: Callable[[Workload, Arm, str], Evidence]
     time: Callable[[TimedPair, Keep], Times] = _takes_no_times
     timing_seconds: float = 30.0
+    why: str = ""
 
     def judge(self, trial: Trial) -> Record:
         """Observe what the trial needs, once a run, and judge it.
@@ -108,7 +115,7 @@ class Run:
             upstream=defect.upstream if defect else "",
             seconds=perf_counter() - start,
         )
-        return record, case.times
+        return record, pooled(case.sessions) if case.sessions else case.times
 
     def evidence(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         """The evidence of one arm on one target, computed once a run."""
@@ -143,16 +150,36 @@ class Run:
         # There is nothing to time, or the claim is at fault: its judge says the same again.
         except Exception:  # noqa: BLE001
             return case
+        if isinstance(claim, StoredTimeClaim):
+            return self._sessions(trial).taken(
+                claim, case, lambda case: self._times(trial, claim.turns(case))
+            )
+        return replace(case, times=self._times(trial, turns))
+
+    def _times(self, trial: Trial, turns: Turns) -> Times:
         pair = TimedPair(
             workload=trial.workload,
-            reference=trial.workload.arm(turns.reference),
+            reference=trial.workload.arm(turns.reference) if turns.reference else None,
             judged=trial.arm,
             target=trial.target,
             turns=turns,
-            most_seconds=self.timing_seconds,
+            # The sessions of an arm share the seconds of a pair.
+            most_seconds=self.timing_seconds / (1 if turns.reference else FEWEST_ACCEPTED),
         )
-        taken = times.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
-        return replace(case, times=taken)
+        return times.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
+
+    def _sessions(self, trial: Trial) -> Sessions:
+        arm = trial.arm.reference if trial.must_fail else trial.arm.name
+        return Sessions(
+            run=self.name,
+            directory=self.directory,
+            baselines=self.baselines,
+            key=(trial.workload.name, arm, trial.check.claim.name),
+            twin=trial.must_fail,
+            new=self.accept is Accept.NEW,
+            all=self.accept is Accept.ALL,
+            why=self.why,
+        )
 
     def _judge_twin(self, trial: Trial, case: Case) -> Finding:
         if trial.check.claim.uses_baseline and case.accepted is None:
@@ -164,6 +191,9 @@ class Run:
         return judge_twin(trial.check.claim, case)
 
     def _accepted(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
+        claim = trial.check.claim
+        if isinstance(claim, StoredTimeClaim):
+            return self._sessions(trial).accepted(claim, case, finding)
         if not self.accepts(trial, case, finding) or finding.measured is None:
             return finding, case
         versions = case.evidence.toolchain.identity
@@ -223,7 +253,7 @@ def record_of(
 
 
 def accept_numbers(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
-    """Write the numbers that the records say were accepted now; returns the files written.
+    """Write the numbers that the records say were accepted now, and times; returns the files.
 
     One process calls this once, at the end of a run, so that no two write the same file.
     """
@@ -231,9 +261,12 @@ def accept_numbers(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
     for record in records:
         if run.accept is Accept.NOTHING or record.baseline is None or record.must_fail:
             continue
+        if record.baseline.machine:  # A time, which was put aside with all that belongs to it.
+            continue
         place = (record.suite, record.target)
         if place not in changed:
             changed[place] = baselines.load(run.baselines, *place)
         key = (record.workload, record.arm, record.claim)
         changed[place] = changed[place].accepting(key, record.baseline)
-    return tuple(baselines.save(run.baselines, baseline) for baseline in changed.values())
+    written = tuple(baselines.save(run.baselines, baseline) for baseline in changed.values())
+    return written + accepted_times.write_accepted(run.baselines, run.directory)

@@ -39,6 +39,7 @@ PUBLIC = [
 ]
 CLAIMS = [
     "AcceptedTempBytes",
+    "AcceptedTime",
     "Compiles",
     "CopiedBytes",
     "DeviceBytesAtMost",

@@ -1,5 +1,6 @@
 """The claims that Assay ships, one family a file; each is a frozen value with one pure method."""
 
+from assay.claims.accepted_time import AcceptedTime
 from assay.claims.compile import Compiles, FitsDevice, Parameters
 from assay.claims.copies import CopiedBytes
 from assay.claims.growth import TimeGrowth, TimeOverReference
@@ -26,6 +27,7 @@ from assay.claims.values import ValuesEqual
 
 __all__ = [
     "AcceptedTempBytes",
+    "AcceptedTime",
     "Compiles",
     "CopiedBytes",
     "DeviceBytesAtMost",

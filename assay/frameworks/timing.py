@@ -1,4 +1,4 @@
-"""A pair of programs made ready, calibrated around, and timed in turns."""
+"""A pair of programs, or one alone, made ready, calibrated around, and timed in turns."""
 
 import math
 import time
@@ -44,32 +44,30 @@ class PairTimer:
         if not self._runners:
             return self._times
         pairs = min(len(runner.samples) for runner in self._runners)
-        arms = (self._times.reference, self._times.judged)
-        reference, judged = (
-            replace(
-                arm,
+        known: dict[str, Any] = {}
+        for arm, runner in zip(self._pair.arms, self._runners, strict=True):
+            place = self._place(arm.name)
+            known[place] = replace(
+                getattr(self._times, place),
                 first=runner.first,
                 runs_per_sample=runner.runs_per_sample,
                 samples=tuple(runner.samples[:pairs]),
             )
-            for arm, runner in zip(arms, self._runners, strict=True)
-        )
-        return replace(self._times, reference=reference, judged=judged)
+        return replace(self._times, **known)
 
     def run(self, tools: Framework, devices: Sequence[Any], platform: str) -> None:
-        """Compile both, calibrate, take the turns, calibrate again, and profile what has a profile.
+        """Compile all, calibrate, take the turns, calibrate again, and profile what has a profile.
 
         Raises:
             ProgramFailed: one of the programs did.
         """
-        both = (self._pair.reference, self._pair.judged)
-        readies = [self._ready(arm, tools, devices, platform) for arm in both]
+        arms = self._pair.arms
+        readies = [self._ready(arm, tools, devices, platform) for arm in arms]
         cool = throttles()
         self._note(machine=machine(devices[0]), before=tools.calibrate(devices))
-        self._runners = [self._runner(*each) for each in zip(both, readies, strict=True)]
-        a, b = self._runners
+        self._runners = [self._runner(*each) for each in zip(arms, readies, strict=True)]
         ended = take_turns(
-            (a, b),
+            tuple(self._runners),
             enough=self._pair.turns.enough,
             most=self._pair.turns.most,
             most_seconds=self._pair.most_seconds,
@@ -104,7 +102,7 @@ class PairTimer:
     def _profile(self, tools: Framework, readies: Sequence[Ready]) -> None:
         # All else is told before: a profiler may take the process down.
         self._keep(self.times)
-        for arm, ready in zip((self._pair.reference, self._pair.judged), readies, strict=True):
+        for arm, ready in zip(self._pair.arms, readies, strict=True):
             try:
                 self._note_arm(arm.name, on_device=tools.profile(ready))
             # The program ran; what a profiler raises is no fault of it.
@@ -130,8 +128,12 @@ class PairTimer:
         self._times = replace(self._times, **known)
 
     def _note_arm(self, arm: str, **known: Any) -> None:
-        place = "reference" if arm == self._pair.reference.name else "judged"
+        place = self._place(arm)
         self._note(**{place: replace(getattr(self._times, place), **known)})
+
+    def _place(self, arm: str) -> str:
+        reference = self._pair.reference
+        return "reference" if reference and arm == reference.name else "judged"
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Taking turns: samples of two programs, alternately, until they decide or a cap is reached."""
+"""Taking turns: samples of two programs, alternately, until they decide or a cap is reached.
+
+A program by itself takes all turns.
+"""
 
 import gc
 import math
@@ -52,7 +55,7 @@ class Runner:
 
 
 def take_turns(
-    runners: tuple[Runner, Runner],
+    runners: tuple[Runner, ...],
     *,
     enough: Callable[[Sequence[float], Sequence[float]], bool],
     most: int,
@@ -63,7 +66,8 @@ def take_turns(
     """Run both once, warm them up, then sample A B B A … until ``enough`` says so.
 
     No turns are begun that would end after ``most_seconds``, as far as the runs before tell.
-    ``taken`` is called after every four samples. Raises what the programs raise.
+    ``taken`` is called after every two samples of each. ``enough`` gets the samples of both, those
+    of a program by itself as the second. Raises what the programs raise.
     """
     end = clock() + most_seconds
     for runner in runners:
@@ -74,15 +78,17 @@ def take_turns(
         warm = [runner.warm_up(least) for runner in runners]
         if not all(warm):
             return Ending.BELOW_CLOCK
-    a, b = runners
+    turns = (*runners, *reversed(runners))
+    *others, judged = (runner.samples for runner in runners)
+    reference = others[0] if others else []
     with _no_collector():
-        while len(a.samples) < most:
-            if clock() + 2 * (_sample_seconds(a) + _sample_seconds(b)) > end:
+        while len(judged) < most:
+            if clock() + sum(map(_sample_seconds, turns)) > end:
                 return Ending.SECONDS
-            for runner in (a, b, b, a):
+            for runner in turns:
                 runner.sample()
             taken()
-            if enough(a.samples, b.samples):
+            if enough(reference, judged):
                 return Ending.ENOUGH
     return Ending.TURNS
 

@@ -37,18 +37,17 @@ class Answer(msgspec.Struct, frozen=True):
 class TimesRequest:
     """A request for times; each arm travels as it would by itself, the question by itself."""
 
-    reference: bytes
+    reference: bytes | None
     judged: bytes
     turns: bytes
     most_seconds: float
 
     def pair(self) -> TimedPair:
         """What was asked for, in the process that it was sent to."""
-        workload, reference, target = cloudpickle.loads(self.reference)
-        _, judged, _ = cloudpickle.loads(self.judged)
+        workload, judged, target = cloudpickle.loads(self.judged)
         return TimedPair(
             workload=workload,
-            reference=reference,
+            reference=cloudpickle.loads(self.reference)[1] if self.reference else None,
             judged=judged,
             target=target,
             turns=cloudpickle.loads(self.turns),

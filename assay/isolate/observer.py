@@ -67,7 +67,7 @@ class Observer:
         return answer.evidence
 
     def time(self, pair: TimedPair, keep: Keep) -> Times:
-        """The times of two arms taken in turns; ``keep`` gets them as far as they are known.
+        """The times of two arms in turns, or of one alone; ``keep`` gets them as far as known.
 
         A crash is in the times; so is a child that tells of no progress for as long as a program
         may take.
@@ -151,9 +151,7 @@ def _decoded(reply: bytes) -> Answer:
 
 
 def _request(pair: TimedPair) -> bytes:
-    reference, judged = (
-        pickled(pair.workload, arm, pair.target) for arm in (pair.reference, pair.judged)
-    )
+    *others, judged = (pickled(pair.workload, arm, pair.target) for arm in pair.arms)
     try:
         turns = cloudpickle.dumps(pair.turns)
     # Pickling runs the claim's own code, which may raise anything.
@@ -163,7 +161,10 @@ def _request(pair: TimedPair) -> bytes:
             f"({error}), wanted one of plain values; use a function of a module"
         ) from error
     request = TimesRequest(
-        reference=reference, judged=judged, turns=turns, most_seconds=pair.most_seconds
+        reference=others[0] if others else None,
+        judged=judged,
+        turns=turns,
+        most_seconds=pair.most_seconds,
     )
     return bytes(cloudpickle.dumps(request))
 

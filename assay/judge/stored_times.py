@@ -31,7 +31,9 @@ FEWEST_ACCEPTED: Final = 8
 SESSION_LOOKS: Final = (4, 6, 8)
 """After so many new sessions they are judged, and no more are started if they decide."""
 
-_FEWEST_SAMPLES: Final = 10
+FEWEST_SAMPLES: Final = 10
+"""With fewer samples there is no floor of a session."""
+
 _NARROWS: Final = 0.5
 
 
@@ -59,7 +61,7 @@ def ratio_to_stored(
         ValueError: fewer than two sessions on either side, or samples that are not positive.
     """
     kind = dividing_calibration(accepted)
-    ours, theirs = _levels(accepted, kind), _levels(new, kind)
+    ours, theirs = levels(accepted, kind), levels(new, kind)
     errors = sensitivity.errors / (len(SESSION_LOOKS) + 1)
     bounds = floor_interval(ours, theirs, errors)
     center = float(theirs.min() - ours.min())
@@ -89,8 +91,8 @@ def why_not_accepted(sessions: Sequence[Session], sensitivity: Sensitivity = DEF
     moved = machine_moved(sessions[middle:], sessions[:middle], sensitivity)
     if moved:
         return f"from the first half of the sessions to the second, {moved}; let the machine cool"
-    levels = _levels(sessions, dividing_calibration(sessions))
-    _, high = floor_interval(levels, levels, sensitivity.errors)
+    floors = levels(sessions, dividing_calibration(sessions))
+    _, high = floor_interval(floors, floors, sensitivity.errors)
     if high >= np.log1p(sensitivity.seen):
         width = np.expm1(high)
         return (
@@ -121,7 +123,7 @@ def machine_moved(
 
 def dividing_calibration(accepted: Sequence[Session]) -> str:
     """The kind of calibration that halves the spread of the accepted sessions, or more; else ""."""
-    spreads = {kind: float(np.std(_levels(accepted, kind))) for kind in ["", *_kinds(accepted)]}
+    spreads = {kind: float(np.std(levels(accepted, kind))) for kind in ["", *_kinds(accepted)]}
     best = min(spreads, key=lambda kind: spreads[kind])
     return best if spreads[best] < _NARROWS * spreads[""] else ""
 
@@ -131,18 +133,18 @@ def _kinds(sessions: Sequence[Session]) -> list[str]:
     return sorted(set.intersection(*(set(session.calibration) for session in sessions)))
 
 
-def _levels(sessions: Sequence[Session], kind: str) -> Floats:
+def levels(sessions: Sequence[Session], kind: str) -> Floats:
     """The floor of each session, over its calibration's if a kind is named, as logarithms."""
     if len(sessions) < 2:  # noqa: PLR2004  (a spread takes two)
         raise ValueError(f"got {len(sessions)} sessions, wanted at least 2; take more")
     floors = np.array(
         [
-            logarithms(session.samples, "samples of a session", at_least=_FEWEST_SAMPLES).min()
+            logarithms(session.samples, "samples of a session", at_least=FEWEST_SAMPLES).min()
             for session in sessions
         ]
     )
-    levels: Floats = floors - _calibration(sessions, kind) if kind else floors
-    return levels
+    found: Floats = floors - _calibration(sessions, kind) if kind else floors
+    return found
 
 
 def _calibration(sessions: Sequence[Session], kind: str) -> Floats:

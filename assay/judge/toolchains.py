@@ -1,11 +1,10 @@
 """Ordering toolchains, to find the accepted number that a new one is compared with."""
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
-
-from assay.model.verdict import AcceptedNumber
 
 _ORDER = ("jaxlib", "jax", "torch_xla", "torch", "libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin")
 
@@ -30,12 +29,24 @@ def _version(text: str | None) -> Version:
         return Version("0")
 
 
-def nearest_accepted(
-    accepted: Iterable[AcceptedNumber], versions: Mapping[str, str]
-) -> AcceptedNumber | None:
-    """The number accepted on this very toolchain, else on the newest older one, else None.
+class _OnToolchain(Protocol):
+    """What was accepted on some toolchain, be it a number or times."""
 
-    A toolchain whose compiler is the same age counts as older, whatever else differs.
+    @property
+    def toolchain(self) -> Mapping[str, str]:
+        """Its versions."""
+
+
+_Accepted = TypeVar("_Accepted", bound=_OnToolchain)
+
+
+def nearest_accepted(
+    accepted: Iterable[_Accepted], versions: Mapping[str, str]
+) -> _Accepted | None:
+    """What was accepted on this very toolchain, else on the newest older one, else None.
+
+    Of several the last counts. A toolchain whose compiler is the same age counts as older,
+    whatever else differs.
     """
     compiler, _ = age(versions)
     older = [number for number in accepted if age(number.toolchain)[0] <= compiler]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from assay.model.evidence import Evidence
+from assay.model.history import History
 from assay.model.timing import Times, Turns
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber, Finding
@@ -19,7 +20,8 @@ class MeasurementMissing(LookupError):
 class Case:
     """All that a claim may look at: one arm's evidence, other arms', and the accepted number.
 
-    ``times`` are there for a ``TimingClaim`` alone.
+    ``times`` are there for a ``TimingClaim`` alone, ``sessions`` and ``history`` for a
+    ``StoredTimeClaim``.
     """
 
     workload: Workload
@@ -28,6 +30,8 @@ class Case:
     others: Mapping[str, Evidence] = field(default_factory=dict)
     accepted: AcceptedNumber | None = None
     times: Times | None = None
+    sessions: tuple[Times, ...] = ()
+    history: History | None = None
 
     def other(self, arm: str) -> Evidence:
         """Another arm's evidence on the same target.
@@ -100,6 +104,21 @@ class TimingClaim(Claim, Protocol):
 
     def turns(self, case: Case) -> Turns:
         """What is to be timed for a case without times; what it raises, ``judge`` raises too."""
+
+
+@runtime_checkable
+class StoredTimeClaim(TimingClaim, Protocol):
+    """A claim on an arm timed alone, in sessions, against those accepted on this machine.
+
+    ``turns`` gives the next session. What was accepted is in the case from the first one on, which
+    tells the machine.
+    """
+
+    def more_sessions(self, case: Case) -> int:
+        """How many more sessions are wanted, for a case with those so far; 0 if they are enough."""
+
+    def why_refused(self, case: Case) -> str:
+        """Why the case's sessions may not be accepted, empty if they may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

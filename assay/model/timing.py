@@ -1,5 +1,8 @@
 """Timing: the times of two programs taken in turns, and the machine that they were taken on."""
 
+import hashlib
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -65,6 +68,35 @@ class Machine:
     load: float | None = None
     throttles: int | None = None
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What must be equal for times of two machines to be compared; what is unknown is left out.
+
+        Two machines of one kind are the same here: what they differ by, calibration tells.
+        """
+        parts = (
+            ("cores", str(self.cores)),
+            ("cpu", self.cpu),
+            ("device", self.device),
+            ("driver", self.driver),
+            ("governor", self.governor),
+        )
+        return {name: text for name, text in parts if text}
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity as a name of a folder: readable, and different where the identity is."""
+        words = f"{self.cpu} {self.cores} cores {self.device}".lower()
+        readable = re.sub("[^a-z0-9]+", "-", words).strip("-")[:_READABLE]
+        canonical = json.dumps(self.identity, sort_keys=True).encode()
+        return f"{readable}-{hashlib.sha256(canonical).hexdigest()[:8]}"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {text}" for name, text in self.identity.items())
+
+
+_READABLE = 48
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmTimes:
@@ -92,6 +124,7 @@ class ArmTimes:
 class Times:
     """Two programs' times, taken in turns (A B B A …): sample k of one stands beside the other's.
 
+    A program that was timed alone is the judged one, and the reference then has no name.
     ``failure`` or ``unavailable`` says why there are no more; ``failed_arm`` is the one that failed
     and empty where that is not known. ``at_work`` is the arm that is compiled or run for the first
     time while these times are kept; empty while both take turns. ``not_profiled`` says why there
@@ -121,13 +154,29 @@ class Times:
         """How many times as long each fixed work took after the turns as before, if known."""
         return self.after.over(self.before) if self.after and self.before else {}
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether one program was timed by itself."""
+        return not self.reference.arm
+
+    @property
+    def calibration(self) -> dict[str, tuple[float, ...]]:
+        """Seconds of all fixed work around the turns, by its kind."""
+        taken = [each for each in (self.before, self.after) if each]
+        return {
+            work: tuple(seconds for each in taken for seconds in getattr(each, work))
+            for work in ("matmul", "copy", "dispatch")
+            if taken
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
     """What a claim wants timed: the arm that alternates with the judged one, and until when.
 
-    ``enough`` gets the samples of both so far, the reference's first; it must be picklable.
-    ``question`` says in a word what they are to decide: times are shared by all who ask the same.
+    Without a ``reference`` the judged arm is timed alone, in a fresh process. ``enough`` gets the
+    samples of both so far, the reference's first; it must be picklable. ``question`` says in a word
+    what they are to decide: times are shared by all who ask the same.
     """
 
     reference: str
@@ -138,19 +187,24 @@ class Turns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedPair:
-    """A request for times: two arms of a workload on a target, with a cap of seconds."""
+    """A request for times: two arms of a workload, or one alone, on a target, within seconds."""
 
     workload: Workload
-    reference: Arm
+    reference: Arm | None
     judged: Arm
     target: str
     turns: Turns
     most_seconds: float
 
     @property
+    def arms(self) -> tuple[Arm, ...]:
+        """What is timed, the reference first."""
+        return (self.reference, self.judged) if self.reference else (self.judged,)
+
+    @property
     def key(self) -> tuple[str, ...]:
         """What makes two requests the same."""
-        arms = (self.reference.name, self.judged.name)
+        arms = (arm.name for arm in self.arms)
         return (self.workload.suite, self.workload.name, *arms, self.target, self.turns.question)
 
 
@@ -166,7 +220,7 @@ def untaken(pair: TimedPair, toolchain: Toolchain) -> Times:
         target=pair.target,
         question=pair.turns.question,
         toolchain=toolchain,
-        reference=ArmTimes(arm=pair.reference.name),
+        reference=ArmTimes(arm=pair.reference.name if pair.reference else ""),
         judged=ArmTimes(arm=pair.judged.name),
     )
 

@@ -53,10 +53,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedNumber:
-    """A baseline as it stood when a verdict was reached."""
+    """A baseline as it stood when a verdict was reached.
+
+    ``machine`` is the fingerprint of the one that it holds for, empty where it holds anywhere.
+    """
 
     value: int | float
     toolchain: dict[str, str]
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from pytest_benchmark.stats import Stats
 from assay.frameworks.versions import toolchain
 from assay.judge.ratios import ratio_of_turns
 from assay.model.evidence import Memory
+from assay.model.history import beside, gathered
 from assay.model.timing import ArmTimes, Times
 from assay.store import evidence, results
 from assay.targets import resolve
@@ -78,7 +79,7 @@ def write_file(directory: Path, config: pytest.Config, all_times: Iterable[Times
     """Write the run's file, in pytest-benchmark's format; None if nothing was timed."""
     entries = [
         _entry(times, arm, directory)
-        for times in all_times
+        for times in gathered(all_times)
         for arm in (times.reference, times.judged)
         if arm.samples
     ]
@@ -113,18 +114,23 @@ def _entry(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
     stats = Stats()
     for sample in arm.samples:
         stats.update(sample)
-    other = times.judged if arm is times.reference else times.reference
     program = f"{times.workload}/{arm.arm}@{times.target}"
     return {
         "group": f"{times.suite}/{times.workload}@{times.target}",
         "name": program,
-        "fullname": f"{times.suite}/{program} beside {other.arm}, {times.question}",
+        "fullname": f"{times.suite}/{program} {_setting(times, arm)}",
         "params": None,
         "param": None,
         "extra_info": _extra_info(times, arm, directory),
         "options": {"timer": Replay.__name__},
         "stats": {**stats.as_dict(), "data": list(arm.samples), "iterations": arm.runs_per_sample},
     }
+
+
+def _setting(times: Times, arm: ArmTimes) -> str:
+    if times.is_alone:
+        return "alone"
+    return f"beside {beside(times, arm)}, {times.question}"
 
 
 def _extra_info(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
@@ -134,7 +140,7 @@ def _extra_info(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
         "workload": times.workload,
         "arm": arm.arm,
         "target": times.target,
-        "beside": other.arm,
+        "beside": other.arm or None,
         "beside_median_seconds": other.steady,
         "question": times.question,
         "ended": times.ended.value,
@@ -186,7 +192,7 @@ def _machine(times: Times) -> Mapping[str, Any]:
 
 def _ratio(times: Times) -> Mapping[str, Any]:
     samples = (times.reference.samples, times.judged.samples)
-    if len(times.judged.samples) < _FEWEST_PAIRS:
+    if times.is_alone or len(times.judged.samples) < _FEWEST_PAIRS:
         return {}
     found = ratio_of_turns(*samples)
     return {

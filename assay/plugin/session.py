@@ -18,7 +18,7 @@ from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Arm, Workload
 from assay.plugin.settings import Settings
 from assay.run import Run, Trial, record_of
-from assay.store import baselines
+from assay.store import accepted_times, baselines
 from assay.store.times import TimesError
 
 _LIVE = ("gpu", "tpu")
@@ -36,6 +36,7 @@ class Session:
             BaselineError: a baseline file is damaged.
         """
         baselines.check_all(settings.baselines)
+        accepted_times.check_all(settings.baselines)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         self.settings = settings
         self.name = name or f"{stamp}-{secrets.token_hex(2)}"
@@ -58,6 +59,7 @@ class Session:
             observe=self._observe,
             time=self._time,
             timing_seconds=self.settings.timing_seconds,
+            why=self.settings.why,
         )
 
     def judge(self, trial: Trial) -> Record:
@@ -94,7 +96,22 @@ class Session:
         return self._observer(workload, target).observe(workload, arm, target)
 
     def _time(self, pair: TimedPair, keep: Keep) -> Times:
+        if pair.reference is None:
+            return self._time_alone(pair, keep)
         return self._observer(pair.workload, pair.target).time(pair, keep)
+
+    def _time_alone(self, pair: TimedPair, keep: Keep) -> Times:
+        """Times of an arm in a process that did nothing before, and ends with it."""
+        name = TargetName.parse(pair.target)
+        if name.model in _LIVE:  # Whose memory the observer holds; it starts again when needed.
+            self.close()
+        framework = pair.workload.framework
+        with Observer(
+            [name],
+            timeout_seconds=self.settings.compile_timeout_seconds,
+            forks_for=framework if keeps_state(framework) else "",
+        ) as observer:
+            return observer.time(pair, keep)
 
     def _observer(self, workload: Workload, target: str) -> Observer:
         # A live accelerator needs a process whose jax was started for it.

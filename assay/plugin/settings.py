@@ -27,6 +27,7 @@ class Settings:
     baselines: Path
     compile_timeout_seconds: float
     timing_seconds: float
+    why: str
 
     @classmethod
     def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
@@ -40,15 +41,17 @@ class Settings:
             level = Level.parse(options["level"])
         except ValueError as error:
             raise SettingsError(f"{error}; give --level quick, full, device or soak") from None
+        accept = _accept(options["update_baselines"])
         return cls(
             root=root,
             targets=_targets(options["target"]),
             level=level,
-            accept=_accept(options["update_baselines"]),
+            accept=accept,
             results=root / options["results_dir"],
             baselines=root / options["baselines_dir"],
             compile_timeout_seconds=_seconds("--compile-timeout", options["compile_timeout"], 900),
             timing_seconds=_seconds("--timing-seconds", options["timing_seconds"], 30),
+            why=_why(options["why"], accept),
         )
 
 
@@ -73,6 +76,16 @@ def _accept(text: str) -> Accept:
             f"got --update-baselines={text}, wanted new or all; "
             "new accepts what has no number yet, all replaces every number"
         ) from None
+
+
+def _why(text: str, accept: Accept) -> str:
+    why = " ".join(text.split())
+    if why and accept is Accept.NOTHING:
+        raise SettingsError(
+            f"got --why={text!r} with nothing to accept, wanted --update-baselines=new or all too; "
+            "leave one out, or give both"
+        )
+    return why
 
 
 def _seconds(option: str, text: str, usual: int) -> float:

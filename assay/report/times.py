@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from assay.model.history import beside, gathered
 from assay.model.timing import ArmTimes, Ending, Times, format_seconds
 from assay.report.words import DASH
 
@@ -10,20 +11,17 @@ HEAD = ("program", "beside", "steady run", "first run", "compiled in", "device",
 
 def rows(all_times: Iterable[Times]) -> Iterator[tuple[str, ...]]:
     """The cells of a table under ``HEAD``; the medians are those of the samples taken in turns."""
-    for times in all_times:
-        for arm, other in (
-            (times.reference, times.judged),
-            (times.judged, times.reference),
-        ):
+    for times in gathered(all_times):
+        for arm in (times.reference, times.judged):
             if arm.samples:
-                yield _row(times, arm, other)
+                yield _row(times, arm)
 
 
-def _row(times: Times, arm: ArmTimes, other: ArmTimes) -> tuple[str, ...]:
+def _row(times: Times, arm: ArmTimes) -> tuple[str, ...]:
     unfinished = times.ended is Ending.UNFINISHED
     return (
         f"{times.workload}/{arm.arm}@{times.target}",
-        other.arm,
+        beside(times, arm),
         _seconds(arm.steady),
         _seconds(arm.first),
         _seconds(arm.compile),

@@ -80,7 +80,7 @@ def load(root: Path, suite: str, target: str) -> Baseline:
             f"{path}: got schema {file.schema} for {file.suite} on {file.target}, wanted schema "
             f"{SCHEMA} for {suite} on {target}; move the file to its own place"
         )
-    accepted = {_key(path, key): _numbers(value) for key, value in file.accepted.items()}
+    accepted = {entry_key(path, key): _numbers(value) for key, value in file.accepted.items()}
     return Baseline(suite, target, accepted)
 
 
@@ -105,7 +105,7 @@ def save(root: Path, baseline: Baseline) -> Path:
         path.unlink(missing_ok=True)
         return path
     accepted = {
-        _text(path, key): [
+        entry_name(path, key): [
             _Entry(toolchain=dict(sorted(number.toolchain.items())), value=number.value)
             for number in sorted(numbers, key=lambda number: age(number.toolchain))
         ]
@@ -126,7 +126,12 @@ def _decode(path: Path) -> _File:
         ) from None
 
 
-def _text(path: Path, key: Key) -> str:
+def entry_name(path: Path, key: Key) -> str:
+    """The key as it stands in a file.
+
+    Raises:
+        BaselineError: a name holds a ``/``.
+    """
     if any("/" in part for part in key):
         raise BaselineError(
             f"{path}: got entry {key}, wanted names without '/'; "
@@ -135,7 +140,12 @@ def _text(path: Path, key: Key) -> str:
     return "/".join(key)
 
 
-def _key(path: Path, text: str) -> Key:
+def entry_key(path: Path, text: str) -> Key:
+    """The key that stands in a file.
+
+    Raises:
+        BaselineError: it is none.
+    """
     try:
         workload, arm, claim = text.split("/")
     except ValueError:

@@ -27,6 +27,7 @@ from .cases import (
     with_arguments,
     with_memory,
 )
+from .sessions import point, stored, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,11 @@ EXAMPLES: tuple[Example, ...] = (
         timed(*[1.06, 1.05] * 8),
     ),
     Example(
+        claims.AcceptedTime(),
+        stored(taken(0.01, 1), point(0.01, 2)),
+        stored(taken(0.011, 1), point(0.01, 2)),
+    ),
+    Example(
         claims.ValuesEqual(),
         case(),
         case(values=(tensor([1.0, 2.0]), tensor([[3.01]], path="gradient"))),
@@ -163,7 +169,7 @@ COMPILED = (
     *FROM_MEMORY,
     *FROM_MODULE,
     *STEPPED,
-    *of("values-equal", "time-growth", "time-over-reference", "time-ratio"),
+    *of("values-equal", "time-growth", "time-over-reference", "time-ratio", "accepted-time"),
 )
 
 

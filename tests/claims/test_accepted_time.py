@@ -1,5 +1,6 @@
 """A stored time: slower, faster, the same, too noisy, crept; and what is no comparison at all."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -138,7 +139,7 @@ CREEP = [BASE * 1.012**day for day in range(8)]
 
 
 def test_a_history_that_drifts_is_broken_though_no_step_is() -> None:
-    for before, after in zip(CREEP, CREEP[1:], strict=False):
+    for before, after in itertools.pairwise(CREEP):
         assert found(after, before).outcome is not Outcome.BROKEN
     finding = found(CREEP[-1], *CREEP[:-1])
     assert finding.outcome is Outcome.BROKEN

@@ -73,6 +73,23 @@ def test_turns_end_when_they_decide() -> None:
     assert len(a.samples) == 4
 
 
+def test_a_program_by_itself_takes_all_turns() -> None:
+    machine, seen = Machine(), []
+
+    def enough(reference: Sequence[float], judged: Sequence[float]) -> bool:
+        seen.append((len(reference), len(judged)))
+        return len(judged) == 6
+
+    alone = machine.runner("A", 0.01)
+    ending = take_turns((alone,), enough=enough, most=8, most_seconds=100.0, clock=machine.clock)
+    assert (ending, len(alone.samples)) == (Ending.ENOUGH, 6)
+    assert seen == [(0, 2), (0, 4), (0, 6)]
+    capped = machine.runner("B", 0.01)
+    ended = take_turns((capped,), enough=never, most=99, most_seconds=0.2, clock=machine.clock)
+    assert ended is Ending.SECONDS
+    assert 10 < len(capped.samples) < 20
+
+
 def test_turns_end_at_the_cap_of_seconds() -> None:
     machine = Machine()
     ending, a, b = turns(machine, 0.01, 0.01, most=1000, most_seconds=1.0)

@@ -95,7 +95,7 @@ def timed(
     ]
     pair = TimedPair(
         workload=Workload(suite="isolation", name="w", arms=tuple(arms)),
-        reference=arms[0],
+        reference=None if asked.get("alone") else arms[0],
         judged=arms[1],
         target=asked.get("target", "cpu"),
         turns=Turns(
@@ -123,6 +123,26 @@ def test_both_are_timed_with_all_that_belongs_to_a_time(observer: Observer) -> N
     assert seen.drift.keys() == {"matmul", "copy", "dispatch"}
     assert seen.failure is seen.unavailable is None
     assert "jaxlib" in seen.toolchain.versions
+
+
+def test_a_program_is_timed_alone_where_there_is_no_other(observer: Observer) -> None:
+    seen = timed(observer, reference=partial(_program, _mismatched), alone=True)
+    assert seen.is_alone
+    assert (seen.ended, seen.failure) == (Ending.TURNS, None)
+    assert (len(seen.judged.samples), seen.reference.samples) == (8, ())
+    assert seen.judged.compile
+    assert seen.machine
+    assert {work: len(taken) for work, taken in seen.calibration.items()} == {
+        "matmul": 18,
+        "copy": 18,
+        "dispatch": 18,
+    }
+
+
+def test_a_program_alone_that_dies_is_evidence_of_its_own(observer: Observer) -> None:
+    seen = timed(observer, judged=on_run(1, os.abort), alone=True)
+    assert seen.failure
+    assert (seen.failure.kind, seen.failed_arm) == (FailureKind.CRASH, "judged")
 
 
 def test_times_are_handed_over_while_they_are_taken(observer: Observer) -> None:

@@ -74,3 +74,16 @@ def test_the_summary_shows_them_as_a_table(record_of: RecordOf) -> None:
 )
 def test_seconds_are_told_in_the_unit_that_fits(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+def test_the_sessions_of_an_arm_are_one_line() -> None:
+    alone = replace(TAKEN, reference=ArmTimes(arm=""))
+    other = replace(alone, judged=replace(TAKEN.judged, arm="other"))
+    lines = list(rows([alone, TAKEN, other, alone, alone]))
+    assert [line[:3] for line in lines] == [
+        ("stack/plain@cpu", "squeeze", "12 ms"),
+        ("stack/squeeze@cpu", "plain", "22 ms"),
+        ("stack/squeeze@cpu", "3 sessions", "22 ms"),
+        ("stack/other@cpu", "1 session", "22 ms"),
+    ]
+    assert [line[-1] for line in lines] == ["3", "3", "9", "3"]

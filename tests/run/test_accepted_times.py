@@ -265,6 +265,7 @@ def test_a_twin_is_held_against_the_sessions_of_its_reference_arm(timed: Timed) 
     assert record.verdict is Outcome.KEPT
     assert record.claim == "accepted-time.must-fail"
     assert "the twin breaks the claim, as it must" in record.reason
+    assert len(timed.asked) == SESSION_LOOKS[0]
     timed.seconds["twin"] = BASE
     blind = timed.judge(trial=held)
     assert blind.verdict is Outcome.BROKEN

@@ -8,6 +8,7 @@ from assay.claims.measurement import describe_failure, stop_unless_executed
 from assay.judge.baseline import ACCEPT_NEW
 from assay.judge.changes import Better, Change, Ratio, Sensitivity
 from assay.judge.histories import (
+    MOST_LOAD,
     Standing,
     has_crept,
     judged_sessions,
@@ -61,11 +62,13 @@ class AcceptedTime:
     sessions, and with the whole history of the machine, so that many small steps are found too. A
     change counts if its whole interval lies beyond ``least_change``, a share; two are the same if
     it stays within ``seen_change``. What lies between is too noisy to say, and a machine that
-    nothing was accepted on has nothing to compare with: ``not-measured``, never a pass.
+    nothing was accepted on has nothing to compare with: ``not-measured``, never a pass. Nothing is
+    accepted at a load average of more than ``most_load`` for each core.
     """
 
     least_change: float = 0.02
     seen_change: float = 0.04
+    most_load: float = MOST_LOAD
     name: str = "accepted-time"
     unit: Unit = Unit.SECONDS
     uses_baseline: bool = True
@@ -95,8 +98,8 @@ class AcceptedTime:
         return more_sessions(new, sessions_of(nearest), self._sensitivity)
 
     def why_refused(self, case: Case) -> str:
-        """Too few sessions, floors that scatter by what they are to show, a throttled machine."""
-        return why_refused(tuple(map(kept_session, case.sessions)), self._sensitivity)
+        """Too few sessions, floors that scatter by what they are to show, a busy or hot machine."""
+        return why_refused(case.sessions, self._sensitivity, self.most_load)
 
     def judge(self, case: Case) -> Finding:
         """Kept, broken or improved by the interval of the ratio, and by what crept."""

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
 
 import numpy as np
 from scipy.special import ndtri
@@ -21,6 +23,12 @@ from assay.judge.stored_times import (
 )
 from assay.model.history import AcceptedTimes, KeptSession, kept_session
 from assay.model.timing import Times
+
+MOST_LOAD: Final = 3.0
+"""At 1.7 to 2.9 a core stored times could be told apart, at 3.4 to 5.5 half were too noisy.
+
+By docs/timing.md, medium program.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,15 +96,29 @@ def known(sessions: Sequence[Session], kind: str = "", errors: float = 0.05) -> 
     return Accepted(value=float(np.exp(floors.min())), error=high / quantile / math.sqrt(2))
 
 
-def why_refused(sessions: Sequence[KeptSession], sensitivity: Sensitivity = DEFAULT) -> str:
-    """Why these sessions may not be accepted: the first reason found, empty if they may."""
-    throttles = sum(session.throttles or 0 for session in sessions)
+def why_refused(
+    taken: Sequence[Times], sensitivity: Sensitivity = DEFAULT, most_load: float = MOST_LOAD
+) -> str:
+    """Why these sessions may not be accepted: the first reason found, empty if they may.
+
+    ``most_load`` is the load average for each core up to which a machine counts as quiet. Where
+    all sessions were disturbed alike, their floors agree and are wrong: only the load tells.
+    """
+    machines = [times.machine for times in taken if times.machine]
+    throttles = sum(machine.throttles or 0 for machine in machines)
     if throttles:
         return (
             f"the processor slowed down for heat {throttles} times while they were taken; "
             "let the machine cool"
         )
-    return why_not_accepted([_session(each) for each in sessions], sensitivity)
+    loads = [machine.load for machine in machines if machine.load is not None]
+    cores = max((machine.cores for machine in machines), default=1)
+    if loads and median(loads) > most_load * cores:
+        return (
+            f"got a load average of {median(loads):.1f} on {cores} cores, wanted at most "
+            f"{most_load * cores:g}: let nothing else run"
+        )
+    return why_not_accepted(judged_sessions(taken), sensitivity)
 
 
 def sessions_of(point: AcceptedTimes) -> list[Session]:

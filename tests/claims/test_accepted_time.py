@@ -209,8 +209,9 @@ HEATED = (*taken(BASE, 1, 4), *taken(BASE, 2, 4, speed=1.2))
         (SCATTERED, "quieten the machine"),
         (HEATED, "slower by all calibration; let the machine cool"),
         (taken(BASE, 7, throttles=2), "slowed down for heat 16 times"),
+        (taken(BASE, 7, load=25.0), "load average of 25.0 on 8 cores"),
     ],
-    ids=["quiet", "few", "noisy", "slowing down", "throttled"],
+    ids=["quiet", "few", "noisy", "slowing down", "throttled", "busy"],
 )
 def test_a_baseline_is_refused_on_a_noisy_or_throttled_machine(new: tuple, why: str) -> None:  # type: ignore[type-arg]
     refused = CLAIM.why_refused(stored(new))

@@ -79,12 +79,26 @@ def test_how_well_a_floor_is_known_grows_with_what_sessions_differ_by() -> None:
 
 
 def test_a_processor_that_slowed_down_for_heat_makes_no_baseline() -> None:
-    cool = [kept_session(times) for times in taken(BASE, 7, throttles=0)]
+    cool = taken(BASE, 7, throttles=0)
     assert why_refused(cool) == ""
     (hot,) = taken(BASE, 8, 1, throttles=3)
-    assert "slowed down for heat 3 times" in why_refused([*cool, kept_session(hot)])
+    assert "slowed down for heat 3 times" in why_refused([*cool, hot])
 
 
 def test_a_machine_that_counts_no_heat_is_not_refused_for_it() -> None:
-    silent = [kept_session(times) for times in taken(BASE, 7, throttles=None)]
-    assert why_refused(silent) == ""
+    assert why_refused(taken(BASE, 7, throttles=None)) == ""
+
+
+def test_sessions_that_were_disturbed_alike_are_refused_by_the_load_alone() -> None:
+    assert why_refused(taken(BASE, 7, cores=2, load=5.9)) == ""
+    refused = why_refused(taken(BASE, 7, cores=2, load=6.1))
+    assert refused == (
+        "got a load average of 6.1 on 2 cores, wanted at most 6: let nothing else run"
+    )
+    assert why_refused(taken(BASE, 7, cores=64, load=6.1)) == ""
+    assert why_refused(taken(BASE, 7, load=None)) == ""
+
+
+def test_one_busy_moment_among_eight_sessions_refuses_nothing() -> None:
+    quiet = taken(BASE, 7, 7, cores=2, load=1.0)
+    assert why_refused([*quiet, *taken(BASE, 8, 1, cores=2, load=20.0)]) == ""

@@ -40,7 +40,7 @@ W = workload(
     arm("base", partial(works, 1)), arm("more", partial(works, 4), Role.TWIN, reference="base")
 )
 # Wide enough that a busy machine's noise does not decide.
-CLAIM = claims.AcceptedTime(least_change=0.25, seen_change=0.6)
+CLAIM = claims.AcceptedTime(least_change=0.25, seen_change=0.6, most_load=100.0)
 test_time = Check(claim=CLAIM, workloads=(W,), arms=("base",))
 """
 )
@@ -178,6 +178,16 @@ def test_an_entry_that_nothing_measures_is_an_orphan(story: Story, tmp_path: Pat
     removed = project.pytest(*only, "--update-baselines=all", target="cpu")
     assert removed.exit_code == 0
     assert not list((tmp_path / "baselines").rglob("*.json"))
+
+
+def test_a_busy_machine_accepts_nothing_and_the_run_says_so(tmp_path: Path) -> None:
+    """No machine is so idle that a load of nothing at all would do."""
+    busy = SUITE.replace("most_load=100.0", "most_load=0.0")
+    project = Project(tmp_path, {"test_stored.py": busy})
+    ended = project.pytest("--update-baselines=new", target="cpu", seconds=SECONDS)
+    assert (ended.exit_code, _verdict(ended)) == (1, "not-measured")
+    assert "not accepted: got a load average of" in ended.record("base", "accepted-time").reason
+    assert not (tmp_path / "baselines").exists()
 
 
 def test_a_damaged_file_is_misuse(story: Story, tmp_path: Path) -> None:

@@ -215,6 +215,14 @@ def test_a_baseline_is_refused_on_a_throttled_machine(timed: Timed) -> None:
     assert timed.files() == {}
 
 
+def test_a_baseline_is_refused_on_a_busy_machine_though_its_sessions_agree(timed: Timed) -> None:
+    timed.known = {"load": 40.0}
+    record = timed.judge(Accept.NEW, "busy")
+    assert record.verdict is Outcome.NOT_MEASURED
+    assert "not accepted: got a load average of 40.0 on 8 cores" in record.reason
+    assert timed.files() == {}
+
+
 def test_a_machine_that_became_slower_is_accepted_anew_with_a_reason(accepted: Timed) -> None:
     accepted.known = {"speed": 1.3}
     accepted.seconds["offload"] = BASE

@@ -1,7 +1,7 @@
 """The claim on a stored time: the weakest comparison, for what cannot be run beside its past."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from assay.claims.measurement import describe_failure, stop_unless_executed
@@ -14,6 +14,7 @@ from assay.judge.histories import (
     judged_sessions,
     sessions_of,
     standing,
+    too_busy,
     why_refused,
 )
 from assay.judge.metrics import Metric, unmatched
@@ -34,6 +35,7 @@ MOST_OF_A_SESSION: Final = 300
 ACCEPT_CHANGED: Final = (
     "if the change is meant, accept it with --update-baselines=all --why='the reason'"
 )
+_QUIETER: Final = "run it on a quieter machine, or compare arms in one run"
 _OUTCOMES: Final = {
     Change.SLOWER: Outcome.BROKEN,
     Change.FASTER: Outcome.IMPROVED,
@@ -62,8 +64,8 @@ class AcceptedTime:
     sessions, and with the whole history of the machine, so that many small steps are found too. A
     change counts if its whole interval lies beyond ``least_change``, a share; two are the same if
     it stays within ``seen_change``. What lies between is too noisy to say, and a machine that
-    nothing was accepted on has nothing to compare with: ``not-measured``, never a pass. Nothing is
-    accepted at a load average of more than ``most_load`` for each core.
+    nothing was accepted on has nothing to compare with: ``not-measured``, never a pass. At a load
+    average of more than ``most_load`` for each core nothing is accepted, nor called slower.
     """
 
     least_change: float = 0.02
@@ -119,13 +121,15 @@ class AcceptedTime:
             return Finding(outcome=Outcome.BROKEN, reason="; ".join(wrong))
         new = judged_sessions(case.sessions)
         found = standing(new, nearest, history.accepted, self._sensitivity)
-        return Finding(
+        finding = Finding(
             outcome=_outcome(found),
             measured=measured,
             limit=nearest.floor,
             reason=f"{told}: {_told(case, found, nearest)}",
             advice=_advice(case, found, nearest),
         )
+        busy = too_busy(case.sessions, self.most_load)
+        return _not_by_this_machine(finding, busy) if busy else finding
 
     @property
     def _sensitivity(self) -> Sensitivity:
@@ -205,6 +209,18 @@ def _without(history: History, measured: float, told: str) -> Finding:
     )
 
 
+def _not_by_this_machine(finding: Finding, busy: str) -> Finding:
+    """A busy machine makes every program slower, and none faster."""
+    if finding.outcome is not Outcome.BROKEN:
+        return finding
+    return replace(
+        finding,
+        outcome=Outcome.NOT_MEASURED,
+        reason=f"too busy to say: {busy}; {finding.reason}",
+        advice=_QUIETER,
+    )
+
+
 def _outcome(found: Standing) -> Outcome:
     return Outcome.BROKEN if has_crept(found) else _OUTCOMES[found.ratio.change]
 
@@ -250,7 +266,7 @@ def _advice(case: Case, found: Standing, nearest: AcceptedTimes) -> str:
     if outcome is Outcome.IMPROVED:
         return "accept it with --update-baselines=all, so that it is kept from now on"
     if outcome is Outcome.NOT_MEASURED:
-        return "run it on a quieter machine, or compare arms in one run"
+        return _QUIETER
     if outcome is Outcome.KEPT:
         return ""
     version = nearest.toolchain.get("jax")

@@ -99,11 +99,7 @@ def known(sessions: Sequence[Session], kind: str = "", errors: float = 0.05) -> 
 def why_refused(
     taken: Sequence[Times], sensitivity: Sensitivity = DEFAULT, most_load: float = MOST_LOAD
 ) -> str:
-    """Why these sessions may not be accepted: the first reason found, empty if they may.
-
-    ``most_load`` is the load average for each core up to which a machine counts as quiet. Where
-    all sessions were disturbed alike, their floors agree and are wrong: only the load tells.
-    """
+    """Why these sessions may not be accepted: the first reason found, empty if they may."""
     machines = [times.machine for times in taken if times.machine]
     throttles = sum(machine.throttles or 0 for machine in machines)
     if throttles:
@@ -111,14 +107,24 @@ def why_refused(
             f"the processor slowed down for heat {throttles} times while they were taken; "
             "let the machine cool"
         )
+    busy = too_busy(taken, most_load)
+    return busy or why_not_accepted(judged_sessions(taken), sensitivity)
+
+
+def too_busy(taken: Sequence[Times], most_load: float = MOST_LOAD) -> str:
+    """Says so if the sessions' median load average was more than ``most_load`` for each core.
+
+    Where all of them were disturbed alike, their floors agree and are wrong: only the load tells.
+    """
+    machines = [times.machine for times in taken if times.machine]
     loads = [machine.load for machine in machines if machine.load is not None]
     cores = max((machine.cores for machine in machines), default=1)
-    if loads and median(loads) > most_load * cores:
-        return (
-            f"got a load average of {median(loads):.1f} on {cores} cores, wanted at most "
-            f"{most_load * cores:g}: let nothing else run"
-        )
-    return why_not_accepted(judged_sessions(taken), sensitivity)
+    if not loads or median(loads) <= most_load * cores:
+        return ""
+    return (
+        f"got a load average of {median(loads):.1f} on {cores} cores, wanted at most "
+        f"{most_load * cores:g}: let nothing else run"
+    )
 
 
 def sessions_of(point: AcceptedTimes) -> list[Session]:

@@ -90,6 +90,29 @@ def test_a_busy_machines_mean_does_not_decide() -> None:
     assert judge(CLAIM, stored(busy, FIRST)).outcome is not Outcome.BROKEN
 
 
+@pytest.mark.parametrize(
+    ("history", "slower"),
+    [((BASE,), 1.3 * BASE), ([BASE * 1.012**day for day in range(8)], BASE * 1.012**8)],
+    ids=["slower", "crept"],
+)
+def test_a_machine_so_busy_that_all_sessions_suffer_breaks_nothing(
+    history: tuple[float, ...], slower: float
+) -> None:
+    points = [point(each, day, day=day) for day, each in enumerate(history, start=1)]
+    verdicts = [
+        judge(CLAIM, stored(taken(slower, 77, cores=2, load=load), *points)) for load in (5.9, 6.1)
+    ]
+    assert [each.outcome for each in verdicts] == [Outcome.BROKEN, Outcome.NOT_MEASURED]
+    assert "too busy to say: got a load average of 6.1 on 2 cores" in verdicts[1].reason
+
+
+@pytest.mark.parametrize(
+    ("seconds", "outcome"), [(BASE, Outcome.KEPT), (0.8 * BASE, Outcome.IMPROVED)]
+)
+def test_a_busy_machine_makes_no_program_faster(seconds: float, outcome: Outcome) -> None:
+    assert judge(CLAIM, stored(taken(seconds, 77, load=99.0), FIRST)).outcome is outcome
+
+
 def test_a_machine_never_seen_is_not_measured_and_told_by_name() -> None:
     finding = judge(CLAIM, stored(taken(BASE, 7, 1), seen=False))
     assert finding.outcome is Outcome.NOT_MEASURED

@@ -33,7 +33,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "reruns": frozenset({"model", "judge", "targets", "frameworks", "isolate"}),
     "report": frozenset({"model"}),
     "run": frozenset({"model", "judge", "store"}),
-    "plugin": _EVERYTHING,
+    "plugin": _EVERYTHING | {"reruns"},
     "cli": _EVERYTHING | {"plugin"},
     # The package itself: the words at the ground, and the claims for who asks.
     "assay": frozenset({"model", "claims"}),

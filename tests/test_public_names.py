@@ -55,6 +55,7 @@ CLAIMS = [
     "Sent",
     "SentPerStep",
     "TempBytesAtMost",
+    "TimeAgainst",
     "TimeGrowth",
     "TimeOverReference",
     "TimeRatio",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from assay.model.evidence import Evidence
+from assay.model.rerun import Rerun, Sought
 from assay.model.timing import Times, Turns
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber, Finding
@@ -19,7 +20,7 @@ class MeasurementMissing(LookupError):
 class Case:
     """All that a claim may look at: one arm's evidence, other arms', and the accepted number.
 
-    ``times`` are there for a ``TimingClaim`` alone.
+    ``times`` are there for a ``TimingClaim`` alone, ``rerun`` for a ``RerunClaim``.
     """
 
     workload: Workload
@@ -28,6 +29,7 @@ class Case:
     others: Mapping[str, Evidence] = field(default_factory=dict)
     accepted: AcceptedNumber | None = None
     times: Times | None = None
+    rerun: Rerun | None = None
 
     def other(self, arm: str) -> Evidence:
         """Another arm's evidence on the same target.
@@ -102,13 +104,21 @@ class TimingClaim(Claim, Protocol):
         """What is to be timed for a case without times; what it raises, ``judge`` raises too."""
 
 
+@runtime_checkable
+class RerunClaim(Claim, Protocol):
+    """A claim on times beside those on another toolchain; the rerun is in the case it judges."""
+
+    def sought(self, case: Case) -> Sought:
+        """What a case without a rerun asks of one; what it raises, ``judge`` raises too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A claim put to some arms of some workloads; a module-level ``test_…`` value is collected.
 
     ``arms`` are shell patterns. ``twin`` names the arm that must break the claim: wherever an
     arm is judged, the twin is judged on the same target too, and a twin that keeps the claim fails
-    the run, for the detector is then blind.
+    the run, for the detector is then blind. A ``RerunClaim`` gets its twin from the run.
     """
 
     claim: Claim

@@ -7,7 +7,8 @@ from typing import Any
 
 from assay.model.target import State
 from assay.model.workload import Level
-from assay.run import Accept
+from assay.reruns.recipe import UnreadableToolchain, recipe
+from assay.run import BASELINE, Accept
 from assay.targets import resolve, survey
 
 
@@ -27,6 +28,8 @@ class Settings:
     baselines: Path
     compile_timeout_seconds: float
     timing_seconds: float
+    against: str
+    against_seconds: float
 
     @classmethod
     def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
@@ -49,6 +52,8 @@ class Settings:
             baselines=root / options["baselines_dir"],
             compile_timeout_seconds=_seconds("--compile-timeout", options["compile_timeout"], 900),
             timing_seconds=_seconds("--timing-seconds", options["timing_seconds"], 30),
+            against=_against(options["against"]),
+            against_seconds=_seconds("--against-seconds", options["against_seconds"], 300),
         )
 
 
@@ -73,6 +78,19 @@ def _accept(text: str) -> Accept:
             f"got --update-baselines={text}, wanted new or all; "
             "new accepts what has no number yet, all replaces every number"
         ) from None
+
+
+def _against(text: str | None) -> str:
+    """What ``--against`` names, empty without it."""
+    if text is None or text == BASELINE:
+        return text or ""
+    try:
+        recipe(text)
+    except UnreadableToolchain as error:
+        raise SettingsError(
+            f"--against: {error}; --against={BASELINE} takes that of the nearest accepted number"
+        ) from None
+    return text
 
 
 def _seconds(option: str, text: str, usual: int) -> float:

@@ -19,6 +19,7 @@ from .cases import (
     formula,
     growth,
     module,
+    rerun,
     rewrite,
     steps,
     tensor,
@@ -97,6 +98,7 @@ EXAMPLES: tuple[Example, ...] = (
         timed(*[1.01, 0.99] * 8),
         timed(*[1.06, 1.05] * 8),
     ),
+    Example(claims.TimeAgainst(), rerun(1.0, 0.99), rerun(1.0, 1.05)),
     Example(
         claims.ValuesEqual(),
         case(),
@@ -163,7 +165,7 @@ COMPILED = (
     *FROM_MEMORY,
     *FROM_MODULE,
     *STEPPED,
-    *of("values-equal", "time-growth", "time-over-reference", "time-ratio"),
+    *of("values-equal", "time-growth", "time-against", "time-over-reference", "time-ratio"),
 )
 
 

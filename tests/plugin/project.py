@@ -88,9 +88,15 @@ class Project:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def pytest(self, *arguments: str, target: str = "cpu:8", path: Path | None = None) -> Ended:
+    def pytest(
+        self,
+        *arguments: str,
+        target: str = "cpu:8",
+        path: Path | None = None,
+        seconds: float = _SECONDS,
+    ) -> Ended:
         """Run pytest here; ``path`` is put before all installed packages."""
-        return self._ended(["-m", "pytest", "--target", target, *arguments], path)
+        return self._ended(["-m", "pytest", "--target", target, *arguments], path, seconds)
 
     def assay(self, *arguments: str) -> Ended:
         """Run the command ``assay`` here."""
@@ -110,7 +116,7 @@ class Project:
         """The newest run's folder, whether or not the run reached its end."""
         return max((self.root / "results").glob("2*"), key=lambda path: path.stat().st_mtime_ns)
 
-    def _ended(self, command: list[str], path: Path | None) -> Ended:
+    def _ended(self, command: list[str], path: Path | None, seconds: float = _SECONDS) -> Ended:
         before, runs = self._files(), self._runs()
         ended = subprocess.run(
             [sys.executable, "-P", *command],
@@ -118,7 +124,7 @@ class Project:
             env=self._environment(path),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=_SECONDS,
+            timeout=seconds,
             check=False,
         )
         after = self._files()

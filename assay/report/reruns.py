@@ -8,8 +8,8 @@ HEAD = "Against another toolchain"
 
 
 def lines(reruns: Iterable[Rerun]) -> Iterator[str]:
-    """What was measured of each, and why there is no more of one that ended early."""
-    for rerun in reruns:
+    """What was measured of each, twins last, and why there is no more of one that ended early."""
+    for rerun in sorted(reruns, key=lambda each: each.twin):
         if rerun.pairs:
             yield f"{rerun.suite}: {rerun.workload}/{rerun.arm}@{rerun.target}: {_told(rerun)}"
 

@@ -52,6 +52,11 @@ def test_a_twin_is_told_as_one() -> None:
     ) in line
 
 
+def test_twins_come_last() -> None:
+    _, line = lines([replace(MADE, twin=True), MADE])
+    assert "done twice" in line
+
+
 def test_one_that_was_interrupted_says_so() -> None:
     (line,) = lines([replace(MADE, ended=Enough.UNFINISHED)])
     assert line == f"{LINE}; it was interrupted"

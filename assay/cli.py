@@ -23,7 +23,7 @@ from assay.report.measured import measured_table
 from assay.report.qualification import Qualification, qualify, to_json
 from assay.report.terminal import print_run
 from assay.report.vendor_page import vendor_page, vendor_summary
-from assay.store import records, results, times
+from assay.store import records, reruns, results, times
 from assay.targets import resolve, survey
 
 app = typer.Typer(
@@ -159,9 +159,11 @@ def report(
     """Print the summary of a run, or one workload's measured numbers, from its records alone."""
     seen = records.load(run)
     if not workload:
-        taken, damaged = times.load_all(run if run.is_dir() else run.parent)
-        print_run(Console(), seen, taken)
-        for each in damaged:
+        folder = run if run.is_dir() else run.parent
+        taken, damaged = times.load_all(folder)
+        rerun, unread = reruns.KEPT.load_all(folder)
+        print_run(Console(), seen, taken, rerun)
+        for each in (*damaged, *unread):
             typer.echo(f"assay: {each}", err=True)
         return
     known = sorted({record.workload for record in seen})

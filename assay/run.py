@@ -9,9 +9,10 @@ from time import perf_counter
 from assay.judge.case import judge_arm, judge_twin
 from assay.judge.stored_times import FEWEST_ACCEPTED
 from assay.judge.toolchains import nearest_accepted
-from assay.model.claim import Case, Check, StoredTimeClaim, TimingClaim
-from assay.model.evidence import Evidence
+from assay.model.claim import Case, Check, RerunClaim, StoredTimeClaim, TimingClaim
+from assay.model.evidence import Evidence, Unavailable
 from assay.model.history import pooled
+from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, not_rerun
 from assay.model.timing import Keep, TimedPair, Times, Turns
 from assay.model.verdict import (
     MUST_FAIL,
@@ -23,7 +24,10 @@ from assay.model.verdict import (
 )
 from assay.model.workload import Arm, Workload
 from assay.sessions import Sessions
-from assay.store import accepted_times, baselines, evidence, times
+from assay.store import accepted_times, baselines, evidence, reruns, times
+
+BASELINE = "baseline"
+"""What stands for the toolchain of the nearest accepted number after ``--against``."""
 
 
 class Accept(Enum):
@@ -57,7 +61,7 @@ class Trial:
     @property
     def is_timing(self) -> bool:
         """Whether programs are timed for it, and nothing else may then be at work."""
-        return isinstance(self.check.claim, TimingClaim)
+        return isinstance(self.check.claim, TimingClaim | RerunClaim)
 
     def __str__(self) -> str:
         return self.program + ("/must-fail" if self.must_fail else "")
@@ -70,11 +74,19 @@ def _takes_no_times(pair: TimedPair, keep: Keep) -> Times:
     )
 
 
+def _reruns_nothing(request: RerunRequest, keep: KeepRerun) -> Rerun:
+    raise NotImplementedError(
+        f"got a claim on a rerun of {request.arm.name!r}, wanted a run that can rerun it; "
+        "give Run(rerun=...)"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run's folder, its observer and its baselines; ``timing_seconds`` caps a pair's turns.
 
-    ``why`` is the reason that is kept with times that are accepted.
+    ``why`` is the reason that is kept with times that are accepted. ``against`` is what
+    ``--against`` names, empty if nothing is to be rerun.
     """
 
     name: str
@@ -85,6 +97,8 @@ class Run:
     time: Callable[[TimedPair, Keep], Times] = _takes_no_times
     timing_seconds: float = 30.0
     why: str = ""
+    rerun: Callable[[RerunRequest, KeepRerun], Rerun] = _reruns_nothing
+    against: str = ""
 
     def judge(self, trial: Trial) -> Record:
         """Observe what the trial needs, once a run, and judge it.
@@ -95,10 +109,10 @@ class Run:
         """
         return self.judge_timed(trial)[0]
 
-    def judge_timed(self, trial: Trial) -> tuple[Record, Times | None]:
+    def judge_timed(self, trial: Trial) -> tuple[Record, Times | Rerun | None]:
         """The same, with the times that it was judged by, if any were taken."""
         start = perf_counter()
-        case = self._timed(trial, self._case(trial))
+        case = self._rerun(trial, self._timed(trial, self._case(trial)))
         claim = trial.check.claim
         defect = None
         if trial.must_fail:
@@ -115,7 +129,7 @@ class Run:
             upstream=defect.upstream if defect else "",
             seconds=perf_counter() - start,
         )
-        return record, pooled(case.sessions) if case.sessions else case.times
+        return record, pooled(case.sessions) if case.sessions else case.times or case.rerun
 
     def evidence(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         """The evidence of one arm on one target, computed once a run."""
@@ -180,6 +194,48 @@ class Run:
             all=self.accept is Accept.ALL,
             why=self.why,
         )
+
+    def _rerun(self, trial: Trial, case: Case) -> Case:
+        """The case with the rerun that its claim asks for, made once a run."""
+        claim = trial.check.claim
+        if not isinstance(claim, RerunClaim):
+            return case
+        try:
+            sought = claim.sought(case)
+        # There is nothing to time, or the claim is at fault: its judge says the same again.
+        except Exception:  # noqa: BLE001
+            return case
+        accepted = self._other_toolchain(trial, case)
+        request = RerunRequest(
+            workload=trial.workload,
+            arm=trial.arm,
+            target=trial.target,
+            accepted="" if isinstance(accepted, Unavailable) else accepted,
+            sought=sought,
+            twin=trial.must_fail,
+        )
+        if isinstance(accepted, Unavailable):
+            return replace(case, rerun=not_rerun(request, Side.OLD, accepted))
+        made = reruns.KEPT.once(self.directory, request.key, lambda keep: self.rerun(request, keep))
+        return replace(case, rerun=made)
+
+    def _other_toolchain(self, trial: Trial, case: Case) -> Mapping[str, str] | str | Unavailable:
+        """What to rerun the program on, or why there is nothing."""
+        if self.against != BASELINE:
+            none = Unavailable(reason="none is named", remedy="name one with --against VERSION")
+            return self.against or none
+        name = f"{trial.workload.name}/{trial.arm.name}"
+        here = case.evidence.toolchain.identity
+        stored = baselines.load(self.baselines, trial.workload.suite, trial.target)
+        numbers = stored.of_arm(trial.workload.name, trial.arm.name)
+        nearest = nearest_accepted(numbers, here)
+        if nearest is None:
+            reason = f"no number of {name} is accepted on {trial.target}"
+        elif nearest.toolchain == here:
+            reason = f"the newest number of {name} was accepted on the present toolchain itself"
+        else:
+            return nearest.toolchain
+        return Unavailable(reason=reason, remedy="name a version with --against VERSION")
 
     def _judge_twin(self, trial: Trial, case: Case) -> Finding:
         if trial.check.claim.uses_baseline and case.accepted is None:

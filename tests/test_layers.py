@@ -34,7 +34,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "report": frozenset({"model"}),
     "sessions": frozenset({"model", "judge", "store"}),
     "run": frozenset({"model", "judge", "store", "sessions"}),
-    "plugin": _EVERYTHING,
+    "plugin": _EVERYTHING | {"reruns"},
     "cli": _EVERYTHING | {"plugin"},
     # The package itself: the words at the ground, and the claims for who asks.
     "assay": frozenset({"model", "claims"}),

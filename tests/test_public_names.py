@@ -56,6 +56,7 @@ CLAIMS = [
     "Sent",
     "SentPerStep",
     "TempBytesAtMost",
+    "TimeAgainst",
     "TimeGrowth",
     "TimeOverReference",
     "TimeRatio",

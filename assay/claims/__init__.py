@@ -1,6 +1,7 @@
 """The claims that Assay ships, one family a file; each is a frozen value with one pure method."""
 
 from assay.claims.accepted_time import AcceptedTime
+from assay.claims.against import TimeAgainst
 from assay.claims.compile import Compiles, FitsDevice, Parameters
 from assay.claims.copies import CopiedBytes
 from assay.claims.growth import TimeGrowth, TimeOverReference
@@ -44,6 +45,7 @@ __all__ = [
     "Sent",
     "SentPerStep",
     "TempBytesAtMost",
+    "TimeAgainst",
     "TimeGrowth",
     "TimeOverReference",
     "TimeRatio",

@@ -8,16 +8,23 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from assay.model.change import Change, Ratio
+
+__all__ = [
+    "DEFAULT",
+    "Better",
+    "Bounds",
+    "Change",
+    "Floats",
+    "Ratio",
+    "Sensitivity",
+    "agreed",
+    "apart",
+    "judged",
+    "logarithms",
+]
+
 Floats = npt.NDArray[np.float64]
-
-
-class Change(Enum):
-    """The verdict on two programs; for a metric of which more is better, slower means less."""
-
-    SLOWER = "slower"
-    FASTER = "faster"
-    SAME = "same"
-    TOO_NOISY = "too noisy to say"
 
 
 class Better(Enum):
@@ -56,27 +63,6 @@ class Sensitivity:
 
 
 DEFAULT = Sensitivity()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """The second over the first, with the interval that holds the truth, and what it amounts to.
-
-    ``units`` counts what was resampled: pairs of samples, of processes, or sessions. ``reason``
-    says what beside the interval led to the verdict.
-    """
-
-    ratio: float
-    low: float
-    high: float
-    units: int
-    change: Change
-    reason: str = ""
-
-    def __str__(self) -> str:
-        low, high = (f"{bound:.4g}" for bound in (self.low, self.high))
-        why = f", {self.reason}" if self.reason else ""
-        return f"{self.ratio:.4g} ({low} to {high}, {self.units} units): {self.change.value}{why}"
 
 
 Bounds = tuple[float, float]

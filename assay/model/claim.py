@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from assay.model.evidence import Evidence
 from assay.model.history import History
+from assay.model.rerun import Rerun, Sought
 from assay.model.timing import Times, Turns
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber, Finding
@@ -21,7 +22,7 @@ class Case:
     """All that a claim may look at: one arm's evidence, other arms', and the accepted number.
 
     ``times`` are there for a ``TimingClaim`` alone, ``sessions`` and ``history`` for a
-    ``StoredTimeClaim``.
+    ``StoredTimeClaim``, ``rerun`` for a ``RerunClaim``.
     """
 
     workload: Workload
@@ -32,6 +33,7 @@ class Case:
     times: Times | None = None
     sessions: tuple[Times, ...] = ()
     history: History | None = None
+    rerun: Rerun | None = None
 
     def other(self, arm: str) -> Evidence:
         """Another arm's evidence on the same target.
@@ -121,13 +123,21 @@ class StoredTimeClaim(TimingClaim, Protocol):
         """Why the case's sessions may not be accepted, empty if they may."""
 
 
+@runtime_checkable
+class RerunClaim(Claim, Protocol):
+    """A claim on times beside those on another toolchain; the rerun is in the case it judges."""
+
+    def sought(self, case: Case) -> Sought:
+        """What a case without a rerun asks of one; what it raises, ``judge`` raises too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A claim put to some arms of some workloads; a module-level ``test_…`` value is collected.
 
     ``arms`` are shell patterns. ``twin`` names the arm that must break the claim: wherever an
     arm is judged, the twin is judged on the same target too, and a twin that keeps the claim fails
-    the run, for the detector is then blind.
+    the run, for the detector is then blind. A ``RerunClaim`` gets its twin from the run.
     """
 
     claim: Claim

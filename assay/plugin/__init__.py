@@ -8,6 +8,7 @@ import pytest
 from assay.model.claim import Check
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
+from assay.plugin import against
 from assay.plugin.alone import ALONE, Alone
 from assay.plugin.controller import Controller
 from assay.plugin.fixture import assay
@@ -15,6 +16,7 @@ from assay.plugin.items import (
     ClaimFailed,
     attach_verdicts,
     check_items,
+    drop_repeated,
     explain,
     keep_programs_together,
     put_timing_last,
@@ -60,6 +62,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="time two programs in turns for at most this long",
     )
     group.addoption(
+        "--against",
+        metavar="VERSION",
+        help="time programs beside the same on this version of jax (0.10.2, or versions: "
+        "jax==0.10.2,jaxlib==0.10.2), or on the toolchain of accepted numbers (baseline)",
+    )
+    group.addoption(
+        "--against-seconds",
+        default="300",
+        metavar="SECONDS",
+        help="compare two toolchains on one program for at most this long",
+    )
+    group.addoption(
         "--compile-timeout",
         default="900",
         metavar="SECONDS",
@@ -93,12 +107,15 @@ def pytest_pycollect_makeitem(
     if not isinstance(obj, Check) or not name.startswith("test"):
         return None
     collector.config.stash.setdefault(FOUND, []).append(Found(path=collector.path, check=obj))
-    return check_items(collector, name, obj, collector.config.stash[Session.KEY])
+    session = collector.config.stash[Session.KEY]
+    found = against.checks(name, obj, against=session.settings.against)
+    return [item for each in found for item in check_items(collector, *each, session)]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Fail early where two items would write the same verdict; add one item an orphan."""
+    drop_repeated(items)
     reject_repeated(items)
     if hasattr(session.config, "workerinput"):
         keep_programs_together(items)

@@ -20,8 +20,10 @@ from pytest_benchmark.stats import Stats
 
 from assay.frameworks.versions import toolchain
 from assay.judge.ratios import ratio_of_turns
+from assay.model.change import Ratio
 from assay.model.evidence import Memory
 from assay.model.history import beside, gathered
+from assay.model.rerun import Rerun, Side
 from assay.model.timing import ArmTimes, Times
 from assay.store import evidence, results
 from assay.targets import resolve
@@ -65,14 +67,23 @@ def excuse(fixture: BenchmarkFixture) -> None:
     fixture.skipped = True
 
 
-def feed(fixture: BenchmarkFixture, replay: Replay, times: Times, directory: Path) -> None:
+def feed(
+    fixture: BenchmarkFixture, replay: Replay, measured: Times | Rerun | None, directory: Path
+) -> None:
     """Give the judged arm's samples to the fixture, and all else as ``extra_info``."""
-    samples = times.judged.samples
-    if not samples:
+    if isinstance(measured, Rerun):
+        samples, known = measured.samples(Side.NEW), _rerun_info(measured)
+    elif measured is not None:
+        samples = measured.judged.samples
+        known = _extra_info(measured, measured.judged, directory)
+    if measured is None or not samples:
+        # It must be used, or it complains; so it counts nothing.
+        fixture.disabled = True
+        fixture.pedantic(_nothing)
         return
     replay.load(samples)
     fixture.pedantic(_nothing, rounds=len(samples))
-    fixture.extra_info.update(_extra_info(times, times.judged, directory))
+    fixture.extra_info.update(known)
 
 
 def write_file(directory: Path, config: pytest.Config, all_times: Iterable[Times]) -> Path | None:
@@ -158,6 +169,24 @@ def _extra_info(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None}
 
 
+def _rerun_info(rerun: Rerun) -> dict[str, Any]:
+    known = {
+        "suite": rerun.suite,
+        "workload": rerun.workload,
+        "arm": rerun.arm,
+        "target": rerun.target,
+        "against": rerun.versions(Side.OLD),
+        "twin": rerun.twin,
+        "ended": rerun.ended.value,
+        "compile_seconds": rerun.compile_seconds(Side.NEW),
+        "machine": asdict(rerun.machine) if rerun.machine else None,
+        **(_told(rerun.ratio) if rerun.ratio else {}),
+    }
+    if samples := rerun.samples(Side.OLD):
+        known["against_median_seconds"] = median(samples)
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def _device(arm: ArmTimes) -> Mapping[str, float | None]:
     seen = arm.on_device
     if seen is None:
@@ -194,7 +223,10 @@ def _ratio(times: Times) -> Mapping[str, Any]:
     samples = (times.reference.samples, times.judged.samples)
     if times.is_alone or len(times.judged.samples) < _FEWEST_PAIRS:
         return {}
-    found = ratio_of_turns(*samples)
+    return _told(ratio_of_turns(*samples))
+
+
+def _told(found: Ratio) -> Mapping[str, Any]:
     return {
         "ratio": found.ratio,
         "ratio_low": found.low,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record, exit_code
 from assay.plugin import benchmarks
@@ -19,7 +20,7 @@ from assay.report.junit import junit
 from assay.report.summary import summary
 from assay.report.terminal import print_run
 from assay.run import accept_numbers
-from assay.store import records, results, times
+from assay.store import records, reruns, results, times
 
 _WIDTH_OF_A_FILE = 100
 _PYTEST_OWN = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
@@ -36,7 +37,8 @@ class Controller:
         self._progress = Progress()
         self._records: list[Record] = []
         self._times: tuple[Times, ...] = ()
-        self._damaged: tuple[times.TimesError, ...] = ()
+        self._reruns: tuple[Rerun, ...] = ()
+        self._damaged: tuple[ValueError, ...] = ()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -72,12 +74,15 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what a run leaves behind, and end with Assay's exit code."""
-        self._times, self._damaged = times.load_all(self._session.directory)
+        self._times, no_times = times.load_all(self._session.directory)
+        self._reruns, no_reruns = reruns.KEPT.load_all(self._session.directory)
+        self._damaged = (*no_times, *no_reruns)
         benchmarks.write_file(self._session.directory, self._config, self._times)
         if not self._records:
             return
         run = self._session.run
-        results.write(run.directory, "summary.md", summary(self._records, self._times).encode())
+        page = summary(self._records, self._times, self._reruns)
+        results.write(run.directory, "summary.md", page.encode())
         results.write(run.directory, "junit.xml", junit(self._records))
         results.point_latest(run.directory)
         accept_numbers(run, self._records)
@@ -99,5 +104,5 @@ class Controller:
         text = StringIO()
         width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
         console = Console(file=text, width=width, force_terminal=colour, highlight=False)
-        print_run(console, self._records, self._times)
+        print_run(console, self._records, self._times, self._reruns)
         return text.getvalue()

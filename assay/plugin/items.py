@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.model.claim import Check
+from assay.model.claim import Check, RerunClaim
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Workload
 from assay.plugin import benchmarks
+from assay.plugin.against import Added
 from assay.plugin.session import Session
 from assay.run import Trial, record_of
 
@@ -59,7 +60,8 @@ class TimedItem(pytest.Function):
 
         function = timed
         if benchmarks.available(parent.config):
-            group = f"{trial.workload.suite}/{trial.workload.name}@{trial.target}"
+            beside = " against" if isinstance(trial.check.claim, RerunClaim) else ""
+            group = f"{trial.workload.suite}/{trial.workload.name}@{trial.target}{beside}"
             function = pytest.mark.benchmark(timer=self._replay, group=group)(function)
             function = pytest.mark.usefixtures(benchmarks.FIXTURE)(function)
         super().__init__(parent=parent, callobj=function, **rest)
@@ -81,12 +83,12 @@ class TimedItem(pytest.Function):
         if fixture is not None:
             benchmarks.excuse(fixture)
         if benchmarks.disabled(self.config):
-            record, times = _not_timed(session.name, self.trial), None
+            record, measured = _not_timed(session.name, self.trial), None
         else:
-            record, times = session.judge_timed(self.trial)
+            record, measured = session.judge_timed(self.trial)
         self.stash.setdefault(VERDICTS, []).append(record)
-        if fixture is not None and times is not None:
-            benchmarks.feed(fixture, self._replay, times, session.directory)
+        if fixture is not None:
+            benchmarks.feed(fixture, self._replay, measured, session.directory)
         conclude(record)
 
 
@@ -160,8 +162,10 @@ def _trials(check: Check, workload: Workload, target: str, session: Session) -> 
         if check.covers(arm.name) and workload.tries(arm, target, session.settings.level)
     ]
     yield from tried
-    if tried and check.twin:
-        twin = workload.arm(check.twin)
+    # What is rerun is its own twin.
+    name = tried[0].arm.name if tried and isinstance(check.claim, RerunClaim) else check.twin
+    if tried and name:
+        twin = workload.arm(name)
         yield Trial(check=check, workload=workload, arm=twin, target=target, must_fail=True)
 
 
@@ -174,14 +178,34 @@ def reject_repeated(items: list[pytest.Item]) -> None:
     seen: dict[tuple[str, str, str], str] = {}
     for item in items:
         if isinstance(item, TrialItem | TimedItem):
-            trial = item.trial
-            key = (trial.workload.suite, str(trial), trial.claim_name)
+            trial, key = item.trial, _verdict_key(item.trial)
             if key in seen:
                 raise pytest.UsageError(
                     f"got two checks of {trial.claim_name!r} on {trial}: {seen[key]} and "
                     f"{item.nodeid}, wanted one; give one of the claims another name"
                 )
             seen[key] = item.nodeid
+
+
+def drop_repeated(items: list[pytest.Item]) -> None:
+    """Leave out what was added where a check asks for the same verdict, or it was added before."""
+    timed = [item for item in items if isinstance(item, TimedItem)]
+    asked = {_verdict_key(item.trial) for item in timed if not _is_added(item)}
+    dropped = set()
+    for item in filter(_is_added, timed):
+        key = _verdict_key(item.trial)
+        if key in asked:
+            dropped.add(item)
+        asked.add(key)
+    items[:] = [item for item in items if item not in dropped]
+
+
+def _is_added(item: TimedItem) -> bool:
+    return isinstance(item.trial.check, Added)
+
+
+def _verdict_key(trial: Trial) -> tuple[str, str, str]:
+    return (trial.workload.suite, str(trial), trial.claim_name)
 
 
 def keep_programs_together(items: list[pytest.Item]) -> None:

@@ -12,13 +12,16 @@ import pytest
 from assay.frameworks.installed import keeps_state
 from assay.isolate import NotPortable, Observer
 from assay.model.evidence import Evidence
+from assay.model.rerun import KeepRerun, Rerun, RerunRequest
 from assay.model.target import TargetName
 from assay.model.timing import Keep, TimedPair, Times
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Arm, Workload
+from assay.plugin.against import rerun_as_set
 from assay.plugin.settings import Settings
 from assay.run import Run, Trial, record_of
 from assay.store import accepted_times, baselines
+from assay.store.taken import TakenError
 from assay.store.times import TimesError
 
 _LIVE = ("gpu", "tpu")
@@ -60,20 +63,22 @@ class Session:
             time=self._time,
             timing_seconds=self.settings.timing_seconds,
             why=self.settings.why,
+            rerun=self._rerun,
+            against=self.settings.against,
         )
 
     def judge(self, trial: Trial) -> Record:
         """The verdict on one trial; what Assay itself fails on is an ``error``, never a crash."""
         return self.judge_timed(trial)[0]
 
-    def judge_timed(self, trial: Trial) -> tuple[Record, Times | None]:
+    def judge_timed(self, trial: Trial) -> tuple[Record, Times | Rerun | None]:
         """The same, with the times that it was judged by, if any were taken."""
         start = time.perf_counter()
         try:
             return self.run.judge_timed(trial)
         except NotPortable as misuse:
             return self._error(trial, str(misuse), "hold no locks, files or arrays", start), None
-        except TimesError as damaged:
+        except (TimesError, TakenError) as damaged:
             return self._error(trial, str(damaged), "delete the file", start), None
         # Whatever else is raised is a fault of Assay: the run goes on, and ends with 3.
         except Exception as fault:  # noqa: BLE001
@@ -112,6 +117,12 @@ class Session:
             forks_for=framework if keeps_state(framework) else "",
         ) as observer:
             return observer.time(pair, keep)
+
+    def _rerun(self, request: RerunRequest, keep: KeepRerun) -> Rerun:
+        if TargetName.parse(request.target).model in _LIVE:
+            # Two processes are to share the accelerator that an observer holds.
+            self.close()
+        return rerun_as_set(self.settings, request, keep)
 
     def _observer(self, workload: Workload, target: str) -> Observer:
         # A live accelerator needs a process whose jax was started for it.

@@ -7,7 +7,8 @@ from typing import Any
 
 from assay.model.target import State
 from assay.model.workload import Level
-from assay.run import Accept
+from assay.reruns.recipe import UnreadableToolchain, recipe
+from assay.run import BASELINE, Accept
 from assay.targets import resolve, survey
 
 
@@ -28,6 +29,8 @@ class Settings:
     compile_timeout_seconds: float
     timing_seconds: float
     why: str
+    against: str
+    against_seconds: float
 
     @classmethod
     def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
@@ -52,6 +55,8 @@ class Settings:
             compile_timeout_seconds=_seconds("--compile-timeout", options["compile_timeout"], 900),
             timing_seconds=_seconds("--timing-seconds", options["timing_seconds"], 30),
             why=_why(options["why"], accept),
+            against=_against(options["against"]),
+            against_seconds=_seconds("--against-seconds", options["against_seconds"], 300),
         )
 
 
@@ -86,6 +91,19 @@ def _why(text: str, accept: Accept) -> str:
             "leave one out, or give both"
         )
     return why
+
+
+def _against(text: str | None) -> str:
+    """What ``--against`` names, empty without it."""
+    if text is None or text == BASELINE:
+        return text or ""
+    try:
+        recipe(text)
+    except UnreadableToolchain as error:
+        raise SettingsError(
+            f"--against: {error}; --against={BASELINE} takes that of the nearest accepted number"
+        ) from None
+    return text
 
 
 def _seconds(option: str, text: str, usual: int) -> float:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
+from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import Outcome, Record
+from assay.report import reruns as rerun
 from assay.report.causes import Cause, causes
 from assay.report.explanation import Explanation, explain
 from assay.report.grid import Cell, Grid, Row, grid
@@ -14,10 +16,13 @@ from assay.report.words import WORDS, closing_sentence, headline, plural
 _UNJUDGED = (Outcome.NOT_MEASURED, Outcome.CANNOT_RUN)
 
 
-def summary(records: Iterable[Record], times: Iterable[Times] = ()) -> str:
+def summary(
+    records: Iterable[Record], times: Iterable[Times] = (), reruns: Iterable[Rerun] = ()
+) -> str:
     """The whole page: verdict of the run, grid, every cause worst first, then what was timed."""
     all_records = tuple(records)
-    return "\n\n".join((*_blocks(all_records), *_times_blocks(times))) + "\n"
+    timed = (*_times_blocks(times), *_reruns_blocks(reruns))
+    return "\n\n".join((*_blocks(all_records), *timed)) + "\n"
 
 
 def _blocks(records: tuple[Record, ...]) -> Iterator[str]:
@@ -42,6 +47,13 @@ def _times_blocks(times: Iterable[Times]) -> Iterator[str]:
     if found:
         yield "## Times"
         yield table(HEAD, found)
+
+
+def _reruns_blocks(reruns: Iterable[Rerun]) -> Iterator[str]:
+    found = [f"- {escape(line)}" for line in rerun.lines(reruns)]
+    if found:
+        yield f"## {rerun.HEAD}"
+        yield "\n".join(found)
 
 
 def _grid_blocks(shown: Grid) -> Iterator[str]:

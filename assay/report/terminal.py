@@ -8,8 +8,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import Outcome, Record, exit_code
+from assay.report import reruns as rerun
 from assay.report import times as timed
 from assay.report.causes import causes
 from assay.report.explanation import Detail, Explanation, explain
@@ -30,7 +32,12 @@ class _Layout:
     widths: dict[str, int]
 
 
-def print_run(console: Console, records: Iterable[Record], times: Iterable[Times] = ()) -> None:
+def print_run(
+    console: Console,
+    records: Iterable[Record],
+    times: Iterable[Times] = (),
+    reruns: Iterable[Rerun] = (),
+) -> None:
     """Write the whole report; legible without colour, and no wider than the console.
 
     Only what is there to be copied, commands and links, runs past the edge.
@@ -41,6 +48,7 @@ def print_run(console: Console, records: Iterable[Record], times: Iterable[Times
     for cause in causes(all_records):
         print_explanation(console, explain(cause))
     print_times(console, times)
+    print_reruns(console, reruns)
     code = exit_code([record.verdict for record in all_records])
     console.print()
     style = "bold red" if code.value else "bold green"
@@ -78,6 +86,16 @@ def print_times(console: Console, times: Iterable[Times]) -> None:
         text = Text("  ".join(cells), style="" if number else "bold")
         text.rstrip()
         _print(console, text)
+
+
+def print_reruns(console: Console, reruns: Iterable[Rerun]) -> None:
+    """Write a line for each program that was timed on two toolchains, if any was."""
+    found = tuple(rerun.lines(reruns))
+    if found:
+        console.print()
+        _print(console, Text(rerun.HEAD, style="bold"))
+    for line in found:
+        _print(console, Text(plain(line)))
 
 
 def print_explanation(console: Console, explanation: Explanation) -> None:

@@ -16,12 +16,13 @@ import msgspec
 
 from assay.isolate import NotPortable
 from assay.judge.changes import Change
+from assay.model.rerun import Rerun, Side
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
 from assay.model.workload import Arm, Workload
 from assay.reruns.page import page
+from assay.reruns.process import RerunError
 from assay.reruns.recipe import UnreadableToolchain
-from assay.reruns.result import Rerun, RerunError, Side
 from assay.reruns.side_by_side import Against, rerun
 
 

@@ -150,9 +150,10 @@ def _stage(kind: FailureKind, work: Callable[[], _T]) -> _T:
 def _told(kind: FailureKind, error: Exception) -> Answer:
     text = str(error) or repr(error)
     if isinstance(error, Unsupported):
-        return Answer(unavailable=Unavailable(reason=text))
+        return Answer(unsupported=Unavailable(reason=text))
     if isinstance(error, ModuleNotFoundError):
-        remedy = f"install what has it beside the toolchain: --with {error.name}"
+        pinned = f"--against VERSION,{error.name}==…"
+        remedy = f"install what has it beside the toolchain: --with {error.name}, or {pinned}"
         return Answer(unavailable=Unavailable(reason=text, remedy=remedy))
     fault = recognise(error) if kind is FailureKind.COMPILER else None
     if fault is not None:

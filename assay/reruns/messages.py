@@ -37,12 +37,16 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child says: one of these, ``crash`` being a traceback of Assay's own."""
+    """What a child says: one of these.
+
+    ``unsupported`` is what no toolchain could do here; ``crash`` is a traceback of Assay's own.
+    """
 
     prepared: Prepared | None = None
     seconds: float | None = None
     failure: Failure | None = None
     unavailable: Unavailable | None = None
+    unsupported: Unavailable | None = None
     crash: str = ""
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from statistics import median
 
 from assay.model.evidence import Toolchain
-from assay.reruns.result import Pair, Rerun, Side
+from assay.model.rerun import Pair, Rerun, Side
+from assay.reruns.pairs import is_judged
 
 
 def page(rerun: Rerun) -> str:
@@ -32,7 +33,7 @@ def _lines(rerun: Rerun) -> Iterator[str]:
 
 def _pair(pair: Pair) -> str:
     turns = len(pair.old.samples)
-    if not pair.is_judged:
+    if not is_judged(pair):
         return f"{turns} turns, too few to be judged"
     ratio = median(pair.new.samples) / median(pair.old.samples)
     return f"{ratio:.4f} by medians, {turns} turns"
@@ -41,8 +42,7 @@ def _pair(pair: Pair) -> str:
 def _side(rerun: Rerun, side: Side, toolchain: Toolchain | None, python: str) -> str:
     if toolchain is None:
         return f"{side.value}: not reached"
-    times = [pair.old if side is Side.OLD else pair.new for pair in rerun.pairs]
-    samples = [sample for each in times for sample in each.samples]
+    samples = rerun.samples(side)
     told = f"{side.value}: {toolchain}, Python {python}"
     if not samples:
         return told

@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from assay.judge.changes import DEFAULT, Change, Sensitivity
-from assay.judge.reruns import PAIR_LOOKS, TURNS_OF_A_PAIR, more_pairs, ratio_of_processes
+from assay.judge.reruns import (
+    FEWEST_TURNS,
+    PAIR_LOOKS,
+    TURNS_OF_A_PAIR,
+    Turns,
+    more_pairs,
+    ratio_of_processes,
+)
+from assay.model.rerun import Enough, Pair, ProcessTimes
 from assay.reruns.messages import Prepared
-from assay.reruns.result import Enough, Pair, ProcessTimes
 
 Clock = Callable[[], float]
 
@@ -30,6 +37,17 @@ class Started:
 
     process: Sampled
     prepared: Prepared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twice:
+    """A process that does all of a sample twice: it takes twice as long, and says so."""
+
+    process: Sampled
+
+    def sample(self, runs: int) -> float:
+        """The seconds of doing one run twice, the mean of so many."""
+        return self.process.sample(runs) + self.process.sample(runs)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +72,16 @@ class Samples:
             runs_per_sample=self.runs,
             samples=tuple(self.taken),
         )
+
+
+def turns(pair: Pair) -> Turns:
+    """What the judge compares."""
+    return Turns(first=pair.old.samples, second=pair.new.samples)
+
+
+def is_judged(pair: Pair) -> bool:
+    """Whether it took enough turns; in a short share of seconds it may not have."""
+    return len(pair.old.samples) >= FEWEST_TURNS
 
 
 def take_turns(
@@ -94,7 +122,7 @@ def take_pairs(
     end, share = clock() + most_seconds, most_seconds / PAIR_LOOKS[0]
     pairs: list[Pair] = []
     lasted = 0.0
-    while wanted := more_pairs([pair.turns for pair in pairs], sensitivity):
+    while wanted := more_pairs([turns(pair) for pair in pairs], sensitivity):
         for _ in range(wanted):
             began = clock()
             if began + lasted > end:
@@ -102,12 +130,12 @@ def take_pairs(
             pairs.append(take(len(pairs), min(began + share, end)))
             taken(tuple(pairs))
             lasted = clock() - began
-            if not pairs[-1].is_judged:
+            if not is_judged(pairs[-1]):
                 return Enough.SECONDS
     return _why(pairs, sensitivity)
 
 
 def _why(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Enough:
     """The judge wants no more: since they decide, or since it never takes more."""
-    seen = ratio_of_processes([pair.turns for pair in pairs], sensitivity)
+    seen = ratio_of_processes([turns(pair) for pair in pairs], sensitivity)
     return Enough.PAIRS if seen.change is Change.TOO_NOISY else Enough.DECIDED

@@ -9,15 +9,22 @@ from typing import Self
 
 from assay.isolate.child import Child, NotStartedError
 from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.rerun import Side
 from assay.reruns.messages import Answer, Prepared, decoded, sample_request
-from assay.reruns.result import RerunError, Side
+
+
+class RerunError(RuntimeError):
+    """The rerun itself failed, neither the program nor a compiler; a fault of Assay or its use."""
 
 
 class Halted(Exception):
-    """A side goes no further: the program failed there, or cannot run there."""
+    """A side goes no further: the program failed there, or cannot run there.
 
-    def __init__(self, side: Side, end: Failure | Unavailable) -> None:
-        super().__init__(f"{side.value}: {end}")
+    ``side`` is None for what neither can do.
+    """
+
+    def __init__(self, side: Side | None, end: Failure | Unavailable) -> None:
+        super().__init__(f"{side.value if side else 'neither side'}: {end}")
         self.side = side
         self.end = end
 
@@ -92,6 +99,8 @@ class Process:
         raise Halted(self._launch.side, failure)
 
     def _fault(self, answer: Answer) -> Halted | RerunError:
+        if answer.unsupported is not None:
+            return Halted(None, answer.unsupported)
         end = answer.failure or answer.unavailable
         if end is not None:
             return Halted(self._launch.side, end)

@@ -16,12 +16,12 @@ from assay.isolate.pickling import pickled
 from assay.judge.changes import DEFAULT, Sensitivity
 from assay.judge.reruns import ratio_of_processes
 from assay.model.evidence import Failure, Unavailable
+from assay.model.rerun import Enough, KeepRerun, Pair, Rerun, Side
 from assay.model.workload import Arm, Workload
 from assay.reruns.environments import Environment, WrongVersions, check_pins, environment
-from assay.reruns.pairs import Started, take_pairs, take_turns
-from assay.reruns.process import Halted, Launch, Process, python_path
+from assay.reruns.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
+from assay.reruns.process import Halted, Launch, Process, RerunError, python_path
 from assay.reruns.recipe import Recipe, recipe
-from assay.reruns.result import Enough, Pair, Rerun, RerunError, Side
 from assay.reruns.uv import CannotMake
 from assay.targets import environment as process_environment
 from assay.targets import resolve
@@ -32,8 +32,6 @@ _SHIPPED_TOGETHER: Final = ("assay", "memsafe")
 _MISLEADING: Final = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 # Two processes hold one accelerator: neither may take all of its memory at once.
 _SHARING: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-
-Keep = Callable[[Rerun], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +58,14 @@ def rerun(
     against: Against,
     *,
     sensitivity: Sensitivity = DEFAULT,
-    keep: Keep = lambda _: None,
+    keep: KeepRerun = lambda _: None,
+    twin: bool = False,
 ) -> Rerun:
     """The arm's steady time on the present toolchain over that on the accepted one, judged.
 
     ``keep`` gets the result so far after every pair of processes. Making an environment that is not
-    there yet is not in the seconds.
+    there yet is not in the seconds. A ``twin`` runs on the accepted toolchain on both sides, and
+    does all twice on the new one: it must be slower.
 
     What a toolchain, a program or this machine cannot do is in the result, as ``unavailable``; how
     a program failed, with the side on which it did, as ``failure``. A failure on the old side says
@@ -77,7 +77,9 @@ def rerun(
         NotPortable: the workload cannot be sent to another process.
         RerunError: Assay itself failed, or an environment holds other versions than it should.
     """
-    blank = Rerun(suite=workload.suite, workload=workload.name, arm=arm.name, target=target)
+    blank = Rerun(
+        suite=workload.suite, workload=workload.name, arm=arm.name, target=target, twin=twin
+    )
     place = resolve(target)
     wanted = recipe(
         against.accepted, platform=place.platform, python=against.python, also=against.also
@@ -96,6 +98,8 @@ def rerun(
         reason = f"a function of it has no name in a module, which {made.folder.name} needs"
         return _cannot(blank, reason, "name it in a module, or rerun on this Python")
     with _launches(target, made, wanted, against.timeout_seconds) as launches:
+        if twin:
+            launches[Side.NEW] = replace(launches[Side.OLD], side=Side.NEW)
         side_by_side = _SideBySide(launches=launches, program=program, recipe=wanted)
         return side_by_side.run(blank, sensitivity, against.most_seconds, keep)
 
@@ -108,7 +112,9 @@ class _SideBySide:
     program: bytes
     recipe: Recipe
 
-    def run(self, known: Rerun, sensitivity: Sensitivity, most_seconds: float, keep: Keep) -> Rerun:
+    def run(
+        self, known: Rerun, sensitivity: Sensitivity, most_seconds: float, keep: KeepRerun
+    ) -> Rerun:
         """Take pairs until there are enough, keeping what is known after each."""
         start = time.perf_counter()
 
@@ -122,7 +128,7 @@ class _SideBySide:
 
         try:
             ended = take_pairs(
-                lambda number, end: self._pair(number, end, note),
+                lambda number, end: self._pair(number, end, note, twin=known.twin),
                 most_seconds=most_seconds,
                 sensitivity=sensitivity,
                 taken=taken,
@@ -133,7 +139,7 @@ class _SideBySide:
             note(ended=ended)
         return known
 
-    def _pair(self, number: int, end: float, note: Callable[..., None]) -> Pair:
+    def _pair(self, number: int, end: float, note: Callable[..., None], *, twin: bool) -> Pair:
         """One pair; who begins, at starting and at sampling, alternates from pair to pair."""
         order = (Side.OLD, Side.NEW) if number % 2 == 0 else (Side.NEW, Side.OLD)
         with ExitStack() as processes:
@@ -152,6 +158,8 @@ class _SideBySide:
                 machine=new.machine,
             )
             first, second = started[Side.OLD], started[Side.NEW]
+            if twin:
+                second = replace(second, process=Twice(process=second.process))
             return take_turns(first, second, old_first=order[0] is Side.OLD, end=end)
 
     def _check(self, versions: Mapping[str, str]) -> None:
@@ -163,7 +171,7 @@ class _SideBySide:
 
 
 def _judged(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Any:
-    judged = [pair.turns for pair in pairs if pair.is_judged]
+    judged = [turns(pair) for pair in pairs if is_judged(pair)]
     return ratio_of_processes(judged, sensitivity) if len(judged) > 1 else None
 
 

@@ -46,6 +46,11 @@ class Baseline:
         """What was accepted under the key, one number a toolchain."""
         return self.accepted.get(key, ())
 
+    def of_arm(self, workload: str, arm: str) -> tuple[AcceptedNumber, ...]:
+        """What was accepted of an arm, for whatever claim."""
+        mine = (numbers for key, numbers in self.accepted.items() if key[:2] == (workload, arm))
+        return tuple(number for numbers in mine for number in numbers)
+
     def without(self, keys: Iterable[Key]) -> "Baseline":
         """The same without some keys."""
         gone = set(keys)

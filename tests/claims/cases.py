@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.judge.reruns import ratio_of_processes
 from assay.model.buffers import Content, Rewrite
 from assay.model.claim import Case, Formula
 from assay.model.evidence import (
@@ -22,12 +23,14 @@ from assay.model.evidence import (
 )
 from assay.model.inventory import Inventory
 from assay.model.module import Direction, Shape, Transfer
+from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun
 from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
 from assay.model.timing import ArmTimes, Ending, Times
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber
 from assay.model.workload import Arm, Program, Role, Workload
+from assay.reruns.pairs import turns
 
 VERSIONS = {"jax": "0.10.2", "jaxlib": "0.10.2"}
 STACK_BYTES = 4096
@@ -193,6 +196,30 @@ def timed(*judged: float, reference: Sequence[float] = (), **fields: Any) -> Cas
         ended=Ending.ENOUGH,
     )
     return replace(case(), times=replace(times, **fields))
+
+
+def rerun(old: float, new: float, pairs: int = 4, **fields: Any) -> Case:
+    """The good arm's case with a rerun: so many pairs of processes, of these seconds a run."""
+    noise = [0.999, 1.0, 1.001, 1.0] * 4
+
+    def side(seconds: float) -> ProcessTimes:
+        samples = tuple(seconds * each for each in noise)
+        return ProcessTimes(trace=None, compile=1.0, first=1.0, runs_per_sample=1, samples=samples)
+
+    taken = (Pair(old=side(old), new=side(new)),) * pairs
+    enough = pairs > 1
+    known = Rerun(
+        suite=WORKLOAD.suite,
+        workload=WORKLOAD.name,
+        arm=ARM.name,
+        target=GOOD.target,
+        old=Toolchain(versions={**VERSIONS, "libtpu": "1"}),
+        new=Toolchain(versions={"jax": "0.12.0", "jaxlib": "0.12.0", "libtpu": "1"}),
+        ended=Enough.DECIDED,
+        pairs=taken,
+        ratio=ratio_of_processes([turns(pair) for pair in taken]) if enough else None,
+    )
+    return replace(case(), rerun=replace(known, **fields))
 
 
 def with_memory(**fields: int) -> Case:

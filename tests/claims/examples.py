@@ -19,6 +19,7 @@ from .cases import (
     formula,
     growth,
     module,
+    rerun,
     rewrite,
     steps,
     tensor,
@@ -98,6 +99,7 @@ EXAMPLES: tuple[Example, ...] = (
         timed(*[1.01, 0.99] * 8),
         timed(*[1.06, 1.05] * 8),
     ),
+    Example(claims.TimeAgainst(), rerun(1.0, 0.99), rerun(1.0, 1.05)),
     Example(
         claims.AcceptedTime(),
         stored(taken(0.01, 1), point(0.01, 2)),
@@ -169,7 +171,8 @@ COMPILED = (
     *FROM_MEMORY,
     *FROM_MODULE,
     *STEPPED,
-    *of("values-equal", "time-growth", "time-over-reference", "time-ratio", "accepted-time"),
+    *of("values-equal", "accepted-time", "time-against", "time-growth"),
+    *of("time-over-reference", "time-ratio"),
 )
 
 

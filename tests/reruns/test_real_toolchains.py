@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,26 +11,18 @@ import jax
 import pytest
 
 from assay.judge.changes import Change
+from assay.model.rerun import Rerun, Side
 from assay.reruns.environments import environment
 from assay.reruns.recipe import recipe
-from assay.reruns.result import Rerun, Side
 from assay.reruns.side_by_side import Against, rerun
-from assay.reruns.uv import CannotMake, find_uv
+from assay.reruns.uv import CannotMake
 from tests.reruns import programs
-
-OTHER = "0.10.2" if jax.__version__ != "0.10.2" else "0.11.0"
+from tests.reruns.index import OTHER, skip_without_index
 
 
 @pytest.fixture(scope="module", autouse=True)
 def index() -> None:
-    try:
-        uv = find_uv().command
-    except CannotMake as missing:
-        pytest.skip(str(missing))
-    dry = ["pip", "install", "--dry-run", "--no-deps", "--reinstall", "--python", sys.executable]
-    asked = subprocess.run([uv, *dry, f"jax=={OTHER}"], capture_output=True, text=True, check=False)
-    if asked.returncode:
-        pytest.skip(f"no index gives jax {OTHER}: {asked.stderr[:200]}")
+    skip_without_index()
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,12 @@ from assay.isolate import NotPortable
 from assay.judge.changes import Change
 from assay.judge.reruns import PAIR_LOOKS
 from assay.model.evidence import FailureKind
+from assay.model.rerun import Enough, Rerun, Side
 from assay.model.target import TargetError
 from assay.model.workload import Program
 from assay.reruns.environments import Environment
 from assay.reruns.page import page
-from assay.reruns.result import Enough, Rerun, RerunError, Side
+from assay.reruns.process import RerunError
 from assay.reruns.side_by_side import Against, rerun
 from tests.reruns import programs
 
@@ -131,9 +132,25 @@ def test_a_program_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     assert not any(is_running(pid) for pid in pids(tmp_path))
 
 
-def test_a_program_without_values_cannot_run() -> None:
+def test_a_twin_does_all_twice_on_the_accepted_toolchain_and_is_slower() -> None:
+    workload = programs.workload(programs.slow_when_new)
+    against = Against(accepted=VERSIONS, most_seconds=120.0)
+    seen = rerun(workload, workload.arms[0], "cpu", against, twin=True)
+    assert seen.twin
+    assert seen.old is not None
+    assert seen.new is not None
+    assert programs.OLD in seen.old.flags
+    assert seen.new.flags == seen.old.flags
+    assert seen.ratio is not None
+    assert seen.ratio.change is Change.SLOWER
+    # Had it run on the present toolchain, it would have taken six times as long.
+    assert seen.ratio.ratio == pytest.approx(2, rel=0.2)
+
+
+def test_a_program_without_values_cannot_run_on_either_side() -> None:
     seen = run(programs.without_values)
     assert seen.unavailable is not None
+    assert seen.side is None
     assert "values" in seen.unavailable.reason
 
 

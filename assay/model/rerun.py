@@ -1,0 +1,162 @@
+"""Rerun: what came of running an accepted toolchain again beside the present one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+
+from assay.model.change import Ratio
+from assay.model.evidence import Failure, Toolchain, Unavailable
+from assay.model.timing import Machine, format_seconds
+from assay.model.workload import Arm, Workload
+
+
+class Side(Enum):
+    """Which of the two toolchains."""
+
+    OLD = "the accepted toolchain"
+    NEW = "the present toolchain"
+
+
+class Enough(Enum):
+    """Why no more processes were started."""
+
+    DECIDED = "they decide"
+    PAIRS = "the cap of process pairs"
+    SECONDS = "the cap of seconds"
+    UNFINISHED = "it was interrupted"
+    STOPPED = "it could not go on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessTimes:
+    """One process's times in seconds; sample k stands beside sample k of its partner.
+
+    Each sample is the mean of ``runs_per_sample`` runs.
+    """
+
+    trace: float | None
+    compile: float | None
+    first: float
+    runs_per_sample: int
+    samples: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two processes that took turns, one on each toolchain."""
+
+    old: ProcessTimes
+    new: ProcessTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rerun:
+    """One program on the accepted and on the present toolchain, the new time over the old judged.
+
+    ``ratio`` is None with fewer than two judged pairs. ``unavailable`` or ``failure`` says why
+    there are no more; ``side`` is where, None where it is the comparison itself that cannot run.
+    A ``twin`` is a must-fail one: see ``RerunRequest``.
+    """
+
+    suite: str
+    workload: str
+    arm: str
+    target: str
+    twin: bool = False
+    ended: Enough = Enough.UNFINISHED
+    old: Toolchain | None = None
+    new: Toolchain | None = None
+    old_python: str = ""
+    new_python: str = ""
+    machine: Machine | None = None
+    pairs: tuple[Pair, ...] = ()
+    ratio: Ratio | None = None
+    failure: Failure | None = None
+    unavailable: Unavailable | None = None
+    side: Side | None = None
+    seconds: float = 0.0
+
+    def compile_seconds(self, side: Side) -> float | None:
+        """The median over processes of a toolchain's compile time, if it tells one."""
+        found = [(pair.old if side is Side.OLD else pair.new).compile for pair in self.pairs]
+        known = [seconds for seconds in found if seconds is not None]
+        return median(known) if known else None
+
+    def versions(self, side: Side) -> str:
+        """A toolchain in words: what tells it from the other, or all of it if nothing does."""
+        mine, other = (self.old, self.new) if side is Side.OLD else (self.new, self.old)
+        if mine is None:
+            return side.value
+        known = other.identity if other else {}
+        differs = {name: each for name, each in mine.identity.items() if known.get(name) != each}
+        return ", ".join(f"{name} {each}" for name, each in sorted(differs.items())) or str(mine)
+
+    @property
+    def told(self) -> str:
+        """What was measured, in words; empty without a ratio."""
+        if self.ratio is None:
+            return ""
+        new, old = (format_seconds(median(self.samples(side))) for side in (Side.NEW, Side.OLD))
+        times, there = f"{self.ratio.ratio:.4g} times", self.versions(Side.OLD)
+        told = f"a run on {self.versions(Side.NEW)} takes {times} what it takes on {there}"
+        if self.twin:
+            told = f"a run done twice takes {times} what one takes, both on {there}"
+        bounds = f"{self.ratio.low:.4g} to {self.ratio.high:.4g}"
+        return f"{told} ({bounds} by {self.ratio.units} pairs of processes: {new} against {old})"
+
+    def samples(self, side: Side) -> tuple[float, ...]:
+        """A toolchain's samples in seconds, of all its processes."""
+        times = [pair.old if side is Side.OLD else pair.new for pair in self.pairs]
+        return tuple(sample for each in times for sample in each.samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """The change that a rerun is to find, as shares: what counts, and what must have been seen."""
+
+    least: float
+    seen: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunRequest:
+    """A request for a rerun: an arm on a target, on the accepted toolchain and on this one.
+
+    ``accepted`` is an accepted number's toolchain, or a version as the user writes it. A ``twin``
+    runs on the accepted toolchain on both sides, and does all twice on the second: a slowdown that
+    is really there, which no sound judge misses.
+    """
+
+    workload: Workload
+    arm: Arm
+    target: str
+    accepted: Mapping[str, str] | str
+    sought: Sought
+    twin: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes two requests the same."""
+        accepted = self.accepted
+        text = accepted if isinstance(accepted, str) else str(sorted(accepted.items()))
+        asked = f"{text}, {self.sought.least:g} to {self.sought.seen:g}, twin {self.twin}"
+        return (self.workload.suite, self.workload.name, self.arm.name, self.target, asked)
+
+
+KeepRerun = Callable[[Rerun], None]
+"""Takes a rerun as far as it is known, after every pair of processes."""
+
+
+def not_rerun(request: RerunRequest, side: Side, why: Unavailable) -> Rerun:
+    """The rerun that could not be begun, because of that side."""
+    return Rerun(
+        suite=request.workload.suite,
+        workload=request.workload.name,
+        arm=request.arm.name,
+        target=request.target,
+        twin=request.twin,
+        ended=Enough.STOPPED,
+        unavailable=why,
+        side=side,
+    )

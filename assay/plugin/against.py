@@ -1,0 +1,60 @@
+"""``--against``: which checks it adds to those of the suites, and reruns for what they claim."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from assay.claims import TimeAgainst
+from assay.judge.changes import Sensitivity
+from assay.model.claim import Check, RerunClaim, TimingClaim
+from assay.model.rerun import KeepRerun, Rerun, RerunRequest
+from assay.plugin.settings import Settings
+from assay.reruns.side_by_side import Against, rerun
+
+_ADDED = "-against"
+"""Suffix of a test's name in the ids of the items that are added for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added(Check):
+    """A check that no suite wrote: of what a timing claim is put to."""
+
+
+def checks(name: str, check: Check, *, against: str) -> Iterator[tuple[str, Check]]:
+    """A module's check under its name, and what ``--against`` adds; without it no reruns.
+
+    Raises:
+        CollectError: a check of a rerun names a twin.
+    """
+    if isinstance(check.claim, RerunClaim):
+        if check.twin:
+            raise pytest.Collector.CollectError(
+                f"got {name} with twin {check.twin!r}, wanted none: the first arm done twice is "
+                f"the twin of {check.claim.name!r}; leave it out"
+            )
+        if against:
+            yield name, check
+        return
+    yield name, check
+    if against and isinstance(check.claim, TimingClaim):
+        yield name + _ADDED, Added(claim=TimeAgainst(), workloads=check.workloads, arms=check.arms)
+
+
+def rerun_as_set(settings: Settings, request: RerunRequest, keep: KeepRerun) -> Rerun:
+    """The rerun, within the seconds of the settings."""
+    against = Against(
+        accepted=request.accepted,
+        most_seconds=settings.against_seconds,
+        timeout_seconds=settings.compile_timeout_seconds,
+    )
+    sought = request.sought
+    return rerun(
+        request.workload,
+        request.arm,
+        request.target,
+        against,
+        sensitivity=Sensitivity(least=sought.least, seen=sought.seen),
+        keep=keep,
+        twin=request.twin,
+    )

@@ -1,0 +1,85 @@
+"""What one pytest process holds of a device, and when it lets it go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.model.evidence import Evidence, Toolchain
+from assay.model.rerun import Rerun, RerunRequest, Sought
+from assay.model.workload import Arm, Level, Program, Role, Workload
+from assay.plugin import session as plugin_session
+from assay.plugin.session import Session
+from assay.plugin.settings import Settings
+from assay.run import Accept
+
+
+class FakeObserver:
+    """Stands for the process that holds a device."""
+
+    alive = 0
+
+    def __init__(self, *_: object, **__: object) -> None:
+        FakeObserver.alive += 1
+
+    def observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
+        versions = Toolchain(versions={})
+        return Evidence(workload=workload.name, arm=arm.name, target=target, toolchain=versions)
+
+    def close(self) -> None:
+        FakeObserver.alive -= 1
+
+
+def _program(devices: Sequence[Any]) -> Program:
+    raise AssertionError(devices)
+
+
+ARM = Arm(name="arm", role=Role.CONTROL, program=_program)
+WORKLOAD = Workload(suite="suite", name="workload", arms=(ARM,))
+
+
+def _session(root: Path, target: str) -> Session:
+    return Session(
+        Settings(
+            root=root,
+            targets=(target,),
+            level=Level.QUICK,
+            accept=Accept.NOTHING,
+            results=root / "results",
+            baselines=root / "baselines",
+            compile_timeout_seconds=1.0,
+            timing_seconds=1.0,
+            against="0.10.2",
+            against_seconds=1.0,
+        )
+    )
+
+
+@pytest.mark.parametrize(("target", "alive"), [("gpu", 0), ("tpu", 0), ("cpu", 1)])
+def test_an_accelerator_is_free_while_two_processes_are_rerun_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, alive: int
+) -> None:
+    seen: list[int] = []
+
+    def rerun(_settings: Settings, request: RerunRequest, _keep: object) -> Rerun:
+        seen.append(FakeObserver.alive)
+        return Rerun(suite="suite", workload="workload", arm="arm", target=request.target)
+
+    monkeypatch.setattr(FakeObserver, "alive", 0)
+    monkeypatch.setattr(plugin_session, "Observer", FakeObserver)
+    monkeypatch.setattr(plugin_session, "rerun_as_set", rerun)
+    run = _session(tmp_path, target).run
+    run.evidence(WORKLOAD, ARM, target)
+    assert FakeObserver.alive == 1
+    request = RerunRequest(
+        workload=WORKLOAD,
+        arm=ARM,
+        target=target,
+        accepted="0.10.2",
+        sought=Sought(least=0.02, seen=0.04),
+    )
+    run.rerun(request, lambda _: None)
+    assert seen == [alive]

@@ -1,0 +1,145 @@
+"""A run makes the rerun that a claim asks for, once, on the toolchain that is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from assay import claims
+from assay.model.change import Change, Ratio
+from assay.model.evidence import Evidence, Failure, FailureKind
+from assay.model.rerun import Enough, KeepRerun, Pair, ProcessTimes, Rerun, RerunRequest
+from assay.model.verdict import Outcome
+from assay.model.workload import Arm, Workload
+from assay.run import BASELINE, Accept, Run
+from assay.store import reruns
+
+from .fakes import ACCEPTED_TEMP, NOW, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
+
+CLAIM = claims.TimeAgainst()
+
+
+def _taken(seconds: float) -> ProcessTimes:
+    samples = (seconds,) * 8
+    return ProcessTimes(trace=None, compile=None, first=1.0, runs_per_sample=1, samples=samples)
+
+
+@dataclass
+class Rerunner:
+    """Stands for two toolchains; a twin takes twice as long, as it must."""
+
+    asked: list[RerunRequest] = field(default_factory=list)
+
+    def __call__(self, request: RerunRequest, keep: KeepRerun) -> Rerun:
+        self.asked.append(request)
+        seen = 2.0 if request.twin else 1.0
+        change = Change.SLOWER if request.twin else Change.SAME
+        known = Rerun(
+            suite="scan",
+            workload="stack",
+            arm=request.arm.name,
+            target=request.target,
+            twin=request.twin,
+            pairs=(Pair(old=_taken(1.0), new=_taken(seen)),) * 4,
+            ratio=Ratio(ratio=seen, low=seen, high=seen, units=4, change=change),
+        )
+        keep(known)
+        return replace(known, ended=Enough.DECIDED)
+
+
+@pytest.fixture
+def rerunner() -> Rerunner:
+    return Rerunner()
+
+
+@pytest.fixture
+def run(harness: Harness, rerunner: Rerunner) -> Run:
+    return replace(harness.start(), rerun=rerunner, against="0.9.0")
+
+
+def test_a_claim_is_judged_by_a_rerun_that_the_run_makes_and_keeps(
+    run: Run, rerunner: Rerunner
+) -> None:
+    record, made = run.judge_timed(trial(claim=CLAIM))
+    assert (record.verdict, record.measured) == (Outcome.KEPT, 1.0)
+    assert isinstance(made, Rerun)
+    assert reruns.KEPT.load_all(run.directory) == ((made,), ())
+    (asked,) = rerunner.asked
+    assert (asked.arm, asked.target, asked.accepted) == (OFFLOAD, TARGET, "0.9.0")
+    assert not asked.twin
+
+
+def test_the_twin_is_the_arm_itself_done_twice(run: Run, rerunner: Rerunner) -> None:
+    record = run.judge(trial(claim=CLAIM, must_fail=True))
+    assert (record.verdict, record.measured) == (Outcome.KEPT, 2.0)
+    assert (record.arm, record.claim) == ("offload", "time-against.must-fail")
+    assert [asked.twin for asked in rerunner.asked] == [True]
+
+
+def test_a_twin_that_is_called_the_same_fails_the_run(harness: Harness) -> None:
+    def blind(request: RerunRequest, keep: KeepRerun) -> Rerun:
+        return Rerunner()(replace(request, twin=False), keep)
+
+    run = replace(harness.start(), rerun=blind, against="0.9.0")
+    assert run.judge(trial(claim=CLAIM, must_fail=True)).verdict is Outcome.BROKEN
+
+
+def test_the_same_is_rerun_once_and_another_question_by_itself(
+    run: Run, rerunner: Rerunner
+) -> None:
+    for claim in (CLAIM, claims.TimeAgainst(), claims.TimeAgainst(seen_change=0.5)):
+        run.judge(trial(claim=claim))
+    run.judge(trial(claim=CLAIM, must_fail=True))
+    run.judge(trial(SAVE, claim=CLAIM))
+    assert len(rerunner.asked) == 4
+
+
+def test_it_is_timing_so_that_nothing_else_is_at_work() -> None:
+    assert trial(claim=CLAIM).is_timing
+
+
+def test_a_program_that_failed_is_not_rerun(harness: Harness, rerunner: Rerunner) -> None:
+    def fails(workload: Workload, arm: Arm, target: str) -> Evidence:
+        seen = harness.observed(workload, arm, target)
+        return replace(seen, failure=Failure(kind=FailureKind.COMPILER, message="it broke"))
+
+    run = replace(harness.start(), observe=fails, rerun=rerunner, against="0.9.0")
+    assert run.judge(trial(claim=CLAIM)).verdict is Outcome.BROKEN
+    assert rerunner.asked == []
+
+
+def test_without_a_toolchain_nothing_is_measured(harness: Harness, rerunner: Rerunner) -> None:
+    record = replace(harness.start(), rerun=rerunner).judge(trial(claim=CLAIM))
+    assert record.verdict is Outcome.NOT_MEASURED
+    assert record.advice == "name one with --against VERSION"
+    assert rerunner.asked == []
+
+
+def test_a_run_that_cannot_rerun_says_so(harness: Harness) -> None:
+    run = replace(harness.start(), against="0.9.0")
+    with pytest.raises(NotImplementedError, match=r"got .*wanted .*Run\(rerun=...\)"):
+        run.judge(trial(claim=CLAIM))
+
+
+def against_baseline(harness: Harness, rerunner: Rerunner, arm: Arm = OFFLOAD) -> str:
+    run = replace(harness.start(), rerun=rerunner, against=BASELINE)
+    return run.judge(trial(arm, claim=CLAIM)).reason
+
+
+def test_the_baseline_is_the_toolchain_of_the_arms_nearest_accepted_number(
+    harness: Harness, rerunner: Rerunner
+) -> None:
+    harness.judge(trial(claim=ACCEPTED_TEMP), accept=Accept.NEW)
+    harness.observed.versions = dict(NOW)
+    against_baseline(harness, rerunner)
+    assert [asked.accepted for asked in rerunner.asked] == [OLD]
+    assert "no number of stack/save is accepted" in against_baseline(harness, rerunner, SAVE)
+
+
+def test_the_present_toolchain_is_not_rerun_beside_itself(
+    harness: Harness, rerunner: Rerunner
+) -> None:
+    harness.judge(trial(claim=ACCEPTED_TEMP), accept=Accept.NEW)
+    assert "on the present toolchain itself" in against_baseline(harness, rerunner)
+    assert rerunner.asked == []

@@ -2,7 +2,7 @@
 
 from assay.claims.compile import Compiles, FitsDevice, Parameters
 from assay.claims.copies import CopiedBytes
-from assay.claims.growth import TimeGrowth, TimeOverReference
+from assay.claims.growth import TimeGrowth
 from assay.claims.memory import (
     AcceptedTempBytes,
     DeviceBytesAtMost,
@@ -11,6 +11,7 @@ from assay.claims.memory import (
     HostBytes,
     TempBytesAtMost,
 )
+from assay.claims.scaling import BytesExponent, Cost, TimeExponent
 from assay.claims.steps import (
     GraphsCompiled,
     LastCompile,
@@ -19,15 +20,17 @@ from assay.claims.steps import (
     SentPerStep,
     TracingSends,
 )
-from assay.claims.times import TimeRatio
+from assay.claims.times import TimeRatio, TraceTimeRatio
 from assay.claims.tracing import NamesMatch, ResidualsOnHost
 from assay.claims.transfers import TransferredBytes
 from assay.claims.values import ValuesEqual
 
 __all__ = [
     "AcceptedTempBytes",
+    "BytesExponent",
     "Compiles",
     "CopiedBytes",
+    "Cost",
     "DeviceBytesAtMost",
     "DeviceBytesFall",
     "FitsBudget",
@@ -42,9 +45,10 @@ __all__ = [
     "Sent",
     "SentPerStep",
     "TempBytesAtMost",
+    "TimeExponent",
     "TimeGrowth",
-    "TimeOverReference",
     "TimeRatio",
+    "TraceTimeRatio",
     "TracingSends",
     "TransferredBytes",
     "ValuesEqual",

@@ -9,6 +9,13 @@ from assay.model.evidence import Failure, Toolchain, Unavailable
 from assay.model.workload import Arm, Workload
 
 
+class Work(Enum):
+    """What of a program is timed, as a sentence begins that tells its time."""
+
+    RUN = "a run"
+    TRACE = "tracing"
+
+
 class Ending(Enum):
     """Why no more turns were taken."""
 
@@ -128,12 +135,14 @@ class Turns:
 
     ``enough`` gets the samples of both so far, the reference's first; it must be picklable.
     ``question`` says in a word what they are to decide: times are shared by all who ask the same.
+    ``work`` says what of the programs is timed.
     """
 
     reference: str
     question: str
     enough: Callable[[Sequence[float], Sequence[float]], bool]
     most: int
+    work: Work = Work.RUN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,17 @@ from assay.model.steps import Loop, Steps
 from assay.model.target import TargetError
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm, Growth, KnownDefect, Level, Program, Role, Scope, Workload
+from assay.model.workload import (
+    Arm,
+    Growth,
+    KnownDefect,
+    Level,
+    Program,
+    Role,
+    Scope,
+    SizedArm,
+    Workload,
+)
 
 if TYPE_CHECKING:
     from assay import claims
@@ -45,6 +55,7 @@ __all__ = [
     "Quantity",
     "Role",
     "Scope",
+    "SizedArm",
     "Steps",
     "TargetError",
     "Unit",

@@ -4,7 +4,7 @@ from assay.claims.accepted_time import AcceptedTime
 from assay.claims.against import TimeAgainst
 from assay.claims.compile import Compiles, FitsDevice, Parameters
 from assay.claims.copies import CopiedBytes
-from assay.claims.growth import TimeGrowth, TimeOverReference
+from assay.claims.growth import TimeGrowth
 from assay.claims.memory import (
     AcceptedTempBytes,
     DeviceBytesAtMost,
@@ -13,6 +13,7 @@ from assay.claims.memory import (
     HostBytes,
     TempBytesAtMost,
 )
+from assay.claims.scaling import BytesExponent, Cost, TimeExponent
 from assay.claims.steps import (
     GraphsCompiled,
     LastCompile,
@@ -21,7 +22,7 @@ from assay.claims.steps import (
     SentPerStep,
     TracingSends,
 )
-from assay.claims.times import TimeRatio
+from assay.claims.times import TimeRatio, TraceTimeRatio
 from assay.claims.tracing import NamesMatch, ResidualsOnHost
 from assay.claims.transfers import TransferredBytes
 from assay.claims.values import ValuesEqual
@@ -29,8 +30,10 @@ from assay.claims.values import ValuesEqual
 __all__ = [
     "AcceptedTempBytes",
     "AcceptedTime",
+    "BytesExponent",
     "Compiles",
     "CopiedBytes",
+    "Cost",
     "DeviceBytesAtMost",
     "DeviceBytesFall",
     "FitsBudget",
@@ -46,9 +49,10 @@ __all__ = [
     "SentPerStep",
     "TempBytesAtMost",
     "TimeAgainst",
+    "TimeExponent",
     "TimeGrowth",
-    "TimeOverReference",
     "TimeRatio",
+    "TraceTimeRatio",
     "TracingSends",
     "TransferredBytes",
     "ValuesEqual",

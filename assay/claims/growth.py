@@ -1,10 +1,10 @@
-"""Claims on how a cost grows, by times taken in one run: they hold on any machine."""
+"""A claim on how time grows from one length to another, in one run: it holds on any machine."""
 
 from dataclasses import dataclass
 
 from assay.claims.measurement import stop_unless_executed
 from assay.judge.comparison import Relation, explain, holds
-from assay.model.claim import Case, Formula, Stopped
+from assay.model.claim import Case, Stopped
 from assay.model.evidence import GrowthTimes
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
@@ -31,13 +31,13 @@ class TimeGrowth:
 
     def judge(self, case: Case) -> Finding:
         """Kept if time grows less than with the square root of the length."""
-        times = _times(case)
-        short, long = times.lengths
+        times = growth_of(case)
+        short, long = times.lengths[0], times.lengths[-1]
         measured = Quantity(times.time_over_length, self.unit)
         limit = Quantity((long / short) ** -0.5, self.unit)
         source = f"the square root of {short}/{long}"
         what = (
-            f"{min(times.long):.3g} s on length {long} against {min(times.short):.3g} s on "
+            f"{times.fastest[-1]:.3g} s on length {long} against {times.fastest[0]:.3g} s on "
             f"{short}: the ratio of times over that of lengths"
         )
         return Finding(
@@ -48,41 +48,7 @@ class TimeGrowth:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeOverReference:
-    """A row takes at most so many times what it takes the program that this one stands for.
-
-    For arms whose growth has the reference as its short length, and the arm itself as its long
-    one: both are run in turns, so that what else the machine does slows both.
-    """
-
-    at_most: Formula
-    name: str = "time-over-reference"
-    unit: Unit = Unit.RATIO
-    uses_baseline: bool = False
-
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.at_most.needs(arm)
-
-    def judge(self, case: Case) -> Finding:
-        """Kept if the ratio of times over the ratio of lengths is at most the formula's."""
-        times = _times(case)
-        short, long = times.lengths
-        measured, limit = Quantity(times.time_over_length, self.unit), self.at_most.of(case)
-        what = (
-            f"{min(times.long):.3g} s for {long} rows against {min(times.short):.3g} s for the "
-            f"reference's {short}: the time of a row over the reference's"
-        )
-        return Finding(
-            outcome=Outcome.KEPT if holds(measured, Relation.AT_MOST, limit) else Outcome.BROKEN,
-            measured=measured.value,
-            limit=limit.value,
-            reason=explain(what, measured, Relation.AT_MOST, limit, self.at_most.text),
-        )
-
-
-def _times(case: Case) -> GrowthTimes:
+def growth_of(case: Case) -> GrowthTimes:
     """The times taken, or ``Stopped``."""
     stop_unless_executed(case, case.evidence)
     if case.evidence.growth is None:

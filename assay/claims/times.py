@@ -8,7 +8,7 @@ from assay.claims.measurement import describe_failure, stop_unless_executed
 from assay.judge.changes import Change, Ratio, Sensitivity
 from assay.judge.ratios import LOOKS, ratio_of_turns
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
-from assay.model.timing import ArmTimes, Ending, Times, Turns, format_seconds
+from assay.model.timing import ArmTimes, Ending, Times, Turns, Work, format_seconds
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
@@ -25,6 +25,11 @@ class AtMost:
 
     limit: float
     sensitivity: Sensitivity
+    work: Work = Work.RUN
+
+    def __str__(self) -> str:
+        asked = f"at most {self.limit:g}, {self.sensitivity.least:g} to {self.sensitivity.seen:g}"
+        return asked if self.work is Work.RUN else f"{self.work.value}: {asked}"
 
     def __call__(self, reference: Sequence[float], judged: Sequence[float]) -> bool:
         """Whether the samples so far decide it; looked at often, the error rate still holds."""
@@ -64,6 +69,7 @@ class TimeRatio:
     against: str = ""
     least_change: float = 0.02
     seen_change: float = 0.05
+    work: Work = Work.RUN
     name: str = "time-ratio"
     unit: Unit = Unit.RATIO
     uses_baseline: bool = False
@@ -76,12 +82,12 @@ class TimeRatio:
         """The two arms in turns, until the question is decided."""
         other = self._beside(case.arm)
         question = self._question(case)
-        sizes = question.sensitivity
         return Turns(
             reference=other,
-            question=f"at most {question.limit:g}, {sizes.least:g} to {sizes.seen:g}",
+            question=str(question),
             enough=question,
             most=LOOKS[-1],
+            work=self.work,
         )
 
     def judge(self, case: Case) -> Finding:
@@ -93,7 +99,7 @@ class TimeRatio:
             _stop_too_few(times)
         found, kept = question.ratio(*samples), question.outcome(*samples)
         wanted = f"{question.limit:.4g} ({self.at_most.text})"
-        line = f"{_told(times, found)}, wanted at most {wanted}"
+        line = f"{self.work.value} takes {_told(times, found)}, wanted at most {wanted}"
         if kept is None:
             return _too_noisy(times, found, question, line)
         return Finding(
@@ -113,7 +119,18 @@ class TimeRatio:
         limit = self.at_most.of(case)
         same_unit(limit, Quantity(1, self.unit))
         sensitivity = Sensitivity(least=self.least_change, seen=self.seen_change)
-        return AtMost(limit=float(limit.value), sensitivity=sensitivity)
+        return AtMost(limit=float(limit.value), sensitivity=sensitivity, work=self.work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceTimeRatio(TimeRatio):
+    """Tracing and lowering take at most so many times what they take another arm, in turns with it.
+
+    Each time from nothing: what the framework kept of the tracing before is dropped.
+    """
+
+    name: str = "trace-time-ratio"
+    work: Work = Work.TRACE
 
 
 def _taken(case: Case, other: str) -> Times:
@@ -174,7 +191,7 @@ def _too_noisy(times: Times, found: Ratio, question: AtMost, line: str) -> Findi
 def _told(times: Times, found: Ratio) -> str:
     pairs = f"{found.units} pairs of turns"
     return (
-        f"a run takes {found.ratio:.4g} times what {times.reference.arm!r} takes "
+        f"{found.ratio:.4g} times what {times.reference.arm!r} takes "
         f"({found.low:.4g} to {found.high:.4g} by {pairs}: "
         f"{_steady(times.judged)} against {_steady(times.reference)})"
     )

@@ -98,6 +98,9 @@ class Framework(Protocol):
         Raises ``Unsupported`` where the program has neither, or the framework cannot time it.
         """
 
+    def forget(self) -> None:
+        """Drop what tracing left behind, so that the next tracing finds nothing done."""
+
     def calibrate(self, devices: Sequence[Any]) -> Calibration:
         """Times of fixed work on the first of the devices."""
 

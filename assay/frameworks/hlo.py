@@ -93,6 +93,9 @@ class HloFramework:
         """As in JAX; the program of a module gives no values, so nothing is timed."""
         return self._jax.ready(program, devices, platform)
 
+    def forget(self) -> None:
+        """A module is parsed anew each time."""
+
     def calibrate(self, devices: Sequence[Any]) -> Calibration:
         """As in JAX."""
         return self._jax.calibrate(devices)

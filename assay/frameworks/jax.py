@@ -22,7 +22,8 @@ from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
 from assay.targets.dumps import dump, refuses_options
 
-_TURNS = 7  # the fastest of seven is steady to a few percent on a busy machine
+_LEAST_TURNS, _MOST_TURNS = 7, 64
+_GROWTH_SECONDS = 2.0  # in which most loops take all turns, of which the fastest is then steady
 _PLACEMENT = "annotate_device_placement"
 
 
@@ -111,22 +112,26 @@ class JaxFramework:
         return tuple(tensor_of(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
 
     def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
-        """Compile both lengths, run each once unmeasured, then time them in turns."""
-        loops = [growth.build(length) for length in growth.lengths]
-        runs = [
-            (jax.jit(function, donate_argnums=growth.donate_argnums), make)
-            for function, make in loops
-        ]
-        seconds: tuple[list[float], list[float]] = ([], [])
+        """Compile every length, run each once unmeasured, then time them in turns."""
+        seconds: list[list[float]] = [[] for _ in growth.lengths]
         with jax.default_device(devices[0]):
-            for turn in range(1 + _TURNS):
-                for times, (run, make) in zip(seconds, runs, strict=True):
-                    arguments = jax.block_until_ready(jax.device_put(make(), devices[0]))
-                    spent = _timed(run, arguments)
-                    if turn:
-                        times.append(spent)
-        short, long = map(tuple, seconds)
-        return GrowthTimes(lengths=growth.lengths, short=short, long=long)
+            loops = [growth.build(length) for length in growth.lengths]
+            runs = [
+                (
+                    jax.jit(function, donate_argnums=growth.donate_argnums),
+                    jax.device_put(make(), devices[0]),
+                )
+                for function, make in loops
+            ]
+            for run, made in runs:
+                _timed(run, made, devices[0])
+            end = time.perf_counter() + _GROWTH_SECONDS
+            for turn in range(_MOST_TURNS):
+                if turn >= _LEAST_TURNS and time.perf_counter() > end:
+                    break
+                for times, (run, made) in zip(seconds, runs, strict=True):
+                    times.append(_timed(run, made, devices[0]))
+        return GrowthTimes(lengths=growth.lengths, seconds=tuple(map(tuple, seconds)))
 
     def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
         """Compile the function, put its values on the devices; or build the loop."""
@@ -138,6 +143,10 @@ class JaxFramework:
                 "give Program(values=...), or time another arm"
             )
         return ready_program(program, lambda: self.lower(self.trace(program), platform), devices[0])
+
+    def forget(self) -> None:
+        """Clear jax's caches of traced functions, those within the program among them."""
+        jax.clear_caches()
 
     def calibrate(self, devices: Sequence[Any]) -> Calibration:
         """A product, a copy and a dispatch on the first device."""
@@ -152,7 +161,9 @@ class JaxFramework:
         return run_steps(steps)
 
 
-def _timed(run: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+def _timed(run: Callable[..., Any], made: tuple[Any, ...], device: jax.Device) -> float:
+    # A copy, which the run may be given to keep.
+    arguments = jax.block_until_ready(jax.device_put(made, device, may_alias=False))
     start = time.perf_counter()
     jax.block_until_ready(run(*arguments))
     return time.perf_counter() - start

@@ -74,7 +74,7 @@ class ReadySteps:
     step: Callable[[], Mapping[str, Any]]
     trace_seconds: float | None = None
     compile_seconds: float | None = None
-    most_runs: int = 1
+    most_runs: int = 64
 
     def run(self, count: int) -> float:
         """The seconds of so many steps, the results of each of which are waited for."""

@@ -9,13 +9,15 @@ from typing import Any, Final
 
 from assay.frameworks.framework import Framework, Ready
 from assay.frameworks.machine import machine, throttles
+from assay.frameworks.tracing import ReadyToTrace
 from assay.frameworks.turns import Runner, take_turns
 from assay.model.evidence import FailureKind
-from assay.model.timing import Keep, TimedPair, Times
+from assay.model.timing import Keep, TimedPair, Times, Work
 from assay.model.workload import Arm
 from assay.targets.jax_internals import InternalsMoved
 
 _KEEP_SECONDS: Final = 1.0
+_FAILS_BY: Final = {Work.RUN: FailureKind.EXECUTION, Work.TRACE: FailureKind.TRACE}
 
 
 class ProgramFailed(Exception):
@@ -77,7 +79,8 @@ class PairTimer:
         self._runners = []
         self._note(ended=ended, after=tools.calibrate(devices))
         self._note_throttles(cool, throttles())
-        if platform != "cpu":  # Whose device is the host, and its times the wall's.
+        # The CPU's device is the host, its times the wall's; no tracing is at work on a device.
+        if platform != "cpu" and self._pair.turns.work is Work.RUN:
             self._profile(tools, readies)
 
     def _ready(self, arm: Arm, tools: Framework, devices: Sequence[Any], platform: str) -> Ready:
@@ -85,6 +88,8 @@ class PairTimer:
         with _stage(arm.name, FailureKind.TRACE):
             program = arm.program(devices)
         with _stage(arm.name, FailureKind.COMPILER):
+            if self._pair.turns.work is Work.TRACE:
+                return ReadyToTrace(tools=tools, program=program, platform=platform)
             ready = tools.ready(program, devices, platform)
         self._note_arm(arm.name, trace=ready.trace_seconds, compile=ready.compile_seconds)
         return ready
@@ -93,10 +98,11 @@ class PairTimer:
         def run(count: int) -> float:
             # Whose first run it is must be known where that takes the process down.
             self._at_work(arm.name if runner.first is None else "")
-            with _stage(arm.name, FailureKind.EXECUTION):
+            with _stage(arm.name, _FAILS_BY[self._pair.turns.work]):
                 return ready.run(count)
 
-        runner = Runner(run=run, most_runs=ready.most_runs)
+        lazily = ready.compile_seconds is None and self._pair.turns.work is Work.RUN
+        runner = Runner(run=run, most_runs=ready.most_runs, compiles=lazily)
         return runner
 
     def _profile(self, tools: Framework, readies: Sequence[Ready]) -> None:

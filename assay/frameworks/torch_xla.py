@@ -43,7 +43,7 @@ class ReadyLoop:
     loop: Loop
     trace_seconds: float | None = None
     compile_seconds: float | None = None
-    most_runs: int = 1
+    most_runs: int = 64
 
     def run(self, count: int) -> float:
         """The seconds of so many steps, after each of which the device is waited for."""
@@ -117,6 +117,9 @@ class TorchXlaFramework:
         loop = program.steps.build()
         torch_xla.sync(wait=True)
         return ReadyLoop(loop=loop)
+
+    def forget(self) -> None:
+        """Staged tensors are gone with who held them; no graph of theirs was ever compiled."""
 
     def calibrate(self, devices: Sequence[Any]) -> Calibration:
         """By JAX's work, on the same processors."""

@@ -25,18 +25,23 @@ _READINGS = 20
 class Runner:
     """One of two programs; ``run`` gives the seconds that so many runs take, one after another.
 
-    ``most_runs`` bounds the runs of a sample, for each may need arguments of its own.
+    ``most_runs`` bounds the runs of a sample, for each may need arguments of its own. ``compiles``
+    says that the first run does so too, and tells nothing of those after it.
     """
 
     run: Callable[[int], float]
     most_runs: int = _MOST_RUNS_A_SAMPLE
+    compiles: bool = False
     first: float | None = None
+    next: float = 0.0
     runs_per_sample: int = 1
     samples: list[float] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Run it for the first time."""
-        self.first = self.run(1)
+        """Run it for the first time, and learn what a run takes."""
+        self.first = self.next = self.run(1)
+        if self.compiles:
+            self.next = self.run(1)
 
     def warm_up(self, least_seconds: float) -> bool:
         """Run it till it is steady, and learn how many runs last ``least_seconds``, if any do."""
@@ -65,15 +70,18 @@ def take_turns(
 ) -> Ending:
     """Run both once, warm them up, then sample A B B A … until ``enough`` says so.
 
-    No turns are begun that would end after ``most_seconds``, as far as the runs before tell.
-    ``taken`` is called after every two samples of each. ``enough`` gets the samples of both, those
-    of a program by itself as the second. Raises what the programs raise.
+    No turns are begun that would end after ``most_seconds``, as far as the runs before tell; first
+    runs that compile are not counted. ``taken`` is called after every two samples of each.
+    ``enough`` gets the samples of both, those of a program by itself as the second. Raises what the
+    programs raise.
     """
-    end = clock() + most_seconds
+    start = clock()
     for runner in runners:
         runner.begin()
+    compiled = sum((runner.first or 0.0) for runner in runners if runner.compiles)
+    end = start + compiled + most_seconds
     # A run so long needs no warming up, and leaves no time for it.
-    if sum(runner.first or 0.0 for runner in runners) < _SHARE_OF_A_LONG_RUN * most_seconds:
+    if sum(runner.next for runner in runners) < _SHARE_OF_A_LONG_RUN * most_seconds:
         least = _CLOCK_STEPS_A_SAMPLE * clock_step(clock)
         warm = [runner.warm_up(least) for runner in runners]
         if not all(warm):
@@ -105,8 +113,8 @@ def clock_step(clock: Clock) -> float:
 
 
 def _sample_seconds(runner: Runner) -> float:
-    """What the next sample will take, going by the last one or by the first run."""
-    one = runner.samples[-1] if runner.samples else runner.first or 0.0
+    """What the next sample will take, going by the last one or by the run before."""
+    one = runner.samples[-1] if runner.samples else runner.next
     return one * runner.runs_per_sample
 
 

@@ -119,21 +119,24 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthTimes:
-    """Wall times of one loop over a short and over a long buffer, run in turns, in seconds."""
+    """Wall times of one loop over buffers of several lengths, run in turns: ``seconds`` of each."""
 
-    lengths: tuple[int, int]
-    short: tuple[float, ...]
-    long: tuple[float, ...]
+    lengths: tuple[int, ...]
+    seconds: tuple[tuple[float, ...], ...]
+
+    @property
+    def fastest(self) -> tuple[float, ...]:
+        """For each length the run that other work disturbed least."""
+        return tuple(map(min, self.seconds))
 
     @property
     def time_over_length(self) -> float:
-        """The ratio of the fastest times over the ratio of the lengths.
+        """The ratio of the fastest times on the longest and shortest over the ratio of the lengths.
 
         1 where an iteration touches the whole buffer, the inverse of the lengths' ratio where its
-        cost does not depend on it. The fastest run is the one that other work disturbed least.
+        cost does not depend on it.
         """
-        short, long = self.lengths
-        return (min(self.long) / min(self.short)) / (long / short)
+        return (self.fastest[-1] / self.fastest[0]) / (self.lengths[-1] / self.lengths[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,13 @@ from assay.model.evidence import Failure, Toolchain, Unavailable
 from assay.model.workload import Arm, Workload
 
 
+class Work(Enum):
+    """What of a program is timed, as a sentence begins that tells its time."""
+
+    RUN = "a run"
+    TRACE = "tracing"
+
+
 class Ending(Enum):
     """Why no more turns were taken."""
 
@@ -176,13 +183,15 @@ class Turns:
 
     Without a ``reference`` the judged arm is timed alone, in a fresh process. ``enough`` gets the
     samples of both so far, the reference's first; it must be picklable. ``question`` says in a word
-    what they are to decide: times are shared by all who ask the same.
+    what they are to decide: times are shared by all who ask the same. ``work`` says what of the
+    programs is timed.
     """
 
     reference: str
     question: str
     enough: Callable[[Sequence[float], Sequence[float]], bool]
     most: int
+    work: Work = Work.RUN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from assay.model.steps import Steps
@@ -43,23 +45,25 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """A program's loop over a short and over a long buffer, with equally many iterations of each.
+    """A program's loop over buffers of two or more lengths, with equally many iterations of each.
 
     ``build`` gives, for a length, the jittable function and a maker of its concrete arguments, of
     which those of ``donate_argnums`` are given away. What an iteration costs must not grow with the
     length, unless the iteration touches the whole buffer.
     """
 
-    lengths: tuple[int, int]
+    lengths: tuple[int, ...]
     # The framework's own values pass through untouched, hence Any: the model knows no framework.
     build: Callable[[int], tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]]
     donate_argnums: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Reject lengths that do not grow."""
-        short, long = self.lengths
-        if not 0 < short < long:
-            raise ValueError(f"got lengths {short} and {long}, wanted a short and a longer one")
+        growing = all(before < after for before, after in pairwise((0, *self.lengths)))
+        if not growing or len(self.lengths) < 2:  # noqa: PLR2004  (growth takes two)
+            raise ValueError(
+                f"got lengths {self.lengths}, wanted two or more, each longer than the one before"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,36 @@ class Arm:
     program: Callable[[Sequence[Any]], Program]
     reference: str = ""
     names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizedArm(Arm):
+    """A program at one of several sizes; ``family`` names the same program at the other ones."""
+
+    size: int
+    family: tuple[str, ...] = ()
+
+    @classmethod
+    def at(
+        cls,
+        sizes: Sequence[int],
+        *,
+        name: str,
+        role: Role,
+        program: Callable[[int, Sequence[Any]], Program],
+    ) -> tuple["SizedArm", ...]:
+        """The program at each size; the largest bears the name, and is the one to judge."""
+        names = {size: name if size == max(sizes) else f"{name}-at-{size}" for size in sizes}
+        return tuple(
+            cls(
+                name=names[size],
+                role=role,
+                program=partial(program, size),
+                size=size,
+                family=tuple(names[other] for other in sizes if other != size),
+            )
+            for size in sizes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

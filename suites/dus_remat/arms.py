@@ -1,15 +1,17 @@
 """The arms: every way to update a stack in a loop, and the loops that mend what breaks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from assay import Program, Role
+from assay import Program, Role, SizedArm
 from suites.dus_remat.formulas import StackArm
 from suites.dus_remat.loops import ON_NO_STACK, ON_ONE_STACK, ON_TWO_STACKS
 from suites.dus_remat.programs import stack_program
 from suites.dus_remat.remats import PROJECTION, Remat, remat_program
 from suites.dus_remat.stacks import Repeated, StackSizes
+from suites.dus_remat.twins import TURNED_ROUND
 
 CONTROL, POLICY, DEFECT, REMEDY = Role.CONTROL, Role.POLICY, Role.DEFECT, Role.REMEDY
 
@@ -61,6 +63,8 @@ _LOOPS: tuple[tuple[str, Role, str, int], ...] = (
     ("two-stacks-outside", REMEDY, "two-stacks-one-view", 4),
 )
 
+_ROLES = {name: role for name, role, _, _ in _LOOPS}
+
 _SAVING = (PROJECTION,)
 _REMATS: tuple[tuple[str, Role, str, Remat], ...] = (
     ("no-remat", CONTROL, "remat-nothing-saved", Remat(save=None)),
@@ -102,6 +106,40 @@ work on whole stacks once, after their loop."""
 
 AS_FAST_AS_THEIR_REFERENCE = ("squeeze", "barrier", "transposed")
 """Views of a stack that cost nothing by themselves: what they take longer, copies take."""
+
+
+GROWING = (
+    "plain",
+    "squeeze",
+    "reshape",
+    "barrier",
+    "transposed",
+    "at-set",
+    "bitcast-converted",
+    "swap",
+    "swap-unrolled",
+    "duplicate",
+)
+"""The report's view, what some compiler copies whole, and a remedy, each at several lengths."""
+
+
+def growing_arms(sizes: StackSizes, lengths: Sequence[int]) -> tuple[SizedArm, ...]:
+    """Loops of equally many iterations on stacks of those lengths, and the twin's."""
+    grown = {name: partial(_grown, partial(_loop_program, name=name), sizes) for name in GROWING}
+    twin = partial(_grown, partial(stack_program, loop=TURNED_ROUND, count=1), sizes)
+    return tuple(
+        arm
+        for name, program in {**grown, "twin-turned-round": twin}.items()
+        for arm in SizedArm.at(
+            lengths, name=name, role=_ROLES.get(name, Role.TWIN), program=program
+        )
+    )
+
+
+def _grown(
+    build: Callable[..., Program], sizes: StackSizes, length: int, devices: Sequence[Any]
+) -> Program:
+    return build(replace(sizes, length=length), devices=devices)
 
 
 def loop_arms(sizes: StackSizes) -> tuple[StackArm, ...]:

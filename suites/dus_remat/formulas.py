@@ -1,5 +1,6 @@
 """What the claims expect, as formulas of the shapes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay import Arm, Case, Formula, Quantity, Unit, Workload
@@ -55,11 +56,19 @@ def _held(case: Case) -> Quantity:
     return Quantity(rows * sizes.row_bytes + arm.weights_held * sizes.weight_bytes, Unit.BYTES)
 
 
+def _power(exponent: float) -> Callable[[Case], Quantity]:
+    return lambda _case: Quantity(exponent, Unit.RATIO)
+
+
 NOTHING = Formula("no whole array", _nothing)
 """An iteration that replaces one row rewrites no array above one row."""
 
 ONE_ROW = Formula("one iteration's rows", _one_row)
 """What an iteration must write: a row; all stages' or all inner layers' rows where it has them."""
+
+CONSTANT = Formula("an iteration writes rows, however long the stack", _power(0.0))
+
+HALF_WAY = Formula("half way to an iteration that touches the whole stack", _power(0.5))
 
 HELD = Formula(
     "rows in flight, and the rows, stacks and weights that the program itself keeps", _held

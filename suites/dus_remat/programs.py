@@ -15,8 +15,6 @@ from assay import Growth, Program
 from suites.dus_remat.stacks import Loop, Next, Repeated, StackSizes
 
 _SAMPLES = 1009  # of each row; a prime, so that no stride of a view is met again and again
-_SHORT_AND_LONG = (16, 64)
-"""Rows: both stacks stay in a CPU's cache, and a loop unrolled by two leaves no iteration over."""
 
 
 def stack_program(sizes: StackSizes, loop: Loop, count: int, devices: Sequence[Any]) -> Program:
@@ -28,16 +26,16 @@ def stack_program(sizes: StackSizes, loop: Loop, count: int, devices: Sequence[A
         donate_argnums=tuple(range(count)),
         values=partial(random_values, sizes, count) if sizes.executed else None,
         observe=partial(_observed, loop, sizes),
-        growth=_growth(sizes, loop, count) if sizes.timed else None,
+        growth=_growth(sizes, loop, count) if sizes.timed_at else None,
     )
 
 
 def _growth(sizes: StackSizes, loop: Loop, count: int) -> Growth | None:
-    """The iterations alone on a short and a long stack; None for a loop that has more to it."""
+    """The iterations alone on stacks of the lengths; None for a loop that has more to it."""
     if not isinstance(loop, Repeated):
         return None
     return Growth(
-        lengths=_SHORT_AND_LONG,
+        lengths=sizes.timed_at,
         build=partial(_of_length, sizes, loop, count),
         donate_argnums=tuple(range(count)),
     )
@@ -46,7 +44,7 @@ def _growth(sizes: StackSizes, loop: Loop, count: int) -> Growth | None:
 def _of_length(
     sizes: StackSizes, loop: Repeated, count: int, length: int
 ) -> tuple[Callable[..., Next], Callable[[], tuple[Any, ...]]]:
-    sizes = replace(sizes, length=length, iterations=min(_SHORT_AND_LONG))
+    sizes = replace(sizes, length=length, iterations=min(sizes.timed_at))
 
     def values() -> tuple[Any, ...]:
         *stacks, row, weight = random_values(sizes, count)

@@ -25,14 +25,15 @@ Next = tuple[Stacks, jax.Array]
 class StackSizes:
     """A stack ``f32[length, 1, *row]`` and the iterations of its loop, at most one for each row.
 
-    ``executed`` programs carry values, ``timed`` ones also what their time's growth is taken of.
+    ``executed`` programs carry values; ``timed_at`` are the lengths that the time's growth is taken
+    of, none where it is not.
     """
 
     length: int
     iterations: int
     row: tuple[int, int, int, int]
     executed: bool = False
-    timed: bool = False
+    timed_at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Reject a loop that would write past the stack's end."""

@@ -6,8 +6,8 @@ Upstream's report saw 5 to 8 % of a training step go there.
 """
 
 from assay import Check, claims
-from suites.dus_remat.formulas import HELD, NOTHING, ONE_ROW
-from suites.dus_remat.workloads import COMPILED
+from suites.dus_remat.formulas import CONSTANT, HELD, NOTHING, ONE_ROW
+from suites.dus_remat.workloads import COMPILED, GROWN_STACK
 
 LOOPS = ("[!n]*",)
 """All but the controls without remat, which are there for their values."""
@@ -16,6 +16,12 @@ test_iteration_writes_no_whole_stack = Check(
     claim=claims.CopiedBytes(at_most=NOTHING, larger_than=ONE_ROW),
     workloads=COMPILED,
     arms=LOOPS,
+    twin="twin-turned-round",
+)
+
+test_what_an_iteration_writes_does_not_grow_with_the_stack = Check(
+    claim=claims.BytesExponent(of=claims.Cost.COPIED, at_most=CONSTANT),
+    workloads=(GROWN_STACK,),
     twin="twin-turned-round",
 )
 

@@ -7,10 +7,18 @@ a view of the stack and the plain one, run in turns, take equally long where nei
 
 from assay import Check, claims
 from suites.dus_remat import arms
+from suites.dus_remat.formulas import HALF_WAY
 from suites.dus_remat.workloads import EXECUTED, TIMED
 
 test_iteration_time_does_not_grow_with_the_stack = Check(
     claim=claims.TimeGrowth(), workloads=(EXECUTED,), arms=arms.TIMED, twin="twin-turned-round"
+)
+
+test_iteration_time_follows_no_power_of_the_stack = Check(
+    claim=claims.TimeExponent(at_most=HALF_WAY),
+    workloads=(TIMED,),
+    arms=arms.GROWING,
+    twin="twin-turned-round",
 )
 
 test_a_view_takes_no_longer_than_the_plain_stack = Check(

@@ -27,6 +27,9 @@ def turned_round(now: Iteration, stacks: Stacks) -> Next:
     return (write(jnp.flip(stacks[0], axis=0), now.row, 0),), now.row
 
 
+TURNED_ROUND = Repeated(step=turned_round)
+
+
 def difference(sizes: StackSizes, stacks: Stacks, row: jax.Array, weight: jax.Array) -> Next:
     """How the loop changed its stack: both are alive after it, in the room of one."""
     after, row = Repeated(step=plain)(sizes, stacks, row, weight)
@@ -39,7 +42,7 @@ def twin_arms(sizes: StackSizes) -> tuple[StackArm, ...]:
     wrong = partial(_one_row_wrong, partial(program, Repeated(step=plain), 1))
     twin = partial(StackArm, role=Role.TWIN, reference="plain")
     return (
-        twin(name="twin-turned-round", program=partial(program, Repeated(step=turned_round), 1)),
+        twin(name="twin-turned-round", program=partial(program, TURNED_ROUND, 1)),
         twin(name="twin-difference", program=partial(program, difference, 1)),
         twin(name="twin-one-row-wrong", program=wrong),
         twin(name="twin-does-not-trace", program=_does_not_trace),

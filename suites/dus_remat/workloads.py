@@ -1,9 +1,16 @@
 """The loops at three sizes, and where each arm is tried."""
 
+from dataclasses import replace
 from functools import partial
 
-from assay import Level, Scope
-from suites.dus_remat.arms import AS_FAST_AS_THEIR_REFERENCE, loop_arms, remat_arms
+from assay import Level, Scope, Workload
+from suites.dus_remat.arms import (
+    AS_FAST_AS_THEIR_REFERENCE,
+    GROWING,
+    growing_arms,
+    loop_arms,
+    remat_arms,
+)
 from suites.dus_remat.formulas import StackWorkload
 from suites.dus_remat.known_defects import KNOWN_DEFECTS
 from suites.dus_remat.stacks import StackSizes
@@ -15,8 +22,16 @@ UPSTREAM = StackSizes(length=15, iterations=15, row=(2, 2048, 48, 128))
 MIDDLE = StackSizes(length=15, iterations=15, row=(2, 512, 48, 128), executed=True)
 """A stack of 360 MiB, which no cache of a CPU holds; runs in seconds."""
 
-SMALL = StackSizes(length=15, iterations=15, row=(2, 8, 16, 128), executed=True, timed=True)
-"""A stack of 1.9 MiB; runs in a second on two CPU cores."""
+SMALL = StackSizes(length=15, iterations=15, row=(2, 8, 16, 128), executed=True, timed_at=(16, 64))
+"""A stack of 1.9 MiB; runs in a second on two CPU cores. Timed are stacks that stay in a CPU's
+cache, of lengths that leave a loop unrolled by two no iteration over."""
+
+TIMED_SIZES = replace(SMALL, row=(2, 8, 8, 128), timed_at=(8, 12, 16, 24, 32, 48, 64, 96))
+"""Stacks of 0.5 to 6 MiB; so many lengths that the interval of an exponent is narrow."""
+
+GROWN = replace(MIDDLE, iterations=4, executed=False)
+GROWN_TO = (4, 8, 16, 32, 64)
+"""Stacks of 96 MiB to 1.5 GiB, which no on-chip memory holds and every model's memory does."""
 
 _TELLING = (
     "plain",
@@ -68,7 +83,16 @@ STACK = _workload(
     _full(targets=("gpu-l4*", "tpu-v5e*"), arms=_FITS_A_SMALL_DEVICE),
 )
 TIMED = _workload(
-    "stack-timed", SMALL, _full(targets=("cpu", "gpu", "tpu"), arms=AS_FAST_AS_THEIR_REFERENCE)
+    "stack-timed",
+    TIMED_SIZES,
+    _full(targets=("cpu", "gpu", "tpu"), arms=(*AS_FAST_AS_THEIR_REFERENCE, *GROWING)),
+)
+GROWN_STACK = Workload(
+    suite="dus_remat",
+    name="stack-grown",
+    arms=growing_arms(GROWN, GROWN_TO),
+    scopes=(_full(targets=("cpu", "gpu-h100*", "tpu-v5e*"), arms=GROWING),),
+    known_defects=KNOWN_DEFECTS,
 )
 MIDDLE_STACK = _workload("stack-middle", MIDDLE, _full(targets=("cpu*", "gpu", "tpu")))
 EXECUTED = _workload("stack-executed", SMALL, _quick(targets=("cpu*", "gpu", "tpu")))

@@ -4,6 +4,7 @@ JAX keeps a program for each structure of arguments: for each group's shapes in 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +48,7 @@ class _Steps:
         generator = np.random.default_rng(0)
         draws = (0.1 * generator.standard_normal(s, dtype=np.float32) for s in SHAPES)
         self.parameters: Arrays = dict(enumerate(map(jnp.asarray, draws)))
-        self._plans: Iterator[Plan] = iter(plans)
+        self._plans: Iterator[Plan] = cycle(plans)
         self._generator = generator
         self._by_name = by_name
         self._waiting: list[tuple[int, jax.Array]] = []
@@ -60,6 +61,8 @@ class _Steps:
             self._waiting.append((number, gradients[number]))
             if arrived in plan.flushes:
                 self._flush()
+        # A step's updates are its own: who times it must not find them in the next.
+        jax.block_until_ready(self.parameters)
         return {"loss": loss}
 
     def _flush(self) -> None:

@@ -1,7 +1,7 @@
 """The minimal model: what FSDP does to gradients at the end of backward, and nothing else."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count, cycle
 
 import torch
 import torch_xla
@@ -48,7 +48,7 @@ class _Steps:
         torch.manual_seed(0)
         device = torch_xla.device()
         self.parameters = [torch.nn.Parameter((0.1 * torch.randn(s)).to(device)) for s in SHAPES]
-        self._plans: Iterator[tuple[int, Plan]] = zip(count(), plans, strict=False)
+        self._plans: Iterator[tuple[int, Plan]] = zip(count(), cycle(plans), strict=False)
         self._batch = batch
         self._bucket = _Bucket()
 

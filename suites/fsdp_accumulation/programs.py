@@ -1,6 +1,7 @@
 """The loops as programs; what they are written in is imported where they run, and not before."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,23 @@ def spmd_program(
         environment={"CPU_NUM_DEVICES": str(VIRTUAL_DEVICES), "XLA_USE_SPMD": "1"},
     )
     return Program(steps=steps)
+
+
+def steps_twice(build: Callable[[Sequence[Any]], Program], devices: Sequence[Any]) -> Program:
+    """A loop that takes two steps of the other in each of its own."""
+    once = build(devices).steps
+    assert once is not None
+    return Program(steps=replace(once, build=partial(_twice, once.build)))
+
+
+def _twice(build: Callable[[], Loop]) -> Loop:
+    loop = build()
+
+    def step() -> Mapping[str, Any]:
+        loop.step()
+        return loop.step()
+
+    return Loop(step=step, parameters=loop.parameters)
 
 
 def lazy_program(plans: Sequence[Plan], _devices: Sequence[Any]) -> Program:

@@ -13,6 +13,7 @@ from suites.fsdp_accumulation.programs import (
     jax_program,
     lazy_program,
     spmd_program,
+    steps_twice,
 )
 from suites.fsdp_accumulation.sizes import BertSizes, Nesting, Sharding, SpmdSharding
 
@@ -41,6 +42,11 @@ def fsdp_twins(sizes: BertSizes) -> tuple[LoopArm, ...]:
             program=partial(fsdp_program, sizes, outer, SGD),
         ),
         _twin(
+            name="twin-steps-twice",
+            reference="bucket-0",
+            program=partial(steps_twice, partial(fsdp_program, sizes, Sharding(bucket_mb=20), SGD)),
+        ),
+        _twin(
             name="twin-other-rate",
             reference="bucket-0",
             program=partial(fsdp_program, sizes, Sharding(), _OTHER_RATE),
@@ -64,8 +70,11 @@ def spmd_twins(sizes: BertSizes) -> tuple[LoopArm, ...]:
 def lazy_twins(steps: int) -> tuple[LoopArm, ...]:
     """A bucket above what one step brings, whose tail waits."""
     plans = bucketed(3000, steps, flushes_tail=False)
+    immediate = partial(lazy_program, bucketed(0, steps))
+    twin = partial(_twin, reference="immediate")
     return (
-        _twin(name="twin-carried", reference="immediate", program=partial(lazy_program, plans)),
+        twin(name="twin-carried", program=partial(lazy_program, plans)),
+        twin(name="twin-steps-twice", program=partial(steps_twice, immediate)),
     )
 
 
@@ -73,7 +82,11 @@ def jax_twins(steps: int) -> tuple[LoopArm, ...]:
     """The same tail in JAX; and callbacks in another order, in a list."""
     carried = bucketed(3000, steps, flushes_tail=False)
     shuffled = bucketed(inf, steps, shuffled=True)
-    return tuple(
+    immediate = partial(jax_program, bucketed(0, steps), False)  # noqa: FBT003 - bound for a partial
+    slow = _twin(
+        name="twin-steps-twice", reference="immediate", program=partial(steps_twice, immediate)
+    )
+    others = tuple(
         _twin(
             name=name,
             reference="immediate",
@@ -82,3 +95,4 @@ def jax_twins(steps: int) -> tuple[LoopArm, ...]:
         )
         for name, plans in (("twin-carried", carried), ("twin-end-shuffled", shuffled))
     )
+    return (*others, slow)

@@ -64,3 +64,25 @@ JAX_ANALOGUE = Workload(
     arms=(*jax_arms(STEPS), *jax_twins(STEPS)),
     scopes=(Scope(level=Level.QUICK, targets=("cpu*", "gpu", "tpu")),),
 )
+
+_TIMED = (
+    (
+        "fsdp",
+        "torch_xla",
+        (*fsdp_arms(ONE_LAYER), *fsdp_twins(ONE_LAYER)),
+        ("bucket-1", "bucket-20"),
+    ),
+    ("minimal", "torch_xla", (*lazy_arms(STEPS), *lazy_twins(STEPS)), ("bucket", "end")),
+    ("jax-analogue", "jax", (*jax_arms(STEPS), *jax_twins(STEPS)), ("bucket", "end")),
+)
+TIMED = tuple(
+    Workload(
+        suite="fsdp_accumulation",
+        name=f"{name}-timed",
+        framework=framework,
+        arms=arms,
+        scopes=(Scope(level=Level.FULL, targets=("cpu",), arms=tried),),
+    )
+    for name, framework, arms, tried in _TIMED
+)
+"""Each bucket beside the callbacks that are called at once."""

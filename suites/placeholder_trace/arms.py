@@ -54,6 +54,7 @@ def _loop_program(way: str, sizes: LayerSizes, fakes: str, _devices: Sequence[An
 def staged_arms(kind: str, sizes: StagedSizes) -> tuple[Arm, ...]:
     """Layers that are staged. Twins that need no layers have none: they compile at once."""
     rows = max(64 * sizes.batch * sizes.sequence, _ON_NO_CHIP // (2 * sizes.width))
+    one = replace(sizes, layers=1)
     return (
         _staged("loop", CONTROL, "scan-layers", partial(_stage, kind, "loop", sizes, "")),
         _staged("scan-layers", REMEDY, "loop", partial(_stage, kind, "scan-layers", sizes, "")),
@@ -62,6 +63,10 @@ def staged_arms(kind: str, sizes: StagedSizes) -> tuple[Arm, ...]:
             TWIN,
             "scan-layers",
             partial(_stage, kind, "scan-layers", sizes, "old"),
+        ),
+        _staged("one-layer", CONTROL, "loop", partial(_stage, kind, "scan-layers", one, "")),
+        _staged(
+            "twin-in-three", TWIN, "one-layer", partial(_stage, kind, "scan-in-three", sizes, "")
         ),
         _staged("twin-many-rows", TWIN, "loop", partial(_many_rows, rows, sizes.width)),
         _staged("twin-by-the-host", TWIN, "loop", _by_the_host),
@@ -165,7 +170,16 @@ def jax_arms(sizes: JaxSizes) -> tuple[Arm, ...]:
     return (
         Arm(name="loop", role=CONTROL, program=partial(_jax, "loop", sizes)),
         Arm(name="scan", role=CONTROL, program=partial(_jax, "scan", sizes)),
+        Arm(
+            name="one-layer", role=CONTROL, program=partial(_jax, "scan", replace(sizes, layers=1))
+        ),
         Arm(name="twin-traced-on-data", role=TWIN, program=partial(_jax, "data", sizes)),
+        Arm(
+            name="twin-in-three",
+            role=TWIN,
+            reference="one-layer",
+            program=partial(_jax, "in three", sizes),
+        ),
     )
 
 

@@ -133,10 +133,18 @@ def pure_layers_scanned(layers: Sequence[Any], x: Any) -> Any:
     return scan_layers(layers, x, is_layer_pure=True)
 
 
+def layers_scanned_in_three(layers: Sequence[Any], x: Any) -> Any:
+    """Three times ``scan_layers``, each of which traces a layer."""
+    for part in range(3):
+        x = scan_layers(layers[part::3], x)
+    return x
+
+
 WAYS: Mapping[str, Callable[[Sequence[Any], Any], Any]] = {
     "loop": in_a_loop,
     "scan": scanned,
     "scan-layers": layers_scanned,
     "scan-layers-pure": pure_layers_scanned,
+    "scan-in-three": layers_scanned_in_three,
 }
 """The ways to apply layers one after the other, by the names of the arms."""

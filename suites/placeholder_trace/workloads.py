@@ -1,5 +1,6 @@
 """The models at their sizes, the contract, the reads and JAX, and where each is tried."""
 
+from dataclasses import replace
 from functools import partial
 
 from assay import Level, Scope, Workload
@@ -22,6 +23,9 @@ SMALL_TRANSFORMER = StagedSizes(
     layers=2, width=256, hidden=1024, heads=1, key_value_heads=1, sequence=128, batch=2
 )
 """The same for the quick level: the TPU compiler takes a minute for the larger one."""
+
+TRACED_LAYERS = 16
+"""So many that to trace each of them would take several times what one takes."""
 
 LLAMA = StagedSizes(
     layers=1, width=16384, hidden=53248, heads=128, key_value_heads=8, sequence=2048, batch=1
@@ -68,6 +72,18 @@ STAGED_LLAMA = _torch_xla(
     name="staged-llama-405b",
     arms=staged_arms("llama", LLAMA),
     scopes=(_full(targets=("tpu-v5p*",)),),
+)
+TRACED = (
+    _torch_xla(
+        name="staged-traced",
+        arms=staged_arms("plain", replace(SMALL_TRANSFORMER, layers=TRACED_LAYERS)),
+        scopes=(_full(targets=("cpu",), arms=("scan-layers",)),),
+    ),
+    _suite(
+        name="jax-traced",
+        arms=jax_arms(JaxSizes(layers=TRACED_LAYERS, width=64)),
+        scopes=(_full(targets=("cpu",), arms=("scan",)),),
+    ),
 )
 CONTRACT = _torch_xla(name="contract", arms=contract_arms(), scopes=(_quick(targets=_HOST),))
 READS = _torch_xla(name="reads", arms=read_arms(), scopes=(_quick(targets=_HOST),))

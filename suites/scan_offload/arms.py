@@ -9,7 +9,12 @@ from assay import Program, Role
 from suites.scan_offload.custom_vjp_programs import custom_vjp_program
 from suites.scan_offload.formulas import BlockArm
 from suites.scan_offload.programs import HIDDEN, RESIDUAL, Sizes, Writing
-from suites.scan_offload.twins import does_not_trace, oversized, wrong_gradient
+from suites.scan_offload.twins import (
+    does_not_trace,
+    oversized,
+    step_twice,
+    wrong_gradient,
+)
 
 Build = Callable[[Sizes, Writing, Sequence[Any]], Program]
 """Builds the training step of one framework, written one way, for a target's devices."""
@@ -187,8 +192,16 @@ def twin_arms(sizes: Sizes, build: Build) -> tuple[BlockArm, ...]:
     tiny = replace(sizes, layers=2, batch=16, sequence=16, embedding=128, hidden=128)
     misspelt = partial(build, tiny, Writing(offload=("hiden",)))
     wrong = partial(wrong_gradient, partial(build, sizes, Writing()))
+    slow = partial(step_twice, partial(build, sizes, Writing(offload=(HIDDEN,))))
     twin = Role.TWIN
     return (
+        BlockArm(
+            name="twin-step-twice",
+            role=twin,
+            reference="save-hidden",
+            moves=(HIDDEN,),
+            program=slow,
+        ),
         BlockArm(name="twin-misspelt-name", role=twin, names=("hiden",), program=misspelt),
         BlockArm(name="twin-wrong-gradient", role=twin, reference="nothing", program=wrong),
         BlockArm(name="twin-does-not-trace", role=twin, program=does_not_trace),

@@ -10,6 +10,15 @@ from suites.scan_offload.programs import HIDDEN, Sizes
 _F32_BYTES = 4
 _ROWS_IN_FLIGHT = 3
 
+_PASSES, _PRODUCTS = 4, 2
+"""Forward, again under remat, and the gradients of two operands, of each of two products."""
+
+_COPIES, _READ_AND_WRITTEN = 2, 2
+"""There and back, each of which reads and writes what is moved."""
+
+_FLOPS_IN_THE_TIME_OF_A_BYTE = 32
+"""Of a CPU at the most: two cores at 160 GFLOP/s, and 5 GB/s of memory that neighbours share."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockWorkload(Workload):
@@ -96,6 +105,18 @@ def _carried_bytes(case: Case, arm: str, elements: int) -> int:
     )
 
 
+def _step_and_copies(case: Case) -> Quantity:
+    sizes = _sizes(case)
+    rows = sizes.layers * sizes.batch * sizes.sequence
+    flops = _PASSES * _PRODUCTS * 2 * rows * sizes.embedding * sizes.hidden
+    copied = _COPIES * _READ_AND_WRITTEN * _moved_bytes(case, 1)
+    return Quantity(1 + copied * _FLOPS_IN_THE_TIME_OF_A_BYTE / flops, Unit.RATIO)
+
+
+def _as_long(_case: Case) -> Quantity:
+    return Quantity(1.25, Unit.RATIO)
+
+
 ACTIVATION = Formula("layers · batch · sequence · width · 4 B of what is moved", _moved_everywhere)
 """The moved activations over all devices."""
 
@@ -107,6 +128,12 @@ ACTIVATION_PER_DEVICE = Formula(
 IN_USE = Formula("three rows in flight and the on-chip memory", _in_use)
 """What offloading may still need: one layer's row leaving, one arriving, one in use; and where the
 compiler also places temporaries on chip (TPU), what it placed there without offload only."""
+
+STEP_AND_COPIES = Formula("the step, and a copy there and back of what is moved", _step_and_copies)
+"""What an offload may cost in time where the host's memory is the device's: a CPU."""
+
+QUARTER_LONGER = Formula("a quarter longer", _as_long)
+"""Two policies trace the same layers; only what each says of a value differs."""
 
 FREED_PER_DEVICE = Formula(
     "the moved activations as the compiler stores them when they are saved, less three rows in "

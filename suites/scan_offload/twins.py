@@ -41,6 +41,18 @@ def wrong_gradient(build: Callable[[Sequence[Any]], Program], devices: Sequence[
     return replace(right, observe=partial(_off_by_a_little, right.observe))
 
 
+def step_twice(build: Callable[[Sequence[Any]], Program], devices: Sequence[Any]) -> Program:
+    """A program that is traced, and does its step, twice."""
+    once = build(devices)
+    assert once.function is not None
+    return replace(once, function=partial(_twice, once.function))
+
+
+def _twice(step: Callable[..., Any], params: Any, *batch: jax.Array) -> Any:
+    params, _ = step(params, *batch)
+    return step(params, *batch)
+
+
 def _off_by_a_little(observe: Callable[..., Any], *arguments: Any) -> Any:
     loss, gradients = observe(*arguments)
     return loss, jax.tree.map(lambda gradient: gradient * 1.001, gradients)

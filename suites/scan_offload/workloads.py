@@ -19,6 +19,9 @@ and no on-chip memory does (a TPU has 16 to 128 MiB of it)."""
 EXECUTED = Sizes(layers=4, batch=16, sequence=64, embedding=128, hidden=256, executed=True)
 """Runs on two CPU cores in a second."""
 
+OFFLOADED = ("offload-hidden", "offload-residual-input", "offload-hidden-and-residual")
+"""What is timed: the report's policy, the remedy, and both."""
+
 _MOST_LAYERS_IN_A_LOOP = 32
 """A Python loop is compiled layer by layer; more would take minutes."""
 
@@ -68,5 +71,11 @@ EXECUTED_WORKLOADS = (
     _block(
         name="flax-executed", block=EXECUTED, arms=_flax_arms(EXECUTED), scopes=_EXECUTED_SCOPES
     ),
+)
+TIMED = _block(
+    name="block-timed",
+    block=EXECUTED,
+    arms=_block_arms(EXECUTED),
+    scopes=(Scope(level=Level.FULL, targets=("cpu",), arms=OFFLOADED),),
 )
 WORKLOADS = (*COMPILED, *EXECUTED_WORKLOADS)

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.sharding import SingleDeviceSharding
 
-from assay import Arm, Growth, Program, Role
+from assay import Arm, Program, Role, SizedArm
 from suites.tensor_splitting.problems import Function, Problem
 
 PLAIN, MEMSAFE, BY_HAND = "plain", "memsafe", "lax-map"
@@ -16,25 +16,8 @@ Write = Callable[[Problem, Sequence[Any]], Function]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
-    """Problems of some rows, to time plain on ``rows`` beside an arm on an eighth more.
-
-    Both are of nearly one size: on twice as many rows, a cache that holds no more of them would
-    count as the arm's fault.
-    """
-
-    rows: int
-    of: Callable[[int], Problem]
-
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """Plain's rows and the arm's."""
-        return self.rows, self.rows + self.rows // 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A problem as its workload tries it: for its memory, its values where ``executed``, its time.
+    """A problem as its workload tries it: for its memory, and where ``executed`` on its values.
 
     ``beside`` are arms whose kernels take other arguments than the problem's, as problems of their
     own.
@@ -43,7 +26,6 @@ class Tried:
     problem: Callable[[], Problem]
     budget_bytes: int
     executed: bool = False
-    timed: Timed | None = None
     beside: Mapping[str, Callable[[], Problem]] = field(default_factory=dict)
 
 
@@ -103,25 +85,31 @@ def safely(budget_bytes: int, problem: Problem, devices: Sequence[Any]) -> Funct
 
 
 def program(tried: Tried, write: Write, devices: Sequence[Any]) -> Program:
-    """The problem written one way, for one device; what is timed is not compiled once more."""
+    """The problem written one way, for one device."""
     problem = tried.problem()
     function = write(problem, devices)
     return Program(
-        function=None if tried.timed else function,
+        function=function,
         arguments=problem.arguments,
         in_shardings=SingleDeviceSharding(devices[0]),
         values=problem.values if tried.executed else None,
         observe=function,
-        growth=_beside_plain(tried.timed, write, devices) if tried.timed else None,
         context=partial(jax.enable_x64, problem.is_double),
     )
 
 
-def _beside_plain(timed: Timed, write: Write, devices: Sequence[Any]) -> Growth:
-    """The program as the user wrote it, and the arm on a few more rows."""
+def growing_arms(sizes: Sequence[int], tried: Callable[[int], Tried]) -> tuple[SizedArm, ...]:
+    """The plain program and memsafe's, at each size within the budget of that size."""
+    written = ((PLAIN, Role.DEFECT, plainly), (MEMSAFE, Role.REMEDY, None))
+    return tuple(
+        arm
+        for name, role, write in written
+        for arm in SizedArm.at(sizes, name=name, role=role, program=partial(_at, tried, write))
+    )
 
-    def build(rows: int) -> tuple[Function, Callable[[], tuple[Any, ...]]]:
-        problem = timed.of(rows)
-        return (plainly if rows == timed.rows else write)(problem, devices), problem.values
 
-    return Growth(lengths=timed.lengths, build=build)
+def _at(
+    tried: Callable[[int], Tried], write: Write | None, size: int, devices: Sequence[Any]
+) -> Program:
+    here = tried(size)
+    return program(here, write or partial(safely, here.budget_bytes), devices)

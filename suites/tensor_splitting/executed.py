@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from assay import Level, Scope
-from suites.tensor_splitting.arms import Timed
+from assay import Level, Scope, Workload
+from suites.tensor_splitting.arms import Tried, growing_arms
 from suites.tensor_splitting.chains import ChainSizes, chain_problem
 from suites.tensor_splitting.formulas import SplitWorkload
 from suites.tensor_splitting.kernels import by_differences, by_products
 from suites.tensor_splitting.neighbours import Distances, cosine, l1, l2, l2_by_products
-from suites.tensor_splitting.problems import Function, Problem
+from suites.tensor_splitting.problems import Function
 from suites.tensor_splitting.sized import (
     Build,
     attention,
@@ -120,38 +120,53 @@ SINGLE = (
 """In the precision of JAX's own attention."""
 
 
-def _timed(name: str, room_bytes: int, rows: int, of: Callable[[int], Problem]) -> SplitWorkload:
-    timed = Timed(rows=rows, of=of)
-    tried = replace(with_room(room_bytes, partial(of, max(timed.lengths))), timed=timed)
-    return workload(f"{name}-timed", tried, on(Level.FULL, "cpu*", arms=("memsafe",)))
+def _timed(name: str, room_bytes: int, problem: Build, *beside: str) -> SplitWorkload:
+    tried = replace(with_room(room_bytes, problem), executed=True)
+    scope = on(Level.FULL, "cpu*", arms=("memsafe", *beside))
+    return workload(f"{name}-timed", tried, scope)
 
 
-def _products_of(rows: int) -> Problem:
-    return kernel(rows, by_differences, others=8_000)()
-
-
-def _neighbours_of(rows: int) -> Problem:
-    return nearest(50_000, l2, queries=rows)()
-
-
-def _bound_of(rows: int) -> Problem:
-    return gradients(regression(rows, 128, dtype=np.float32), 0, squared=False)()
-
-
-def _encoded(batch: int) -> Problem:
-    return gradients(encoder(batch, 128, layers=1), 0)()
-
-
+BESIDE_CHECKPOINT = (_timed("encoder", 16 * _MEGABYTE, gradients(encoder(8, 128, layers=1), 0)),)
 TIMED = (
-    _timed("kernel-mvp", 4 * _MEGABYTE, 256, _products_of),
-    _timed("knn-l2", _MEGABYTE, 16, _neighbours_of),
-    _timed("sgpr", 16 * _MEGABYTE, 8_192, _bound_of),
-    _timed("encoder", 16 * _MEGABYTE, 8, _encoded),
+    _timed("kernel-mvp", 4 * _MEGABYTE, kernel(256, by_differences, others=8_000)),
+    _timed("knn-l2", _MEGABYTE, nearest(50_000, l2, queries=16)),
+    _timed(
+        "sgpr",
+        16 * _MEGABYTE,
+        gradients(regression(8_192, 128, dtype=np.float32), 0, squared=False),
+    ),
+    *BESIDE_CHECKPOINT,
 )
-"""The rows that plain is timed on; the arm is timed on an eighth more, within the room.
+"""At the full level alone: each is timed for seconds."""
 
-At the full level alone: on a machine that does other work beside, the ratio passes its limit by
-chance.
-"""
+
+def _grown_attention(sequence: int) -> Tried:
+    return with_room(_ATTENTION_ROOM * sequence, gradients(attention(sequence), 0, 1, 2))
+
+
+def _grown_encoder(sequence: int) -> Tried:
+    return with_room(_ENCODER_ROOM * sequence, gradients(encoder(1, sequence, layers=1), 0))
+
+
+_ATTENTION_ROOM, _ENCODER_ROOM = 2**14, 2**16
+"""Bytes for each position: eight times one of its arrays in attention, 32 times in the encoder."""
+
+_SEQUENCES = (2048, 3072, 4096, 6144, 8192, 16384, 32768)
+"""Above what a TPU keeps on the chip; the plain gradients of the last take 70 GB."""
+
+
+def _grown(name: str, tried: Callable[[int], Tried], *targets: str) -> Workload:
+    return Workload(
+        suite="tensor_splitting",
+        name=f"{name}-grown",
+        arms=growing_arms(_SEQUENCES, tried),
+        scopes=(Scope(level=Level.FULL, targets=targets, arms=("memsafe",)),),
+    )
+
+
+GROWN = (
+    _grown("attention", _grown_attention, "cpu", "gpu-h100*", "tpu-v5p*"),
+    _grown("encoder", _grown_encoder, "cpu"),
+)
 
 EXECUTED = (*DOUBLE, *SINGLE)

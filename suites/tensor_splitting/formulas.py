@@ -48,5 +48,11 @@ LIKE_CUDNN = Formula(
 )
 """cuDNN knows 16-bit types only: its bytes in f32 are twice as many."""
 
-QUARTER_SLOWER = Formula("1.25 × the plain program's", lambda _case: Quantity(1.25, Unit.RATIO))
-"""What bounded memory may cost in time at worst."""
+QUARTER_SLOWER = Formula("a quarter longer", lambda _case: Quantity(1.25, Unit.RATIO))
+"""What bounded memory may cost in time at worst: a second pass over a part of what is split, never
+over all of it, which takes twice as long."""
+
+HALF_WAY = Formula(
+    "half way from the sequence to its square", lambda _case: Quantity(1.5, Unit.RATIO)
+)
+"""A budget in proportion to the sequence is 1; the scores of all pairs of positions are 2."""

@@ -6,8 +6,8 @@ queries and keys. A pull request of passes that split such tensors was never mer
 """
 
 from assay import Check, claims
-from suites.tensor_splitting.executed import EXECUTED
-from suites.tensor_splitting.formulas import BUDGET, GIGABYTE, LIKE_CUDNN, LIKE_FLASH
+from suites.tensor_splitting.executed import EXECUTED, GROWN
+from suites.tensor_splitting.formulas import BUDGET, GIGABYTE, HALF_WAY, LIKE_CUDNN, LIKE_FLASH
 from suites.tensor_splitting.workloads import BESIDE_CUDNN, BESIDE_FLASH, COMPILED, MATRICES
 
 SAFE = ("memsafe",)
@@ -28,6 +28,13 @@ test_matrix_of_millions_takes_a_gigabyte = Check(
     workloads=MATRICES,
     arms=SAFE,
     twin="twin-over-budget",
+)
+
+test_memory_grows_with_the_sequence_and_not_with_its_square = Check(
+    claim=claims.BytesExponent(of=claims.Cost.TEMP, at_most=HALF_WAY),
+    workloads=GROWN,
+    arms=SAFE,
+    twin="plain",
 )
 
 test_attention_takes_little_more_than_the_flash_kernel = Check(

@@ -11,7 +11,7 @@ from jax import lax
 from jax.sharding import SingleDeviceSharding
 
 from assay import Arm, Program, Role
-from suites.tensor_splitting.arms import PLAIN, Tried, plainly, program
+from suites.tensor_splitting.arms import PLAIN, Tried, Write, by, plainly, program
 from suites.tensor_splitting.problems import Function, Problem, array
 
 _MORE_THAN_ANY_DEVICE_BYTES = 2**43
@@ -22,10 +22,15 @@ _F32_BYTES = 4
 def twin_arms(tried: Tried) -> tuple[Arm, ...]:
     """Programs that must break a claim; never tried by themselves."""
     twin = partial(Arm, role=Role.TWIN, reference=PLAIN)
+    ways: dict[str, Write] = {name: partial(by, name) for name in tried.problem().ways}
+    slowed = {PLAIN: plainly, **ways}
     return (
         twin(name="twin-oversized", program=partial(_holding, _MORE_THAN_ANY_DEVICE_BYTES)),
         twin(name="twin-over-budget", program=partial(_holding, tried.budget_bytes + _ROW)),
-        twin(name="twin-slow", program=partial(program, tried, _twice)),
+        *(
+            twin(name=f"twin-slow-{name}", program=partial(program, tried, partial(_twice, write)))
+            for name, write in slowed.items()
+        ),
         twin(name="twin-wrong-value", program=partial(_wrong_value, tried)),
         twin(name="twin-does-not-trace", program=_does_not_trace),
     )
@@ -46,13 +51,14 @@ def _holding(nbytes: int, devices: Sequence[Any]) -> Program:
     )
 
 
-def _twice(problem: Problem, _devices: Sequence[Any]) -> Function:
-    """The user's program, and again of arguments that depend on what came of it."""
+def _twice(write: Write, problem: Problem, devices: Sequence[Any]) -> Function:
+    """A way to write it, and again of arguments that depend on what came of it."""
+    once = write(problem, devices)
 
     def run(*arguments: Any) -> Any:
-        first = sum(leaf.sum() for leaf in jax.tree.leaves(problem.plain(*arguments)))
+        first = sum(leaf.sum() for leaf in jax.tree.leaves(once(*arguments)))
         again = jax.tree.map(lambda leaf: leaf + jnp.asarray(0 * first, leaf.dtype), arguments)
-        return problem.plain(*again)
+        return once(*again)
 
     return run
 

@@ -29,7 +29,7 @@ from assay.model.summary import ModuleSummary
 from assay.model.timing import ArmTimes, Ending, Times
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Arm, Program, Role, SizedArm, Workload
 from assay.reruns.pairs import turns
 
 VERSIONS = {"jax": "0.10.2", "jaxlib": "0.10.2"}
@@ -122,7 +122,37 @@ def rewrite(nbytes: int, **fields: Any) -> Rewrite:
 
 
 def growth(*, short: float, long: float) -> GrowthTimes:
-    return GrowthTimes(lengths=(8, 64), short=(short, 2 * short), long=(3 * long, long))
+    return GrowthTimes(lengths=(8, 64), seconds=((short, 2 * short), (3 * long, long)))
+
+
+GROWN_AT = (8, 16, 32, 64)
+
+
+def grown(power: float, at: Sequence[int] = GROWN_AT) -> GrowthTimes:
+    """Times that grow as that power of the length, of which one run in two was disturbed."""
+    return GrowthTimes(lengths=tuple(at), seconds=tuple((2 * n**power, n**power) for n in at))
+
+
+def family(*costs: int, copied: bool = False) -> Case:
+    """The good arm's case at the largest of as many sizes as costs, beside the smaller ones."""
+    sizes = [8 * 2**number for number in range(len(costs))]
+    arms = SizedArm.at(sizes, name="grown", role=Role.POLICY, program=_never_built)
+    seen = {
+        arm.name: _of_cost(arm.name, cost, copied) for arm, cost in zip(arms, costs, strict=True)
+    }
+    others = {name: each for name, each in seen.items() if name != "grown"}
+    workload = replace(WORKLOAD, arms=(*WORKLOAD.arms, *arms))
+    return Case(workload=workload, arm=arms[-1], evidence=seen["grown"], others=others)
+
+
+def _never_built(size: int, devices: Sequence[Any]) -> Program:
+    raise AssertionError(f"built at {size} for {devices}")
+
+
+def _of_cost(arm: str, cost: int, copied: bool) -> Evidence:  # noqa: FBT001 - of a test's own
+    rewrites = (rewrite(cost),) if cost else ()
+    found = replace(module(), rewrites=rewrites if copied else (), buffers_assigned=True)
+    return replace(GOOD, arm=arm, memory=replace(MEMORY, temp_bytes=cost), module=found)
 
 
 def tensor(values: Any, dtype: str = "float32", path: str = "loss") -> Tensor:

@@ -16,7 +16,9 @@ from .cases import (
     TRACED,
     case,
     failure,
+    family,
     formula,
+    grown,
     growth,
     module,
     rerun,
@@ -90,9 +92,24 @@ EXAMPLES: tuple[Example, ...] = (
         case(growth=growth(short=1.0, long=2.9)),
     ),
     Example(
-        claims.TimeOverReference(at_most=formula(2, Unit.RATIO)),
-        case(growth=growth(short=1.0, long=16.0)),
-        case(growth=growth(short=1.0, long=16.1)),
+        claims.TimeExponent(at_most=formula(1, Unit.RATIO)),
+        case(growth=grown(0.9)),
+        case(growth=grown(1.1)),
+    ),
+    Example(
+        claims.BytesExponent(of=claims.Cost.TEMP, at_most=formula(1, Unit.RATIO)),
+        family(8, 16, 32, 64),
+        family(64, 256, 1024, 4096),
+    ),
+    Example(
+        claims.BytesExponent(of=claims.Cost.COPIED, at_most=formula(0, Unit.RATIO)),
+        family(0, 0, 0, 0, copied=True),
+        family(8, 16, 32, 64, copied=True),
+    ),
+    Example(
+        claims.TraceTimeRatio(at_most=formula(1, Unit.RATIO)),
+        timed(*[1.01, 0.99] * 8),
+        timed(*[1.06, 1.05] * 8),
     ),
     Example(
         claims.TimeRatio(at_most=formula(1, Unit.RATIO)),
@@ -154,9 +171,13 @@ COMPARING = of(
     "no-worse-than-nothing",
     "values-equal",
     "time-ratio",
+    "trace-time-ratio",
     "sent-tensors-per-step",
     "sent-bytes-per-step",
 )
+FAMILIES = of("temp-bytes-exponent", "copied-bytes-per-iteration-exponent")
+"""Claims on one program at several sizes."""
+
 FROM_MEMORY = of(
     "fits-budget",
     "fits-device",
@@ -165,14 +186,22 @@ FROM_MEMORY = of(
     "no-worse-than-nothing",
     "temp-bytes",
     "temp-bytes-at-most",
+    "temp-bytes-exponent",
 )
-FROM_MODULE = of("to-host-bytes", "to-device-bytes", "copied-bytes-per-iteration", "parameters")
+FROM_MODULE = of(
+    "to-host-bytes",
+    "to-device-bytes",
+    "copied-bytes-per-iteration",
+    "copied-bytes-per-iteration-exponent",
+    "parameters",
+)
 COMPILED = (
     *FROM_MEMORY,
     *FROM_MODULE,
     *STEPPED,
+    *FAMILIES,
     *of("values-equal", "accepted-time", "time-against", "time-growth"),
-    *of("time-over-reference", "time-ratio"),
+    *of("time-exponent", "time-ratio", "trace-time-ratio"),
 )
 
 

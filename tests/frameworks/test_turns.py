@@ -172,3 +172,21 @@ def test_no_garbage_is_collected_between_samples() -> None:
 def test_the_clocks_step_is_seen() -> None:
     assert clock_step(Machine(step=1e-3).clock) == pytest.approx(1e-3)
     assert clock_step(Machine(step=1e-7).clock) == pytest.approx(1e-7, rel=0.01)
+
+
+def test_first_runs_that_compile_take_nothing_from_the_turns() -> None:
+    machine = Machine()
+    lengths = {"A": iter([50.0]), "B": iter([60.0])}
+
+    def lazily(name: str) -> Runner:
+        def run(count: int) -> float:
+            seconds = count * next(lengths[name], 0.01)
+            machine.now += seconds
+            return seconds
+
+        return Runner(run=run, compiles=True)
+
+    a, b = lazily("A"), lazily("B")
+    ending = take_turns((a, b), enough=never, most=8, most_seconds=10.0, clock=machine.clock)
+    assert (ending, a.first, b.first) == (Ending.TURNS, 50.0, 60.0)
+    assert a.samples == pytest.approx([0.01] * 8)

@@ -1,0 +1,163 @@
+"""Claims on how a cost grows with a size: the exponent of its power law, fitted, on any machine."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from assay.claims.growth import growth_of
+from assay.claims.measurement import memory_of, module_of
+from assay.judge.scaling import Exponent, Growth, fitted_exponent, grows
+from assay.model.buffers import copied_bytes_per_iteration
+from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
+from assay.model.evidence import Evidence
+from assay.model.timing import format_seconds
+from assay.model.units import Quantity, Unit, format_bytes, same_unit
+from assay.model.verdict import Finding, Outcome
+from assay.model.workload import Arm, SizedArm
+
+_SLACK = 0.1
+
+
+class Cost(Enum):
+    """Bytes that may grow with a program's size; each names the claim."""
+
+    TEMP = "temp-bytes"
+    COPIED = "copied-bytes-per-iteration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BytesExponent:
+    """A program's bytes grow at most as that power of its size, a tenth of a power aside.
+
+    For a ``SizedArm``, over the sizes of its family, by what the compiler says of each:
+    temporaries, or what an iteration of the worst loop writes whole. Bytes that are none at every
+    size do not grow. Bytes that follow no power closely enough to tell are ``not-measured``, as is
+    a family of fewer than four sizes.
+    """
+
+    of: Cost
+    at_most: Formula
+    unit: Unit = Unit.RATIO
+    uses_baseline: bool = False
+
+    @property
+    def name(self) -> str:
+        """One claim for each cost."""
+        return f"{self.of.value}-exponent"
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The other sizes."""
+        family = arm.family if isinstance(arm, SizedArm) else ()
+        return (*family, *self.at_most.needs(arm))
+
+    def judge(self, case: Case) -> Finding:
+        """Kept or broken by the interval of the fitted exponent."""
+        own = _sized(case.arm)
+        family = {_sized(case.workload.arm(name)).size: case.other(name) for name in own.family}
+        family[own.size] = case.evidence
+        sizes = sorted(family)
+        bytes_of = _BYTES[self.of]
+        costs = [bytes_of(case, family[size]) for size in sizes]
+        ends = (f"{format_bytes(costs[end])} at {sizes[end]}" for end in (0, -1))
+        told = "from " + " to ".join(ends)
+        if any(costs) and not all(costs):
+            raise Stopped(_none_at_some(dict(zip(sizes, costs, strict=True))))
+        fitted = fitted_exponent(sizes, costs)
+        return _finding(f"{self.of.value} grow", fitted, self.at_most, case, told, _SLACK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeExponent:
+    """Its time grows at most as that power of the length, equally many iterations at each.
+
+    For programs with a ``Growth`` of four lengths or more, by the fastest run at each; an interval
+    on both sides of the line is ``not-measured``. It sees copies that the module does not show.
+    """
+
+    at_most: Formula
+    name: str = "time-exponent"
+    unit: Unit = Unit.RATIO
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arms that the formula reads."""
+        return self.at_most.needs(arm)
+
+    def judge(self, case: Case) -> Finding:
+        """Kept or broken by the interval of the fitted exponent."""
+        times = growth_of(case)
+        fitted = fitted_exponent(times.lengths, times.fastest)
+        short, long = times.fastest[0], times.fastest[-1]
+        told = (
+            f"from {format_seconds(short)} at {times.lengths[0]} "
+            f"to {format_seconds(long)} at {times.lengths[-1]}"
+        )
+        return _finding("time grows", fitted, self.at_most, case, told, 0.0)
+
+
+def _finding(
+    what: str, fitted: Exponent, at_most: Formula, case: Case, told: str, slack: float
+) -> Finding:
+    """The verdict on a fitted exponent."""
+    limit = at_most.of(case)
+    same_unit(limit, Quantity(1, Unit.RATIO))
+    outcome = _OUTCOMES[grows(fitted, at_most=float(limit.value), slack=slack)]
+    line = (
+        f"{what} as size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} by "
+        f"{fitted.sizes} sizes, {told}), wanted at most {float(limit.value):g} ({at_most.text})"
+    )
+    unknown = outcome is Outcome.NOT_MEASURED
+    why = fitted.reason or f"no one power fits: costs lie up to {fitted.worst:.3g} times off it"
+    return Finding(
+        outcome=outcome,
+        measured=fitted.value,
+        limit=limit.value,
+        reason=f"cannot say ({why}): {line}" if unknown else line,
+        advice="measure at more sizes, further apart" if unknown else "",
+    )
+
+
+def _none_at_some(costs: Mapping[int, int]) -> Finding:
+    nothing = [size for size, cost in costs.items() if not cost]
+    return Finding(
+        outcome=Outcome.NOT_MEASURED,
+        reason=f"cannot say: nothing at the sizes {nothing}, and bytes at others, is no power",
+        advice="measure at sizes at which it costs something, or claim the bytes themselves",
+    )
+
+
+def _temp_bytes(case: Case, evidence: Evidence) -> int:
+    return memory_of(case, evidence).temp_bytes
+
+
+def _copied_bytes(case: Case, evidence: Evidence) -> int:
+    module = module_of(case, evidence)
+    if not module.buffers_assigned:
+        raise Stopped(
+            Finding(
+                outcome=Outcome.NOT_MEASURED,
+                reason="the compiler gave no buffer assignment, so that copies do not show",
+                advice="use a compiler that takes xla_dump_to as a compile option",
+            )
+        )
+    return copied_bytes_per_iteration(module.rewrites, 0)
+
+
+_BYTES: Mapping[Cost, Callable[[Case, Evidence], int]] = {
+    Cost.TEMP: _temp_bytes,
+    Cost.COPIED: _copied_bytes,
+}
+_OUTCOMES: Mapping[Growth, Outcome] = {
+    Growth.WITHIN: Outcome.KEPT,
+    Growth.BEYOND: Outcome.BROKEN,
+    Growth.CANNOT_SAY: Outcome.NOT_MEASURED,
+}
+
+
+def _sized(arm: Arm) -> SizedArm:
+    if not isinstance(arm, SizedArm):
+        raise MeasurementMissing(
+            f"got arm {arm.name!r} of no size, wanted a SizedArm with its family; "
+            "put the check to arms of that kind"
+        )
+    return arm

@@ -100,7 +100,7 @@ def program(tried: Tried, write: Write, devices: Sequence[Any]) -> Program:
 
 def growing_arms(sizes: Sequence[int], tried: Callable[[int], Tried]) -> tuple[SizedArm, ...]:
     """The plain program and memsafe's, at each size within the budget of that size."""
-    written = ((PLAIN, Role.DEFECT, plainly), (MEMSAFE, Role.REMEDY, None))
+    written = ((f"twin-{PLAIN}", Role.TWIN, plainly), (MEMSAFE, Role.REMEDY, None))
     return tuple(
         arm
         for name, role, write in written

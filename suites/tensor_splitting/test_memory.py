@@ -34,7 +34,7 @@ test_memory_grows_with_the_sequence_and_not_with_its_square = Check(
     claim=claims.BytesExponent(of=claims.Cost.TEMP, at_most=HALF_WAY),
     workloads=GROWN,
     arms=SAFE,
-    twin="plain",
+    twin="twin-plain",
 )
 
 test_attention_takes_little_more_than_the_flash_kernel = Check(

@@ -34,7 +34,8 @@ from suites.tensor_splitting.problems import Problem, array, with_gradients
 from suites.tensor_splitting.sparse_gp import RegressionSizes, regression_problem
 
 SUITE = Path(__file__).parents[2] / "suites" / "tensor_splitting"
-WORKLOADS = (*workloads.COMPILED, *executed.EXECUTED, *executed.TIMED)
+SPLIT = (*workloads.COMPILED, *executed.EXECUTED, *executed.TIMED)
+WORKLOADS = (*SPLIT, *executed.GROWN)
 DOUBLE = np.float64
 
 
@@ -52,7 +53,7 @@ CHECKS = [
 
 
 def _named(name: str) -> SplitWorkload:
-    return next(workload for workload in WORKLOADS if workload.name == name)
+    return next(workload for workload in SPLIT if workload.name == name)
 
 
 def _seen(temp_bytes: int) -> Evidence:
@@ -215,7 +216,7 @@ def test_least_bytes_are_arguments_and_results() -> None:
 
 
 def test_the_plain_arm_is_the_truth_of_all_others() -> None:
-    for workload in WORKLOADS:
+    for workload in SPLIT:
         assert all(arm.reference == PLAIN for arm in workload.arms if arm.name != PLAIN)
 
 

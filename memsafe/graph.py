@@ -67,6 +67,16 @@ class Graph:
         return list(self.closed.jaxpr.eqns)
 
     @cached_property
+    def reads(self) -> list[tuple[Var, ...]]:
+        """The operands of each equation that are not written into it."""
+        return [tuple(variables(equation)) for equation in self.equations]
+
+    @cached_property
+    def made(self) -> list[int]:
+        """The bytes that each equation makes."""
+        return [sum(self.size[value] for value in each.outvars) for each in self.equations]
+
+    @cached_property
     def definition(self) -> dict[Var, int]:
         """The equation that defines each value that is no input."""
         return {value: index for index, each in enumerate(self.equations) for value in each.outvars}

@@ -2,7 +2,8 @@
 
 A value that a loop cannot slice stays so while the loop grows, for nothing that it has taken in is
 given back. So the way to such a value is remembered, and every later sink that needs something on
-it is turned away before anything grows.
+it is turned away before anything grows. Only a value whose equation has one way to carry its axis
+is remembered: another way, not open from below, could be taken first for another result or sink.
 """
 
 from __future__ import annotations
@@ -10,14 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jax.extend.core import Literal
-
-from memsafe.factors import Factor
-
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jax.extend.core import Var
 
-    from memsafe.factors import Axis
+    from memsafe.factors import Axis, Factor
     from memsafe.region import Region, Splitting
 
     Sliced = tuple[Var, Axis]
@@ -43,10 +42,11 @@ class Prospects:
         """Whether nothing keeps `sink` out but what growing itself may still meet."""
         if sink in self.region.factors:
             return True
+        operands = self.splitting.graph.made_operands(sink, factor)
         needed_by: dict[Sliced, Sliced | None] = {}
         todo: list[Sliced | None] = [None]  # The sink itself.
         for each in todo:
-            needs = self._operands(sink, factor) if each is None else self._needs(*each)
+            needs = self._sliced(operands) if each is None else self._needs(each)
             if needs is None or not self.hopeless.isdisjoint(needs):
                 stuck = each
                 while stuck is not None:
@@ -59,28 +59,22 @@ class Prospects:
                     todo.append(need)
         return True
 
-    def _needs(self, value: Var, axis: Axis) -> list[Sliced] | None:
-        """What the loop must slice to slice `value` along `axis`; None where it cannot."""
-        graph = self.splitting.graph
-        defined = graph.definition[value]
-        result = graph.equations[defined].outvars.index(value)
-        have = self.region.versions(defined)
-        if any(factor.results[result] == axis for factor in have):
+    def _needs(self, need: Sliced) -> list[Sliced] | None:
+        """What the loop must slice to slice a value along an axis; None where it cannot."""
+        value, axis = need
+        carrier = self.splitting.graph.sole_carrier(value, axis)
+        have = self.region.versions(carrier.equation)
+        if any(factor.results[carrier.result] == axis for factor in have):
             return []
-        if have and value not in self.splitting.split:
+        if not carrier.ways or (have and value not in self.splitting.split):
             return None
-        found = graph.carrier(defined, result, axis)
-        return self._operands(defined, found) if isinstance(found, Factor) else None
+        return [] if carrier.operands is None else self._sliced(carrier.operands)
 
-    def _operands(self, index: int, factor: Factor) -> list[Sliced] | None:
-        """The operands that the loop would make itself; None where one would be needed whole."""
+    def _sliced(self, operands: Iterable[tuple[Var, Axis | None]]) -> list[Sliced] | None:
+        """Those of `operands` that the loop would make; None where it would need one whole."""
         splitting, owned = self.splitting, self.region.owned
         found: list[Sliced] = []
-        for value, axis in zip(
-            splitting.graph.equations[index].invars, factor.operands, strict=True
-        ):
-            if isinstance(value, Literal) or value not in splitting.graph.definition:
-                continue
+        for value, axis in operands:
             defined = splitting.graph.definition[value]
             split = value in splitting.split
             if split or splitting.above[defined] & owned:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from jax.extend.core import Literal
 
-from memsafe.costs import fuses_with_consumer
 from memsafe.factors import Factor
 from memsafe.graph import Graph
 from memsafe.prospects import Prospects
@@ -135,13 +134,17 @@ class Splitting:
         """For each equation, whether its values come pointwise from little: a mask, a bias."""
         graph = self.graph
         cheap: list[bool] = []
-        sources: list[int] = []
-        for equation, reads, made in zip(graph.equations, graph.reads, graph.made, strict=True):
-            split = [graph.definition[v] for v in reads if v in self.split]
-            kept = sum(graph.size[v] for v in reads if v not in self.split)
-            sources.append(kept + sum(sources[index] for index in split))
-            pointwise = fuses_with_consumer(equation) and all(cheap[index] for index in split)
-            cheap.append(pointwise and 8 * sources[-1] <= made)
+        sources: list[int] = []  # Bytes; of what is not cheap nobody asks.
+        for index, reads in enumerate(graph.reads):
+            cheap.append(False)
+            sources.append(0)
+            if not graph.units[index].absorbed:
+                continue
+            split = [graph.definition[value] for value in reads if value in self.split]
+            if all(cheap[each] for each in split):
+                kept = sum(graph.size[value] for value in reads if value not in self.split)
+                sources[index] = kept + sum(sources[each] for each in split)
+                cheap[index] = 8 * sources[index] <= graph.made[index]
         return cheap
 
     def sinks(self) -> list[int]:

@@ -127,7 +127,7 @@ class Graph:
         return self._carriers[key]
 
     def sole_carrier(self, value: Var, axis: Axis) -> Carrier:
-        """How the loop of `value` must take in the equation that makes it, to slice it on `axis`."""
+        """How a loop takes in the equation that makes `value`, to slice it along `axis`."""
         if (value, axis) not in self._sole_carriers:
             self._sole_carriers[value, axis] = self._sole_carrier(value, axis)
         return self._sole_carriers[value, axis]

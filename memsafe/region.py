@@ -235,7 +235,8 @@ class Splitting:
         """Makes the region one thing: what depends on a part of it depends on all it reads."""
         self.covered |= region.owned
         behind = region.outside | region.owned
-        for index, mask in enumerate(self.above):
+        first = min(region.factors)
+        for index, mask in enumerate(self.above[first:], first):
             if mask & region.owned:
                 self.above[index] = mask | behind
 

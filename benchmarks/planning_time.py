@@ -30,6 +30,7 @@ def main() -> int:
     console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
     named = {f"encoder, {n} layers": _traced(_encoder(n)) for n in _LAYERS}
     sizes = [len(program.jaxpr.eqns) for program in named.values()]
+    named["encoder, 4 layers, 65,536 long"] = _traced(_encoder(4, length=65_536))
     named["SGPR"] = _traced(gradients(regression(434_874, 1_000), 0, squared=False)())
     seconds, slow = [], False
     for name, program in named.items():
@@ -44,8 +45,8 @@ def main() -> int:
     return 1 if slow else 0
 
 
-def _encoder(layers: int) -> Problem:
-    return gradients(encoder(8, 16_384, layers=layers), 0)()
+def _encoder(layers: int, length: int = 16_384) -> Problem:
+    return gradients(encoder(8, length, layers=layers), 0)()
 
 
 def _traced(problem: Problem) -> ClosedJaxpr:

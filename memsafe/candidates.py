@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memsafe.graph import Graph, Tie, variables
+from memsafe.graph import Graph, Tie
 from memsafe.memory import peak
 from memsafe.programs import nbytes
 from memsafe.region import Blocked, Region, Splitting
@@ -97,6 +97,12 @@ def candidate(graph: Graph, split: set[Var], way: int | None = None) -> Candidat
 
 def slice_bytes(graph: Graph, region: Region, length: int) -> float:
     """Bytes alive at once in a slice of `length` indices."""
+    if length not in region.slices:
+        region.slices[length] = _slice_bytes(graph, region, length)
+    return region.slices[length]
+
+
+def _slice_bytes(graph: Graph, region: Region, length: int) -> float:
     size, axes = graph.size, region.axes
 
     times = {
@@ -225,7 +231,7 @@ def _work(graph: Graph, region: Region) -> float:
 def _cheapest(splitting: Splitting, sink: int, blocked: Sequence[Blocked]) -> list[Obstacle]:
     """The smallest set of values whose keeping removes an obstacle."""
     graph = splitting.graph
-    own = [value for value in set(variables(graph.equations[sink])) if value in splitting.split]
+    own = [value for value in set(graph.reads[sink]) if value in splitting.split]
     why, at = _no_factor(graph, sink), sink
     if blocked:
         why, at = blocked[0].why, blocked[0].equation
@@ -274,7 +280,7 @@ def _owned(region: Region) -> list[int]:
 def _reads(graph: Graph, item: int | Region) -> list[Var]:
     if isinstance(item, Region):
         return item.inputs(graph)
-    return list(variables(graph.equations[item]))
+    return list(graph.reads[item])
 
 
 def _sorted(needs: list[set[int]], places: list[float]) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Axis", "Factor", "Merge", "Piece", "Rule"]
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """The dimension of an array that carries a factor.
+class Axis(NamedTuple):
+    """The dimension of an array that carries a factor; a tuple, for planning compares millions.
 
     Index i of the factor covers the elements `[i * block, (i + 1) * block)` of `dim`: where a
     reshape merges `[heads, 64]` into one dimension, a head is a block of 64.

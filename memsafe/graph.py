@@ -47,6 +47,24 @@ class Tie:
     between: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carrier:
+    """How an equation is taken into a loop that slices a result of it along one axis.
+
+    Attributes:
+        equation: The equation.
+        result: Which of its results is sliced.
+        ways: How many factors carry that axis of the result.
+        operands: What the equation needs that others make, and along which axis, where there is
+            one way; else None.
+    """
+
+    equation: int
+    result: int
+    ways: int
+    operands: tuple[tuple[Var, Axis | None], ...] | None
+
+
 @dataclass(frozen=True)
 class Graph:
     """The equations of one program, in its order.
@@ -65,6 +83,16 @@ class Graph:
     def equations(self) -> list[JaxprEqn]:
         """All equations."""
         return list(self.closed.jaxpr.eqns)
+
+    @cached_property
+    def reads(self) -> list[tuple[Var, ...]]:
+        """The operands of each equation that are not written into it."""
+        return [tuple(variables(equation)) for equation in self.equations]
+
+    @cached_property
+    def made(self) -> list[int]:
+        """The bytes that each equation makes."""
+        return [sum(self.size[value] for value in each.outvars) for each in self.equations]
 
     @cached_property
     def definition(self) -> dict[Var, int]:
@@ -97,6 +125,38 @@ class Graph:
         if key not in self._carriers:
             self._carriers[key] = self._carrier(index, result, axis)
         return self._carriers[key]
+
+    def sole_carrier(self, value: Var, axis: Axis) -> Carrier:
+        """How a loop takes in the equation that makes `value`, to slice it along `axis`."""
+        if (value, axis) not in self._sole_carriers:
+            self._sole_carriers[value, axis] = self._sole_carrier(value, axis)
+        return self._sole_carriers[value, axis]
+
+    @cached_property
+    def _sole_carriers(self) -> dict[tuple[Var, Axis], Carrier]:
+        return {}
+
+    def _sole_carrier(self, value: Var, axis: Axis) -> Carrier:
+        index = self.definition[value]
+        result = self.equations[index].outvars.index(value)
+        found = (factor.carrying(result, axis) for factor in self.factors[index])
+        ways = [factor for factor in found if factor is not None]
+        only = len(ways) == 1 and self.carrier(index, result, axis) == ways[0]
+        return Carrier(
+            equation=index,
+            result=result,
+            ways=len(ways),
+            operands=self.made_operands(index, ways[0]) if only else None,
+        )
+
+    def made_operands(self, index: int, factor: Factor) -> tuple[tuple[Var, Axis | None], ...]:
+        """The operands of an equation that others make, and the axis that carries each."""
+        pairs = zip(self.equations[index].invars, factor.operands, strict=True)
+        return tuple(
+            (value, axis)
+            for value, axis in pairs
+            if not isinstance(value, Literal) and value in self.definition
+        )
 
     @cached_property
     def _carriers(self) -> dict[tuple[int, int, Axis], Factor | int]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from jax.extend.core import JaxprEqn, Var
 
-__all__ = ["Peak", "Unit", "equation_unit", "peak"]
+__all__ = ["Peak", "Unit", "equation_unit", "peak", "repeated"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,12 +51,14 @@ class Peak:
         unit: The unit during which it is reached, or -1 where nothing is computed.
         live: The values alive then, largest first.
         during: For each unit, the bytes alive while it runs, without its transient ones.
+        spans: The first and the last unit during which each value is alive.
     """
 
     nbytes: float = 0
     unit: int = -1
     live: tuple[Var, ...] = ()
     during: list[float] = field(default_factory=list)
+    spans: dict[Var, list[int]] = field(default_factory=dict, repr=False)
 
 
 def equation_unit(equation: JaxprEqn, transient: float = 0) -> Unit:
@@ -82,7 +84,18 @@ def peak(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[V
     for value, index in last.items():
         if value in stored and index < len(units):
             dying[index].append(value)
-    return _swept(units, size, stored, dying)
+    return repeated(_swept(units, size, stored, dying), units, size)
+
+
+def repeated(known: Peak, units: Sequence[Unit], size: Callable[[Var], float]) -> Peak:
+    """The peak over the units of `known`, of which nothing but the transient bytes has changed."""
+    found = Peak(during=known.during, spans=known.spans)
+    for index, (unit, alive) in enumerate(zip(units, known.during, strict=True)):
+        if alive + unit.transient > found.nbytes:
+            found.nbytes, found.unit = alive + unit.transient, index
+    live = [value for value, (born, dead) in found.spans.items() if born <= found.unit <= dead]
+    found.live = tuple(sorted(live, key=size, reverse=True))
+    return found
 
 
 def _stored(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[Var]) -> set[Var]:
@@ -94,7 +107,9 @@ def _stored(units: Sequence[Unit], size: Callable[[Var], float], kept: Collectio
     stored: set[Var] = set()
     sources: dict[Var, float] = {}
     for unit in units:
-        behind = sum(sources.get(v, size(v)) for v in set(unit.reads))
+        behind = 0.0
+        if unit.absorbed:
+            behind = sum(sources.get(v, size(v)) for v in set(unit.reads))
         for value in unit.makes:
             using = users.get(value, [])
             absorbed = (
@@ -132,25 +147,21 @@ def _swept(
     stored: set[Var],
     dying: list[list[Var]],
 ) -> Peak:
+    """What is alive during each unit."""
     found = Peak()
     alive: dict[Var, float] = {}
     total = 0.0
-    spans: dict[Var, list[int]] = {}
     for index, unit in enumerate(units):
         for value in unit.makes:
             if value in stored:
                 alive[value] = size(value)
-                spans[value] = [index, len(units)]
+                found.spans[value] = [index, len(units)]
                 total += alive[value]
         reused = _reused(unit, dying[index], alive) if unit.in_place else 0.0
         found.during.append(total - reused)
-        if total - reused + unit.transient > found.nbytes:
-            found.nbytes, found.unit = total - reused + unit.transient, index
         for value in dying[index]:
             total -= alive.pop(value, 0.0)
-            spans.get(value, [0, 0])[1] = index
-    live = [value for value, (born, dead) in spans.items() if born <= found.unit <= dead]
-    found.live = tuple(sorted(live, key=size, reverse=True))
+            found.spans.get(value, [0, 0])[1] = index
     return found
 
 

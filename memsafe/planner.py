@@ -19,7 +19,7 @@ from memsafe.costs import LOOP_STEP
 from memsafe.emit import piece_function
 from memsafe.graph import Graph
 from memsafe.jax_internals import aval_of
-from memsafe.memory import Peak, Unit, equation_unit, peak
+from memsafe.memory import Peak, Unit, equation_unit, peak, repeated
 from memsafe.plan import Loop, Plan, Whole
 from memsafe.programs import flattened, signature
 from memsafe.region import Region, Splitting
@@ -216,10 +216,10 @@ class Planner:
         graph = each.graph
         units = _units(each)
         size = graph.size.__getitem__
-        during = peak(units, size, graph.outputs).during
-        for item, unit, alive in zip(each.order, units, during, strict=True):
+        found = peak(units, size, graph.outputs)
+        for item, unit, alive in zip(each.order, units, found.during, strict=True):
             unit.transient = self._transient(graph, item, _left(budget, alive))
-        return units, peak(units, size, graph.outputs)
+        return units, repeated(found, units, size)
 
     def _transient(self, graph: Graph, item: int | Region, available: float) -> float:
         if isinstance(item, Region):
@@ -249,7 +249,7 @@ class Planner:
                 steps.append(loop)
             else:
                 steps.append(self._whole(graph, item, _left(budget, alive)))
-        reached = peak(units, graph.size.__getitem__, graph.outputs)
+        reached = repeated(found, units, graph.size.__getitem__)
         return Plan(
             graph=graph,
             steps=tuple(steps),

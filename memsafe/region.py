@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from jax.extend.core import Literal
 
-from memsafe.costs import fuses_with_consumer
 from memsafe.factors import Factor
-from memsafe.graph import Graph, variables
+from memsafe.graph import Graph
+from memsafe.prospects import Prospects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from jax.extend.core import Var
 
@@ -65,6 +65,7 @@ class Region:
         sinks: The equations that the loop is there for.
         owned: The equations whose kept results this loop is the first to make.
         outside: All that the loop's whole inputs depend on.
+        slices: The bytes of slices by their length, as far as known; it grows no more by then.
     """
 
     size: int
@@ -74,6 +75,7 @@ class Region:
     sinks: list[int] = field(default_factory=list)
     owned: int = 0
     outside: int = 0
+    slices: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def mask(self) -> int:
@@ -94,7 +96,7 @@ class Region:
         """The values that the loop reads and does not make, in order of first use."""
         found: dict[Var, None] = {}
         for index in sorted(self.factors):
-            for value in variables(graph.equations[index]):
+            for value in graph.reads[index]:
                 if graph.definition.get(value) not in self.factors:
                     found[value] = None
         return list(found)
@@ -113,15 +115,16 @@ class Splitting:
         self.way = way
         self.above = list(graph.ancestors)
         self.covered = 0
+        self.known_seeds: dict[int, list[Factor]] = {}
         self.cones = self._cones()
         self.cheap = self._cheap()
 
     def _cones(self) -> list[int]:
         """For each equation, itself and what makes its operands through values never kept."""
         found: list[int] = []
-        for index, equation in enumerate(self.graph.equations):
+        for index, reads in enumerate(self.graph.reads):
             mask = 1 << index
-            for value in variables(equation):
+            for value in reads:
                 if value in self.split:
                     mask |= found[self.graph.definition[value]]
             found.append(mask)
@@ -131,32 +134,39 @@ class Splitting:
         """For each equation, whether its values come pointwise from little: a mask, a bias."""
         graph = self.graph
         cheap: list[bool] = []
-        sources: list[int] = []
-        for equation in graph.equations:
-            made = sum(graph.size[value] for value in equation.outvars)
-            split = [graph.definition[v] for v in variables(equation) if v in self.split]
-            kept = sum(graph.size[v] for v in variables(equation) if v not in self.split)
-            sources.append(kept + sum(sources[index] for index in split))
-            pointwise = fuses_with_consumer(equation) and all(cheap[index] for index in split)
-            cheap.append(pointwise and 8 * sources[-1] <= made)
+        sources: list[int] = []  # Bytes; of what is not cheap nobody asks.
+        for index, reads in enumerate(graph.reads):
+            cheap.append(False)
+            sources.append(0)
+            if not graph.units[index].absorbed:
+                continue
+            split = [graph.definition[value] for value in reads if value in self.split]
+            if all(cheap[each] for each in split):
+                kept = sum(graph.size[value] for value in reads if value not in self.split)
+                sources[index] = kept + sum(sources[each] for each in split)
+                cheap[index] = 8 * sources[index] <= graph.made[index]
         return cheap
 
     def sinks(self) -> list[int]:
         """The equations that use values never kept, and make none."""
         return [
             index
-            for index, equation in enumerate(self.graph.equations)
-            if any(value in self.split for value in variables(equation))
-            and not any(value in self.split for value in equation.outvars)
+            for index, reads in enumerate(self.graph.reads)
+            if not self.split.isdisjoint(reads)
+            and self.split.isdisjoint(self.graph.equations[index].outvars)
         ]
 
-    def seeds(self, sink: int) -> Iterator[Factor]:
+    def seeds(self, sink: int) -> list[Factor]:
         """The factors of `sink` that slice all of its large operands."""
-        operands = self.graph.equations[sink].invars
-        for factor in self.graph.factors[sink]:
-            pairs = zip(operands, factor.operands, strict=True)
-            if all(axis is not None for value, axis in pairs if self._is_split(value)):
-                yield factor
+        if sink not in self.known_seeds:
+            operands = self.graph.equations[sink].invars
+            large = [at for at, value in enumerate(operands) if self._is_split(value)]
+            self.known_seeds[sink] = [
+                factor
+                for factor in self.graph.factors[sink]
+                if all(factor.operands[at] is not None for at in large)
+            ]
+        return self.known_seeds[sink]
 
     def grown(self, sink: int, factor: Factor) -> Region:
         """The region that computes `sink` alone; raises Blocked."""
@@ -177,21 +187,26 @@ class Splitting:
         Whether none of those that share values was left out.
         """
         mask, all_in = region.mask, True
+        prospects = Prospects(splitting=self, region=region)
         for sink in sinks:
             if not self.cones[sink] & mask:
                 continue
-            if self._taken_in(region, sink):
+            if self._taken_in(prospects, sink):
                 mask = region.mask
             else:
                 all_in = False
         return all_in
 
-    def _taken_in(self, region: Region, sink: int) -> bool:
-        for factor in self.seeds(sink):
-            if factor.size % region.size:
+    def _taken_in(self, prospects: Prospects, sink: int) -> bool:
+        region = prospects.region
+        for finest in self.seeds(sink):
+            if finest.size % region.size:
+                continue
+            factor = finest.coarser(finest.size // region.size)
+            if not prospects.may_take(sink, factor):
                 continue
             try:
-                self.extend(region, sink, factor.coarser(factor.size // region.size))
+                self.extend(region, sink, factor)
             except (Blocked, TooFine):
                 continue
             return True
@@ -220,7 +235,8 @@ class Splitting:
         """Makes the region one thing: what depends on a part of it depends on all it reads."""
         self.covered |= region.owned
         behind = region.outside | region.owned
-        for index, mask in enumerate(self.above):
+        first = min(region.factors)
+        for index, mask in enumerate(self.above[first:], first):
             if mask & region.owned:
                 self.above[index] = mask | behind
 

@@ -104,6 +104,9 @@ TIMED = tuple(
 work on whole stacks once, after their loop."""
 
 
+TIMED_ALONE = ("plain", "reshape", "remat")
+"""A loop that copies nothing, one that has copied, and the report's program."""
+
 AS_FAST_AS_THEIR_REFERENCE = ("squeeze", "barrier", "transposed")
 """Views of a stack that cost nothing by themselves: what they take longer, copies take."""
 

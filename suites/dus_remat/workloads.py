@@ -7,6 +7,7 @@ from assay import Level, Scope, Workload
 from suites.dus_remat.arms import (
     AS_FAST_AS_THEIR_REFERENCE,
     GROWING,
+    TIMED_ALONE,
     growing_arms,
     loop_arms,
     remat_arms,
@@ -74,6 +75,7 @@ def _workload(name: str, sizes: StackSizes, *scopes: Scope) -> StackWorkload:
 
 _quick = partial(Scope, level=Level.QUICK)
 _full = partial(Scope, level=Level.FULL)
+_device = partial(Scope, level=Level.DEVICE)
 
 STACK = _workload(
     "stack",
@@ -87,6 +89,12 @@ TIMED = _workload(
     TIMED_SIZES,
     _full(targets=("cpu", "gpu", "tpu"), arms=(*AS_FAST_AS_THEIR_REFERENCE, *GROWING)),
 )
+HELD_TO_ACCEPTED = (
+    _workload("stack-accepted", TIMED_SIZES, _device(targets=("cpu",), arms=TIMED_ALONE)),
+    _workload("stack-middle-accepted", MIDDLE, _device(targets=("gpu", "tpu"), arms=TIMED_ALONE)),
+)
+"""Timed alone, against what was accepted on the machine: only where it is the same every night."""
+
 GROWN_STACK = Workload(
     suite="dus_remat",
     name="stack-grown",

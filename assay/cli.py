@@ -160,7 +160,7 @@ def report(
     seen = records.load(run)
     if not workload:
         folder = run if run.is_dir() else run.parent
-        taken, damaged = times.load_all(folder)
+        taken, damaged = times.KEPT.load_all(folder)
         rerun, unread = reruns.KEPT.load_all(folder)
         print_run(Console(), seen, taken, rerun)
         for each in (*damaged, *unread):

@@ -105,7 +105,7 @@ class Run:
 
         Raises:
             BaselineError: the baseline file is damaged.
-            TimesError: a file of times is damaged.
+            TakenError: a file of times or reruns is damaged.
         """
         return self.judge_timed(trial)[0]
 
@@ -180,7 +180,7 @@ class Run:
             # The sessions of an arm share the seconds of a pair.
             most_seconds=self.timing_seconds / (1 if turns.reference else FEWEST_ACCEPTED),
         )
-        return times.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
+        return times.KEPT.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
 
     def _sessions(self, trial: Trial) -> Sessions:
         arm = trial.arm.reference if trial.must_fail else trial.arm.name

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
-from assay.claims.measurement import describe_failure, stop_unless_executed
+from assay.claims.measurement import describe_failure, stop_unless_available, stop_unless_executed
 from assay.judge.baseline import ACCEPT_NEW
 from assay.judge.changes import Better, Change, Ratio, Sensitivity
 from assay.judge.histories import (
@@ -159,14 +159,7 @@ def _stop_unless_timed(case: Case) -> None:
             "judge the claim in a run that can take times"
         )
     for times in case.sessions:
-        if times.unavailable is not None:
-            raise Stopped(
-                Finding(
-                    outcome=Outcome.CANNOT_RUN,
-                    reason=times.unavailable.reason,
-                    advice=times.unavailable.remedy,
-                )
-            )
+        stop_unless_available(times)
         if times.failure is not None:
             reason = f"nothing to time: {describe_failure(times.failure)}"
             raise Stopped(Finding(outcome=Outcome.BROKEN, reason=reason))

@@ -3,6 +3,7 @@
 from assay.model.claim import Case, MeasurementMissing, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced
 from assay.model.summary import ModuleSummary
+from assay.model.timing import Times
 from assay.model.units import format_bytes
 from assay.model.verdict import Finding, Outcome
 
@@ -16,14 +17,14 @@ def describe_failure(failure: Failure) -> str:
     return line
 
 
-def stop_unless_available(evidence: Evidence) -> None:
+def stop_unless_available(seen: Evidence | Times) -> None:
     """Raise ``Stopped`` with ``cannot-run`` where target or toolchain cannot do it."""
-    if evidence.unavailable is not None:
+    if seen.unavailable is not None:
         raise Stopped(
             Finding(
                 outcome=Outcome.CANNOT_RUN,
-                reason=evidence.unavailable.reason,
-                advice=evidence.unavailable.remedy,
+                reason=seen.unavailable.reason,
+                advice=seen.unavailable.remedy,
             )
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from assay.claims.measurement import describe_failure, stop_unless_executed
+from assay.claims.measurement import describe_failure, stop_unless_available, stop_unless_executed
 from assay.judge.changes import Change, Ratio, Sensitivity
 from assay.judge.ratios import LOOKS, ratio_of_turns
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
@@ -141,14 +141,7 @@ def _taken(case: Case, other: str) -> Times:
             f"got no times of {case.arm.name!r} beside {other!r}, wanted them taken in turns; "
             "judge the claim in a run that can take times"
         )
-    if times.unavailable is not None:
-        raise Stopped(
-            Finding(
-                outcome=Outcome.CANNOT_RUN,
-                reason=times.unavailable.reason,
-                advice=times.unavailable.remedy,
-            )
-        )
+    stop_unless_available(times)
     if times.failure is not None:
         own = times.failed_arm == case.arm.name
         whose = repr(times.failed_arm) if times.failed_arm else "one of the two"

@@ -74,7 +74,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what a run leaves behind, and end with Assay's exit code."""
-        self._times, no_times = times.load_all(self._session.directory)
+        self._times, no_times = times.KEPT.load_all(self._session.directory)
         self._reruns, no_reruns = reruns.KEPT.load_all(self._session.directory)
         self._damaged = (*no_times, *no_reruns)
         benchmarks.write_file(self._session.directory, self._config, self._times)

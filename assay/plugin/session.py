@@ -22,7 +22,6 @@ from assay.plugin.settings import Settings
 from assay.run import Run, Trial, record_of
 from assay.store import accepted_times, baselines
 from assay.store.taken import TakenError
-from assay.store.times import TimesError
 
 _LIVE = ("gpu", "tpu")
 
@@ -78,7 +77,7 @@ class Session:
             return self.run.judge_timed(trial)
         except NotPortable as misuse:
             return self._error(trial, str(misuse), "hold no locks, files or arrays", start), None
-        except (TimesError, TakenError) as damaged:
+        except TakenError as damaged:
             return self._error(trial, str(damaged), "delete the file", start), None
         # Whatever else is raised is a fault of Assay: the run goes on, and ends with 3.
         except Exception as fault:  # noqa: BLE001

@@ -109,7 +109,7 @@ def test_a_compile_only_target_cannot_run_it(story: Story) -> None:
 
 
 def test_the_fixture_gets_the_very_samples(story: Story) -> None:
-    taken, damaged = times.load_all(story.first_folder)
+    taken, damaged = times.KEPT.load_all(story.first_folder)
     assert not damaged
     samples = {pair.judged.arm: list(pair.judged.samples) for pair in taken}
     assert set(samples) == {"same", "more"}
@@ -176,7 +176,7 @@ def test_times_are_shown_where_people_look(story: Story) -> None:
 def test_a_damaged_file_of_times_is_told_and_the_others_shown(story: Story, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(story.first_folder, folder)
-    damaged, *_ = sorted((folder / times.FOLDER).glob("*-more-*.json"))
+    damaged, *_ = sorted((folder / times.KEPT.folder).glob("*-more-*.json"))
     damaged.write_bytes(b"")
     told = Project(story.root, {}).assay("report", str(folder))
     assert told.exit_code == 0
@@ -191,7 +191,7 @@ def test_nothing_is_timed_where_the_user_says_so(tmp_path: Path) -> None:
         ended = project.pytest(*flags, target="cpu")
         assert _verdict(ended, "same", "time-ratio") == "not-measured"
         assert ended.exit_code == 0
-        assert not (project.newest() / times.FOLDER).exists()
+        assert not (project.newest() / times.KEPT.folder).exists()
     skipped = project.pytest("--benchmark-skip", target="cpu")
     assert {one.claim for one in skipped.records} == {"compiles"}
 
@@ -249,7 +249,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
         time.sleep(0.1)
     run.send_signal(signal.SIGINT)
     assert run.wait(timeout=30) == pytest.ExitCode.INTERRUPTED
-    (kept,), damaged = times.load_all(project.newest())
+    (kept,), damaged = times.KEPT.load_all(project.newest())
     assert not damaged
     assert kept.ended is Ending.UNFINISHED
     assert len(kept.judged.samples) == len(kept.reference.samples) > 0
@@ -263,7 +263,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
 
 def _samples(project: Project) -> tuple[float, ...]:
     found = list((project.root / "results").glob("2*"))
-    taken = times.load_all(found[0])[0] if found else ()
+    taken = times.KEPT.load_all(found[0])[0] if found else ()
     return taken[0].judged.samples if taken else ()
 
 

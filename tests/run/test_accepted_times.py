@@ -16,7 +16,7 @@ from assay.model.verdict import Outcome, Record
 from assay.run import Accept, Run, Trial, accept_numbers
 from assay.sessions import NO_REASON
 from assay.store import accepted_times
-from assay.store.times import load_all
+from assay.store.times import KEPT
 from tests.claims.sessions import MACHINE, session
 
 from .fakes import NOW, OFFLOAD, OLD, TARGET, TWIN, Harness, trial
@@ -95,7 +95,7 @@ def test_each_session_is_one_arm_alone_and_they_share_the_seconds(accepted: Time
 def test_every_session_is_kept_and_the_verdict_carries_them_as_one(accepted: Timed) -> None:
     run = accepted.run()
     _, pooled = run.judge_timed(TIMED)
-    sessions, damaged = load_all(run.directory)
+    sessions, damaged = KEPT.load_all(run.directory)
     assert (len(sessions), damaged) == (SESSION_LOOKS[0], ())
     assert pooled is not None
     assert pooled.question == "4 sessions"

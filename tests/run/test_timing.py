@@ -14,7 +14,7 @@ from assay.model.units import Quantity, Unit
 from assay.model.verdict import Outcome
 from assay.model.workload import Arm, Workload
 from assay.run import Run, Trial
-from assay.store.times import load_all
+from assay.store.times import KEPT
 
 from .fakes import OFFLOAD, OLD, TARGET, TWIN, Harness, trial
 
@@ -65,7 +65,7 @@ def test_a_claim_is_judged_by_times_that_the_run_takes(run: Run, clocked: Clocke
     record, taken = run.judge_timed(trial(claim=CLAIM))
     assert (record.verdict, record.measured) == (Outcome.KEPT, pytest.approx(1.01))
     assert taken is not None
-    assert load_all(run.directory) == ((taken,), ())
+    assert KEPT.load_all(run.directory) == ((taken,), ())
     (pair,) = clocked.asked
     assert (pair.reference.name, pair.judged.name, pair.target) == ("save", "offload", TARGET)
     assert pair.most_seconds == 7.0

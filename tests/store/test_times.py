@@ -17,6 +17,7 @@ from assay.model.timing import (
     Times,
 )
 from assay.store import times
+from assay.store.taken import TakenError
 
 KEY = ("suite", "stack/full", "plain", "squeeze", "cpu:8", "at most 1")
 CALIBRATION = Calibration(matmul=(0.1, 0.2), copy=(0.3,), dispatch=(1e-6,))
@@ -62,16 +63,16 @@ def never(_: Keep) -> Times:
 
 @pytest.mark.parametrize("seen", [PLAIN, FULL], ids=["plain", "full"])
 def test_times_come_back_as_they_were_taken_and_are_taken_once(tmp_path: Path, seen: Times) -> None:
-    assert times.once(tmp_path, KEY, lambda _: seen) == seen
-    assert times.once(tmp_path, KEY, never) == seen
-    assert times.load_all(tmp_path) == ((seen,), ())
+    assert times.KEPT.once(tmp_path, KEY, lambda _: seen) == seen
+    assert times.KEPT.once(tmp_path, KEY, never) == seen
+    assert times.KEPT.load_all(tmp_path) == ((seen,), ())
 
 
 @pytest.mark.parametrize("part", range(len(KEY)))
 def test_another_pair_or_question_has_times_of_its_own(tmp_path: Path, part: int) -> None:
-    times.once(tmp_path, KEY, lambda _: PLAIN)
+    times.KEPT.once(tmp_path, KEY, lambda _: PLAIN)
     other = tuple("other" if index == part else word for index, word in enumerate(KEY))
-    assert times.once(tmp_path, other, lambda _: FULL) == FULL
+    assert times.KEPT.once(tmp_path, other, lambda _: FULL) == FULL
 
 
 def test_an_interrupted_run_keeps_what_was_measured(tmp_path: Path) -> None:
@@ -81,10 +82,10 @@ def test_an_interrupted_run_keeps_what_was_measured(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        times.once(tmp_path, KEY, interrupted)
-    assert times.load_all(tmp_path) == ((FULL,), ())
-    assert times.once(tmp_path, KEY, lambda _: PLAIN) == PLAIN
-    assert times.load_all(tmp_path) == ((PLAIN,), ())
+        times.KEPT.once(tmp_path, KEY, interrupted)
+    assert times.KEPT.load_all(tmp_path) == ((FULL,), ())
+    assert times.KEPT.once(tmp_path, KEY, lambda _: PLAIN) == PLAIN
+    assert times.KEPT.load_all(tmp_path) == ((PLAIN,), ())
 
 
 def test_unfinished_times_are_not_taken_for_whole_ones(tmp_path: Path) -> None:
@@ -92,22 +93,22 @@ def test_unfinished_times_are_not_taken_for_whole_ones(tmp_path: Path) -> None:
         keep(PLAIN)
         return FULL
 
-    times.once(tmp_path, KEY, finished)
-    assert times.load_all(tmp_path) == ((FULL,), ())
+    times.KEPT.once(tmp_path, KEY, finished)
+    assert times.KEPT.load_all(tmp_path) == ((FULL,), ())
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"suite": 1}', b"\xff\xfe"])
 def test_a_damaged_file_is_told_and_hides_no_other(tmp_path: Path, damage: bytes) -> None:
-    times.once(tmp_path, KEY, lambda _: PLAIN)
-    (path,) = (tmp_path / times.FOLDER).glob("*.json")
+    times.KEPT.once(tmp_path, KEY, lambda _: PLAIN)
+    (path,) = (tmp_path / times.KEPT.folder).glob("*.json")
     path.write_bytes(damage)
-    times.once(tmp_path, ("other", *KEY[1:]), lambda _: FULL)
-    with pytest.raises(times.TimesError, match=r"got .*wanted .*delete it and run again"):
-        times.once(tmp_path, KEY, never)
-    whole, (error,) = times.load_all(tmp_path)
+    times.KEPT.once(tmp_path, ("other", *KEY[1:]), lambda _: FULL)
+    with pytest.raises(TakenError, match=r"got .*wanted .*delete it and run again"):
+        times.KEPT.once(tmp_path, KEY, never)
+    whole, (error,) = times.KEPT.load_all(tmp_path)
     assert whole == (FULL,)
     assert str(path) in str(error)
 
 
 def test_a_run_that_timed_nothing_has_no_times(tmp_path: Path) -> None:
-    assert times.load_all(tmp_path) == ((), ())
+    assert times.KEPT.load_all(tmp_path) == ((), ())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memsafe.graph import Graph, Tie
-from memsafe.memory import peak
+from memsafe.memory import usage
 from memsafe.programs import nbytes
 from memsafe.region import Blocked, Region, Splitting
 
@@ -115,7 +115,7 @@ def _slice_bytes(graph: Graph, region: Region, length: int) -> float:
 
     units = [graph.units[index] for index in sorted(region.factors)]
     kept = [v for index in region.sinks for v in graph.equations[index].outvars]
-    return peak(units, sliced, kept).nbytes
+    return usage(units, sliced, kept).peak().nbytes
 
 
 def reread_bytes(graph: Graph, region: Region) -> float:

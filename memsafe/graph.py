@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
 
+from memsafe.bodies import bodies_of
 from memsafe.costs import work
 from memsafe.memory import Unit, equation_unit
 from memsafe.programs import nbytes
@@ -18,7 +19,7 @@ from memsafe.rules import factors_of
 from memsafe.shards import Parts, factor_parts, propagated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from jax.extend.core import ClosedJaxpr, JaxprEqn
 
@@ -54,6 +55,8 @@ class Carrier:
     Attributes:
         equation: The equation.
         result: Which of its results is sliced.
+        factor: The factor that carries that axis, as coarse as the axis is. Where there is none:
+            how many indices must be taken as one for there to be one, or 0.
         ways: How many factors carry that axis of the result.
         operands: What the equation needs that others make, and along which axis, where there is
             one way; else None.
@@ -61,6 +64,7 @@ class Carrier:
 
     equation: int
     result: int
+    factor: Factor | int
     ways: int
     operands: tuple[tuple[Var, Axis | None], ...] | None
 
@@ -116,35 +120,27 @@ class Graph:
             for equation, factors in zip(self.equations, self._all_factors, strict=True)
         ]
 
-    def carrier(self, index: int, result: int, axis: Axis) -> Factor | int:
-        """The factor of an equation that a result carries on `axis`, as coarse as that is.
-
-        Where there is none: how many indices must be taken as one for there to be one, or 0.
-        """
-        key = (index, result, axis)
-        if key not in self._carriers:
-            self._carriers[key] = self._carrier(index, result, axis)
-        return self._carriers[key]
-
-    def sole_carrier(self, value: Var, axis: Axis) -> Carrier:
+    def carrier(self, value: Var, axis: Axis) -> Carrier:
         """How a loop takes in the equation that makes `value`, to slice it along `axis`."""
-        if (value, axis) not in self._sole_carriers:
-            self._sole_carriers[value, axis] = self._sole_carrier(value, axis)
-        return self._sole_carriers[value, axis]
+        if (value, axis) not in self._carriers:
+            self._carriers[value, axis] = self._carrier(value, axis)
+        return self._carriers[value, axis]
 
     @cached_property
-    def _sole_carriers(self) -> dict[tuple[Var, Axis], Carrier]:
+    def _carriers(self) -> dict[tuple[Var, Axis], Carrier]:
         return {}
 
-    def _sole_carrier(self, value: Var, axis: Axis) -> Carrier:
+    def _carrier(self, value: Var, axis: Axis) -> Carrier:
         index = self.definition[value]
         result = self.equations[index].outvars.index(value)
-        found = (factor.carrying(result, axis) for factor in self.factors[index])
-        ways = [factor for factor in found if factor is not None]
-        only = len(ways) == 1 and self.carrier(index, result, axis) == ways[0]
+        factor = _first_carrying(self.factors[index], result, axis)
+        found = (each.carrying(result, axis) for each in self.factors[index])
+        ways = [each for each in found if each is not None]
+        only = len(ways) == 1 and factor == ways[0]
         return Carrier(
             equation=index,
             result=result,
+            factor=factor,
             ways=len(ways),
             operands=self.made_operands(index, ways[0]) if only else None,
         )
@@ -157,20 +153,6 @@ class Graph:
             for value, axis in pairs
             if not isinstance(value, Literal) and value in self.definition
         )
-
-    @cached_property
-    def _carriers(self) -> dict[tuple[int, int, Axis], Factor | int]:
-        return {}
-
-    def _carrier(self, index: int, result: int, axis: Axis) -> Factor | int:
-        for factor in self.factors[index]:
-            carried = factor.carrying(result, axis)
-            if carried is not None:
-                return carried
-            own = factor.results[result]
-            if own is not None and own.dim == axis.dim and own.block > axis.block:
-                return 0 if own.block % axis.block else own.block // axis.block
-        return 0
 
     @cached_property
     def _all_factors(self) -> list[tuple[Factor, ...]]:
@@ -189,6 +171,12 @@ class Graph:
             for equation, factors in zip(self.equations, self._all_factors, strict=True):
                 found.update(propagated(equation, factors, found))
         return found
+
+    @cached_property
+    def bodies(self) -> dict[int, dict[str, ClosedJaxpr]]:
+        """The programs that equations run, by name, of the equations that run any."""
+        found = {index: bodies_of(each) for index, each in enumerate(self.equations)}
+        return {index: bodies for index, bodies in found.items() if bodies}
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -261,6 +249,18 @@ class Graph:
                     mask |= found[self.definition[value]]
             found.append(mask)
         return tuple(found)
+
+
+def _first_carrying(factors: Iterable[Factor], result: int, axis: Axis) -> Factor | int:
+    """The first of `factors` that carries `axis`, see `Carrier.factor`."""
+    for factor in factors:
+        carried = factor.carrying(result, axis)
+        if carried is not None:
+            return carried
+        own = factor.results[result]
+        if own is not None and own.dim == axis.dim and own.block > axis.block:
+            return 0 if own.block % axis.block else own.block // axis.block
+    return 0
 
 
 def _is_of_numbers(atom: Any) -> bool:

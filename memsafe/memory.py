@@ -7,28 +7,28 @@ rough on purpose; `memsafe.fit` corrects it by what the compiler says.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
 
 from jax.extend.core import Literal
 
 from memsafe.costs import fuses_with_consumer, fuses_with_operands, updates_in_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from jax.extend.core import JaxprEqn, Var
 
-__all__ = ["Peak", "Unit", "equation_unit", "peak", "repeated"]
+__all__ = ["Peak", "Unit", "Usage", "equation_unit", "usage"]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """What is computed at once: an equation, or a loop.
 
     Attributes:
-        reads: The values it reads.
+        reads: The values it reads, each once.
         makes: The values it makes.
-        transient: Bytes that it needs only while it runs.
         absorbs: It computes pointwise operands itself.
         absorbed: Its result may be computed inside what uses it.
         in_place: A result may take an operand's memory.
@@ -36,45 +36,60 @@ class Unit:
 
     reads: tuple[Var, ...]
     makes: tuple[Var, ...]
-    transient: float = 0
     absorbs: bool = False
     absorbed: bool = False
     in_place: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class Peak:
-    """The most that is alive at once.
+class Peak(NamedTuple):
+    """The most that is alive at once: its bytes, and the unit during which it is reached.
+
+    The unit is -1 where nothing is ever alive.
+    """
+
+    nbytes: float
+    unit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What is alive while each unit runs.
 
     Attributes:
-        nbytes: Its bytes.
-        unit: The unit during which it is reached, or -1 where nothing is computed.
-        live: The values alive then, largest first.
-        during: For each unit, the bytes alive while it runs, without its transient ones.
+        during: For each unit, the bytes of the values alive then.
         spans: The first and the last unit during which each value is alive.
     """
 
-    nbytes: float = 0
-    unit: int = -1
-    live: tuple[Var, ...] = ()
-    during: list[float] = field(default_factory=list)
-    spans: dict[Var, list[int]] = field(default_factory=dict, repr=False)
+    during: list[float]
+    spans: dict[Var, list[int]] = field(repr=False)
+
+    def peak(self, transient: Iterable[float] = ()) -> Peak:
+        """The most; `transient` says how many bytes more each unit needs only while it runs."""
+        found = Peak(0.0, -1)
+        for index, (alive, more) in enumerate(zip_longest(self.during, transient, fillvalue=0.0)):
+            if alive + more > found.nbytes:
+                found = Peak(alive + more, index)
+        return found
+
+    def live(self, unit: int, size: Callable[[Var], float]) -> tuple[Var, ...]:
+        """The values alive during `unit`, largest first."""
+        found = [value for value, (born, dead) in self.spans.items() if born <= unit <= dead]
+        return tuple(sorted(found, key=size, reverse=True))
 
 
-def equation_unit(equation: JaxprEqn, transient: float = 0) -> Unit:
+def equation_unit(equation: JaxprEqn) -> Unit:
     """One equation, computed whole."""
     return Unit(
-        reads=tuple(v for v in equation.invars if not isinstance(v, Literal)),
+        reads=tuple(dict.fromkeys(v for v in equation.invars if not isinstance(v, Literal))),
         makes=tuple(equation.outvars),
-        transient=transient,
         absorbs=fuses_with_operands(equation),
         absorbed=fuses_with_consumer(equation),
         in_place=updates_in_place(equation),
     )
 
 
-def peak(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[Var]) -> Peak:
-    """The peak over `units` in order; `kept` values stay to the end.
+def usage(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[Var]) -> Usage:
+    """What is alive during each of `units` in order; `kept` values stay to the end.
 
     Values that no unit makes (arguments) are not counted.
     """
@@ -84,32 +99,21 @@ def peak(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[V
     for value, index in last.items():
         if value in stored and index < len(units):
             dying[index].append(value)
-    return repeated(_swept(units, size, stored, dying), units, size)
-
-
-def repeated(known: Peak, units: Sequence[Unit], size: Callable[[Var], float]) -> Peak:
-    """The peak over the units of `known`, of which nothing but the transient bytes has changed."""
-    found = Peak(during=known.during, spans=known.spans)
-    for index, (unit, alive) in enumerate(zip(units, known.during, strict=True)):
-        if alive + unit.transient > found.nbytes:
-            found.nbytes, found.unit = alive + unit.transient, index
-    live = [value for value, (born, dead) in found.spans.items() if born <= found.unit <= dead]
-    found.live = tuple(sorted(live, key=size, reverse=True))
-    return found
+    return _swept(units, size, stored, dying)
 
 
 def _stored(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[Var]) -> set[Var]:
     """The values that have memory of their own."""
     users: dict[Var, list[Unit]] = {}
     for unit in units:
-        for value in set(unit.reads):
+        for value in unit.reads:
             users.setdefault(value, []).append(unit)
     stored: set[Var] = set()
     sources: dict[Var, float] = {}
     for unit in units:
         behind = 0.0
         if unit.absorbed:
-            behind = sum(sources.get(v, size(v)) for v in set(unit.reads))
+            behind = sum(sources.get(v, size(v)) for v in unit.reads)
         for value in unit.makes:
             using = users.get(value, [])
             absorbed = (
@@ -146,23 +150,24 @@ def _swept(
     size: Callable[[Var], float],
     stored: set[Var],
     dying: list[list[Var]],
-) -> Peak:
+) -> Usage:
     """What is alive during each unit."""
-    found = Peak()
+    during: list[float] = []
+    spans: dict[Var, list[int]] = {}
     alive: dict[Var, float] = {}
     total = 0.0
     for index, unit in enumerate(units):
         for value in unit.makes:
             if value in stored:
                 alive[value] = size(value)
-                found.spans[value] = [index, len(units)]
+                spans[value] = [index, len(units)]
                 total += alive[value]
-        reused = _reused(unit, dying[index], alive) if unit.in_place else 0.0
-        found.during.append(total - reused)
+        reused = _reused(unit, dying[index], alive) if unit.in_place and dying[index] else 0.0
+        during.append(total - reused)
         for value in dying[index]:
             total -= alive.pop(value, 0.0)
-            found.spans.get(value, [0, 0])[1] = index
-    return found
+            spans.get(value, [0, 0])[1] = index
+    return Usage(during=during, spans=spans)
 
 
 def _reused(unit: Unit, dying: list[Var], alive: dict[Var, float]) -> float:

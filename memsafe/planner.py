@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from memsafe.bodies import bodies_of
 from memsafe.candidates import Candidate, candidate, reread_bytes, slice_bytes, wanted_from
 from memsafe.costs import LOOP_STEP
 from memsafe.emit import piece_function
 from memsafe.graph import Graph
 from memsafe.jax_internals import aval_of
-from memsafe.memory import Peak, Unit, equation_unit, peak, repeated
+from memsafe.memory import Unit, Usage, usage
 from memsafe.plan import Loop, Plan, Whole
-from memsafe.programs import flattened, signature
+from memsafe.programs import flattened, signature, signature_of
 from memsafe.region import Region, Splitting
 from memsafe.shards import body_parts
 
@@ -80,12 +79,15 @@ class Planner:
         slice_bytes: The bytes of a slice that keep such a device busy; more would not be faster.
         multiple: What the length of a slice is rounded to.
         depth: How many loops may stand inside each other.
+        plans: The plans it has made, by program, budget and depth.
+        steps: Single steps of loops, as programs.
     """
 
     slice_bytes: float
     multiple: int
     depth: int = _DEPTH
     plans: dict[Hashable, Plan] = field(default_factory=dict)
+    steps: dict[Hashable, ClosedJaxpr] = field(default_factory=dict)
 
     def plan(self, closed: ClosedJaxpr, budget: float, parts: tuple[Parts, ...] = ()) -> Plan:
         """The cheapest plan found within `budget` bytes beside the arguments, or the smallest.
@@ -202,24 +204,18 @@ class Planner:
 
     def _estimate(self, each: Candidate, budget: float) -> tuple[float, float]:
         """Predicted peak and cost, trusting that a slice too large can be split again."""
-        units, found = self._timed(each, budget)
+        graph, found = each.graph, _usage(each)
+        transient = [
+            self._transient(graph, item, _left(budget, alive))
+            for item, alive in zip(each.order, found.during, strict=True)
+        ]
         cost = each.work
-        for item, unit in zip(each.order, units, strict=True):
+        for item, nbytes in zip(each.order, transient, strict=True):
             if isinstance(item, Region):
-                whole = slice_bytes(each.graph, item, item.size)
-                steps = max(1.0, whole / max(min(unit.transient, self.soft), 1.0))
-                cost += steps * (LOOP_STEP + reread_bytes(each.graph, item))
-        return found.nbytes, cost
-
-    def _timed(self, each: Candidate, budget: float) -> tuple[list[Unit], Peak]:
-        """The items of `each` with what they need while they run, and the peak."""
-        graph = each.graph
-        units = _units(each)
-        size = graph.size.__getitem__
-        found = peak(units, size, graph.outputs)
-        for item, unit, alive in zip(each.order, units, found.during, strict=True):
-            unit.transient = self._transient(graph, item, _left(budget, alive))
-        return units, repeated(found, units, size)
+                whole = slice_bytes(graph, item, item.size)
+                steps = max(1.0, whole / max(min(nbytes, self.soft), 1.0))
+                cost += steps * (LOOP_STEP + reread_bytes(graph, item))
+        return found.peak(transient).nbytes, cost
 
     def _transient(self, graph: Graph, item: int | Region, available: float) -> float:
         if isinstance(item, Region):
@@ -232,29 +228,32 @@ class Planner:
 
     def _body_plans(self, graph: Graph, index: int, available: float) -> dict[str, Plan]:
         """The plans of the programs that an equation runs."""
-        equation = graph.equations[index]
-        parts = body_parts(equation, graph.divided)
-        bodies = bodies_of(equation).items()
-        return {name: self.plan(body, available, parts) for name, body in bodies}
+        bodies = graph.bodies.get(index)
+        if bodies is None:
+            return {}
+        parts = body_parts(graph.equations[index], graph.divided)
+        return {name: self.plan(body, available, parts) for name, body in bodies.items()}
 
     def _realized(self, each: Candidate, budget: float) -> Plan:
         """The plan of `each`, with loops inside loops planned too."""
-        graph, wanted = each.graph, each.wanted()
-        units, found = self._timed(each, budget)
+        graph, wanted, found = each.graph, each.wanted(), _usage(each)
         steps: list[Loop | Whole] = []
-        for item, unit, alive in zip(each.order, units, found.during, strict=True):
+        transient: list[float] = []
+        for item, alive in zip(each.order, found.during, strict=True):
+            available = _left(budget, alive)
             if isinstance(item, Region):
-                loop = self._loop(graph, item, wanted, _left(budget, alive))
-                unit.transient = loop.transient
+                loop = self._loop(graph, item, wanted, available)
                 steps.append(loop)
+                transient.append(loop.transient)
             else:
-                steps.append(self._whole(graph, item, _left(budget, alive)))
-        reached = repeated(found, units, graph.size.__getitem__)
+                steps.append(self._whole(graph, item, available))
+                transient.append(self._transient(graph, item, available))
+        reached = found.peak(transient)
         return Plan(
             graph=graph,
             steps=tuple(steps),
             predicted=reached.nbytes,
-            live=reached.live,
+            live=found.live(reached.unit, graph.size.__getitem__),
             fullest=steps[reached.unit] if steps else None,
             work=each.work,
             obstacles=tuple(each.obstacles),
@@ -267,13 +266,20 @@ class Planner:
             loop = Loop(region=region, length=region.least, leaving=leaving, transient=one)
             divided = (graph.divided.get(value, ()) for value in region.inputs(graph))
             room = available if one > available else self.soft
-            inner = self._inner(_traced(graph, loop), room, ((), (), *divided))
+            inner = self._inner(self._step(graph, loop), room, ((), (), *divided))
             worth = one > available or inner.work <= _FREE * inner.graph.work
             if inner.predicted < one and worth:
                 return replace(loop, inner=inner, transient=inner.predicted)
         length = self._length(graph, region, available)
         transient = slice_bytes(graph, region, length)
         return Loop(region=region, length=length, leaving=leaving, transient=transient)
+
+    def _step(self, graph: Graph, loop: Loop) -> ClosedJaxpr:
+        """One step of `loop` as a program; loops over like layers share one."""
+        key = _step_signature(graph, loop)
+        if key not in self.steps:
+            self.steps[key] = _traced(graph, loop)
+        return self.steps[key]
 
     def _inner(self, body: ClosedJaxpr, room: float, parts: tuple[Parts, ...]) -> Plan:
         return replace(self, depth=self.depth - 1).plan(body, room, parts)
@@ -309,7 +315,8 @@ def _left(budget: float, alive: float) -> float:
     return max(budget - alive, budget / 64)
 
 
-def _units(each: Candidate) -> list[Unit]:
+def _usage(each: Candidate) -> Usage:
+    """What is alive during each of its items."""
     wanted, graph = each.wanted(), each.graph
     units = []
     for item in each.order:
@@ -317,8 +324,8 @@ def _units(each: Candidate) -> list[Unit]:
             made = [v for _, values in wanted_from(item, graph, wanted) for v in values]
             units.append(Unit(reads=tuple(item.inputs(graph)), makes=tuple(made)))
         else:
-            units.append(equation_unit(graph.equations[item]))
-    return units
+            units.append(graph.units[item])
+    return usage(units, graph.size.__getitem__, graph.outputs)
 
 
 def _thresholds(graph: Graph, budget: float) -> list[int]:
@@ -379,6 +386,19 @@ def _behind(graph: Graph, cones: Sequence[int], group: set[Var]) -> tuple[float,
         if cones[graph.definition[value]] >> at & 1
     )
     return saved, max(sum(graph.size[value] for value in group), 1)
+
+
+def _step_signature(graph: Graph, loop: Loop) -> Hashable:
+    """Equal for loops whose steps are the same program."""
+    region, indices = loop.region, sorted(loop.region.factors)
+    equations = [graph.equations[index] for index in indices]
+    leaving = [value for _, values in loop.leaving for value in values]
+    return (
+        signature_of(region.inputs(graph), equations, leaving),
+        tuple(region.versions(index) for index in indices),
+        region.size,
+        loop.length,
+    )
 
 
 def _traced(graph: Graph, loop: Loop) -> ClosedJaxpr:

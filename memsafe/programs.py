@@ -13,7 +13,7 @@ from memsafe.bodies import bodies_of, rebuilt
 from memsafe.jax_internals import as_written, bind, counter_bits, no_dead_equations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from jax import Array
     from jax.extend.core import JaxprEqn
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     Read = Callable[[Any], Array]
     Replacement = Callable[[Read], Sequence[Array]]
 
-__all__ = ["evaluate", "flattened", "nbytes", "retraced", "signature", "unplaced", "with_bodies"]
+__all__ = [
+    "evaluate",
+    "flattened",
+    "nbytes",
+    "retraced",
+    "signature",
+    "signature_of",
+    "unplaced",
+    "with_bodies",
+]
 
 _CALLS = {
     "jit": "jaxpr",
@@ -143,24 +152,42 @@ def signature(closed: ClosedJaxpr) -> Hashable:
 
 
 def _signature(jaxpr: Jaxpr) -> Hashable:
+    return signature_of((*jaxpr.constvars, *jaxpr.invars), jaxpr.eqns, jaxpr.outvars)
+
+
+def signature_of(
+    inputs: Sequence[Var], equations: Iterable[JaxprEqn], outputs: Sequence[Var | Literal]
+) -> Hashable:
+    """Equal for equations that make `outputs` of `inputs` in the same way, whatever their names.
+
+    One flat tuple: as many nested ones would keep the garbage collector busy.
+    """
     numbers: dict[Var, int] = {}
+    found: list[Hashable] = []
 
-    def number(atom: Any) -> Hashable:
-        if isinstance(atom, Literal):
-            return str(atom.aval), str(atom.val)
-        return numbers.setdefault(atom, len(numbers))
+    def read(atoms: Sequence[Any]) -> None:
+        found.append(len(atoms))
+        for atom in atoms:
+            if isinstance(atom, Literal):
+                found.extend((None, atom.aval, str(atom.val)))
+            else:
+                found.append(numbers[atom])
 
-    inputs = tuple((number(atom), str(atom.aval)) for atom in (*jaxpr.constvars, *jaxpr.invars))
-    equations = tuple(
-        (
-            equation.primitive,
-            tuple(number(atom) for atom in equation.invars),
-            tuple((number(atom), str(atom.aval)) for atom in equation.outvars),
-            tuple((name, _param(value)) for name, value in sorted(equation.params.items())),
-        )
-        for equation in jaxpr.eqns
-    )
-    return inputs, equations, tuple(number(atom) for atom in jaxpr.outvars)
+    def make(values: Sequence[Var]) -> None:
+        found.append(len(values))
+        for value in values:
+            numbers[value] = len(numbers)
+            found.append(value.aval)
+
+    make(inputs)
+    for equation in equations:
+        found.append(equation.primitive)
+        read(equation.invars)
+        make(equation.outvars)
+        for name, value in sorted(equation.params.items()):
+            found.extend((name, _param(value)))
+    read(outputs)
+    return tuple(found)
 
 
 def _param(value: Any) -> Hashable:

@@ -62,7 +62,7 @@ class Prospects:
     def _needs(self, need: Sliced) -> list[Sliced] | None:
         """What the loop must slice to slice a value along an axis; None where it cannot."""
         value, axis = need
-        carrier = self.splitting.graph.sole_carrier(value, axis)
+        carrier = self.splitting.graph.carrier(value, axis)
         have = self.region.versions(carrier.equation)
         if any(factor.results[carrier.result] == axis for factor in have):
             return []

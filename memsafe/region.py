@@ -8,6 +8,7 @@ carries the loop's axis; then every later sink that can share the loop.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from jax.extend.core import Literal
@@ -85,7 +86,7 @@ class Region:
     @property
     def least(self) -> int:
         """The fewest indices that a slice may have."""
-        return max(factor.least for index in self.factors for factor in self.versions(index))
+        return max(each.least for each in chain(self.factors.values(), *self.again.values()))
 
     def versions(self, index: int) -> tuple[Factor, ...]:
         """All the factors that an equation of the loop is computed along."""
@@ -315,7 +316,7 @@ class _Growth:
         split = value in splitting.split
         if split or splitting.above[defined] & self.region.owned:
             if axis is not None:
-                self._demand(value, defined, axis)
+                self._demand(value, axis)
             elif split and splitting.cheap[defined]:
                 self._take_whole(defined)
             else:
@@ -324,15 +325,21 @@ class _Growth:
         else:
             self.outside |= splitting.above[defined]
 
-    def _demand(self, value: Var, defined: int, axis: Axis) -> None:
+    def _demand(self, value: Var, axis: Axis) -> None:
         """Has the loop make `value` in slices along `axis`."""
-        result = self.splitting.graph.equations[defined].outvars.index(value)
-        for factor in self._versions(defined):
+        carrier = self.splitting.graph.carrier(value, axis)
+        for factor in self._versions(carrier.equation):
             if factor.merge is not None:
-                raise Blocked(defined, "its reduction ends only with the loop")
-            if factor.results[result] == axis:
+                raise Blocked(carrier.equation, "its reduction ends only with the loop")
+            if factor.results[carrier.result] == axis:
                 return
-        self.take(defined, self._factor(result, defined, axis))
+        if isinstance(carrier.factor, Factor):
+            self.take(carrier.equation, carrier.factor)
+        elif carrier.factor:
+            raise TooFine(carrier.factor)
+        else:
+            why = f"it cannot be split along dimension {axis.dim} of its result"
+            raise Blocked(carrier.equation, why, value if value in self.splitting.split else None)
 
     def _take_whole(self, index: int) -> None:
         """Has every slice make all of a cheap value, such as a mask; a loop inside may split it."""
@@ -345,13 +352,3 @@ class _Growth:
                 results=(None,) * len(equation.outvars),
             ),
         )
-
-    def _factor(self, result: int, defined: int, axis: Axis) -> Factor:
-        found = self.splitting.graph.carrier(defined, result, axis)
-        if isinstance(found, Factor):
-            return found
-        if found:
-            raise TooFine(found)
-        value = self.splitting.graph.equations[defined].outvars[result]
-        why = f"it cannot be split along dimension {axis.dim} of its result"
-        raise Blocked(defined, why, value if value in self.splitting.split else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +49,21 @@ def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
         return ()
     if not all(_stretches(operand, shape) for operand in operands):
         return ()
+    return _along_each_dimension(tuple(operands), shape, len(equation.outvars))
+
+
+@lru_cache(maxsize=1024)
+def _along_each_dimension(
+    operands: tuple[tuple[int, ...], ...], shape: tuple[int, ...], results: int
+) -> tuple[Factor, ...]:
+    """Remembered, for most equations are of this kind and their shapes repeat."""
     return tuple(
         Factor(
             size=size,
             operands=tuple(
                 Axis(dim) if operand and operand[dim] == size else None for operand in operands
             ),
-            results=(Axis(dim),) * len(equation.outvars),
+            results=(Axis(dim),) * results,
         )
         for dim, size in enumerate(shape)
         if size > 1

@@ -10,6 +10,7 @@ from assay.judge.changes import Sensitivity
 from assay.model.claim import Check, RerunClaim, TimingClaim
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest
 from assay.plugin.settings import Settings
+from assay.reruns.environments import Environments
 from assay.reruns.side_by_side import Against, rerun
 
 _ADDED = "-against"
@@ -41,12 +42,15 @@ def checks(name: str, check: Check, *, against: str) -> Iterator[tuple[str, Chec
         yield name + _ADDED, Added(claim=TimeAgainst(), workloads=check.workloads, arms=check.arms)
 
 
-def rerun_as_set(settings: Settings, request: RerunRequest, keep: KeepRerun) -> Rerun:
+def rerun_as_set(
+    settings: Settings, request: RerunRequest, keep: KeepRerun, environments: Environments
+) -> Rerun:
     """The rerun, within the seconds of the settings."""
     against = Against(
         accepted=request.accepted,
         most_seconds=settings.against_seconds,
         timeout_seconds=settings.compile_timeout_seconds,
+        environments=environments,
     )
     sought = request.sought
     return rerun(

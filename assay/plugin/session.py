@@ -19,6 +19,7 @@ from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Arm, Workload
 from assay.plugin.against import rerun_as_set
 from assay.plugin.settings import Settings
+from assay.reruns.environments import Environments
 from assay.run import Run, Trial, record_of
 from assay.store import accepted_times, baselines
 from assay.store.taken import TakenError
@@ -43,6 +44,7 @@ class Session:
         self.settings = settings
         self.name = name or f"{stamp}-{secrets.token_hex(2)}"
         self._observers: dict[tuple[str, str], Observer] = {}
+        self._environments = Environments()
 
     @property
     def directory(self) -> Path:
@@ -121,7 +123,7 @@ class Session:
         if TargetName.parse(request.target).model in _LIVE:
             # Two processes are to share the accelerator that an observer holds.
             self.close()
-        return rerun_as_set(self.settings, request, keep)
+        return rerun_as_set(self.settings, request, keep, self._environments)
 
     def _observer(self, workload: Workload, target: str) -> Observer:
         # A live accelerator needs a process whose jax was started for it.

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,6 +85,23 @@ def environment(recipe: Recipe) -> Environment:
             _put_aside(place)
             building.rename(place)
         return _ready(place, recipe)
+
+
+@dataclass(frozen=True, slots=True)
+class Environments:
+    """``environment``, which asks uv no second time for what it refused: that takes as long."""
+
+    _refused: dict[str, CannotMake] = field(default_factory=dict, init=False)
+
+    def __call__(self, recipe: Recipe) -> Environment:
+        """The environment of a recipe; raises as ``environment`` does."""
+        if recipe.key in self._refused:
+            raise self._refused[recipe.key]
+        try:
+            return environment(recipe)
+        except CannotMake as refusal:
+            self._refused[recipe.key] = refusal
+            raise
 
 
 def check_pins(pins: Mapping[str, str], versions: Mapping[str, str], where: str) -> None:

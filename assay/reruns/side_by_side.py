@@ -42,6 +42,7 @@ class Against:
     (``--against 0.10.2``). ``python`` is the Python that it runs on, by default this one; ``also``
     are requirements of what the programs import. ``most_seconds`` bounds one comparison, and
     ``timeout_seconds`` what one process may take to compile and warm up, or for one sample.
+    ``environments`` gives the accepted toolchain's, and makes it first if need be.
     """
 
     accepted: Mapping[str, str] | str
@@ -49,6 +50,7 @@ class Against:
     also: tuple[str, ...] = ()
     most_seconds: float = 300.0
     timeout_seconds: float = 900.0
+    environments: Callable[[Recipe], Environment] = environment
 
 
 def rerun(
@@ -89,7 +91,7 @@ def rerun(
         return _cannot(blank, reason, "rerun it on a live target, such as cpu")
     program = pickled(workload, arm, target)
     try:
-        made = environment(wanted)
+        made = against.environments(wanted)
     except CannotMake as refused:
         return replace(_cannot(blank, refused.reason, refused.remedy), side=Side.OLD)
     except WrongVersions as wrong:

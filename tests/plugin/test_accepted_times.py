@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from assay.judge.stored_times import FEWEST_ACCEPTED
-from assay.model.timing import Ending
+from assay.model.timing import Ending, Times
 from assay.store import times
 
 from .project import PREAMBLE, Ended, Project
@@ -220,7 +220,7 @@ def test_ctrl_c_keeps_the_sessions_that_were_measured(tmp_path: Path) -> None:
     assert not (tmp_path / "baselines").exists()
 
 
-def _finished(project: Project) -> list[times.Times]:
+def _finished(project: Project) -> list[Times]:
     found = list((project.root / "results").glob("2*"))
     taken = times.KEPT.load_all(found[0])[0] if found else ()
     return [each for each in taken if each.ended is not Ending.UNFINISHED]

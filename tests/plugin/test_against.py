@@ -48,22 +48,21 @@ test_memory = Check(claim=claims.AcceptedTempBytes(), workloads=(W,))
 HERE = """
 import sys
 from pathlib import Path
-from assay.reruns import side_by_side
-from assay.reruns.environments import Environment
+from assay.reruns import environments
 
 def here(recipe):
-    return Environment(folder=Path(sys.prefix), versions=dict(recipe.pins))
+    return environments.Environment(folder=Path(sys.prefix), versions=dict(recipe.pins))
 
-side_by_side.environment = here
+environments.environment = here
 """
 NOWHERE = """
-from assay.reruns import side_by_side
+from assay.reruns import environments
 from assay.reruns.uv import CannotMake
 
 def nowhere(recipe):
     raise CannotMake("no package index can be reached", "connect to one")
 
-side_by_side.environment = nowhere
+environments.environment = nowhere
 """
 ACCEPTED = {
     "schema": 1,

@@ -65,7 +65,7 @@ def test_an_accelerator_is_free_while_two_processes_are_rerun_on_it(
 ) -> None:
     seen: list[int] = []
 
-    def rerun(_settings: Settings, request: RerunRequest, _keep: object) -> Rerun:
+    def rerun(_settings: Settings, request: RerunRequest, *_: object) -> Rerun:
         seen.append(FakeObserver.alive)
         return Rerun(suite="suite", workload="workload", arm="arm", target=request.target)
 

@@ -1,8 +1,9 @@
 """A uv that needs no index: it makes environments of packages with nothing in them.
 
 Its behaviour is its variables: ``FAKE_UV_LOG`` names a file to which it writes a line a call,
-``FAKE_UV_VERSION`` is what it installs instead of the version asked for, ``FAKE_UV_SLEEP`` names a
-file that it makes when it falls asleep in the middle of an installation.
+``FAKE_UV_VERSION`` is what it installs instead of the version asked for, ``FAKE_UV_REFUSES`` a
+requirement that it cannot fetch, ``FAKE_UV_SLEEP`` names a file that it makes when it falls asleep
+in the middle of an installation.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ version_info = "python{short}"
 packages = Path(interpreter).parents[1] / "lib" / version_info / "site-packages"
 packages.mkdir(parents=True)
 for number, requirement in enumerate(requirements):
+    if requirement == os.environ.get("FAKE_UV_REFUSES"):
+        sys.exit("failed to fetch " + requirement)
     if number and (asleep := os.environ.get("FAKE_UV_SLEEP")):
         Path(asleep).touch()
         time.sleep(600)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.reruns.environments import WrongVersions, cache_folder, environment
+from assay.reruns.environments import Environments, WrongVersions, cache_folder, environment
 from assay.reruns.recipe import recipe
 from assay.reruns.uv import CannotMake
 from tests.reruns.fake_uv import FakeUv
@@ -125,6 +125,25 @@ def test_a_cache_that_cannot_be_written_says_so_and_what_to_do(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(CannotMake, match=r"cannot be kept in .*; set XDG_CACHE_HOME"):
         environment(RECIPE)
+
+
+def test_what_was_refused_is_asked_for_once_and_what_is_there_is_looked_at_each_time(
+    fake_uv: FakeUv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environments, refused = Environments(), recipe("0.10.3")
+    monkeypatch.setenv("FAKE_UV_REFUSES", "jax==0.10.3")
+    for _ in range(2):
+        with pytest.raises(CannotMake, match="failed to fetch jax"):
+            environments(refused)
+    assert fake_uv.calls == ["venv", "pip"]
+    made = environments(RECIPE)
+    assert environments(RECIPE) == made
+    (made.folder / "assay-installed.json").unlink()
+    assert environments(RECIPE) == made
+    assert fake_uv.calls == 3 * ["venv", "pip"]
+    with pytest.raises(CannotMake):
+        Environments()(refused)
+    assert fake_uv.calls == 4 * ["venv", "pip"]
 
 
 @pytest.mark.usefixtures("fake_uv")

@@ -26,6 +26,7 @@ from assay.model.workload import Program
 from assay.reruns.environments import Environment
 from assay.reruns.page import page
 from assay.reruns.process import RerunError
+from assay.reruns.recipe import Recipe
 from assay.reruns.side_by_side import Against, rerun
 from tests.reruns import programs
 
@@ -37,23 +38,20 @@ def here(*_: object) -> Environment:
 
 
 @pytest.fixture(autouse=True)
-def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_environment() -> None:
     if not (Path(sys.prefix) / "pyvenv.cfg").exists():
         pytest.skip("this Python is in no environment of its own, which the test takes for uv's")
-    monkeypatch.setattr("assay.reruns.side_by_side.environment", here)
 
 
 def run(program: Any, target: str = "cpu", **against: Any) -> Rerun:
-    limits = {"accepted": VERSIONS, "most_seconds": 60.0, **against}
+    limits = {"accepted": VERSIONS, "most_seconds": 60.0, "environments": here, **against}
     workload = programs.workload(program)
     return rerun(workload, workload.arms[0], target, Against(**limits))
 
 
 @pytest.fixture(scope="module")
 def slower() -> Rerun:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("assay.reruns.side_by_side.environment", here)
-        return run(programs.slow_when_new, most_seconds=120.0)
+    return run(programs.slow_when_new, most_seconds=120.0)
 
 
 def test_three_times_the_work_is_slower(slower: Rerun) -> None:
@@ -134,7 +132,7 @@ def test_a_program_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 def test_a_twin_does_all_twice_on_the_accepted_toolchain_and_is_slower() -> None:
     workload = programs.workload(programs.slow_when_new)
-    against = Against(accepted=VERSIONS, most_seconds=120.0)
+    against = Against(accepted=VERSIONS, most_seconds=120.0, environments=here)
     seen = rerun(workload, workload.arms[0], "cpu", against, twin=True)
     assert seen.twin
     assert seen.old is not None
@@ -160,11 +158,11 @@ def test_what_a_program_prints_disturbs_nothing() -> None:
     assert seen.pairs
 
 
-def test_a_compile_only_target_cannot_run_and_starts_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("assay.reruns.side_by_side.environment", None)
-    seen = run(programs.same, "tpu-v5e:2x4")
+def test_a_compile_only_target_cannot_run_and_starts_nothing() -> None:
+    def nowhere(_: Recipe) -> Environment:
+        raise AssertionError("asked for an environment")
+
+    seen = run(programs.same, "tpu-v5e:2x4", environments=nowhere)
     assert seen.unavailable is not None
     assert "compile-only" in seen.unavailable.reason
 
@@ -180,17 +178,14 @@ def test_a_workload_that_cannot_be_sent_is_misuse() -> None:
         run(lambda devices: lock and programs.same(devices))
 
 
-def test_a_function_without_a_name_goes_to_no_other_python(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_function_without_a_name_goes_to_no_other_python(tmp_path: Path) -> None:
     (tmp_path / "pyvenv.cfg").write_text("version_info = 3.99.0\n")
     other = Environment(folder=tmp_path, versions=VERSIONS)
-    monkeypatch.setattr("assay.reruns.side_by_side.environment", lambda _: other)
 
     def local(devices: Sequence[Any]) -> Program:
         return programs.same(devices)
 
-    seen = run(local)
+    seen = run(local, environments=lambda _: other)
     assert seen.unavailable is not None
     assert "has no name in a module" in seen.unavailable.reason
 
@@ -205,9 +200,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-import assay.reruns.side_by_side as module
 from tests.reruns import programs, test_side_by_side
-module.environment = test_side_by_side.here
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A job in the background ignores it.
 try:
     test_side_by_side.run(partial(programs.sleeps, Path(sys.argv[1])))

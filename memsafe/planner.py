@@ -121,21 +121,21 @@ class Planner:
     def _improved(
         self, chosen: Candidate, plan: Plan, others: Sequence[Candidate], budget: float
     ) -> Plan:
-        """`plan` with less to compile and less made again, or a cheaper one of `others`.
+        """`plan` with less made again, or a cheaper one of `others`; either with less to compile.
 
         Those keep less, which leaves room to keep what is the most work to make again.
         """
-        cost, plan = self._refined(*self._lean(chosen, plan, budget), budget)
+        cost, chosen, plan = self._refined(chosen, plan, budget)
         if plan.work <= self._free * plan.graph.work:
-            return plan
+            return self._lean(chosen, plan, budget)
         sparer = sorted(others, key=lambda other: len(other.split))
         for each in [other for other in sparer if len(other.split) > len(chosen.split)][:_SPARER]:
             spare = self._realized(each, budget)
             if spare.predicted <= budget:
-                other_cost, other = self._refined(each, spare, budget)
+                other_cost, other, other_plan = self._refined(each, spare, budget)
                 if other_cost < cost:
-                    return other
-        return plan
+                    return self._lean(other, other_plan, budget)
+        return self._lean(chosen, plan, budget)
 
     @property
     def _free(self) -> float:
@@ -167,25 +167,26 @@ class Planner:
         bad = sorted((one for one in seen.values() if one[0] > budget), key=lambda one: one[0])
         return [each for _, _, each in good] or [each for _, _, each in bad[:1]]
 
-    def _lean(self, chosen: Candidate, plan: Plan, budget: float) -> tuple[Candidate, Plan]:
-        """`chosen` and its plan with less to compile, where that fits and does not cost much."""
+    def _lean(self, chosen: Candidate, plan: Plan, budget: float) -> Plan:
+        """`plan`, of `chosen`, with less to compile, where that fits and does not cost much."""
         if len(chosen.graph.equations) <= _WAY:
-            return chosen, plan
+            return plan
         other = candidate(chosen.graph, chosen.split, _WAY)
-        shared = len(other.regions) == len(chosen.regions)
-        if shared or other.work > _LEAN * chosen.work:
-            return chosen, plan
+        if _looped(other) >= _looped(chosen) or other.work > _LEAN * chosen.work:
+            return plan
         lean = self._realized(other, budget)
-        return (other, lean) if lean.predicted <= budget else (chosen, plan)
+        return lean if lean.predicted <= budget else plan
 
-    def _refined(self, chosen: Candidate, plan: Plan, budget: float) -> tuple[float, Plan]:
-        """`plan` with values kept again that its loops make more than once, where they fit.
+    def _refined(
+        self, chosen: Candidate, plan: Plan, budget: float
+    ) -> tuple[float, Candidate, Plan]:
+        """`chosen` and `plan` with values kept that loops make more than once, where they fit.
 
-        And what it costs.
+        And, first, what that costs.
         """
         _, cost = self._estimate(chosen, budget)
         if chosen.work <= self._free * chosen.graph.work:
-            return cost, plan
+            return cost, chosen, plan
         for _ in range(_ROUNDS):
             others = [
                 candidate(chosen.graph, chosen.split - group)
@@ -200,7 +201,7 @@ class Planner:
             if better.predicted > budget:
                 break
             chosen, cost, plan = others[at], lowest, better
-        return cost, plan
+        return cost, chosen, plan
 
     def _estimate(self, each: Candidate, budget: float) -> tuple[float, float]:
         """Predicted peak and cost, trusting that a slice too large can be split again."""
@@ -386,6 +387,11 @@ def _behind(graph: Graph, cones: Sequence[int], group: set[Var]) -> tuple[float,
         if cones[graph.definition[value]] >> at & 1
     )
     return saved, max(sum(graph.size[value] for value in group), 1)
+
+
+def _looped(each: Candidate) -> int:
+    """How many equations its loops compute, one that several compute as often."""
+    return sum(len(one.versions(at)) for one in each.regions for at in one.factors)
 
 
 def _step_signature(graph: Graph, loop: Loop) -> Hashable:

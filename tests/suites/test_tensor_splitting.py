@@ -14,6 +14,9 @@ from assay import Case, Check, KnownDefect, Level, Role
 from assay.judge.values import largest_difference
 from assay.model.evidence import Evidence, Memory, Tensor, Toolchain
 from assay.model.workload import matches_any
+from memsafe.plan import Loop
+from memsafe.planner import Planner
+from memsafe.programs import flattened
 from suites.tensor_splitting import executed, workloads
 from suites.tensor_splitting.arms import PLAIN
 from suites.tensor_splitting.attention import AttentionSizes, attention_problem
@@ -31,6 +34,7 @@ from suites.tensor_splitting.neighbours import (
     neighbour_problem,
 )
 from suites.tensor_splitting.problems import Problem, array, with_gradients
+from suites.tensor_splitting.sized import encoder, gradients
 from suites.tensor_splitting.sparse_gp import RegressionSizes, regression_problem
 
 SUITE = Path(__file__).parents[2] / "suites" / "tensor_splitting"
@@ -231,3 +235,15 @@ def _tensors(results: Any) -> tuple[Tensor, ...]:
         )
         for path, leaf in leaves
     )
+
+
+def test_an_encoders_gradient_has_a_loop_for_each_attention_and_for_each_derivative() -> None:
+    """All between the last attention and its derivative in one loop is much more to compile."""
+    layers = 3
+    problem = gradients(encoder(1, 1024, layers=layers), 0)()
+    closed = flattened(jax.make_jaxpr(problem.plain)(*problem.arguments))
+    plan = Planner(slice_bytes=16e6, multiple=8).plan(closed, 100e6)
+    loops = [step for step in plan.steps if isinstance(step, Loop)]
+    assert len(loops) == 2 * layers
+    assert max(len(loop.region.factors) for loop in loops) < 40
+    assert plan.predicted <= 100e6

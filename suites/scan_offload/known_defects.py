@@ -1,7 +1,7 @@
 """What today's compilers do not keep, and where that is reported.
 
-Each entry was seen broken on jaxlib 0.10.2 and 0.12.0.1 with libtpu 0.0.51. The README of this
-suite tells each story.
+Each entry was seen broken on jaxlib 0.10.2 and 0.12.0.1 with libtpu 0.0.51, unless it says on
+which. The README of this suite tells each story.
 """
 
 from assay import KnownDefect
@@ -9,6 +9,7 @@ from assay import KnownDefect
 _REPORT = "https://github.com/openxla/xla/issues/17541"
 _JAX_REPORT = "https://github.com/jax-ml/jax/issues/23869"
 _SEEN = "2026-11-20"
+_UNROLLED = "the offloader does not follow the stack through an unrolled body's reshape"
 _DEVICES = ("gpu*", "tpu*")
 _OFFLOAD = ("host-bytes", "device-bytes-fall", "to-host-bytes", "to-device-bytes")
 _AFTER_COMPILING = (*_OFFLOAD, "fits-device", "no-worse-than-nothing", "temp-bytes", "values-equal")
@@ -43,10 +44,38 @@ KNOWN_DEFECTS = (
     KnownDefect(
         arms=("unroll-2-offload-*",),
         claims=("compiles", *_AFTER_COMPILING),
-        targets=_DEVICES,
-        reason="the offloader does not follow the stack through an unrolled body's reshape",
+        targets=("gpu*",),
+        reason=_UNROLLED,
         upstream=_REPORT,
         last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("unroll-2-offload-*",),
+        claims=("compiles", *_AFTER_COMPILING),
+        targets=("tpu*",),
+        toolchain={"libtpu": "<0.0.52"},
+        reason=_UNROLLED,
+        upstream=_REPORT,
+        last_seen=_SEEN,
+    ),
+    KnownDefect(
+        arms=("unroll-2-offload-*",),
+        claims=(*_OFFLOAD, "temp-bytes"),
+        targets=("tpu*",),
+        toolchain={"libtpu": ">=0.0.52"},
+        reason="since libtpu 0.0.52 an offload in an unrolled scan compiles, and moves the whole "
+        "stack to the host and back in every iteration",
+        upstream=_REPORT,
+        last_seen="2026-11-22",
+    ),
+    KnownDefect(
+        arms=("outside-offload-residual-*",),
+        claims=("temp-bytes",),
+        targets=("tpu-v5e*", "tpu-v5p*"),
+        toolchain={"libtpu": ">=0.0.52"},
+        reason="libtpu 0.0.52 takes a sixth to a fifth more temporaries than 0.0.51",
+        upstream=_REPORT,
+        last_seen="2026-11-22",
     ),
     KnownDefect(
         arms=("loop-offload-residual-input",),

@@ -87,10 +87,10 @@ STACK = _workload(
 TIMED = _workload(
     "stack-timed",
     TIMED_SIZES,
-    _full(targets=("cpu", "gpu", "tpu"), arms=(*AS_FAST_AS_THEIR_REFERENCE, *GROWING)),
+    _full(targets=("cpu*", "gpu", "tpu"), arms=(*AS_FAST_AS_THEIR_REFERENCE, *GROWING)),
 )
 HELD_TO_ACCEPTED = (
-    _workload("stack-accepted", TIMED_SIZES, _device(targets=("cpu",), arms=TIMED_ALONE)),
+    _workload("stack-accepted", TIMED_SIZES, _device(targets=("cpu*",), arms=TIMED_ALONE)),
     _workload("stack-middle-accepted", MIDDLE, _device(targets=("gpu", "tpu"), arms=TIMED_ALONE)),
 )
 """Timed alone, against what was accepted on the machine: only where it is the same every night."""
@@ -99,7 +99,7 @@ GROWN_STACK = Workload(
     suite="dus_remat",
     name="stack-grown",
     arms=growing_arms(GROWN, GROWN_TO),
-    scopes=(_full(targets=("cpu", "gpu-h100*", "tpu-v5e*"), arms=GROWING),),
+    scopes=(_full(targets=("cpu*", "gpu-h100*", "tpu-v5e*"), arms=GROWING),),
     known_defects=KNOWN_DEFECTS,
 )
 MIDDLE_STACK = _workload("stack-middle", MIDDLE, _full(targets=("cpu*", "gpu", "tpu")))

@@ -81,7 +81,7 @@ TIMED = tuple(
         name=f"{name}-timed",
         framework=framework,
         arms=arms,
-        scopes=(Scope(level=Level.FULL, targets=("cpu",), arms=tried),),
+        scopes=(Scope(level=Level.FULL, targets=("cpu*",), arms=tried),),
     )
     for name, framework, arms, tried in _TIMED
 )

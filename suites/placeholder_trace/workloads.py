@@ -77,12 +77,12 @@ TRACED = (
     _torch_xla(
         name="staged-traced",
         arms=staged_arms("plain", replace(SMALL_TRANSFORMER, layers=TRACED_LAYERS)),
-        scopes=(_full(targets=("cpu",), arms=("scan-layers",)),),
+        scopes=(_full(targets=("cpu*",), arms=("scan-layers",)),),
     ),
     _suite(
         name="jax-traced",
         arms=jax_arms(JaxSizes(layers=TRACED_LAYERS, width=64)),
-        scopes=(_full(targets=("cpu",), arms=("scan",)),),
+        scopes=(_full(targets=("cpu*",), arms=("scan",)),),
     ),
 )
 CONTRACT = _torch_xla(name="contract", arms=contract_arms(), scopes=(_quick(targets=_HOST),))

@@ -42,7 +42,7 @@ _SMALL_FLAX_SCOPES = (
     Scope(level=Level.QUICK, targets=("gpu", "tpu")),
     Scope(level=Level.FULL, targets=("gpu*", "tpu*")),
 )
-_EXECUTED_SCOPES = (Scope(level=Level.QUICK, targets=("cpu", "cpu:*", "gpu", "tpu")),)
+_EXECUTED_SCOPES = (Scope(level=Level.QUICK, targets=("cpu*", "gpu", "tpu")),)
 
 
 def _block_arms(sizes: Sizes) -> tuple[BlockArm, ...]:
@@ -76,6 +76,6 @@ TIMED = _block(
     name="block-timed",
     block=EXECUTED,
     arms=_block_arms(EXECUTED),
-    scopes=(Scope(level=Level.FULL, targets=("cpu",), arms=OFFLOADED),),
+    scopes=(Scope(level=Level.FULL, targets=("cpu*",), arms=OFFLOADED),),
 )
 WORKLOADS = (*COMPILED, *EXECUTED_WORKLOADS)

@@ -165,8 +165,8 @@ def _grown(name: str, tried: Callable[[int], Tried], *targets: str) -> Workload:
 
 
 GROWN = (
-    _grown("attention", _grown_attention, "cpu", "gpu-h100*", "tpu-v5p*"),
-    _grown("encoder", _grown_encoder, "cpu"),
+    _grown("attention", _grown_attention, "cpu*", "gpu-h100*", "tpu-v5p*"),
+    _grown("encoder", _grown_encoder, "cpu*"),
 )
 
 EXECUTED = (*DOUBLE, *SINGLE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import jax
@@ -17,9 +16,9 @@ from memsafe.rewrites import (
     loop_invariants,
     matrix_chains,
     online_sums,
-    reductions_outward,
     redundant,
     reshape_sinking,
+    short_reductions,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "reshapes": reshape_sinking,
     "distances": euclidean_distances,
     "chains": matrix_chains,
-    "reductions": reductions_outward,
+    "reductions": short_reductions,
     "online": online_sums,
 }
 """The rewrites that can be asked for, in the order in which they are done."""
@@ -45,10 +44,6 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 _ONLY_ON = {"reductions": ("cpu",)}
 """Rewrites that pay with one platform's compiler."""
-
-_ONLY_OUTSIDE = frozenset(("reductions",))
-"""Rewrites that are left out in the bodies of loops: XLA's CPU compiler would move a matrix of
-such terms, the same in each turn, out of the user's loop and keep it."""
 
 DEFAULT_REWRITES = ("redundant", "invariants", "reshapes", "chains", "reductions", "online")
 """Those done unasked: all but `distances`, which changes rounding (cancellation)."""
@@ -154,16 +149,15 @@ class Options:
         """`closed` and all that it runs after the rewrites, and what they did."""
         notes: list[str] = []
 
-        def rewritten(program: ClosedJaxpr, left_out: frozenset[str]) -> ClosedJaxpr:
+        def rewritten(program: ClosedJaxpr) -> ClosedJaxpr:
             for name, rewrite in REWRITES.items():
-                here = name not in left_out and platform in _ONLY_ON.get(name, (platform,))
-                if name in self.rewrites and here:
+                if name in self.rewrites and platform in _ONLY_ON.get(name, (platform,)):
                     result = rewrite(program)
                     program = result.program
                     notes.extend(result.notes)
-            return with_bodies(program, partial(rewritten, left_out=_ONLY_OUTSIDE))
+            return with_bodies(program, rewritten)
 
-        return rewritten(closed, frozenset()), tuple(notes)
+        return rewritten(closed), tuple(notes)
 
 
 def _bytes(asked: Asked, option: str) -> int | None:

@@ -9,7 +9,7 @@ from memsafe.rewrites.chains import matrix_chains
 from memsafe.rewrites.distances import euclidean_distances
 from memsafe.rewrites.invariants import loop_invariants
 from memsafe.rewrites.online import online_sums
-from memsafe.rewrites.reductions import reductions_outward
+from memsafe.rewrites.reductions import short_reductions
 from memsafe.rewrites.redundant import redundant
 from memsafe.rewrites.reshapes import reshape_sinking
 from memsafe.rewrites.rewritten import Rewritten
@@ -20,7 +20,7 @@ __all__ = [
     "loop_invariants",
     "matrix_chains",
     "online_sums",
-    "reductions_outward",
     "redundant",
     "reshape_sinking",
+    "short_reductions",
 ]

@@ -46,6 +46,22 @@ def _has_neutral(merge: Monoid, dtype: Any) -> bool:
     return merge not in {MAX, MIN} or not jnp.issubdtype(dtype, jnp.complexfloating)
 
 
+def _kept(equation: JaxprEqn) -> tuple[Factor, ...]:
+    """The kept dimensions: what an operation of a user's own would merge with is not known."""
+    operand: Any = equation.invars[0].aval
+    arrays = len(equation.invars) // 2  # Each has a scalar to begin with.
+    kept = [dim for dim in range(operand.ndim) if dim not in equation.params["dimensions"]]
+    return tuple(
+        Factor(
+            size=operand.shape[dim],
+            operands=(*[Axis(dim)] * arrays, *[None] * arrays),
+            results=(Axis(place),) * arrays,
+        )
+        for place, dim in enumerate(kept)
+        if operand.shape[dim] > 1
+    )
+
+
 _MERGES = {
     "reduce_sum": SUM,
     "reduce_prod": PRODUCT,
@@ -58,4 +74,5 @@ _MERGES = {
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {name: Rule(factors=_factors(merge), apply=apply_unchanged) for name, merge in _MERGES.items()}
+    | {"reduce": Rule(factors=_kept, apply=apply_unchanged)}
 )

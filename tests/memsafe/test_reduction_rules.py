@@ -58,7 +58,21 @@ def test_pieces_of_every_reduction_of_every_type_give_the_whole(name: str, dtype
 
 
 def test_every_reduction_rule_is_tested() -> None:
-    assert reductions.RULES.keys() == {**NUMBERS, **BITS}.keys()
+    assert reductions.RULES.keys() == {"reduce", *NUMBERS, *BITS}
+
+
+def test_of_an_operation_of_ones_own_the_kept_dimensions_are_apart() -> None:
+    def furthest(x: Array, at: Array) -> tuple[Array, Array]:
+        def further(one: Any, other: Any) -> tuple[Array, Array]:
+            is_first = abs(one[0]) >= abs(other[0])
+            return tuple(jnp.where(is_first, *pair) for pair in zip(one, other, strict=True))
+
+        return lax.reduce((x, at), (jnp.float32(0), jnp.int32(-1)), further, (1,))
+
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((3, 6, 4))).astype(jnp.float32)
+    at = lax.broadcasted_iota(jnp.int32, x.shape, 1)
+    rows = [((dim, dim, None, None), (place, place), False) for dim, place in ((0, 0), (2, 1))]
+    assert_pieces_give_the_whole(furthest, x, at, expect=rows, primitive="reduce")
 
 
 @pytest.mark.parametrize("name", NUMBERS)

@@ -20,8 +20,9 @@ def test_an_equation_with_effects_stays_whole() -> None:
 
 
 def test_an_unknown_primitive_stays_whole() -> None:
-    def reduced(x: jnp.ndarray) -> jnp.ndarray:
-        return lax.reduce(x, jnp.float32(0), lambda a, b: a - b, (0,))
+    def product(x: jnp.ndarray) -> jnp.ndarray:
+        return lax.ragged_dot(x, jnp.ones((2, 3, 5)), jnp.array([1, 3]))
 
-    assert_stays_whole(reduced, jnp.ones((4, 3)), primitive="reduce")
-    assert rule_of(last_equation(reduced, jnp.ones((4, 3)), primitive="reduce").equation) is None
+    equation = last_equation(product, jnp.ones((4, 3)), primitive="ragged_dot_general").equation
+    assert_stays_whole(product, jnp.ones((4, 3)), primitive="ragged_dot_general")
+    assert rule_of(equation) is None

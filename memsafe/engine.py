@@ -119,7 +119,14 @@ class Engine:
         def forward(*inputs: Array) -> tuple[list[Array], tuple[Array, ...]]:
             return run(*inputs), inputs
 
-        run.defvjp(forward, partial(self._pulled_back, program))
+        mesh = jax.sharding.get_abstract_mesh()
+
+        def backward(inputs: tuple[Array, ...], cotangents: Sequence[Array]) -> tuple[Any, ...]:
+            # It is traced when the call is over, and with it the mesh that the call was on.
+            with jax.sharding.use_abstract_mesh(mesh):
+                return self._pulled_back(program, inputs, cotangents)
+
+        run.defvjp(forward, backward)
         return run
 
     def _pulled_back(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 
 from memsafe.engine import Engine
+from memsafe.explicit import Automatic, Axes, ByType, NoAxes, explicit_mesh
 from memsafe.jax_internals import without_constants
 from memsafe.options import DEFAULT_REWRITES, Asked, Options
 from memsafe.programs import unplaced
@@ -59,13 +60,14 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         static_argnames: Names of such arguments.
         donate_argnums: Positions of arguments whose memory may be reused, as of `jax.jit`.
         rewrites: What may be rewritten first: `redundant`, `invariants`, `reshapes`, `chains`,
-            `reductions` (on a CPU, a short sum term by term), `online` (a softmax's maximum and
-            sum in one pass); and only if asked for `distances`, which changes rounding.
+            `reductions` (on a CPU, short sums by XLA's own loops), `online` (a softmax's maximum
+            and sum in one pass); and only if asked for `distances`, which changes rounding.
         tensor_size_threshold: No tensor of more bytes is kept, whatever the peak; eXLA's option.
         tensor_split_size: Bytes of one slice; eXLA's option.
 
     Raises:
-        ValueError: A budget or a name is not understood.
+        ValueError: A budget or a name is not understood; or (when called) a function on a mesh
+            with explicit axes says itself where arrays lie, and takes loops to fit.
         BudgetError: (when called) no plan keeps the budget; it names the smallest peak and why.
     """
     asked = Asked(
@@ -110,24 +112,31 @@ class Calls:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The results of one call."""
-        program, inputs, donated = self._traced(args, kwargs)
-        if any(isinstance(each, jax.ShapeDtypeStruct) for each in inputs):
+        call = parted(args, kwargs, self.options)
+        if any(isinstance(each, jax.ShapeDtypeStruct) for each in call.leaves):
             raise TypeError(
                 "got a jax.ShapeDtypeStruct; wanted arrays; do this: memsafe.explain(f, …) prints "
                 "how such a call would be computed"
             )
-        results = self.engine.run(program.closed, inputs, donated)
-        return jax.tree.unflatten(program.results, results)
+        program, inputs, donated = self._traced(call)
+
+        def results(*inputs: Array) -> Any:
+            found = self.engine.run(program.closed, inputs, donated)
+            return jax.tree.unflatten(program.results, found)
+
+        return program.axes.run(results, inputs)
 
     def fit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fit:
         """How one call fits, without running it."""
-        program, inputs, donated = self._traced(args, kwargs)
-        return self.engine.fit(program.closed, inputs, donated)
+        program, inputs, donated = self._traced(parted(args, kwargs, self.options))
 
-    def _traced(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Traced, list[Any], list[int]]:
-        call = parted(args, kwargs, self.options)
+        def fit(*inputs: Any) -> Fit:
+            return self.engine.fit(program.closed, inputs, donated)
+
+        found: Fit = program.axes.see(fit, inputs)
+        return found
+
+    def _traced(self, call: Call) -> tuple[Traced, list[Any], list[int]]:
         program = self.programs.get(call.key) or traced(self.function, call)
         if program.is_lasting:
             self.programs[call.key] = program
@@ -160,11 +169,13 @@ class Traced:
         closed: Its program, whose first arguments are its constants.
         constants: What it closes over.
         results: The tree of its results.
+        axes: What the explicit axes of its arguments are to it.
     """
 
     closed: ClosedJaxpr
     constants: list[Array]
     results: Any
+    axes: Axes = field(default_factory=NoAxes)
 
     @property
     def is_lasting(self) -> bool:
@@ -200,18 +211,35 @@ def parted(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> C
 
 def traced(f: Callable[..., Any], call: Call) -> Traced:
     """`f` traced on the arrays of `call`."""
+    mesh = explicit_mesh(call.leaves)
+    if mesh is None:
+        return _traced(f, call, *call.leaves)
+    axes = Automatic.of(functools.partial(_called, f, call), call.leaves, mesh)
+    try:
+        program: Traced = axes.see(functools.partial(_traced, f, call), call.leaves)
+    # What it says itself of where something lies, as by `shard_map`, needs explicit axes.
+    except Exception:  # noqa: BLE001
+        return replace(_traced(f, call, *call.leaves), axes=ByType())
+    return replace(program, axes=axes)
+
+
+def _traced(f: Callable[..., Any], call: Call, *leaves: Any) -> Traced:
     trees: list[Any] = []
 
     def flat(*leaves: Any) -> list[Any]:
-        args, kwargs = call.rebuilt(leaves)
-        results, tree = jax.tree.flatten(f(*args, **kwargs))
+        results, tree = jax.tree.flatten(_called(f, call, *leaves))
         trees.append(tree)
         return [_result(each) for each in results]
 
-    closed = jax.make_jaxpr(flat)(*map(unplaced, call.leaves))
+    closed = jax.make_jaxpr(flat)(*map(unplaced, leaves))
     return Traced(
         closed=without_constants(closed), constants=list(closed.consts), results=trees[-1]
     )
+
+
+def _called(f: Callable[..., Any], call: Call, *leaves: Any) -> Any:
+    args, kwargs = call.rebuilt(leaves)
+    return f(*args, **kwargs)
 
 
 def _checked(leaf: Any, at: int | str) -> Any:

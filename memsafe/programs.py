@@ -48,6 +48,9 @@ _CALLS = {
 _PLATFORMS = ("cpu", "cuda", "rocm", "gpu", "tpu")
 """The platforms that a choice between platforms is asked about."""
 
+_PLACES = ("sharding", "out_sharding")
+"""Parameters that say where a result lies."""
+
 _SPENT = frozenset(("stop_gradient", "name"))
 """Primitives that only say something to autodiff, which is over when a program is flattened."""
 
@@ -68,14 +71,9 @@ def flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def unplaced(value: Any) -> Any:
-    """What stands for an array when a program is traced: where it lies is the compiler's to use.
-
-    An array on a mesh with explicit axes, whose place is part of its type, stands for itself.
-    """
-    mesh = getattr(getattr(value, "sharding", None), "mesh", None)
-    if mesh is None or isinstance(value, jax.core.Tracer):
-        return value
-    if any(kind != jax.sharding.AxisType.Auto for kind in mesh.axis_types):
+    """What stands for an array when a program is traced: where it lies is the compiler's to use."""
+    mesh = jax.typeof(value).sharding.mesh
+    if mesh.empty or any(kind is not jax.sharding.AxisType.Auto for kind in mesh.axis_types):
         return value
     weak_type = bool(getattr(value, "weak_type", False))
     return jax.ShapeDtypeStruct(value.shape, value.dtype, weak_type=weak_type)
@@ -207,7 +205,20 @@ def _param(value: Any) -> Hashable:
 def _is_to_flatten(equation: JaxprEqn) -> bool:
     name = equation.primitive.name
     spoken = name in _CALLS or name in _SPENT or name in ("random_bits", "platform_index")
-    return spoken or bool(bodies_of(equation))
+    return spoken or bool(bodies_of(equation)) or bool(_spare_places(equation))
+
+
+def _spare_places(equation: JaxprEqn) -> dict[str, None]:
+    """Parameters for places on automatic axes: derivatives pass them on, and they tell nothing."""
+    if equation.primitive.name == "sharding_constraint":  # A user's own word to the compiler.
+        return {}
+    return {name: None for name in _PLACES if _is_automatic(equation.params.get(name))}
+
+
+def _is_automatic(sharding: Any) -> bool:
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return False
+    return all(kind is jax.sharding.AxisType.Auto for kind in sharding.mesh.axis_types)
 
 
 def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
@@ -224,7 +235,7 @@ def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
         return _with_flat_bodies(equation, operands, bodies)
     called = equation.params.get(_CALLS.get(name, ""))
     if called is None or _asks_for_placement(equation):
-        return _inherited(equation, operands)
+        return _inherited(equation, operands, {**equation.params, **_spare_places(equation)})
     program = ClosedJaxpr(called, ()) if isinstance(called, Jaxpr) else called
     if equation.params.get("differentiated") and equation.params.get("prevent_cse", True):
         operands = [jax.lax.optimization_barrier(operand) for operand in operands]

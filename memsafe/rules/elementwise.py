@@ -45,7 +45,8 @@ def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """Every dimension of the results; operands that are stretched along it are carried whole."""
     operands = [_shape(atom) for atom in equation.invars]
     shape = _shape(equation.outvars[0])
-    if _is_placed(equation) or any(_shape(result) != shape for result in equation.outvars):
+    is_placed = equation.params.get("sharding") is not None
+    if is_placed or any(_shape(result) != shape for result in equation.outvars):
         return ()
     if not all(_stretches(operand, shape) for operand in operands):
         return ()
@@ -68,13 +69,6 @@ def _along_each_dimension(
         for dim, size in enumerate(shape)
         if size > 1
     )
-
-
-def _is_placed(equation: JaxprEqn) -> bool:
-    """Whether it says where its result lies; the transpose of a cast names a mesh of no devices."""
-    sharding = equation.params.get("sharding")
-    mesh = getattr(sharding, "mesh", None)
-    return sharding is not None and (mesh is None or not mesh.empty)
 
 
 def _stretches(operand: tuple[int, ...], shape: tuple[int, ...]) -> bool:

@@ -4,6 +4,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -11,11 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from memsafe import BudgetError, memsafe
+from memsafe.function import Calls
 
 DEVICES: Final = 4
+AXES: Final = (AxisType.Auto, AxisType.Explicit)
 ROWS, OTHERS = 256, 512
 
 
@@ -30,18 +33,18 @@ def arrays() -> tuple[Array, Array, Array]:
     return x, y, v
 
 
-def mesh() -> Mesh:
-    return jax.make_mesh((DEVICES,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+def mesh(kind: AxisType = AxisType.Auto) -> Mesh:
+    return jax.make_mesh((DEVICES,), ("d",), axis_types=(kind,))
 
 
-def split_rows() -> NamedSharding:
-    return NamedSharding(mesh(), PartitionSpec("d"))
+def split_rows(kind: AxisType = AxisType.Auto) -> NamedSharding:
+    return NamedSharding(mesh(kind), PartitionSpec("d"))
 
 
-def placed() -> tuple[Array, Array, Array]:
+def placed(kind: AxisType = AxisType.Auto) -> tuple[Array, Array, Array]:
     x, y, v = arrays()
-    whole = NamedSharding(mesh(), PartitionSpec())
-    return jax.device_put(x, split_rows()), jax.device_put(y, whole), jax.device_put(v, whole)
+    whole = NamedSharding(mesh(kind), PartitionSpec())
+    return jax.device_put(x, split_rows(kind)), jax.device_put(y, whole), jax.device_put(v, whole)
 
 
 def peak_bytes(function: Callable[..., Any], *arguments: Any) -> int:
@@ -67,12 +70,9 @@ def a_sharded_argument_is_computed_where_it_lies() -> None:
 def a_sharded_argument_is_differentiated_where_it_lies() -> None:
     arguments = placed()
 
-    def loss(*arguments: Array) -> Array:
-        return jnp.sum(jnp.tanh(product(*arguments)) ** 2)
-
-    plain = jax.jit(jax.grad(loss))(*arguments)
-    budget = peak_bytes(jax.grad(loss), *arguments) // 2
-    for within in (memsafe(jax.grad(loss), budget), jax.grad(memsafe(loss, budget))):
+    plain = jax.jit(jax.grad(squares))(*arguments)
+    budget = peak_bytes(jax.grad(squares), *arguments) // 2
+    for within in (memsafe(jax.grad(squares), budget), jax.grad(memsafe(squares, budget))):
         result = within(*arguments)
         close(result, plain)
         assert result.sharding.is_equivalent_to(plain.sharding, 2), result.sharding
@@ -82,6 +82,85 @@ def inside_jit_a_sharded_argument_keeps_its_values() -> None:
     arguments = placed()
     budget = peak_bytes(product, *arguments) // 2
     close(jax.jit(memsafe(product, budget))(*arguments), product(*arrays()))
+
+
+def squares(*arguments: Array) -> Array:
+    return jnp.sum(jnp.tanh(product(*arguments)) ** 2)
+
+
+def inside_jit_a_sharded_argument_is_differentiated() -> None:
+    for kind in AXES:
+        for within in (memsafe(jax.grad(squares), 300_000), jax.grad(memsafe(squares, 300_000))):
+            close(jax.jit(within)(*placed(kind)), jax.grad(squares)(*arrays()))
+
+
+def an_argument_whose_type_says_where_it_lies_is_computed_there() -> None:
+    plain = product(*placed(AxisType.Explicit))
+    assert plain.sharding.spec == split_rows().spec
+    budget = peak_bytes(product, *placed()) // 2
+    within = memsafe(product, budget)
+    for call in (within, jax.jit(within)):
+        for context in (nullcontext(), jax.sharding.set_mesh(mesh(AxisType.Explicit))):
+            with context:
+                result = call(*placed(AxisType.Explicit))
+            close(result, plain)
+            assert jax.typeof(result) == jax.typeof(plain), jax.typeof(result)
+    assert peak_bytes(within, *placed(AxisType.Explicit)) <= budget
+
+
+def trees_of_results_lie_where_their_types_say() -> None:
+    def several(arguments: dict[str, Array], times: int) -> dict[str, Array]:
+        found = product(arguments["x"], arguments["y"], arguments["v"])
+        return {
+            "all": found,
+            "mean": found.mean(),
+            "ones": jnp.ones(3),
+            "v": arguments["v"] * times,
+        }
+
+    arguments = dict(zip("xyv", placed(AxisType.Explicit), strict=True))
+    plain = several(arguments, 2)
+    got = memsafe(several, 300_000, static_argnums=1)(arguments, 2)
+    for name, wanted in plain.items():
+        close(got[name], wanted)
+        assert got[name].sharding.is_fully_replicated == wanted.sharding.is_fully_replicated, name
+
+
+def a_function_that_places_its_results_itself_still_does() -> None:
+    def gathered(x: Array, y: Array, v: Array) -> Array:
+        return jnp.tanh(jax.sharding.reshard(product(x, y, v), PartitionSpec()))
+
+    def divided(x: Array, y: Array, v: Array) -> Array:
+        return jnp.einsum("ij,j->i", jnp.exp(x @ y.T), v, out_sharding=PartitionSpec("d"))
+
+    with jax.sharding.set_mesh(mesh(AxisType.Explicit)):
+        for function in (gathered, divided):
+            plain = function(*placed(AxisType.Explicit))
+            result = memsafe(function, 10_000_000)(*placed(AxisType.Explicit))
+            close(result, plain)
+            assert result.sharding.is_equivalent_to(plain.sharding, 1), result.sharding
+        refused = ""
+        try:
+            memsafe(divided, 60_000)(*placed(AxisType.Explicit))
+        except ValueError as error:
+            refused = str(error)
+        assert "do this: jax.lax.with_sharding_constraint" in refused, refused
+
+
+def a_constraint_reaches_the_compiler() -> None:
+    def constrained(x: Array, y: Array, v: Array) -> Array:
+        return lax.with_sharding_constraint(product(x, y, v), split_rows())
+
+    x, y, v = (jax.device_put(each, NamedSharding(mesh(), PartitionSpec())) for each in arrays())
+    for call in (memsafe(constrained, 600_000), jax.jit(memsafe(constrained, 600_000))):
+        result = call(x, y, v)
+        close(result, product(*arrays()))
+        assert result.sharding.is_equivalent_to(split_rows(), 1), result.sharding
+
+
+def what_is_explained_is_what_runs() -> None:
+    found = [Calls.asked(product, 300_000, {}).fit(placed(kind), {}) for kind in AXES]
+    assert len({fit.result.nbytes for fit in found if fit.result}) == 1, found
 
 
 def summed_over(x: Array, y: Array, v: Array) -> Array:
@@ -171,6 +250,12 @@ CLAIMS: Final = {
         a_sharded_argument_is_computed_where_it_lies,
         a_sharded_argument_is_differentiated_where_it_lies,
         inside_jit_a_sharded_argument_keeps_its_values,
+        inside_jit_a_sharded_argument_is_differentiated,
+        an_argument_whose_type_says_where_it_lies_is_computed_there,
+        trees_of_results_lie_where_their_types_say,
+        a_function_that_places_its_results_itself_still_does,
+        a_constraint_reaches_the_compiler,
+        what_is_explained_is_what_runs,
         what_each_device_does_is_split,
         inside_shard_map_a_device_s_part_is_split,
         inside_shard_map_a_budget_that_is_not_even_predicted_is_refused,

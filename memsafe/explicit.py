@@ -1,0 +1,126 @@
+"""Arrays on a mesh with explicit axes, which `jax.make_mesh` makes: their place is in their type.
+
+There jax tells by rules of its own where the result of each equation lies, and has a program say so
+where they do not tell, as of a slice of a divided dimension. A plan leaves that to the compiler: it
+is made and run with the axes automatic, and its results are put where the types of the function's
+own results say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from memsafe.errors import BudgetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jax.sharding import AbstractMesh
+
+__all__ = ["Automatic", "Axes", "ByType", "NoAxes", "explicit_mesh"]
+
+
+def explicit_mesh(values: Iterable[Any]) -> AbstractMesh | None:
+    """The mesh with explicit axes that one of `values` lies on, or None.
+
+    A `jax.ShapeDtypeStruct` lies nowhere, and inside `shard_map` an axis is manual.
+    """
+    for value in values:
+        if not isinstance(value, jax.ShapeDtypeStruct):
+            mesh: AbstractMesh = jax.typeof(value).sharding.mesh
+            if AxisType.Explicit in mesh.axis_types:
+                return mesh
+    return None
+
+
+class Axes(Protocol):
+    """The explicit axes of a function's arguments, as what plans and runs it sees them."""
+
+    def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """The results of `function`, which are arrays, where they are to lie."""
+        ...
+
+    def see(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """What `function` says of `arrays`; no array."""
+        ...
+
+
+class NoAxes:
+    """There are none."""
+
+    def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """The results of `function`."""
+        return function(*arrays)
+
+    see = run
+
+
+class ByType:
+    """Explicit, for the function says itself where arrays lie, and cannot be traced otherwise."""
+
+    def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """The results of `function`; raises ValueError where jax refuses slices of its arrays."""
+        try:
+            return function(*arrays)
+        except BudgetError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                "got a function on explicit axes that says itself where arrays lie, as by "
+                "out_sharding or reshard, and takes loops to fit; wanted one that leaves it to the "
+                "compiler; do this: jax.lax.with_sharding_constraint instead, or memsafe inside "
+                "shard_map"
+            ) from error
+
+    see = run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Automatic:
+    """Automatic ones.
+
+    Attributes:
+        mesh: The mesh with explicit axes.
+        places: Where each result lies, in a tree as theirs.
+    """
+
+    mesh: AbstractMesh
+    places: Any
+
+    @classmethod
+    def of(
+        cls, function: Callable[..., Any], leaves: Sequence[Any], mesh: AbstractMesh
+    ) -> Automatic:
+        """With the places that jax tells of the results of `function`, by the types of `leaves`."""
+
+        def place(result: jax.ShapeDtypeStruct) -> NamedSharding:
+            known: Any = result.sharding
+            is_placed = isinstance(known, NamedSharding) and not known.mesh.empty
+            return NamedSharding(mesh, known.spec if is_placed else PartitionSpec())
+
+        return cls(mesh=mesh, places=jax.tree.map(place, jax.eval_shape(function, *leaves)))
+
+    def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """The results of `function` in their places."""
+        return self._called(function, arrays, self.places)
+
+    def see(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """What `function` says of `arrays`."""
+        said = []
+
+        def listened(*automatic: Any) -> tuple[()]:
+            said.append(function(*automatic))
+            return ()
+
+        self._called(listened, arrays, ())
+        return said[-1]
+
+    def _called(self, function: Callable[..., Any], arrays: Sequence[Any], places: Any) -> Any:
+        kinds = zip(self.mesh.axis_names, self.mesh.axis_types, strict=True)
+        axes = tuple(name for name, kind in kinds if kind is AxisType.Explicit)
+        with jax.sharding.use_abstract_mesh(self.mesh):
+            return jax.sharding.auto_axes(function, axes=axes, out_sharding=places)(*arrays)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jax.extend.core import ClosedJaxpr
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from jax import Array
     from jax.core import ShapedArray
@@ -28,6 +28,7 @@ __all__ = [
     "scan_operands",
     "source_line",
     "under_named_axes",
+    "varying",
     "varying_like",
     "without_constants",
 ]
@@ -155,9 +156,14 @@ def under_named_axes() -> bool:
 
 def varying_like(value: Array, other: Any) -> Array:
     """`value`, varying over all the mapped axes of `shard_map` that `other` varies over."""
+    return varying(value, _varying(other))
+
+
+def varying(value: Array, axes: Iterable[str]) -> Array:
+    """`value`, varying over those mapped axes of `shard_map` as well."""
     import jax
 
-    missing = _varying(other) - _varying(value)
+    missing = set(axes) - _varying(value)
     if not missing:
         return value
     found: Array = jax.lax.pcast(value, tuple(sorted(missing)), to="varying")

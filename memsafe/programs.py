@@ -209,16 +209,15 @@ def _is_to_flatten(equation: JaxprEqn) -> bool:
 
 
 def _spare_places(equation: JaxprEqn) -> dict[str, None]:
-    """Parameters for places on automatic axes: derivatives pass them on, and they tell nothing."""
+    """Parameters for places on no explicit axis: derivatives pass them on, and tell nothing."""
     if equation.primitive.name == "sharding_constraint":  # A user's own word to the compiler.
         return {}
-    return {name: None for name in _PLACES if _is_automatic(equation.params.get(name))}
+    return {name: None for name in _PLACES if _is_spare(equation.params.get(name))}
 
 
-def _is_automatic(sharding: Any) -> bool:
-    if not isinstance(sharding, jax.sharding.NamedSharding):
-        return False
-    return all(kind is jax.sharding.AxisType.Auto for kind in sharding.mesh.axis_types)
+def _is_spare(sharding: Any) -> bool:
+    is_named = isinstance(sharding, jax.sharding.NamedSharding)
+    return is_named and jax.sharding.AxisType.Explicit not in sharding.mesh.axis_types
 
 
 def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:

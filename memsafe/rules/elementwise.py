@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from memsafe.factors import Axis, Factor, Rule
-from memsafe.jax_internals import bind
+from memsafe.jax_internals import bind, varying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,6 +90,13 @@ def _barrier_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     return _factors(equation) if len(equation.invars) == 1 else ()
 
 
+def _varied(
+    equation: JaxprEqn, _factor: Factor, operands: Sequence[Array], _piece: Piece
+) -> list[Array]:
+    """What its devices hold may differ from here on; a loop's slice may say so already."""
+    return [varying(operands[0], equation.params["axes"])]
+
+
 def _shape(atom: Any) -> tuple[int, ...]:
     return tuple(atom.aval.shape)
 
@@ -98,6 +105,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     {name: Rule(factors=_factors, apply=apply_unchanged) for name in NAMES}
     | {
         "bitcast_convert_type": Rule(factors=_bitcast_factors, apply=apply_unchanged),
+        "pvary": Rule(factors=_factors, apply=_varied),
         "optimization_barrier": Rule(factors=_barrier_factors, apply=apply_unchanged),
     }
 )

@@ -168,12 +168,17 @@ def summed_over(x: Array, y: Array, v: Array) -> Array:
     return lax.psum(product(x, y, v), "d")
 
 
-def _mapped(local: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
-    return jax.shard_map(local, mesh=mesh(), in_specs=in_specs, out_specs=out_specs)
+def _mapped(
+    local: Callable[..., Any], in_specs: Any, out_specs: Any, *, check_vma: bool = True
+) -> Callable[..., Any]:
+    return jax.shard_map(
+        local, mesh=mesh(), in_specs=in_specs, out_specs=out_specs, check_vma=check_vma
+    )
 
 
 ACROSS: Final = ((PartitionSpec(), PartitionSpec("d"), PartitionSpec("d")), PartitionSpec())
 ALONG: Final = ((PartitionSpec("d"), PartitionSpec(), PartitionSpec()), PartitionSpec("d"))
+ALONG_ROWS: Final = PartitionSpec("d", None)
 
 
 def what_each_device_does_is_split() -> None:
@@ -220,6 +225,15 @@ def inside_shard_map_gradients_are_right() -> None:
         close(one, other)
 
 
+def inside_shard_map_a_gradient_is_split() -> None:
+    for check_vma in (True, False):
+        mapped = partial(_mapped, in_specs=ALONG[0], out_specs=ALONG_ROWS, check_vma=check_vma)
+        plain = peak_bytes(mapped(jax.grad(squares)), *arrays())
+        within = mapped(memsafe(jax.grad(squares), plain // 4))
+        close(within(*arrays()), jax.grad(squares)(*arrays()))
+        assert peak_bytes(within, *arrays()) <= plain // 3
+
+
 def inside_shard_map_a_slice_may_start_where_its_device_says() -> None:
     def local(x: Array, y: Array, v: Array, start: Array) -> Array:
         near = jnp.exp(-((x[:, None] - y[None, :]) ** 2).sum(-1))
@@ -261,6 +275,7 @@ CLAIMS: Final = {
         inside_shard_map_a_budget_that_is_not_even_predicted_is_refused,
         inside_shard_map_sums_over_devices_stay,
         inside_shard_map_gradients_are_right,
+        inside_shard_map_a_gradient_is_split,
         inside_shard_map_a_slice_may_start_where_its_device_says,
         another_device_than_the_first_is_planned_for,
     )

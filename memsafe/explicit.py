@@ -63,17 +63,18 @@ class ByType:
     """Explicit, for the function says itself where arrays lie, and cannot be traced otherwise."""
 
     def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """The results of `function`; raises ValueError where jax refuses slices of its arrays."""
+        """The results of `function`; raises ValueError where jax refuses what is planned."""
         try:
             return function(*arrays)
-        except BudgetError:
+        except (BudgetError, jax.errors.JaxRuntimeError):
             raise
         except Exception as error:
+            refusal = str(error).partition("\n")[0]
             raise ValueError(
                 "got a function on explicit axes that says itself where arrays lie, as by "
-                "out_sharding or reshard, and takes loops to fit; wanted one that leaves it to the "
-                "compiler; do this: jax.lax.with_sharding_constraint instead, or memsafe inside "
-                "shard_map"
+                f"out_sharding, reshard or shard_map, and jax refuses its plan ({refusal}); wanted "
+                "one that leaves places to the compiler; do this: "
+                "jax.lax.with_sharding_constraint instead, or memsafe inside shard_map"
             ) from error
 
     see = run

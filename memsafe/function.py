@@ -67,7 +67,7 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
 
     Raises:
         ValueError: A budget or a name is not understood; or (when called) a function on a mesh
-            with explicit axes says itself where arrays lie, and takes loops to fit.
+            with explicit axes says itself where arrays lie, and jax refuses its plan.
         BudgetError: (when called) no plan keeps the budget; it names the smallest peak and why.
     """
     asked = Asked(

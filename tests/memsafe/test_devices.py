@@ -14,6 +14,7 @@ from jax import Array
 
 from assay.targets import resolve
 from memsafe import BudgetError, memsafe
+from memsafe.explicit import ByType
 from memsafe.function import Calls
 from memsafe.options import Asked
 from tests.hlo.compilers import installed
@@ -48,6 +49,22 @@ def on_four_devices() -> dict[str, str]:
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_on_four_devices(on_four_devices: dict[str, str], claim: str) -> None:
     assert on_four_devices[claim] == ""
+
+
+def test_a_failure_while_it_runs_is_not_taken_for_jax_refusing_the_plan() -> None:
+    def fails() -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"RESOURCE_EXHAUSTED"):
+        ByType().run(fails, ())
+
+
+def test_jax_refusing_the_plan_is_said_in_jax_s_own_words() -> None:
+    def refused() -> None:
+        raise TypeError("operand must be replicated\nand more")
+
+    with pytest.raises(ValueError, match=r"got .*\(operand must be replicated\); wanted .*do this"):
+        ByType().run(refused, ())
 
 
 @pytest.mark.parametrize("target", installed("tpu-v5e:2x4"))

@@ -90,7 +90,7 @@ class Framework(Protocol):
         """The results that the program lets be observed, computed on the devices."""
 
     def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
-        """Wall times of the growing loop, short and long in turns, each run on fresh arguments."""
+        """Wall times of the growing loop, or of tracing it, short and long in turns, each anew."""
 
     def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
         """The program's function on its values, or its loop's step, ready to be timed.

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import jax
@@ -112,25 +113,18 @@ class JaxFramework:
         return tuple(tensor_of(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
 
     def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
-        """Compile every length, run each once unmeasured, then time them in turns."""
+        """Run every length, or trace it, once unmeasured, then time them in turns."""
         seconds: list[list[float]] = [[] for _ in growth.lengths]
         with jax.default_device(devices[0]):
-            loops = [growth.build(length) for length in growth.lengths]
-            runs = [
-                (
-                    jax.jit(function, donate_argnums=growth.donate_argnums),
-                    jax.device_put(make(), devices[0]),
-                )
-                for function, make in loops
-            ]
-            for run, made in runs:
-                _timed(run, made, devices[0])
+            runs = [_grown(growth, *growth.build(each), devices[0]) for each in growth.lengths]
+            for run in runs:
+                run()
             end = time.perf_counter() + _GROWTH_SECONDS
             for turn in range(_MOST_TURNS):
                 if turn >= _LEAST_TURNS and time.perf_counter() > end:
                     break
-                for times, (run, made) in zip(seconds, runs, strict=True):
-                    times.append(_timed(run, made, devices[0]))
+                for times, run in zip(seconds, runs, strict=True):
+                    times.append(run())
         return GrowthTimes(lengths=growth.lengths, seconds=tuple(map(tuple, seconds)))
 
     def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
@@ -159,6 +153,27 @@ class JaxFramework:
     def run_steps(self, steps: Steps) -> RanSteps:
         """Run the loop; what it compiles is counted, and nothing that is sent."""
         return run_steps(steps)
+
+
+def _grown(
+    growth: Growth,
+    function: Callable[..., Any],
+    make: Callable[[], tuple[Any, ...]],
+    device: jax.Device,
+) -> Callable[[], float]:
+    """What takes one time of one length, in seconds."""
+    if growth.traced:
+        return partial(_traced, function, make())
+    jitted = jax.jit(function, donate_argnums=growth.donate_argnums)
+    return partial(_timed, jitted, jax.device_put(make(), device), device)
+
+
+def _traced(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    # A function of its own each time: what was jitted before is not traced again.
+    jitted = jax.jit(partial(function))
+    start = time.perf_counter()
+    jitted.trace(*arguments)
+    return time.perf_counter() - start
 
 
 def _timed(run: Callable[..., Any], made: tuple[Any, ...], device: jax.Device) -> float:

@@ -49,13 +49,16 @@ class Growth:
 
     ``build`` gives, for a length, the jittable function and a maker of its concrete arguments, of
     which those of ``donate_argnums`` are given away. What an iteration costs must not grow with the
-    length, unless the iteration touches the whole buffer.
+    length, unless the iteration touches the whole buffer. With ``traced`` the length is how many
+    parts a program has, and what is timed is to trace it, each time anew; its arguments may be
+    shapes.
     """
 
     lengths: tuple[int, ...]
     # The framework's own values pass through untouched, hence Any: the model knows no framework.
     build: Callable[[int], tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]]
     donate_argnums: tuple[int, ...] = ()
+    traced: bool = False
 
     def __post_init__(self) -> None:
         """Reject lengths that do not grow."""

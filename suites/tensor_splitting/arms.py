@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax.sharding import SingleDeviceSharding
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec, SingleDeviceSharding
 
-from assay import Arm, Program, Role, SizedArm
+from assay import Arm, Growth, Program, Role, SizedArm
 from suites.tensor_splitting.problems import Function, Problem
 
 PLAIN, MEMSAFE, BY_HAND = "plain", "memsafe", "lax-map"
@@ -106,6 +107,44 @@ def growing_arms(sizes: Sequence[int], tried: Callable[[int], Tried]) -> tuple[S
         for name, role, write in written
         for arm in SizedArm.at(sizes, name=name, role=role, program=partial(_at, tried, write))
     )
+
+
+def planning_arms(lengths: tuple[int, ...], tried: Callable[[int], Tried]) -> tuple[Arm, ...]:
+    """Planning a program of so many layers, and that again for each of its layers."""
+    arms = (
+        (MEMSAFE, Role.REMEDY, lambda _length: 1),
+        ("twin-planned-for-each-layer", Role.TWIN, lambda length: length),
+    )
+    return tuple(
+        Arm(name=name, role=role, program=partial(_planning, lengths, tried, plans))
+        for name, role, plans in arms
+    )
+
+
+def _planning(
+    lengths: tuple[int, ...],
+    tried: Callable[[int], Tried],
+    plans: Callable[[int], int],
+    devices: Sequence[Any],
+) -> Program:
+    def of_length(length: int) -> tuple[Function, Callable[[], tuple[Any, ...]]]:
+        here = tried(length)
+        problem = here.problem()
+        planned = partial(_planned, plans(length), here.budget_bytes, problem, devices)
+        return planned, lambda: problem.arguments
+
+    return Program(growth=Growth(lengths=lengths, build=of_length, traced=True))
+
+
+def _planned(
+    times: int, budget_bytes: int, problem: Problem, devices: Sequence[Any], *arguments: Any
+) -> Any:
+    """Inside a mapped axis, where memsafe plans and compiles nothing."""
+    mesh, whole = Mesh(np.array(devices[:1]), ("device",)), PartitionSpec()
+    for _ in range(times):
+        safe = safely(budget_bytes, problem, devices)
+        results = jax.shard_map(safe, mesh=mesh, in_specs=whole, out_specs=whole)(*arguments)
+    return results
 
 
 def _at(

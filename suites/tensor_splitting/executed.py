@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from assay import Level, Scope, Workload
-from suites.tensor_splitting.arms import Tried, growing_arms
+from suites.tensor_splitting.arms import Tried, growing_arms, planning_arms
 from suites.tensor_splitting.chains import ChainSizes, chain_problem
 from suites.tensor_splitting.formulas import SplitWorkload
 from suites.tensor_splitting.kernels import by_differences, by_products
@@ -25,10 +25,11 @@ from suites.tensor_splitting.sized import (
     on,
     regression,
     with_room,
+    within,
     workload,
 )
 
-_MEGABYTE = 10**6
+_MEGABYTE, _GIGABYTE = 10**6, 10**9
 _LIVE = ("cpu*", "gpu")
 _BY_HAND = ("memsafe", "lax-map", "checkpoint", "reordered")
 """All but JAX's own attention, whose softmax is in single precision."""
@@ -168,5 +169,14 @@ GROWN = (
     _grown("attention", _grown_attention, "cpu*", "gpu-h100*", "tpu-v5p*"),
     _grown("encoder", _grown_encoder, "cpu*"),
 )
+
+_LAYERS = (1, 2, 3, 4, 6)
+PLANNED = Workload(
+    suite="tensor_splitting",
+    name="encoder-planned",
+    arms=planning_arms(_LAYERS, lambda layers: within(_GIGABYTE, encoder(8, 4_096, layers=layers))),
+    scopes=(Scope(level=Level.FULL, targets=("cpu*",), arms=("memsafe",)),),
+)
+"""Whose scores, 4 GiB a layer, no plan may keep."""
 
 EXECUTED = (*DOUBLE, *SINGLE)

@@ -56,3 +56,8 @@ HALF_WAY = Formula(
     "half way from the sequence to its square", lambda _case: Quantity(1.5, Unit.RATIO)
 )
 """A budget in proportion to the sequence is 1; the scores of all pairs of positions are 2."""
+
+NEARLY_LINEAR = Formula(
+    "half way from the layers to their square", lambda _case: Quantity(1.5, Unit.RATIO)
+)
+"""Each layer of a program is planned once; a search over pairs of layers is 2."""

@@ -4,8 +4,8 @@ Two programs run in turns in one process, so that the ratio of their times holds
 """
 
 from assay import Check, claims
-from suites.tensor_splitting.executed import BESIDE_CHECKPOINT, TIMED
-from suites.tensor_splitting.formulas import QUARTER_SLOWER
+from suites.tensor_splitting.executed import BESIDE_CHECKPOINT, PLANNED, TIMED
+from suites.tensor_splitting.formulas import NEARLY_LINEAR, QUARTER_SLOWER
 
 _SAFE = ("memsafe",)
 
@@ -37,4 +37,11 @@ test_memsafe_is_at_most_a_quarter_slower_than_remat_of_each_layer = Check(
     workloads=BESIDE_CHECKPOINT,
     arms=_SAFE,
     twin="twin-slow-checkpoint",
+)
+
+test_planning_takes_time_in_proportion_to_the_program = Check(
+    claim=claims.TimeExponent(at_most=NEARLY_LINEAR, name="planning-time-exponent"),
+    workloads=(PLANNED,),
+    arms=_SAFE,
+    twin="twin-planned-for-each-layer",
 )

@@ -20,7 +20,7 @@ from assay.frameworks.framework import Ready, Unsupported
 from assay.frameworks.jax import JaxFramework
 from assay.frameworks.machine import machine
 from assay.model.steps import Loop, Steps
-from assay.model.workload import Program
+from assay.model.workload import Growth, Program
 
 SHAPE = jax.ShapeDtypeStruct((64, 64), jnp.float32)
 ONES = np.ones((64, 64), np.float32)
@@ -55,6 +55,29 @@ def test_a_program_in_doubles_is_run_on_doubles() -> None:
         context=partial(jax.enable_x64, new_val=True),
     )
     assert JaxFramework().ready(program, jax.devices(), "cpu").run(2) > 0
+
+
+def test_to_trace_a_program_is_timed_anew_at_each_length_and_nothing_is_run() -> None:
+    traced: list[int] = []
+    run = []
+
+    def build(length: int) -> tuple[Any, Any]:
+        def layers(x: jax.Array) -> jax.Array:
+            traced.append(length)
+            time.sleep(SLEEP * length)
+            jax.debug.callback(run.append, x)
+            return x
+
+        return layers, lambda: (SHAPE,)
+
+    growth = Growth(lengths=(1, 2), build=build, traced=True)
+    times = JaxFramework().time_growth(growth, jax.devices())
+    turns = len(times.seconds[0])
+    jax.effects_barrier()
+    assert traced == [1, 2] * (1 + turns)  # Once unmeasured.
+    assert times.fastest[0] >= SLEEP
+    assert times.fastest[1] >= 2 * SLEEP
+    assert run == []
 
 
 def test_what_a_run_gives_away_is_made_anew_for_each() -> None:

@@ -39,7 +39,7 @@ from suites.tensor_splitting.sparse_gp import RegressionSizes, regression_proble
 
 SUITE = Path(__file__).parents[2] / "suites" / "tensor_splitting"
 SPLIT = (*workloads.COMPILED, *executed.EXECUTED, *executed.TIMED)
-WORKLOADS = (*SPLIT, *executed.GROWN)
+WORKLOADS = (*SPLIT, *executed.GROWN, executed.PLANNED)
 DOUBLE = np.float64
 
 

@@ -164,7 +164,12 @@ def _added(
             continue
         for value, old, new in zip(values, state, part, strict=True):
             axis = loop.region.axes[value]
-            done.append(lax.dynamic_update_slice_in_dim(old, new, start * axis.block, axis.dim))
+            at = start * axis.block
+            done.append(
+                lax.dynamic_update_slice_in_dim(
+                    old, new, at, axis.dim, allow_negative_indices=False
+                )
+            )
     return done
 
 

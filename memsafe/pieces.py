@@ -91,5 +91,6 @@ class _Slices:
                 self.piece.start * axis.block,
                 self.piece.length * axis.block,
                 axis.dim,
+                allow_negative_indices=False,
             )
         return self.cut[atom, axis]

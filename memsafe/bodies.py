@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from memsafe.jax_internals import as_written, scan_operands
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., list[Array]]
 
-__all__ = ["bodies_of", "rebuilt"]
+__all__ = ["as_closed", "bodies_of", "rebuilt"]
 
 
 def bodies_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
@@ -33,7 +33,7 @@ def bodies_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
             found = {f"branches {number}": branch for number, branch in branches}
         case _:
             found = {}
-    return {name: _closed(program) for name, program in found.items()}
+    return {name: as_closed(program) for name, program in found.items()}
 
 
 def rebuilt(
@@ -45,8 +45,10 @@ def rebuilt(
         return build[equation.primitive.name](equation, list(operands), programs)
 
 
-def _closed(program: Any) -> ClosedJaxpr:
-    return ClosedJaxpr(program, ()) if isinstance(program, Jaxpr) else program
+def as_closed(program: Any) -> ClosedJaxpr:
+    """`program` with the constants that it has; an open one has none."""
+    # By jax 0.12 both are one class, whose constants another closing would take away.
+    return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
 
 
 def _scan(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]) -> list[Array]:
@@ -77,21 +79,33 @@ def _while(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run
     params = equation.params
     asking, doing = params["cond_nconsts"], params["body_nconsts"]
     for_condition, for_body = operands[:asking], operands[asking : asking + doing]
-    condition = jaxpr_as_fun(_closed(params["cond_jaxpr"]))
+    condition = jaxpr_as_fun(as_closed(params["cond_jaxpr"]))
+
+    def unfinished(carry: Any) -> Array:
+        (found,) = condition(*for_condition, *carry)
+        return cast("Array", found)
+
+    def step(carry: Any) -> list[Array]:
+        going, after = unfinished(carry), programs["body_jaxpr"](*for_body, *carry)
+        if not going.shape:
+            return list(after)
+        return [_where(going, new, old) for new, old in zip(after, carry, strict=True)]
+
     return list(
-        lax.while_loop(
-            lambda carry: condition(*for_condition, *carry)[0],
-            lambda carry: list(programs["body_jaxpr"](*for_body, *carry)),
-            operands[asking + doing :],
-        )
+        lax.while_loop(lambda carry: unfinished(carry).any(), step, operands[asking + doing :])
     )
+
+
+def _where(going: Array, new: Array, old: Array) -> Array:
+    """One of a batch that is done stays as it is while others go on."""
+    return lax.select(lax.broadcast_in_dim(going, new.shape, range(going.ndim)), new, old)
 
 
 def _cond(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]) -> list[Array]:
     params = equation.params
     index, *rest = operands
     branches = [
-        programs.get(f"branches {number}", jaxpr_as_fun(_closed(branch)))
+        programs.get(f"branches {number}", jaxpr_as_fun(as_closed(branch)))
         for number, branch in enumerate(params["branches"])
     ]
     return list(lax.switch(index, branches, *rest))

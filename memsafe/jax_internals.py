@@ -127,7 +127,7 @@ def without_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
-    """The bits of a `random_bits` equation by explicit counters, that a loop can slice.
+    """The bits of a `random_bits` equation for each key, by counters, that a loop can slice.
 
     None where its key is of another kind than threefry's, or counters are not partitionable.
     """
@@ -138,10 +138,15 @@ def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
     implementation = getattr(key.dtype, "_impl", None)
     if implementation != threefry_prng_impl or not settings.jax_threefry_partitionable:
         return None
-    bits: Array = threefry_prng_impl.random_bits(
-        jax.random.key_data(key), equation.params["bit_width"], equation.params["shape"]
-    )
-    return bits
+
+    def bits(data: Array) -> Array:
+        width, shape = equation.params["bit_width"], equation.params["shape"]
+        found: Array = threefry_prng_impl.random_bits(data, width, shape)
+        return found
+
+    for _ in range(key.ndim):
+        bits = jax.vmap(bits)
+    return bits(jax.random.key_data(key))
 
 
 def under_named_axes() -> bool:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
-from memsafe.bodies import bodies_of, rebuilt
+from memsafe.bodies import as_closed, bodies_of, rebuilt
 from memsafe.jax_internals import as_written, bind, counter_bits, no_dead_equations
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _param(value: Any) -> Hashable:
 
 def _is_to_flatten(equation: JaxprEqn) -> bool:
     name = equation.primitive.name
-    spoken = name in _CALLS or name in _SPENT or name in ("random_bits", "platform_index")
+    spoken = name in _CALLS or name in _SPENT or name in _READ
     return spoken or bool(bodies_of(equation)) or bool(_spare_places(equation))
 
 
@@ -224,25 +224,43 @@ def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
     name = equation.primitive.name
     if name in _SPENT:
         return list(operands)
-    if name == "random_bits":
-        bits = counter_bits(equation, operands[0])
-        return _inherited(equation, operands) if bits is None else [bits]
-    if name == "platform_index":
-        number = _same_everywhere(equation)
-        return _inherited(equation, operands) if number is None else [number]
+    if name in _READ:
+        return _READ[name](equation, operands)
     if bodies := bodies_of(equation):
         return _with_flat_bodies(equation, operands, bodies)
     called = equation.params.get(_CALLS.get(name, ""))
     if called is None or _asks_for_placement(equation):
         return _inherited(equation, operands, {**equation.params, **_spare_places(equation)})
-    program = ClosedJaxpr(called, ()) if isinstance(called, Jaxpr) else called
     if equation.params.get("differentiated") and equation.params.get("prevent_cse", True):
         operands = [jax.lax.optimization_barrier(operand) for operand in operands]
     with as_written(equation, inherit=True):
-        return evaluate(program, operands, calls=_inlined)
+        return evaluate(as_closed(called), operands, calls=_inlined)
 
 
 _inherited = partial(bind, inherit=True)
+
+
+def _bits(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
+    bits = counter_bits(equation, operands[0])
+    return _inherited(equation, operands) if bits is None else [bits]
+
+
+def _platform(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
+    number = _same_everywhere(equation)
+    return _inherited(equation, operands) if number is None else [number]
+
+
+def _solved(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
+    """What its solver finds; the products beside it are for derivatives, which are taken by now."""
+    lengths, solver = equation.params["const_lengths"], equation.params["jaxprs"].solve
+    before = lengths.matvec + lengths.vecmat
+    held, right_sides = operands[before : before + lengths.solve], operands[sum(lengths) :]
+    with as_written(equation, inherit=True):
+        return evaluate(as_closed(solver), [*held, *right_sides], calls=_inlined)
+
+
+_READ = {"random_bits": _bits, "platform_index": _platform, "custom_linear_solve": _solved}
+"""Primitives that stand for more than they say, and how each is read."""
 
 
 def _with_flat_bodies(

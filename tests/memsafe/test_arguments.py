@@ -98,6 +98,23 @@ def test_what_a_function_closes_over_is_seen_traced_or_not() -> None:
     assert_same(by_scale(2.0), jax.grad(lambda scale: outer(scale, lambda f: f))(2.0))
 
 
+@pytest.mark.parametrize(
+    "called",
+    [
+        jax.jit,
+        jax.checkpoint,
+        lambda f: jax.jit(lambda x: jax.jit(f)(x) * 2),
+        lambda f: jax.jit(lambda x: jax.lax.cond(x[0, 0] > 0, f, lambda x: -f(x), x)),
+        lambda f: lambda x: jax.lax.scan(lambda total, _: (total + f(x), None), f(x), None, 2)[0],
+    ],
+    ids=["jit", "checkpoint", "two-jits", "cond-in-jit", "scan"],
+)
+def test_a_function_that_is_called_within_keeps_the_arrays_that_it_holds(called: Any) -> None:
+    scales, v = np.linspace(0.5, 1.5, points().shape[1]), weights()
+    f = called(lambda x: product(x * scales, v) + jnp.asarray(scales).sum())
+    assert_same(safe(f)(points()), f(points()))
+
+
 @pytest.mark.parametrize("double", [False, True])
 def test_types_are_those_of_the_function(double: bool) -> None:  # noqa: FBT001 - a parameter
     def f(x: Array, number: Any, flag: Any) -> Any:

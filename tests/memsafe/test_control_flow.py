@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.sparse.linalg
 import numpy as np
 import pytest
 from jax import Array, lax
@@ -16,6 +17,7 @@ from tests.memsafe.budgets import (
     pairs,
     peak_bytes,
     points,
+    product,
     safe,
     turned,
     weights,
@@ -58,6 +60,36 @@ def test_a_loop_that_ends_by_its_values_is_split_inside() -> None:
 
     assert_same(safe(f)(points()), f(points()))
     assert peak_bytes(safe(f), points()) <= ROOM < peak_bytes(f, points())
+
+
+def test_a_batch_of_loops_ends_when_the_last_does() -> None:
+    def f(x: Array) -> Any:
+        def root(number: Array) -> Any:
+            def far(state: tuple[Array, int]) -> Array:
+                return jnp.abs(state[0] ** 2 - number) > 1e-9 * number
+
+            def nearer(state: tuple[Array, int]) -> tuple[Array, int]:
+                return (state[0] + number / state[0]) / 2, state[1] + 1
+
+            return lax.while_loop(far, nearer, (number, 0))
+
+        return jax.vmap(root)(1 + turned(x).sum(1) ** 2)
+
+    (roots, turns), wanted = safe(f)(points()), f(points())
+    assert_same((roots, turns), wanted)
+    assert len(np.unique(turns)) > 1
+    assert peak_bytes(safe(f), points()) <= ROOM < peak_bytes(f, points())
+
+
+def test_what_a_linear_solver_does_is_split() -> None:
+    def f(x: Array, v: Array) -> Array:
+        return jax.scipy.sparse.linalg.cg(lambda v: product(x, v) + v, v, maxiter=3)[0]
+
+    assert_same(safe(f)(points(), weights()), f(points(), weights()))
+    assert peak_bytes(safe(f), points(), weights()) <= ROOM < peak_bytes(f, points(), weights())
+    gradient = jax.grad(lambda x, v: f(x, v).sum())
+    for within in (safe(gradient), jax.grad(safe(lambda x, v: f(x, v).sum()))):
+        assert_same(within(points(), weights()), gradient(points(), weights()))
 
 
 def test_both_branches_are_split_inside() -> None:

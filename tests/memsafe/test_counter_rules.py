@@ -13,9 +13,11 @@ from jax import Array
 from jax.extend.core import JaxprEqn
 from jax.extend.random import threefry_prng_impl
 
+from memsafe import memsafe
 from memsafe.factors import Piece
 from memsafe.programs import flattened, retraced
 from memsafe.rules import factors_of, rule_of
+from tests.memsafe.budgets import peak_bytes
 from tests.memsafe.pieces import assert_pieces_give_the_whole
 
 
@@ -43,6 +45,20 @@ def test_counters_are_cut_along_every_dimension() -> None:
         primitive="iota_2x32_shape",
         expect=[((), (0, 0), False), ((), (2, 2), False)],
     )
+
+
+def largest(key: Array) -> Array:
+    return jax.random.normal(key, (500,)).max()
+
+
+@pytest.mark.parametrize("shape", [(300,), (12, 25)])
+def test_each_key_of_a_batch_gives_its_own_numbers(shape: tuple[int, ...]) -> None:
+    of_each = largest
+    for _ in shape:
+        of_each = jax.vmap(of_each)
+    keys = jax.random.split(jax.random.key(0), shape)
+    within = memsafe(of_each, peak_bytes(of_each, keys) // 2)
+    np.testing.assert_array_equal(within(keys), jax.jit(of_each)(keys))
 
 
 @pytest.mark.parametrize("shape", [(2**31 - 1, 5), (5, 2**31 - 1, 3), (2**31 - 1, 2**2, 3)])

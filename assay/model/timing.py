@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import median
@@ -95,14 +95,19 @@ class Machine:
         """The identity as a name of a folder: readable, and different where the identity is."""
         words = f"{self.cpu} {self.cores} cores {self.device}".lower()
         readable = re.sub("[^a-z0-9]+", "-", words).strip("-")[:_READABLE]
-        canonical = json.dumps(self.identity, sort_keys=True).encode()
-        return f"{readable}-{hashlib.sha256(canonical).hexdigest()[:8]}"
+        return f"{readable}-{digest(self.identity)}"
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {text}" for name, text in self.identity.items())
 
 
 _READABLE = 48
+
+
+def digest(identity: Mapping[str, str]) -> str:
+    """The last word of a fingerprint, which differs where identities do."""
+    canonical = json.dumps(dict(identity), sort_keys=True).encode()
+    return hashlib.sha256(canonical).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Check options and baseline files before anything is collected."""
     worker: dict[str, Any] = getattr(config, "workerinput", {})
     try:
+        if not worker:
+            _refuse_a_root_by_mistake(config)
         settings = Settings.parse(config.rootpath, vars(config.option))
         session = Session(settings, name=worker.get(Controller.RUN_NAME, ""))
     except (SettingsError, TargetError, BaselineError) as error:
@@ -92,6 +94,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[Session.KEY] = session
     if not worker:
         config.pluginmanager.register(Controller(config, session), "assay-controller")
+
+
+def _refuse_a_root_by_mistake(config: pytest.Config) -> None:
+    """Pytest looks for its root, with its settings, around each folder that is a word of its own.
+
+    It does so before it knows a plugin's options, and baselines would be looked for there too.
+    """
+    here = config.invocation_params.dir
+    for option in ("--results-dir", "--baselines-dir"):
+        folder = here / config.getoption(option)
+        elsewhere = folder.is_dir() and not folder.resolve().is_relative_to(here.resolve())
+        if option in config.invocation_params.args and elsewhere and not config.option.rootdir:
+            raise SettingsError(
+                f"got {option} and {folder} as two words, of which pytest takes the second for a "
+                f"place of its own settings; wanted one; do this: {option}={folder}"
+            )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -39,6 +39,7 @@ class Controller:
         self._times: tuple[Times, ...] = ()
         self._reruns: tuple[Rerun, ...] = ()
         self._damaged: tuple[ValueError, ...] = ()
+        self._interrupted = False
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -77,11 +78,12 @@ class Controller:
         self._times, no_times = times.KEPT.load_all(self._session.directory)
         self._reruns, no_reruns = reruns.KEPT.load_all(self._session.directory)
         self._damaged = (*no_times, *no_reruns)
+        self._interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         benchmarks.write_file(self._session.directory, self._config, self._times)
         if not self._records:
             return
         run = self._session.run
-        page = summary(self._records, self._times, self._reruns)
+        page = summary(self._records, self._times, self._reruns, interrupted=self._interrupted)
         results.write(run.directory, "summary.md", page.encode())
         results.write(run.directory, "junit.xml", junit(self._records))
         results.point_latest(run.directory)
@@ -97,6 +99,9 @@ class Controller:
             terminalreporter.ensure_newline()
             terminalreporter.write(self._rendered(colour=terminalreporter.hasmarkup))
             terminalreporter.write_line(f"records: {self._session.directory}")
+        elif self._session.directory.exists():
+            taken = self._session.directory
+            terminalreporter.write_line(f"no verdict was reached; what was taken: {taken}")
         for damaged in self._damaged:
             terminalreporter.write_line(f"times: {damaged}")
 
@@ -104,5 +109,5 @@ class Controller:
         text = StringIO()
         width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
         console = Console(file=text, width=width, force_terminal=colour, highlight=False)
-        print_run(console, self._records, self._times, self._reruns)
+        print_run(console, self._records, self._times, self._reruns, interrupted=self._interrupted)
         return text.getvalue()

@@ -1,5 +1,6 @@
 """The options of a run, parsed once at the border."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,13 +46,17 @@ class Settings:
         except ValueError as error:
             raise SettingsError(f"{error}; give --level quick, full, device or soak") from None
         accept = _accept(options["update_baselines"])
+        results = _folder("--results-dir", root / options["results_dir"], written=True)
+        baselines = _folder(
+            "--baselines-dir", root / options["baselines_dir"], written=accept is not Accept.NOTHING
+        )
         return cls(
             root=root,
             targets=_targets(options["target"]),
             level=level,
             accept=accept,
-            results=root / options["results_dir"],
-            baselines=root / options["baselines_dir"],
+            results=results,
+            baselines=baselines,
             compile_timeout_seconds=_seconds("--compile-timeout", options["compile_timeout"], 900),
             timing_seconds=_seconds("--timing-seconds", options["timing_seconds"], 30),
             why=_why(options["why"], accept),
@@ -71,6 +76,19 @@ def _targets(asked: Sequence[str]) -> tuple[str, ...]:
         for target, availability in survey()
         if availability.state is not State.UNAVAILABLE
     )
+
+
+def _folder(option: str, path: Path, *, written: bool) -> Path:
+    """A folder that is there, or can be made; told before anything is measured, and lost."""
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if not there.is_dir():
+        raise SettingsError(f"got {option}={path}, where {there} is a file, wanted a folder")
+    if written and not os.access(there, os.W_OK | os.X_OK):
+        raise SettingsError(
+            f"got {option}={path}, where {there} cannot be written to, wanted a folder that can; "
+            "name another"
+        )
+    return path
 
 
 def _accept(text: str) -> Accept:

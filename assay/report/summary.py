@@ -17,17 +17,22 @@ _UNJUDGED = (Outcome.NOT_MEASURED, Outcome.CANNOT_RUN)
 
 
 def summary(
-    records: Iterable[Record], times: Iterable[Times] = (), reruns: Iterable[Rerun] = ()
+    records: Iterable[Record],
+    times: Iterable[Times] = (),
+    reruns: Iterable[Rerun] = (),
+    *,
+    interrupted: bool = False,
 ) -> str:
     """The whole page: verdict of the run, grid, every cause worst first, then what was timed."""
     all_records = tuple(records)
     timed = (*_times_blocks(times), *_reruns_blocks(reruns))
-    return "\n\n".join((*_blocks(all_records), *timed)) + "\n"
+    closing = closing_sentence(all_records, interrupted=interrupted)
+    return "\n\n".join((*_blocks(all_records, closing), *timed)) + "\n"
 
 
-def _blocks(records: tuple[Record, ...]) -> Iterator[str]:
+def _blocks(records: tuple[Record, ...], closing: str) -> Iterator[str]:
     yield "# Assay"
-    yield f"**{escape(closing_sentence(records))}**"
+    yield f"**{escape(closing)}**"
     yield escape(headline(records))
     yield from _grid_blocks(grid(records))
     found = causes(records)

@@ -37,6 +37,8 @@ def print_run(
     records: Iterable[Record],
     times: Iterable[Times] = (),
     reruns: Iterable[Rerun] = (),
+    *,
+    interrupted: bool = False,
 ) -> None:
     """Write the whole report; legible without colour, and no wider than the console.
 
@@ -51,8 +53,8 @@ def print_run(
     print_reruns(console, reruns)
     code = exit_code([record.verdict for record in all_records])
     console.print()
-    style = "bold red" if code.value else "bold green"
-    _print(console, Text(closing_sentence(all_records), style=style))
+    style = "bold red" if code.value or interrupted else "bold green"
+    _print(console, Text(closing_sentence(all_records, interrupted=interrupted), style=style))
 
 
 def print_grid(console: Console, shown: Grid) -> None:

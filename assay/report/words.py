@@ -125,10 +125,10 @@ def headline(records: Iterable[Record]) -> str:
     return plain(" · ".join(fact for fact in facts if fact))
 
 
-def closing_sentence(records: Iterable[Record]) -> str:
+def closing_sentence(records: Iterable[Record], *, interrupted: bool = False) -> str:
     """What the run came to, by the fixed rule, and its counts, worst first."""
     outcomes = [record.verdict for record in records]
-    code = exit_code(outcomes)
+    code = ExitCode.MISUSE if interrupted else exit_code(outcomes)
     counts = ", ".join(
         f"{outcomes.count(outcome):,} {word.meaning}"
         for outcome, word in WORDS.items()
@@ -138,6 +138,8 @@ def closing_sentence(records: Iterable[Record]) -> str:
 
 
 def _came_to(code: ExitCode, outcomes: list[Outcome]) -> str:
+    if code is ExitCode.MISUSE:
+        return "Interrupted, and what was not reached was not judged"
     if code is ExitCode.CRASHED:
         return "Assay itself failed"
     if code is ExitCode.KEPT:

@@ -6,6 +6,8 @@ Assay failed. Too noisy to say is 2, as is Ctrl-C: nothing was decided.
 
 import argparse
 import importlib
+import math
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -37,9 +39,31 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--python", default="", metavar="VERSION")
     parser.add_argument("--with", dest="also", action="append", default=[], metavar="REQUIREMENT")
-    parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
+    parser.add_argument("--seconds", type=_seconds, default=300.0)
+    parser.add_argument("--json", type=_file, metavar="FILE", help="write all samples there")
     return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"got {text}, wanted a positive number of seconds; try 300"
+        )
+    return seconds
+
+
+def _file(text: str) -> Path:
+    """Told before anything is measured, which would be lost."""
+    path = Path(text)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(
+            f"got {text}, wanted a file in a folder that can be written to; name another"
+        )
+    return path
 
 
 def _named(text: str) -> tuple[Workload, Arm]:
@@ -94,9 +118,9 @@ def main() -> ExitCode:
     except KeyboardInterrupt:
         sys.stderr.write("assay: interrupted\n")
         return ExitCode.MISUSE
+    sys.stdout.write(page(result) + "\n")
     if options.json is not None:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
-    sys.stdout.write(page(result) + "\n")
     return _exit_code(result)
 
 

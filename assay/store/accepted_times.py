@@ -7,13 +7,14 @@ stand on one line.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from assay.judge.changes import Better
 from assay.model.history import AcceptedTimes, History, KeptSession
-from assay.model.timing import Machine
+from assay.model.timing import Machine, digest
 from assay.model.units import Unit
 from assay.store.baselines import BaselineError, Key, entry_key, entry_name
 from assay.store.files import write_whole
@@ -163,10 +164,19 @@ def check_all(root: Path) -> None:
     """Read every file of accepted times.
 
     Raises:
-        BaselineError: one of them is damaged.
+        BaselineError: one of them is damaged, or lies where others belong.
     """
     for path in sorted((root / FOLDER).glob("*/*/*.json")):
-        _decode(path)
+        file = _decode(path)
+        place = Place(path.parent.parent.name, file.suite, file.target)
+        is_own = place.path(root) == path and place.machine.endswith(f"-{digest(file.machine)}")
+        if file.schema != SCHEMA or not is_own:
+            raise BaselineError(
+                f"{path}: got schema {file.schema} for {file.suite} on {file.target}, "
+                f"{file.machine}, wanted schema {SCHEMA} for what its place names; "
+                "move the file to its own place, or accept times here anew"
+            )
+        _histories(path, place, file)
 
 
 def save(root: Path, histories: Histories) -> Path:
@@ -217,7 +227,27 @@ def write_accepted(root: Path, directory: Path) -> tuple[Path, ...]:
 
 def _histories(path: Path, place: Place, file: _File) -> Histories:
     entries = {entry_key(path, text): entry for text, entry in file.accepted.items()}
+    for text, entry in file.accepted.items():
+        for point in entry.points:
+            if why := _unusable(point):
+                raise BaselineError(
+                    f"{path}: got {why} in {text}, run {point.run!r}, wanted what "
+                    "--update-baselines writes; restore it from version control"
+                )
     return Histories(place, file.machine, entries)
+
+
+def _unusable(point: _Point) -> str:
+    """What no run can have accepted, or nothing."""
+    try:
+        datetime.fromisoformat(point.at)
+    except ValueError:
+        return f"the time {point.at!r}"
+    if not point.sessions:
+        return "no session"
+    if any(min(session.samples, default=0) <= 0 for session in point.sessions):
+        return "a session without samples, or one that took no time"
+    return ""
 
 
 def _decode(path: Path) -> _File:

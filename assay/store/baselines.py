@@ -93,10 +93,17 @@ def check_all(root: Path) -> None:
     """Read every baseline file.
 
     Raises:
-        BaselineError: one of them is damaged.
+        BaselineError: one of them is damaged, or lies where others belong.
     """
     for path in sorted(root.glob("*/*.json")):
-        _decode(path)
+        file = _decode(path)
+        own = path_of(root, file.suite, file.target)
+        if own != path:
+            raise BaselineError(
+                f"{path}: got numbers of {file.suite} on {file.target}, wanted those in {own}; "
+                "move the file to its own place"
+            )
+        load(root, file.suite, file.target)
 
 
 def save(root: Path, baseline: Baseline) -> Path:

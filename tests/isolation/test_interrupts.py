@@ -68,7 +68,9 @@ def test_ctrl_c_ends_the_run_and_keeps_what_was_reached(
     assert begun.wait(timeout=20) == pytest.ExitCode.INTERRUPTED
     (record,) = records.load(project.newest())
     assert (record.arm, record.verdict.value) == ("double", "kept")
-    assert "kept" in (project.newest() / "summary.md").read_text()
+    page = (project.newest() / "summary.md").read_text()
+    assert "Interrupted, and what was not reached was not judged (exit 2): 1 kept" in page
+    assert "Nothing regressed" not in page
     assert not _runs(child)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from assay.judge.stored_times import FEWEST_ACCEPTED
-from assay.model.timing import Ending, Times
+from assay.model.timing import Ending, Times, digest
 from assay.store import times
 
 from .project import PREAMBLE, Ended, Project
@@ -45,7 +45,6 @@ test_time = Check(claim=CLAIM, workloads=(W,), arms=("base",))
 """
 )
 WITH_TWIN = SUITE.replace('arms=("base",))', 'arms=("base",), twin="more")')
-ELSEWHERE = "elsewhere-4-cores-cpu-01234567"
 SECONDS = 600.0
 
 
@@ -67,6 +66,17 @@ class Story:
         return found
 
 
+def as_of_another_machine(folder: Path) -> Path:
+    """Put a machine's times aside, and in their place the same of a machine of more cores."""
+    file = json.loads((folder / "cpu" / "mine.json").read_text())
+    file["machine"]["cores"] = "999"
+    other = folder.with_name(f"other-{digest(file['machine'])}")
+    shutil.move(folder, folder.parents[2] / "aside")
+    (other / "cpu").mkdir(parents=True)
+    (other / "cpu" / "mine.json").write_text(json.dumps(file))
+    return other
+
+
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     project = Project(tmp_path_factory.mktemp("stored"), {"suite/test_stored.py": SUITE})
@@ -84,9 +94,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     project.write({"suite/test_stored.py": SUITE.replace(TURNS, "TURNS = 20")})
     slower = run()
     (folder,) = (project.root / "baselines/times").iterdir()
-    shutil.move(folder, folder.with_name(ELSEWHERE))
+    moved = as_of_another_machine(folder)
     elsewhere = run()
-    shutil.move(folder.with_name(ELSEWHERE), folder)
+    shutil.rmtree(moved)
+    shutil.move(project.root / "aside", folder)
     return Story(
         project=project,
         unseen=unseen,

@@ -35,6 +35,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         ("--against-seconds=0", "got --against-seconds=0, wanted a positive number of seconds"),
         ("--compile-timeout=soon", "got --compile-timeout=soon, wanted a positive number"),
         ("--compile-timeout=-1", "got --compile-timeout=-1, wanted a positive number"),
+        ("--results-dir=test_small.py", "test_small.py is a file, wanted a folder"),
+        ("--baselines-dir=pytest.ini/x", "pytest.ini is a file, wanted a folder"),
         ("--compile-timeout=nan", "got --compile-timeout=nan, wanted a positive number"),
     ],
 )
@@ -70,6 +72,26 @@ def test_a_damaged_baseline_file_is_misuse_and_stays_as_it_is(
     assert words in ended.output
     assert "Traceback" not in ended.output
     assert not ended.changed
+
+
+def test_workers_are_not_begun_on_a_damaged_baseline_file(tmp_path: Path) -> None:
+    text = '{"schema":2,"suite":"mine","target":"cpu:8","accepted":{}}'
+    files = {"test_small.py": COMPILES, "baselines/cpu-8/mine.json": text}
+    ended = Project(tmp_path, files).pytest("-n", "1")
+    assert ended.exit_code == 2, ended.output
+    assert "got schema 2 for mine on cpu:8, wanted schema 1" in ended.output
+    assert "gw0" not in ended.output
+
+
+@pytest.mark.parametrize("option", ["--results-dir", "--baselines-dir"])
+def test_a_folder_that_pytest_would_take_for_its_root_is_refused(
+    project: Project, tmp_path: Path, option: str
+) -> None:
+    ended = project.pytest(option, str(tmp_path))
+    assert ended.exit_code == 2, ended.output
+    assert f"do this: {option}={tmp_path}" in "".join(ended.output.splitlines())
+    assert not ended.changed
+    assert project.pytest(f"{option}={tmp_path}", "--collect-only").exit_code == 0
 
 
 def test_a_run_that_judged_nothing_fails(project: Project) -> None:

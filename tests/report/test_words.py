@@ -63,6 +63,12 @@ def test_the_last_sentence_follows_the_fixed_rule(
     assert closing_sentence(records).startswith(begins)
 
 
+def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordOf) -> None:
+    for outcome in (Outcome.KEPT, Outcome.BROKEN):
+        said = closing_sentence([record_of(verdict=outcome)], interrupted=True)
+        assert said.startswith("Interrupted, and what was not reached was not judged (exit 2)")
+
+
 def test_the_headline_names_run_verdicts_work_and_toolchain(record_of: RecordOf) -> None:
     records = [record_of(), record_of(toolchain={"jax": "0.12.0", "libtpu": "0.0.51"})]
     assert headline(records) == (

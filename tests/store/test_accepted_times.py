@@ -1,6 +1,7 @@
 """Accepted times: none is replaced, the file is sorted and stable, and each machine has its own."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,6 +121,29 @@ def test_a_damaged_file_is_told_with_its_name(tmp_path: Path, damage: str) -> No
     path = accept(tmp_path, point(0.01, 1))
     path.write_text(damage)
     with pytest.raises(BaselineError, match=r"mine\.json: got a file that holds no accepted times"):
+        accepted_times.check_all(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (r'"schema": 1', '"schema": 2', "got schema 2 .* move the file"),
+        (r'"cores": "\d+"', '"cores": "99"', "move the file to its own place"),
+        (r'"suite": "mine"', '"suite": "yours"', "move the file to its own place"),
+        (r'"samples": \[[^]]*\]', '"samples": []', "got a session without samples, or one"),
+        (r'"samples": \[[^]]*\]', '"samples": [0.0]', "got a session without samples, or one"),
+        (r'"at": "[^"]*"', '"at": "yesterday"', "got the time 'yesterday'"),
+        (r'"accepted": {.*}', '"accepted": {"nonsense": 1}', "no accepted times"),
+    ],
+)
+def test_a_file_that_no_run_wrote_is_refused_before_anything_is_timed(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    path = accept(tmp_path, point(0.01, 1))
+    text, changes = re.subn(old, new, path.read_text(), count=1, flags=re.DOTALL)
+    assert changes == 1
+    path.write_text(text)
+    with pytest.raises(BaselineError, match=words):
         accepted_times.check_all(tmp_path)
 
 

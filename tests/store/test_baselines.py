@@ -151,6 +151,8 @@ def test_a_file_of_another_schema_suite_or_target_is_refused(
     path.write_bytes(data.replace(old, new))
     with pytest.raises(BaselineError, match="move the file to its own place"):
         load(tmp_path, "scan", "gpu-h100:8")
+    with pytest.raises(BaselineError, match="move the file to its own place"):
+        check_all(tmp_path)
 
 
 def test_an_entry_that_is_no_key_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ class BudgetError(RuntimeError):
         over = smallest > budget
         advice = f"give a budget of {as_text(1.01 * smallest)}" if over else "take a larger device"
         super().__init__(
-            f"got a peak of {as_text(smallest)} at the least; wanted {as_text(budget)}; "
+            f"got a peak of {as_text(smallest)}, the smallest reached; wanted {as_text(budget)}; "
             f"in the way:{lines}\n"
             f"do this: {advice}, or change what is in the way"
         )

@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from assay.frameworks.framework import Compiled, Framework, RanSteps, Unsupported
@@ -38,7 +39,14 @@ _OUT_OF_MEMORY = (
 )
 _STEP = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _RUNS_NOTHING = Unavailable(
-    reason="a compile-only target runs nothing", remedy="time it on a live target, such as cpu"
+    reason="a compile-only target runs nothing", remedy="run it on a live target, such as cpu"
+)
+_NO_VALUES = Unavailable(
+    reason="the program gives no values to run it on",
+    remedy="give it some: Program(values=…, observe=…)",
+)
+_NO_GROWTH = Unavailable(
+    reason="the program offers no growing loop to time", remedy="give it one: Program(growth=…)"
 )
 _T = TypeVar("_T")
 
@@ -71,14 +79,32 @@ class _Watch:
             self.seconds[name] = time.perf_counter() - start
 
 
+_Look = Callable[[Evidence, Framework, Target, Program, _Watch], Evidence]
+
+
 def observe(workload: Workload, arm: Arm, target_name: str) -> Evidence:
-    """What is seen of one arm on one target, in this process.
+    """What is seen of one arm on one target, in this process; its growing loop is not timed.
 
     Never raises for what the program, the compiler or the target does: that is evidence.
 
     Raises:
         TargetError: no target has that name.
     """
+    return _observed(workload, arm, target_name, _through_stages)
+
+
+def observe_growth(workload: Workload, arm: Arm, target_name: str, most_seconds: float) -> Evidence:
+    """The times of one arm's growing loop, or how it came to none, and nothing else of the arm.
+
+    Never raises for what the program, the compiler or the target does: that is evidence.
+
+    Raises:
+        TargetError: no target has that name.
+    """
+    return _observed(workload, arm, target_name, partial(_time_growth, most_seconds))
+
+
+def _observed(workload: Workload, arm: Arm, target_name: str, look: _Look) -> Evidence:
     target = resolve(target_name)
     evidence = unseen(workload, arm, target)
     try:
@@ -93,7 +119,7 @@ def observe(workload: Workload, arm: Arm, target_name: str) -> Evidence:
         program = watch.stage("build", FailureKind.TRACE, lambda: arm.program(devices))
     except _Halted as halted:
         return _ended(known, halted.end)
-    return _stages(known, tools, target, program, watch)
+    return _stages(known, tools, target, program, watch, look)
 
 
 def observe_times(pair: TimedPair, keep: Keep) -> Times:
@@ -145,28 +171,56 @@ def unseen(workload: Workload, arm: Arm, target: Target) -> Evidence:
 
 
 def _stages(
-    evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
+    evidence: Evidence,
+    tools: Framework,
+    target: Target,
+    program: Program,
+    watch: _Watch,
+    look: _Look,
 ) -> Evidence:
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        evidence = _through_stages(evidence, tools, target, program, watch)
+        evidence = look(evidence, tools, target, program, watch)
     said = dict.fromkeys(_shorten(str(each.message)) for each in heard)
-    return replace(evidence, warnings=tuple(said))
+    return replace(evidence, warnings=tuple(said), seconds=_seconds(watch))
 
 
 def _through_stages(
     evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
 ) -> Evidence:
-    end: Failure | Unavailable | None = None
+    if program.function is not None:
+        evidence = _compile(evidence, tools, target, program, watch)
+    if evidence.failure is not None or evidence.unavailable is not None:
+        return evidence
     try:
-        if program.function is not None:
-            evidence = _compile(evidence, tools, target, program, watch)
-        if evidence.failure is None and evidence.unavailable is None:
-            evidence = _execute(evidence, tools, target, program, watch)
+        return _execute(evidence, tools, target, program, watch)
     except _Halted as halted:
-        end = halted.end
-    evidence = replace(evidence, seconds=_seconds(watch))
-    return _ended(evidence, end) if end else evidence
+        return _ended(evidence, halted.end)
+
+
+def _time_growth(
+    most_seconds: float,
+    evidence: Evidence,
+    tools: Framework,
+    target: Target,
+    program: Program,
+    watch: _Watch,
+) -> Evidence:
+    growth = program.growth
+    if not target.executes:
+        return replace(evidence, not_executed=_RUNS_NOTHING)
+    if growth is None:
+        return replace(evidence, not_executed=_NO_GROWTH)
+    devices = target.devices()
+    try:
+        times = watch.stage(
+            "time",
+            FailureKind.EXECUTION,
+            lambda: tools.time_growth(growth, devices, most_seconds),
+        )
+    except _Halted as halted:
+        return _ended(evidence, halted.end)
+    return replace(evidence, growth=times)
 
 
 def _compile(
@@ -208,14 +262,8 @@ def _execute(
     evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
 ) -> Evidence:
     if not target.executes:
-        return replace(evidence, not_executed=_RUNS_NOTHING.reason)
-    devices, growth = target.devices(), program.growth
-    if growth is not None:
-        times = watch.stage(
-            "time", FailureKind.EXECUTION, lambda: tools.time_growth(growth, devices)
-        )
-        evidence = replace(evidence, growth=times)
-    loop = program.steps
+        return replace(evidence, not_executed=_RUNS_NOTHING)
+    devices, loop = target.devices(), program.steps
     if loop is not None:
         ran = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.run_steps(loop))
         start = time.perf_counter()
@@ -223,7 +271,7 @@ def _execute(
         watch.seconds["read"] = watch.seconds.get("read", 0.0) + time.perf_counter() - start
         return evidence
     if program.values is None or program.observe is None:
-        return replace(evidence, not_executed="the program gives no values to run it on")
+        return replace(evidence, not_executed=_NO_VALUES)
     values = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.execute(program, devices))
     return replace(evidence, values=values)
 

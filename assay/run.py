@@ -9,8 +9,15 @@ from time import perf_counter
 from assay.judge.case import judge_arm, judge_twin
 from assay.judge.stored_times import FEWEST_ACCEPTED
 from assay.judge.toolchains import nearest_accepted
-from assay.model.claim import Case, Check, RerunClaim, StoredTimeClaim, TimingClaim
-from assay.model.evidence import Evidence, Unavailable
+from assay.model.claim import (
+    Case,
+    Check,
+    GrowthClaim,
+    RerunClaim,
+    StoredTimeClaim,
+    TimingClaim,
+)
+from assay.model.evidence import Evidence, GrowthTimes, Unavailable
 from assay.model.history import pooled
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, not_rerun
 from assay.model.timing import Keep, TimedPair, Times, Turns
@@ -25,6 +32,9 @@ from assay.model.verdict import (
 from assay.model.workload import Arm, Workload
 from assay.sessions import Sessions
 from assay.store import accepted_times, baselines, evidence, reruns, times
+
+Measured = Times | Rerun | GrowthTimes
+"""What a claim on times was judged by."""
 
 BASELINE = "baseline"
 """What stands for the toolchain of the nearest accepted number after ``--against``."""
@@ -61,7 +71,7 @@ class Trial:
     @property
     def is_timing(self) -> bool:
         """Whether programs are timed for it, and nothing else may then be at work."""
-        return isinstance(self.check.claim, TimingClaim | RerunClaim)
+        return isinstance(self.check.claim, TimingClaim | GrowthClaim | RerunClaim)
 
     def __str__(self) -> str:
         return self.program + ("/must-fail" if self.must_fail else "")
@@ -74,6 +84,13 @@ def _takes_no_times(pair: TimedPair, keep: Keep) -> Times:
     )
 
 
+def _times_no_growth(workload: Workload, arm: Arm, target: str, most_seconds: float) -> Evidence:
+    raise NotImplementedError(
+        f"got a claim on how the time of {arm.name!r} grows, wanted a run that can take it; "
+        "give Run(time_growth=...)"
+    )
+
+
 def _reruns_nothing(request: RerunRequest, keep: KeepRerun) -> Rerun:
     raise NotImplementedError(
         f"got a claim on a rerun of {request.arm.name!r}, wanted a run that can rerun it; "
@@ -83,7 +100,7 @@ def _reruns_nothing(request: RerunRequest, keep: KeepRerun) -> Rerun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run's folder, its observer and its baselines; ``timing_seconds`` caps a pair's turns.
+    """A run's folder, its observer and its baselines; ``timing_seconds`` caps the turns of times.
 
     ``why`` is the reason that is kept with times that are accepted. ``against`` is what
     ``--against`` names, empty if nothing is to be rerun.
@@ -95,6 +112,7 @@ class Run:
     accept: Accept
     observe: Callable[[Workload, Arm, str], Evidence]
     time: Callable[[TimedPair, Keep], Times] = _takes_no_times
+    time_growth: Callable[[Workload, Arm, str, float], Evidence] = _times_no_growth
     timing_seconds: float = 30.0
     why: str = ""
     rerun: Callable[[RerunRequest, KeepRerun], Rerun] = _reruns_nothing
@@ -109,7 +127,7 @@ class Run:
         """
         return self.judge_timed(trial)[0]
 
-    def judge_timed(self, trial: Trial) -> tuple[Record, Times | Rerun | None]:
+    def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
         """The same, with the times that it was judged by, if any were taken."""
         start = perf_counter()
         case = self._rerun(trial, self._timed(trial, self._case(trial)))
@@ -129,16 +147,27 @@ class Run:
             upstream=defect.upstream if defect else "",
             seconds=perf_counter() - start,
         )
-        return record, pooled(case.sessions) if case.sessions else case.times or case.rerun
+        taken = pooled(case.sessions) if case.sessions else case.times or case.rerun
+        return record, taken or case.evidence.growth
 
     def evidence(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         """The evidence of one arm on one target, computed once a run."""
         key = (workload.suite, workload.name, arm.name, target)
         return evidence.once(self.directory, key, lambda: self.observe(workload, arm, target))
 
+    def _growth(self, workload: Workload, arm: Arm, target: str) -> Evidence:
+        key = (workload.suite, workload.name, arm.name, target)
+        return evidence.once(
+            self.directory,
+            key,
+            lambda: self.time_growth(workload, arm, target, self.timing_seconds),
+            evidence.GROWTH,
+        )
+
     def _case(self, trial: Trial) -> Case:
         workload, target = trial.workload, trial.target
-        mine = self.evidence(workload, trial.arm, target)
+        see = self._growth if isinstance(trial.check.claim, GrowthClaim) else self.evidence
+        mine = see(workload, trial.arm, target)
         others = {
             name: self.evidence(workload, workload.arm(name), target)
             for name in trial.check.claim.needs(trial.arm)

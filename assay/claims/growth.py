@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from assay.claims.measurement import stop_unless_executed
+from assay.claims.measurement import never_executed, stop_unless_executed
 from assay.judge.comparison import Relation, explain, holds
 from assay.model.claim import Case, Stopped
 from assay.model.evidence import GrowthTimes
@@ -29,9 +29,13 @@ class TimeGrowth:
         """No other arm."""
         return ()
 
+    def growth(self, case: Case) -> GrowthTimes:
+        """Times of the loop on each length."""
+        return growth_of(case)
+
     def judge(self, case: Case) -> Finding:
         """Kept if time grows less than with the square root of the length."""
-        times = growth_of(case)
+        times = self.growth(case)
         short, long = times.lengths[0], times.lengths[-1]
         measured = Quantity(times.time_over_length, self.unit)
         limit = Quantity((long / short) ** -0.5, self.unit)
@@ -52,11 +56,5 @@ def growth_of(case: Case) -> GrowthTimes:
     """The times taken, or ``Stopped``."""
     stop_unless_executed(case, case.evidence)
     if case.evidence.growth is None:
-        raise Stopped(
-            Finding(
-                outcome=Outcome.CANNOT_RUN,
-                reason=case.evidence.not_executed or "the program offers no loop to time",
-                advice="run it on a live target, such as cpu",
-            )
-        )
+        raise Stopped(never_executed(case.evidence, "times of a growing loop"))
     return case.evidence.growth

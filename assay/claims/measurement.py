@@ -1,7 +1,7 @@
 """Taking a measurement out of evidence, or the finding that says why there is none."""
 
 from assay.model.claim import Case, MeasurementMissing, Stopped
-from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced
+from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced, Unavailable
 from assay.model.summary import ModuleSummary
 from assay.model.timing import Times
 from assay.model.units import format_bytes
@@ -55,6 +55,14 @@ def _nothing_to_measure(case: Case, evidence: Evidence, failure: Failure) -> Sto
             reason=f"nothing to measure: {whose}{describe_failure(failure)}",
         )
     )
+
+
+def never_executed(evidence: Evidence, what: str) -> Finding:
+    """``cannot-run``, and what would mend it, where evidence holds nothing of what a run gives."""
+    why = evidence.not_executed or Unavailable(
+        reason=f"the program gives no {what}", remedy="put the claim to programs that do"
+    )
+    return Finding(outcome=Outcome.CANNOT_RUN, reason=why.reason, advice=why.remedy)
 
 
 def memory_of(case: Case, evidence: Evidence) -> Memory:

@@ -9,7 +9,7 @@ from assay.claims.measurement import memory_of, module_of
 from assay.judge.scaling import Exponent, Growth, fitted_exponent, grows
 from assay.model.buffers import copied_bytes_per_iteration
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
-from assay.model.evidence import Evidence
+from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.timing import format_seconds
 from assay.model.units import Quantity, Unit, format_bytes, same_unit
 from assay.model.verdict import Finding, Outcome
@@ -83,9 +83,13 @@ class TimeExponent:
         """The arms that the formula reads."""
         return self.at_most.needs(arm)
 
+    def growth(self, case: Case) -> GrowthTimes:
+        """Times of the loop on each length."""
+        return growth_of(case)
+
     def judge(self, case: Case) -> Finding:
         """Kept or broken by the interval of the fitted exponent."""
-        times = growth_of(case)
+        times = self.growth(case)
         fitted = fitted_exponent(times.lengths, times.fastest)
         short, long = times.fastest[0], times.fastest[-1]
         told = (

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from assay.claims.measurement import (
+    never_executed,
     stop_unless_available,
     stop_unless_compiled,
     stop_unless_executed,
@@ -215,13 +216,7 @@ def steps_of(case: Case, evidence: Evidence) -> StepsSeen:
     """The steps that were run, or ``Stopped``."""
     stop_unless_executed(case, evidence)
     if evidence.steps is None:
-        raise Stopped(
-            Finding(
-                outcome=Outcome.CANNOT_RUN,
-                reason=evidence.not_executed or "no loop of steps was run",
-                advice="run it on a live target, such as cpu:8",
-            )
-        )
+        raise Stopped(never_executed(evidence, "loop of steps"))
     return evidence.steps
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from assay.claims.measurement import stop_unless_executed
+from assay.claims.measurement import never_executed, stop_unless_executed
 from assay.judge.values import largest_difference
 from assay.model.claim import Case
 from assay.model.evidence import Evidence, Tensor
@@ -36,11 +36,7 @@ class ValuesEqual:
         theirs = _values(case, case.other(case.arm.reference))
         if ours is None or theirs is None:
             evidence = case.evidence if ours is None else case.other(case.arm.reference)
-            return Finding(
-                outcome=Outcome.CANNOT_RUN,
-                reason=evidence.not_executed or "the program was not executed",
-                advice="run it on a live target, such as cpu:8",
-            )
+            return never_executed(evidence, "results")
         exact = matches_any(case.evidence.target, self.exact_on)
         limit = 0.0 if exact else self.relative_tolerance
         worst = largest_difference(ours, theirs)

@@ -89,8 +89,13 @@ class Framework(Protocol):
     def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
         """The results that the program lets be observed, computed on the devices."""
 
-    def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
-        """Wall times of the growing loop, or of tracing it, short and long in turns, each anew."""
+    def time_growth(
+        self, growth: Growth, devices: Sequence[Any], most_seconds: float
+    ) -> GrowthTimes:
+        """Wall times of the growing loop, or of tracing it, short and long in turns, each anew.
+
+        A few turns are always taken, and none begins after ``most_seconds``.
+        """
 
     def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
         """The program's function on its values, or its loop's step, ready to be timed.

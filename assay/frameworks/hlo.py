@@ -85,9 +85,11 @@ class HloFramework:
         """As in JAX; the program of a module gives no values, so nothing is run."""
         return self._jax.execute(program, devices)
 
-    def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
+    def time_growth(
+        self, growth: Growth, devices: Sequence[Any], most_seconds: float
+    ) -> GrowthTimes:
         """As in JAX; the program of a module has no growing loop."""
-        return self._jax.time_growth(growth, devices)
+        return self._jax.time_growth(growth, devices, most_seconds)
 
     def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
         """As in JAX; the program of a module gives no values, so nothing is timed."""

@@ -112,14 +112,16 @@ class JaxFramework:
         leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
         return tuple(tensor_of(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
 
-    def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
+    def time_growth(
+        self, growth: Growth, devices: Sequence[Any], most_seconds: float
+    ) -> GrowthTimes:
         """Run every length, or trace it, once unmeasured, then time them in turns."""
         seconds: list[list[float]] = [[] for _ in growth.lengths]
         with jax.default_device(devices[0]):
             runs = [_grown(growth, *growth.build(each), devices[0]) for each in growth.lengths]
             for run in runs:
                 run()
-            end = time.perf_counter() + _GROWTH_SECONDS
+            end = time.perf_counter() + min(most_seconds, _GROWTH_SECONDS)
             for turn in range(_MOST_TURNS):
                 if turn >= _LEAST_TURNS and time.perf_counter() > end:
                     break

@@ -102,7 +102,9 @@ class TorchXlaFramework:
         leaves = jax.tree_util.tree_leaves_with_path(results)
         return tuple(_tensor(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
 
-    def time_growth(self, growth: Growth, devices: Sequence[Any]) -> GrowthTimes:
+    def time_growth(
+        self, growth: Growth, devices: Sequence[Any], most_seconds: float
+    ) -> GrowthTimes:
         """No suite times a loop of PyTorch/XLA's over lengths."""
         raise Unsupported("got a growing loop for torch_xla, wanted one for jax; write it for jax")
 

@@ -55,6 +55,14 @@ class TimesRequest:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowthRequest:
+    """A request for times of a growing loop; its arm travels as it would by itself."""
+
+    program: bytes
+    most_seconds: float
+
+
 def write(stream: IO[bytes], payload: bytes) -> None:
     """Send one frame."""
     stream.write(_LENGTH.pack(len(payload)) + payload)

@@ -13,7 +13,7 @@ import msgspec
 
 from assay.frameworks.versions import toolchain
 from assay.isolate.child import Child, NotStartedError
-from assay.isolate.frames import Answer, TimesRequest
+from assay.isolate.frames import Answer, GrowthRequest, TimesRequest
 from assay.isolate.pickling import NotPortable, pickled
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
@@ -59,12 +59,19 @@ class Observer:
             NotPortable: the workload holds something that cannot be pickled.
             ObservationError: Assay itself failed in the child.
         """
-        answer = self._ask(pickled(workload, arm, target))
-        if isinstance(answer, Failure):
-            return _lost(workload, arm, target, answer)
-        if answer.evidence is None:
-            raise ObservationError(answer.crash)
-        return answer.evidence
+        return self._evidence(workload, arm, target, pickled(workload, arm, target))
+
+    def time_growth(
+        self, workload: Workload, arm: Arm, target: str, most_seconds: float
+    ) -> Evidence:
+        """The times of one arm's growing loop, and nothing else of the arm, as `observe` gives it.
+
+        Raises:
+            NotPortable: the workload holds something that cannot be pickled.
+            ObservationError: Assay itself failed in the child.
+        """
+        request = GrowthRequest(program=pickled(workload, arm, target), most_seconds=most_seconds)
+        return self._evidence(workload, arm, target, bytes(cloudpickle.dumps(request)))
 
     def time(self, pair: TimedPair, keep: Keep) -> Times:
         """The times of two arms in turns, or of one alone; ``keep`` gets them as far as known.
@@ -93,6 +100,14 @@ class Observer:
         if answer.times is None:
             raise ObservationError(answer.crash)
         return answer.times
+
+    def _evidence(self, workload: Workload, arm: Arm, target: str, request: bytes) -> Evidence:
+        answer = self._ask(request)
+        if isinstance(answer, Failure):
+            return _lost(workload, arm, target, answer)
+        if answer.evidence is None:
+            raise ObservationError(answer.crash)
+        return answer.evidence
 
     def _ask(
         self, request: bytes, heard: Callable[[Answer], None] = lambda _: None

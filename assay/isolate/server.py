@@ -16,11 +16,19 @@ import cloudpickle
 import msgspec
 
 from assay.frameworks.installed import preload
-from assay.isolate.frames import READY, Answer, TimesRequest, how_it_ended, read, write
+from assay.isolate.frames import (
+    READY,
+    Answer,
+    GrowthRequest,
+    TimesRequest,
+    how_it_ended,
+    read,
+    write,
+)
 from assay.isolate.pipes import end_with_parent, own_pipes
 from assay.model.target import TargetName
 from assay.model.timing import Times
-from assay.observe import observe, observe_times
+from assay.observe import observe, observe_growth, observe_times
 from assay.targets import prepare
 
 
@@ -54,6 +62,10 @@ def _answer(answers: IO[bytes], request: bytes) -> bytes:
         loaded: Any = cloudpickle.loads(request)
         if isinstance(loaded, TimesRequest):
             found = Answer(times=observe_times(loaded.pair(), keep))
+        elif isinstance(loaded, GrowthRequest):
+            workload, arm, target = cloudpickle.loads(loaded.program)
+            seen = observe_growth(workload, arm, target, loaded.most_seconds)
+            found = Answer(evidence=seen)
         else:
             workload, arm, target = loaded
             found = Answer(evidence=observe(workload, arm, target))

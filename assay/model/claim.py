@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from assay.model.evidence import Evidence
+from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.history import History
 from assay.model.rerun import Rerun, Sought
 from assay.model.timing import Times, Turns
@@ -106,6 +106,14 @@ class TimingClaim(Claim, Protocol):
 
     def turns(self, case: Case) -> Turns:
         """What is to be timed for a case without times; what it raises, ``judge`` raises too."""
+
+
+@runtime_checkable
+class GrowthClaim(Claim, Protocol):
+    """A claim on how time grows with a length; its case's evidence is of the growing loop alone."""
+
+    def growth(self, case: Case) -> GrowthTimes:
+        """The times that it judges, or ``Stopped`` where there are none."""
 
 
 @runtime_checkable

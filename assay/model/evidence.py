@@ -177,7 +177,7 @@ class Evidence:
     module: ModuleSummary | None = None
     module_unreadable: str = ""
     values: tuple[Tensor, ...] | None = None
-    not_executed: str = ""
+    not_executed: Unavailable | None = None
     growth: GrowthTimes | None = None
     steps: StepsSeen | None = None
     warnings: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ timer replays them to the fixture, one round a sample.
 
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +21,11 @@ from pytest_benchmark.stats import Stats
 from assay.frameworks.versions import toolchain
 from assay.judge.ratios import ratio_of_turns
 from assay.model.change import Ratio
-from assay.model.evidence import Memory
+from assay.model.evidence import Evidence, GrowthTimes, Memory
 from assay.model.history import beside, gathered
 from assay.model.rerun import Rerun, Side
 from assay.model.timing import ArmTimes, Times
+from assay.run import Measured
 from assay.store import evidence, results
 from assay.targets import resolve
 
@@ -68,15 +69,21 @@ def excuse(fixture: BenchmarkFixture) -> None:
 
 
 def feed(
-    fixture: BenchmarkFixture, replay: Replay, measured: Times | Rerun | None, directory: Path
+    fixture: BenchmarkFixture, replay: Replay, measured: Measured | None, directory: Path
 ) -> None:
-    """Give the judged arm's samples to the fixture, and all else as ``extra_info``."""
+    """Give the judged arm's samples to the fixture, and all else as ``extra_info``.
+
+    Of a loop that grows, those on its greatest length.
+    """
+    samples: Sequence[float] = ()
     if isinstance(measured, Rerun):
         samples, known = measured.samples(Side.NEW), _rerun_info(measured)
+    elif isinstance(measured, GrowthTimes):
+        samples, known = measured.seconds[-1], _growth_info(measured, measured.lengths[-1])
     elif measured is not None:
         samples = measured.judged.samples
         known = _extra_info(measured, measured.judged, directory)
-    if measured is None or not samples:
+    if not samples:
         # It must be used, or it complains; so it counts nothing.
         fixture.disabled = True
         fixture.pedantic(_nothing)
@@ -94,6 +101,9 @@ def write_file(directory: Path, config: pytest.Config, all_times: Iterable[Times
         for arm in (times.reference, times.judged)
         if arm.samples
     ]
+    for seen in evidence.load_all(directory, evidence.GROWTH):
+        if seen.growth is not None:
+            entries += _growth_entries(seen, seen.growth)
     if not entries:
         return None
     document = {
@@ -122,19 +132,45 @@ def _nothing() -> None:
 
 
 def _entry(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
-    stats = Stats()
-    for sample in arm.samples:
-        stats.update(sample)
     program = f"{times.workload}/{arm.arm}@{times.target}"
     return {
         "group": f"{times.suite}/{times.workload}@{times.target}",
         "name": program,
         "fullname": f"{times.suite}/{program} {_setting(times, arm)}",
+        "extra_info": _extra_info(times, arm, directory),
+        **_samples(arm.samples, arm.runs_per_sample),
+    }
+
+
+def _growth_entries(seen: Evidence, growth: GrowthTimes) -> Iterator[dict[str, Any]]:
+    """One for each length of a growing loop."""
+    program = f"{seen.workload}/{seen.arm}@{seen.target}"
+    for length, seconds in zip(growth.lengths, growth.seconds, strict=True):
+        yield {
+            "group": f"{program} growth",
+            "name": f"{program} on length {length}",
+            "fullname": f"{program} on length {length}",
+            "extra_info": _growth_info(growth, length),
+            **_samples(seconds, 1),
+        }
+
+
+def _growth_info(growth: GrowthTimes, length: int) -> dict[str, Any]:
+    return {
+        "length": length,
+        "fastest_seconds": dict(zip(map(str, growth.lengths), growth.fastest, strict=True)),
+    }
+
+
+def _samples(samples: Sequence[float], runs_per_sample: int) -> dict[str, Any]:
+    stats = Stats()
+    for sample in samples:
+        stats.update(sample)
+    return {
         "params": None,
         "param": None,
-        "extra_info": _extra_info(times, arm, directory),
         "options": {"timer": Replay.__name__},
-        "stats": {**stats.as_dict(), "data": list(arm.samples), "iterations": arm.runs_per_sample},
+        "stats": {**stats.as_dict(), "data": list(samples), "iterations": runs_per_sample},
     }
 
 

@@ -20,7 +20,7 @@ from assay.model.workload import Arm, Workload
 from assay.plugin.against import rerun_as_set
 from assay.plugin.settings import Settings
 from assay.reruns.environments import Environments
-from assay.run import Run, Trial, record_of
+from assay.run import Measured, Run, Trial, record_of
 from assay.store import accepted_times, baselines
 from assay.store.taken import TakenError
 
@@ -62,6 +62,7 @@ class Session:
             accept=self.settings.accept,
             observe=self._observe,
             time=self._time,
+            time_growth=self._time_growth,
             timing_seconds=self.settings.timing_seconds,
             why=self.settings.why,
             rerun=self._rerun,
@@ -72,7 +73,7 @@ class Session:
         """The verdict on one trial; what Assay itself fails on is an ``error``, never a crash."""
         return self.judge_timed(trial)[0]
 
-    def judge_timed(self, trial: Trial) -> tuple[Record, Times | Rerun | None]:
+    def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
         """The same, with the times that it was judged by, if any were taken."""
         start = time.perf_counter()
         try:
@@ -105,6 +106,11 @@ class Session:
         if pair.reference is None:
             return self._time_alone(pair, keep)
         return self._observer(pair.workload, pair.target).time(pair, keep)
+
+    def _time_growth(
+        self, workload: Workload, arm: Arm, target: str, most_seconds: float
+    ) -> Evidence:
+        return self._observer(workload, target).time_growth(workload, arm, target, most_seconds)
 
     def _time_alone(self, pair: TimedPair, keep: Keep) -> Times:
         """Times of an arm in a process that did nothing before, and ends with it."""

@@ -1,4 +1,7 @@
-"""A run's evidence: computed once for each (workload, arm, target), whichever process is first."""
+"""A run's evidence: computed once for each (workload, arm, target), whichever process is first.
+
+What is seen of growing loops, which are timed apart from all else, lies in a folder of its own.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -11,17 +14,20 @@ from filelock import FileLock
 from assay.model.evidence import Evidence
 from assay.store.files import write_whole
 
-FOLDER = "evidence"
+FOLDER, GROWTH = "evidence", "growth"
 
 
 def once(
-    directory: Path, key: tuple[str, str, str, str], observe: Callable[[], Evidence]
+    directory: Path,
+    key: tuple[str, str, str, str],
+    observe: Callable[[], Evidence],
+    folder: str = FOLDER,
 ) -> Evidence:
     """The evidence of (suite, workload, arm, target), observed now if no process did before.
 
     Other processes that ask for the same evidence meanwhile wait for it.
     """
-    path = _path(directory, key)
+    path = _path(directory / folder, key)
     if path.exists():
         return load(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,16 +55,16 @@ def load(path: Path) -> Evidence:
 
 def find(directory: Path, key: tuple[str, str, str, str]) -> Evidence | None:
     """The evidence of (suite, workload, arm, target), if it was observed in this run."""
-    path = _path(directory, key)
+    path = _path(directory / FOLDER, key)
     return load(path) if path.exists() else None
 
 
-def load_all(directory: Path) -> tuple[Evidence, ...]:
+def load_all(directory: Path, folder: str = FOLDER) -> tuple[Evidence, ...]:
     """All evidence of a run's folder, by file name."""
-    return tuple(load(path) for path in sorted((directory / FOLDER).glob("*.json")))
+    return tuple(load(path) for path in sorted((directory / folder).glob("*.json")))
 
 
-def _path(directory: Path, key: tuple[str, str, str, str]) -> Path:
+def _path(folder: Path, key: tuple[str, str, str, str]) -> Path:
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
     readable = "-".join(key[1:]).replace(":", "-").replace("/", "-")
-    return directory / FOLDER / f"{readable}-{digest}.json"
+    return folder / f"{readable}-{digest}.json"

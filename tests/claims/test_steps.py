@@ -6,7 +6,7 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge
-from assay.model.evidence import Failure, FailureKind
+from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.verdict import Outcome
 
@@ -16,7 +16,9 @@ from .examples import STEPPED, TWO, Example, name_of
 
 @pytest.mark.parametrize("example", STEPPED, ids=name_of)
 def test_a_program_whose_steps_did_not_run_cannot_run(example: Example) -> None:
-    without = replace(example.keeps.evidence, steps=None, not_executed="it only compiles")
+    without = replace(
+        example.keeps.evidence, steps=None, not_executed=Unavailable(reason="it only compiles")
+    )
     finding = judge(example.claim, replace(example.keeps, evidence=without))
     assert (finding.outcome, finding.reason) == (Outcome.CANNOT_RUN, "it only compiles")
 

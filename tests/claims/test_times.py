@@ -10,7 +10,7 @@ from assay import claims
 from assay.judge.case import judge, judge_twin
 from assay.judge.changes import Change
 from assay.judge.ratios import LOOKS, ratio_of_turns
-from assay.model.claim import Stopped, TimingClaim
+from assay.model.claim import GrowthClaim, Stopped, TimingClaim
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.timing import ArmTimes, Calibration, Ending
 from assay.model.units import Unit
@@ -141,7 +141,10 @@ def test_an_arm_may_be_named_in_the_place_of_the_reference() -> None:
 
 def test_it_is_a_claim_on_times_and_others_are_not() -> None:
     assert isinstance(CLAIM, TimingClaim)
-    assert not isinstance(claims.TimeGrowth(), TimingClaim)
+    for claim in (claims.TimeGrowth(), claims.TimeExponent(at_most=formula(1, Unit.RATIO))):
+        assert isinstance(claim, GrowthClaim)
+        assert not isinstance(claim, TimingClaim)
+    assert not isinstance(CLAIM, GrowthClaim)
 
 
 def test_a_program_that_does_not_compile_is_not_timed() -> None:

@@ -8,7 +8,7 @@ import pytest
 from assay import claims
 from assay.judge.case import judge
 from assay.model.claim import Case
-from assay.model.evidence import Evidence, FailureKind
+from assay.model.evidence import Evidence, FailureKind, Unavailable
 from assay.model.verdict import Outcome
 
 from .cases import GOOD, SAVED, beside, case, failure, tensor
@@ -132,14 +132,15 @@ def test_damaged_result_bytes_are_an_error() -> None:
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
 def test_a_program_that_was_not_executed_cannot_run_and_says_why(whose: str) -> None:
     def unless(mine: str, evidence: Evidence) -> Evidence:
-        words = "a compile-only target runs nothing"
-        return replace(evidence, values=None, not_executed=words) if whose == mine else evidence
+        why = Unavailable(reason="a compile-only target runs nothing", remedy="run it on cpu")
+        return replace(evidence, values=None, not_executed=why) if whose == mine else evidence
 
     ours = unless("ours", GOOD)
     seen = replace(case(), evidence=ours, others={"save": unless("theirs", SAVED)})
     finding = judge(claims.ValuesEqual(), seen)
     assert finding.outcome is Outcome.CANNOT_RUN
     assert finding.reason == "a compile-only target runs nothing"
+    assert finding.advice == "run it on cpu"
 
 
 def test_a_program_that_does_not_run_breaks_the_claim() -> None:

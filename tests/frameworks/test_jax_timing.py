@@ -71,8 +71,9 @@ def test_to_trace_a_program_is_timed_anew_at_each_length_and_nothing_is_run() ->
         return layers, lambda: (SHAPE,)
 
     growth = Growth(lengths=(1, 2), build=build, traced=True)
-    times = JaxFramework().time_growth(growth, jax.devices())
+    times = JaxFramework().time_growth(growth, jax.devices(), most_seconds=0.0)
     turns = len(times.seconds[0])
+    assert turns == 7  # No more, where no second is given.
     jax.effects_barrier()
     assert traced == [1, 2] * (1 + turns)  # Once unmeasured.
     assert times.fastest[0] >= SLEEP

@@ -222,6 +222,14 @@ def test_a_cap_that_is_no_number_is_misuse(tmp_path: Path) -> None:
     assert "got --timing-seconds=soon, wanted a positive number of seconds" in ended.output
 
 
+def test_the_example_of_the_documents_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "timing.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    ended = Project(tmp_path, {"test_norm.py": code}).pytest(target="cpu")
+    assert _verdict(ended, "twice", "time-ratio.must-fail") == "kept"
+    assert _verdict(ended, "ours", "time-ratio") in {"kept", "not-measured"}
+
+
 SLOW = (
     TIMED
     + """
@@ -271,6 +279,7 @@ CROWD = (
     PREAMBLE
     + """
 import numpy as np
+from assay import Growth
 from functools import partial
 
 def stamp(kind):
@@ -301,6 +310,17 @@ def a_plain_one(number):
 W = workload(*(arm(f"busy{n}", partial(busy, 0.3 + n % 4 * 0.5)) for n in range(8)))
 V = workload(arm("a", stamped), arm("b", stamped, reference="a"),
              arm("c", stamped, reference="a"), name="timed")
+def grown(devices):
+    def build(length):
+        def now(x):
+            stamp("timed")
+            time.sleep(0.02)
+            return x
+        return lambda x: jax.pure_callback(now, X, x), lambda: (np.ones(8, np.float32),)
+    return Program(growth=Growth(lengths=(1, 4), build=build))
+
+G = workload(arm("grown", grown), name="growing")
+test_times_of_growth = Check(claim=claims.TimeGrowth(), workloads=(G,))
 ALL = claims.TimeRatio(seen_change=0.5)
 test_times = Check(claim=ALL, workloads=(V,), arms=("b", "c"))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
@@ -345,6 +365,11 @@ def test_nothing_is_at_work_in_another_worker_while_programs_are_timed(
     timed, beside = _beside(project)
     assert timed > 40
     assert beside == 0
+    assert _verdict(ended, "grown", "time-growth") == "kept"
+    kept = {entry["name"]: entry for entry in _benchmarks(project.newest() / "benchmarks.json")}
+    for length in (1, 4):
+        entry = kept[f"growing/grown@cpu on length {length}"]
+        assert entry["stats"]["min"] == entry["extra_info"]["fastest_seconds"][str(length)] > 0.02
 
 
 def test_without_the_lock_something_is(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from assay import claims
 from assay.model.claim import Formula
-from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
+from assay.model.evidence import Evidence, Failure, FailureKind, GrowthTimes, Toolchain
 from assay.model.timing import ArmTimes, Ending, Keep, TimedPair, Times, untaken
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Outcome
 from assay.model.workload import Arm, Workload
 from assay.run import Run, Trial
+from assay.store.evidence import GROWTH as GROWTH_FOLDER
+from assay.store.evidence import load_all
 from assay.store.times import KEPT
 
 from .fakes import OFFLOAD, OLD, TARGET, TWIN, Harness, trial
@@ -119,3 +121,32 @@ def test_a_trial_knows_whether_programs_are_timed_for_it() -> None:
 def test_a_run_that_cannot_take_times_says_so(harness: Harness) -> None:
     with pytest.raises(NotImplementedError, match=r"got .*wanted .*Run\(time=...\)"):
         harness.start().judge(trial(claim=CLAIM))
+
+
+GROWTH = GrowthTimes(lengths=(8, 64), seconds=((1.0, 1.1), (1.2, 1.3)))
+
+
+def test_how_time_grows_is_taken_once_and_of_nothing_else(harness: Harness) -> None:
+    asked = []
+
+    def time_growth(workload: Workload, arm: Arm, target: str, most_seconds: float) -> Evidence:
+        asked.append((workload.name, arm.name, target, most_seconds))
+        toolchain = Toolchain(versions=dict(OLD))
+        return Evidence(
+            workload="stack", arm=arm.name, target=target, toolchain=toolchain, growth=GROWTH
+        )
+
+    run = replace(harness.start(), time_growth=time_growth, timing_seconds=7.0)
+    twice = [run.judge_timed(trial(claim=claims.TimeGrowth())) for _ in range(2)]
+    assert [record.verdict for record, _ in twice] == [Outcome.KEPT] * 2
+    assert [taken for _, taken in twice] == [GROWTH] * 2
+    assert asked == [("stack", OFFLOAD.name, TARGET, 7.0)]
+    assert not harness.observed.asked
+    assert [seen.growth for seen in load_all(run.directory, GROWTH_FOLDER)] == [GROWTH]
+    assert load_all(run.directory) == ()
+
+
+def test_a_claim_on_growth_is_timed_alone() -> None:
+    assert trial(claim=claims.TimeGrowth()).is_timing
+    assert trial(claim=CLAIM).is_timing
+    assert not trial().is_timing

@@ -92,7 +92,7 @@ FULL = Evidence(
         ),
     ),
     values=(Tensor(path="loss", dtype="float32", shape=(2,), data=bytes(range(8))),),
-    not_executed="no",
+    not_executed=Unavailable(reason="no"),
     seconds=Seconds(trace=0.1, execute=0.2),
 )
 

@@ -162,7 +162,7 @@ def report(
         folder = run if run.is_dir() else run.parent
         taken, damaged = times.KEPT.load_all(folder)
         rerun, unread = reruns.KEPT.load_all(folder)
-        print_run(Console(), seen, taken, rerun)
+        print_run(Console(), seen, taken, rerun, results.invocation_of(folder))
         for each in (*damaged, *unread):
             typer.echo(f"assay: {each}", err=True)
         return

@@ -1,21 +1,28 @@
 """The one process that writes: records as they are reached, then summary, baselines, exit code."""
 
 import shutil
-from collections.abc import Iterable
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from assay.model.invocation import Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record, exit_code
+from assay.model.workload import Level
 from assay.plugin import benchmarks
 from assay.plugin.items import verdicts_of
 from assay.plugin.orphans import remove_orphans
 from assay.plugin.progress import Progress
 from assay.plugin.session import Session
+from assay.plugin.settings import Settings
 from assay.report.junit import junit
 from assay.report.summary import summary
 from assay.report.terminal import print_run
@@ -39,7 +46,9 @@ class Controller:
         self._times: tuple[Times, ...] = ()
         self._reruns: tuple[Rerun, ...] = ()
         self._damaged: tuple[ValueError, ...] = ()
+        self._invocation = invocation_of(config, session.settings)
         self._interrupted = False
+        self._unwritten: OSError | None = None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -64,6 +73,10 @@ class Controller:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each verdict as soon as it is reached."""
         for record in verdicts_of(report):
+            if not self._records:
+                # Until it ends; a run that is killed stays what this says.
+                begun = replace(self._invocation, finished=False)
+                results.write_invocation(self._session.run.directory, begun)
             records.append(self._session.run.directory, record)
             self._records.append(record)
 
@@ -78,20 +91,33 @@ class Controller:
         self._times, no_times = times.KEPT.load_all(self._session.directory)
         self._reruns, no_reruns = reruns.KEPT.load_all(self._session.directory)
         self._damaged = (*no_times, *no_reruns)
-        self._interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-        benchmarks.write_file(self._session.directory, self._config, self._times)
-        if not self._records:
-            return
-        run = self._session.run
-        page = summary(self._records, self._times, self._reruns, interrupted=self._interrupted)
-        results.write(run.directory, "summary.md", page.encode())
-        results.write(run.directory, "junit.xml", junit(self._records))
-        results.point_latest(run.directory)
-        accept_numbers(run, self._records)
-        remove_orphans(run.baselines, self._records)
+        interrupted = self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED
+        self._invocation = replace(self._invocation, finished=not interrupted)
         code = exit_code([record.verdict for record in self._records])
-        if exitstatus not in _PYTEST_OWN and code is not ExitCode.KEPT:
-            session.exitstatus = code.value
+        try:
+            with _deaf_to_ctrl_c():
+                self._write()
+        except OSError as error:
+            self._unwritten, code = error, ExitCode.CRASHED
+        if self._unwritten or (self._records and exitstatus not in _PYTEST_OWN):
+            session.exitstatus = code.value or exitstatus
+
+    def _write(self) -> None:
+        if self._records:
+            run = self._session.run
+            page = summary(self._records, self._times, self._reruns, self._invocation)
+            results.write(run.directory, "summary.md", page.encode())
+            results.write(run.directory, "junit.xml", junit(self._records))
+            results.write_invocation(run.directory, self._invocation)
+            results.point_latest(run.directory)
+            accept_numbers(run, self._records)
+            remove_orphans(run.baselines, self._records)
+        # Last, for it asks the machine of what kind it is, which takes a while.
+        benchmarks.write_file(self._session.directory, self._config, self._times)
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Know of it, also where another one hides it from pytest."""
+        self._interrupted = True
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the summary that a person reads."""
@@ -104,10 +130,36 @@ class Controller:
             terminalreporter.write_line(f"no verdict was reached; what was taken: {taken}")
         for damaged in self._damaged:
             terminalreporter.write_line(f"times: {damaged}")
+        if self._unwritten is not None:
+            terminalreporter.write_line(
+                f"assay: not all was written, and so this ends with {ExitCode.CRASHED.value}: "
+                f"{self._unwritten}; make room or give leave to write, and run again"
+            )
 
     def _rendered(self, *, colour: bool) -> str:
         text = StringIO()
         width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
         console = Console(file=text, width=width, force_terminal=colour, highlight=False)
-        print_run(console, self._records, self._times, self._reruns, interrupted=self._interrupted)
+        print_run(console, self._records, self._times, self._reruns, self._invocation)
         return text.getvalue()
+
+
+def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
+    """The run's own words: what it was pointed at, and a level that is not the usual one."""
+    places = [place.partition("::")[0] for place in config.option.file_or_dir]
+    usual = settings.level is Level.QUICK
+    level = () if usual else ("--level", settings.level.name.lower())
+    return Invocation(command=("pytest", *dict.fromkeys(places), *level))
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """A second Ctrl-C, or one that comes late, does not lose what the run leaves behind."""
+    if threading.current_thread() is not threading.main_thread():  # Which alone hears it.
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -11,7 +11,7 @@ from assay.model.claim import Check, RerunClaim
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Workload
-from assay.plugin import benchmarks
+from assay.plugin import benchmarks, misuse
 from assay.plugin.against import Added
 from assay.plugin.session import Session
 from assay.run import Trial, record_of
@@ -138,13 +138,21 @@ def explain(record: Record) -> str:
 def check_items(
     collector: pytest.Collector, name: str, check: Check, session: Session
 ) -> list[pytest.Item]:
-    """The items of one check at the session's targets and level."""
-    return [
-        _item(collector, f"{name}[{trial}]", trial)
+    """The items of one check at the session's targets and level.
+
+    Raises:
+        CollectError: no run can make sense of the check.
+    """
+    misuse.reject_check(name, check)
+    found = [
+        trial
         for workload in check.workloads
         for target in session.settings.targets
         for trial in _trials(check, workload, target, session)
     ]
+    for trial in found:
+        misuse.reject_trial(name, trial)
+    return [_item(collector, f"{name}[{trial}]", trial) for trial in found]
 
 
 def _item(collector: pytest.Collector, name: str, trial: Trial) -> pytest.Item:

@@ -1,8 +1,9 @@
 """Explanations: a cause in words — measured, limit, why, what to do next, how to rerun."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from assay.model.invocation import USUAL
 from assay.model.verdict import Outcome, Record
 from assay.report.causes import Cause
 from assay.report.words import WORDS, amount, plain, plural, rerun
@@ -26,13 +27,16 @@ class Explanation:
     details: tuple[Detail, ...]
 
 
-def explain(cause: Cause) -> Explanation:
-    """The cause in words; a group names one example and everywhere it was seen."""
+def explain(cause: Cause, command: Sequence[str] = USUAL.command) -> Explanation:
+    """The cause in words; a group names one example and everywhere it was seen.
+
+    ``command`` is what reaches the run's items again.
+    """
     alone = cause.verdict.fails or cause.verdict is Outcome.IMPROVED
     return Explanation(
         verdict=cause.verdict,
         title=plain(_where(cause.example) if alone else _title(cause)),
-        details=tuple(_of_one(cause.example) if alone else _of_many(cause)),
+        details=tuple(_of_one(cause.example, command) if alone else _of_many(cause, command)),
     )
 
 
@@ -49,14 +53,14 @@ def _title(cause: Cause) -> str:
     return f"{WORDS[cause.verdict].meaning} · {counts}"
 
 
-def _of_one(record: Record) -> Iterator[Detail]:
+def _of_one(record: Record, command: Sequence[str]) -> Iterator[Detail]:
     if record.measured is not None or record.limit is not None:
         yield Detail(label="measured", text=_numbers(record))
     yield from _why(record)
-    yield Detail(label="rerun", text=plain(rerun(record)), verbatim=True)
+    yield Detail(label="rerun", text=plain(rerun(record, command)), verbatim=True)
 
 
-def _of_many(cause: Cause) -> Iterator[Detail]:
+def _of_many(cause: Cause, command: Sequence[str]) -> Iterator[Detail]:
     yield Detail(label="on", text=plain(", ".join(cause.targets)))
     yield Detail(label="claims", text=plain(", ".join(cause.claims)))
     if cause.verdict is Outcome.KNOWN_DEFECT:
@@ -65,7 +69,7 @@ def _of_many(cause: Cause) -> Iterator[Detail]:
         yield Detail(label="example", text=plain(text))
     yield from _why(cause.example)
     if cause.verdict is Outcome.KNOWN_DEFECT:
-        yield Detail(label="rerun", text=plain(rerun(cause.example)), verbatim=True)
+        yield Detail(label="rerun", text=plain(rerun(cause.example, command)), verbatim=True)
 
 
 def _why(record: Record) -> Iterator[Detail]:

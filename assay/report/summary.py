@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from assay.model.invocation import USUAL, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import Outcome, Record
@@ -20,26 +21,25 @@ def summary(
     records: Iterable[Record],
     times: Iterable[Times] = (),
     reruns: Iterable[Rerun] = (),
-    *,
-    interrupted: bool = False,
+    invocation: Invocation = USUAL,
 ) -> str:
     """The whole page: verdict of the run, grid, every cause worst first, then what was timed."""
     all_records = tuple(records)
     timed = (*_times_blocks(times), *_reruns_blocks(reruns))
-    closing = closing_sentence(all_records, interrupted=interrupted)
-    return "\n\n".join((*_blocks(all_records, closing), *timed)) + "\n"
+    return "\n\n".join((*_blocks(all_records, invocation), *timed)) + "\n"
 
 
-def _blocks(records: tuple[Record, ...], closing: str) -> Iterator[str]:
+def _blocks(records: tuple[Record, ...], invocation: Invocation) -> Iterator[str]:
     yield "# Assay"
-    yield f"**{escape(closing)}**"
+    yield f"**{escape(closing_sentence(records, finished=invocation.finished))}**"
     yield escape(headline(records))
     yield from _grid_blocks(grid(records))
     found = causes(records)
     judged = [cause for cause in found if cause.verdict not in _UNJUDGED]
     if judged:
         yield "## What needs a reader"
-        yield from map(_explanation_block, map(explain, judged))
+        explained = (explain(cause, invocation.command) for cause in judged)
+        yield from map(_explanation_block, explained)
     unjudged = [cause for cause in found if cause.verdict in _UNJUDGED]
     if unjudged:
         yield "## What could not be judged"

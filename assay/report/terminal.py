@@ -8,6 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from assay.model.invocation import USUAL, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import Outcome, Record, exit_code
@@ -37,8 +38,7 @@ def print_run(
     records: Iterable[Record],
     times: Iterable[Times] = (),
     reruns: Iterable[Rerun] = (),
-    *,
-    interrupted: bool = False,
+    invocation: Invocation = USUAL,
 ) -> None:
     """Write the whole report; legible without colour, and no wider than the console.
 
@@ -48,13 +48,14 @@ def print_run(
     _print(console, Text(headline(all_records), style="bold"))
     print_grid(console, grid(all_records))
     for cause in causes(all_records):
-        print_explanation(console, explain(cause))
+        print_explanation(console, explain(cause, invocation.command))
     print_times(console, times)
     print_reruns(console, reruns)
     code = exit_code([record.verdict for record in all_records])
     console.print()
-    style = "bold red" if code.value or interrupted else "bold green"
-    _print(console, Text(closing_sentence(all_records, interrupted=interrupted), style=style))
+    style = "bold green" if invocation.finished and not code.value else "bold red"
+    closing = closing_sentence(all_records, finished=invocation.finished)
+    _print(console, Text(closing, style=style))
 
 
 def print_grid(console: Console, shown: Grid) -> None:

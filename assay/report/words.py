@@ -2,9 +2,10 @@
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from assay.model.invocation import USUAL
 from assay.model.units import Unit, format_quantity
 from assay.model.verdict import MUST_FAIL, ExitCode, Outcome, Record, exit_code
 
@@ -92,7 +93,7 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def rerun(record: Record) -> str:
+def rerun(record: Record, command: Sequence[str] = USUAL.command) -> str:
     """The command that reaches this verdict again: all claims on the arm there, or all its twins.
 
     An item's id is ``test[workload/arm@target]``, with ``/must-fail`` on a twin's.
@@ -100,7 +101,7 @@ def rerun(record: Record) -> str:
     program = f"{record.workload}/{record.arm}"
     twin = [MUST_FAIL.removeprefix(".")] if record.must_fail else []
     expression = " and ".join([*_KEYWORD.findall(program), *twin])
-    return f"pytest suites --target {shlex.quote(record.target)} -k {shlex.quote(expression)}"
+    return shlex.join([*command, "--target", record.target, "-k", expression])
 
 
 def toolchain_versions(records: Iterable[Record]) -> dict[str, str]:
@@ -125,10 +126,10 @@ def headline(records: Iterable[Record]) -> str:
     return plain(" · ".join(fact for fact in facts if fact))
 
 
-def closing_sentence(records: Iterable[Record], *, interrupted: bool = False) -> str:
+def closing_sentence(records: Iterable[Record], *, finished: bool = True) -> str:
     """What the run came to, by the fixed rule, and its counts, worst first."""
     outcomes = [record.verdict for record in records]
-    code = ExitCode.MISUSE if interrupted else exit_code(outcomes)
+    code = exit_code(outcomes) if finished else ExitCode.MISUSE
     counts = ", ".join(
         f"{outcomes.count(outcome):,} {word.meaning}"
         for outcome, word in WORDS.items()

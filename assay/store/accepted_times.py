@@ -253,7 +253,7 @@ def _unusable(point: _Point) -> str:
 def _decode(path: Path) -> _File:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_File)
-    except msgspec.MsgspecError as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise BaselineError(
             f"{path}: got a file that holds no accepted times ({error}), "
             "wanted what --update-baselines writes; restore it from version control"

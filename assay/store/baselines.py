@@ -131,7 +131,7 @@ def save(root: Path, baseline: Baseline) -> Path:
 def _decode(path: Path) -> _File:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_File)
-    except msgspec.MsgspecError as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise BaselineError(
             f"{path}: got a file that is no baseline ({error}), "
             "wanted what --update-baselines writes; restore it from version control"

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import msgspec
+
+from assay.model.invocation import USUAL, Invocation
 from assay.store.files import write_whole
 
 LATEST = "latest"
+INVOCATION = "invocation.json"
 
 
 def write(directory: Path, name: str, data: bytes) -> Path:
@@ -12,6 +16,19 @@ def write(directory: Path, name: str, data: bytes) -> Path:
     path = directory / name
     write_whole(path, data)
     return path
+
+
+def write_invocation(directory: Path, invocation: Invocation) -> Path:
+    """Write how the run was asked for, and whether it came to its end."""
+    return write(directory, INVOCATION, msgspec.json.encode(invocation))
+
+
+def invocation_of(directory: Path) -> Invocation:
+    """What ``write_invocation`` wrote; the usual where that cannot be read."""
+    try:
+        return msgspec.json.decode((directory / INVOCATION).read_bytes(), type=Invocation)
+    except (OSError, msgspec.MsgspecError):
+        return USUAL
 
 
 def point_latest(directory: Path) -> None:

@@ -24,6 +24,23 @@ W = workload(arm("double", double), arm("sleeps", sleeps))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 """
 )
+QUICK = (
+    PREAMBLE
+    + """
+W = workload(arm("double", double))
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
+"""
+)
+INTERRUPTS_ITSELF = """
+import os, signal
+from assay.plugin import benchmarks
+
+def interrupted(directory, *rest):
+    os.kill(os.getpid(), signal.SIGINT)
+    (directory / "written").touch()
+
+benchmarks.write_file = interrupted
+"""
 SECONDS = 60
 
 
@@ -74,6 +91,13 @@ def test_ctrl_c_ends_the_run_and_keeps_what_was_reached(
     assert not _runs(child)
 
 
+def test_ctrl_c_while_the_run_is_written_loses_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"test_small.py": QUICK, "conftest.py": INTERRUPTS_ITSELF})
+    assert project.start().wait(timeout=SECONDS) == pytest.ExitCode.OK
+    assert "Nothing regressed (exit 0): 1 kept" in (project.newest() / "summary.md").read_text()
+    assert (project.newest() / "written").exists()
+
+
 def test_a_killed_run_keeps_its_records_and_its_observer_ends_by_itself(
     project: Project, begun: subprocess.Popen[bytes]
 ) -> None:
@@ -84,3 +108,5 @@ def test_a_killed_run_keeps_its_records_and_its_observer_ends_by_itself(
     _await(lambda: not _runs(child))
     (record,) = records.load(project.newest())
     assert record.arm == "double"
+    told = project.assay("report", str(project.newest()))
+    assert "Interrupted, and what was not reached was not judged" in told.output

@@ -74,13 +74,22 @@ def test_a_damaged_baseline_file_is_misuse_and_stays_as_it_is(
     assert not ended.changed
 
 
+def test_what_cannot_be_written_at_the_end_is_told_and_ends_with_3(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"test_small.py": COMPILES, "results/latest/kept": ""})
+    ended = project.pytest()
+    assert ended.exit_code == 3, ended.output
+    assert "assay: not all was written, and so this ends with 3: " in ended.output
+    assert "1 kept" in ended.output
+    assert "Traceback" not in ended.output
+
+
 def test_workers_are_not_begun_on_a_damaged_baseline_file(tmp_path: Path) -> None:
     text = '{"schema":2,"suite":"mine","target":"cpu:8","accepted":{}}'
     files = {"test_small.py": COMPILES, "baselines/cpu-8/mine.json": text}
     ended = Project(tmp_path, files).pytest("-n", "1")
     assert ended.exit_code == 2, ended.output
     assert "got schema 2 for mine on cpu:8, wanted schema 1" in ended.output
-    assert "gw0" not in ended.output
+    assert "bringing up nodes" not in ended.output
 
 
 @pytest.mark.parametrize("option", ["--results-dir", "--baselines-dir"])

@@ -44,6 +44,11 @@ def test_the_rerun_keyword_is_one_that_pytest_reads(record_of: RecordOf) -> None
     Expression.compile(command.split("'")[1])
 
 
+def test_the_rerun_is_of_what_was_run(record_of: RecordOf) -> None:
+    told = rerun(record_of(arm="two"), ("pytest", "my suites", "--level", "full"))
+    assert told.startswith("pytest 'my suites' --level full --target gpu-h100:8 -k ")
+
+
 @pytest.mark.parametrize(
     ("outcomes", "begins"),
     [
@@ -65,7 +70,7 @@ def test_the_last_sentence_follows_the_fixed_rule(
 
 def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordOf) -> None:
     for outcome in (Outcome.KEPT, Outcome.BROKEN):
-        said = closing_sentence([record_of(verdict=outcome)], interrupted=True)
+        said = closing_sentence([record_of(verdict=outcome)], finished=False)
         assert said.startswith("Interrupted, and what was not reached was not judged (exit 2)")
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -152,6 +153,15 @@ def test_a_file_of_another_schema_suite_or_target_is_refused(
     with pytest.raises(BaselineError, match="move the file to its own place"):
         load(tmp_path, "scan", "gpu-h100:8")
     with pytest.raises(BaselineError, match="move the file to its own place"):
+        check_all(tmp_path)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("nowhere")])
+def test_what_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path = tmp_path / "cpu-8" / "mine.json"
+    path.parent.mkdir()
+    make(path)
+    with pytest.raises(BaselineError, match="restore it from version control"):
         check_all(tmp_path)
 
 

@@ -1,0 +1,75 @@
+"""Checks that no run can make sense of, told in words while they are collected."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from assay.model.claim import Check, Formula
+from assay.model.workload import Workload, matches_any
+from assay.run import Trial
+
+
+def reject_check(name: str, check: Check) -> None:
+    """Refuse limits that are no formulas, and names of arms that no workload has.
+
+    Raises:
+        CollectError: the check of that name has one.
+    """
+    _reject_limits(name, check.claim)
+    if _is_text(check.arms):  # Its letters would be taken for patterns.
+        raise pytest.Collector.CollectError(
+            f"got arms={check.arms!r}, one text, in {name}, wanted several; do this: "
+            f"arms=({check.arms!r},)"
+        )
+    arms = [arm.name for workload in check.workloads for arm in workload.arms]
+    for pattern in check.arms:
+        if not any(matches_any(arm, (pattern,)) for arm in arms):
+            raise _refused(name, f"arms={pattern!r}, which match none", *check.workloads)
+    for workload in check.workloads:
+        if check.twin and check.twin not in {arm.name for arm in workload.arms}:
+            raise _refused(name, f"twin={check.twin!r}", workload)
+
+
+def reject_trial(name: str, trial: Trial) -> None:
+    """Refuse an arm without those that its claim compares it with.
+
+    Raises:
+        CollectError: one of them is not in the workload.
+    """
+    workload, arm = trial.workload, trial.arm
+    for needed in trial.check.claim.needs(arm):
+        if not needed:
+            raise pytest.Collector.CollectError(
+                f"got {trial.claim_name} put to {workload.name}/{arm.name} in {name}, which is "
+                f"compared with no arm; wanted one; do this: Arm(name={arm.name!r}, reference=…)"
+            )
+        if needed not in {each.name for each in workload.arms}:
+            raise _refused(name, f"{trial.claim_name} compared with {needed!r}", workload)
+
+
+def _reject_limits(name: str, claim: Any) -> None:
+    if not is_dataclass(claim):
+        return
+    for field in fields(claim):
+        # A module of annotations that are not evaluated has types by name.
+        wants_formula = getattr(field.type, "__name__", field.type) == Formula.__name__
+        limit = getattr(claim, field.name)
+        if wants_formula and not isinstance(limit, Formula):
+            got = f"{field.name}={limit!r} for {type(claim).__name__}"
+            raise pytest.Collector.CollectError(
+                f"got {got} in {name}, wanted a Formula; do this: "
+                f"{field.name}=Formula('what it says', lambda case: Quantity(…, Unit.…))"
+            )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _refused(name: str, got: str, *workloads: Workload) -> Exception:
+    known = "; ".join(
+        f"{workload.name} has {', '.join(arm.name for arm in workload.arms)}"
+        for workload in workloads
+    )
+    return pytest.Collector.CollectError(f"got {got} in {name}, wanted an arm: {known}")

@@ -1,0 +1,46 @@
+"""Checks that no run can make sense of are told while they are collected, in a line, with 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .project import PREAMBLE, Project
+
+HEAD = (
+    PREAMBLE
+    + """
+W = workload(arm("a", double), arm("b", double), arm("c", double, reference="a"))
+COMPILES = claims.Compiles()
+class Beside(claims.Compiles):
+    def needs(self, arm):
+        return ("gone",)
+test_checked = Check("""
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        ("claim=COMPILES, workloads=(W,), arms=('a', 'nope')", "got arms='nope', which match none"),
+        ("claim=COMPILES, workloads=(W,), arms='c*'", "got arms='c*', one text, in test_checked"),
+        ("claim=COMPILES, workloads=(W,), arms=('a',), twin='nope'", "got twin='nope' in"),
+        (
+            "claim=claims.ValuesEqual(), workloads=(W,)",
+            "which is compared with no arm; wanted one; do this: Arm(name='a', reference=…)",
+        ),
+        (
+            "claim=claims.TimeRatio(at_most=2.0), workloads=(W,), arms=('c',)",
+            "got at_most=2.0 for TimeRatio in test_checked, wanted a Formula; do this: at_most=",
+        ),
+        ("claim=Beside(), workloads=(W,)", "compared with 'gone' in test_checked, wanted an arm: "),
+    ],
+)
+def test_a_check_of_nothing_is_misuse(tmp_path: Path, check: str, words: str) -> None:
+    project = Project(tmp_path, {"test_small.py": f"{HEAD}{check})"})
+    ended = project.pytest("--collect-only")
+    assert ended.exit_code == 2, ended.output
+    assert words in " ".join(ended.output.split())
+    assert "Traceback" not in ended.output
+    assert "site-packages" not in ended.output

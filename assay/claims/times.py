@@ -150,6 +150,7 @@ def _taken(case: Case, other: str) -> Times:
             Finding(
                 outcome=Outcome.BROKEN if own else Outcome.NOT_MEASURED,
                 reason=f"nothing to time: {words}{describe_failure(times.failure)}",
+                advice="" if own else f"mend {whose}, or compare with another arm",
             )
         )
     return times

@@ -69,9 +69,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--against-seconds",
-        default="300",
         metavar="SECONDS",
-        help="compare two toolchains on one program for at most this long",
+        help="compare two toolchains on one program for at most this long; default: 300",
     )
     group.addoption(
         "--compile-timeout",

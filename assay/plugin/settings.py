@@ -61,7 +61,7 @@ class Settings:
             timing_seconds=_seconds("--timing-seconds", options["timing_seconds"], 30),
             why=_why(options["why"], accept),
             against=_against(options["against"]),
-            against_seconds=_seconds("--against-seconds", options["against_seconds"], 300),
+            against_seconds=_against_seconds(options["against_seconds"], options["against"]),
         )
 
 
@@ -122,6 +122,15 @@ def _against(text: str | None) -> str:
             f"--against: {error}; --against={BASELINE} takes that of the nearest accepted number"
         ) from None
     return text
+
+
+def _against_seconds(text: str | None, against: str | None) -> float:
+    if text is not None and against is None:
+        raise SettingsError(
+            f"got --against-seconds={text} with nothing to compare, wanted --against VERSION too; "
+            "leave one out, or give both"
+        )
+    return _seconds("--against-seconds", "300" if text is None else text, 300)
 
 
 def _seconds(option: str, text: str, usual: int) -> float:

@@ -32,7 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         ("--update-baselines=old", "got --update-baselines=old, wanted new or all"),
         ("--against=nonsense", "--against: got 'nonsense', wanted a version of jax (0.10.2)"),
         ("--against=", "--against=baseline takes that of the nearest accepted number"),
-        ("--against-seconds=0", "got --against-seconds=0, wanted a positive number of seconds"),
+        ("--against-seconds=60", "got --against-seconds=60 with nothing to compare, wanted"),
         ("--compile-timeout=soon", "got --compile-timeout=soon, wanted a positive number"),
         ("--compile-timeout=-1", "got --compile-timeout=-1, wanted a positive number"),
         ("--results-dir=test_small.py", "test_small.py is a file, wanted a folder"),
@@ -72,6 +72,12 @@ def test_a_damaged_baseline_file_is_misuse_and_stays_as_it_is(
     assert words in ended.output
     assert "Traceback" not in ended.output
     assert not ended.changed
+
+
+def test_seconds_that_cap_no_comparison_are_misuse(project: Project) -> None:
+    ended = project.pytest("--against=0.10.2", "--against-seconds=0")
+    assert ended.exit_code == 2, ended.output
+    assert "got --against-seconds=0, wanted a positive number of seconds" in ended.output
 
 
 def test_what_cannot_be_written_at_the_end_is_told_and_ends_with_3(tmp_path: Path) -> None:

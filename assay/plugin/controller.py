@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,7 @@ class Controller:
         self._damaged: tuple[ValueError, ...] = ()
         self._invocation = invocation_of(config, session.settings)
         self._interrupted = False
+        self._accepted: tuple[Path, ...] = ()
         self._unwritten: OSError | None = None
 
     @pytest.hookimpl(optionalhook=True)
@@ -110,7 +112,7 @@ class Controller:
             results.write(run.directory, "junit.xml", junit(self._records))
             results.write_invocation(run.directory, self._invocation)
             results.point_latest(run.directory)
-            accept_numbers(run, self._records)
+            self._accepted = accept_numbers(run, self._records)
             remove_orphans(run.baselines, self._records)
         # Last, for it asks the machine of what kind it is, which takes a while.
         benchmarks.write_file(self._session.directory, self._config, self._times)
@@ -125,6 +127,8 @@ class Controller:
             terminalreporter.ensure_newline()
             terminalreporter.write(self._rendered(colour=terminalreporter.hasmarkup))
             terminalreporter.write_line(f"records: {self._session.directory}")
+            for path in self._accepted:
+                terminalreporter.write_line(f"accepted, to be committed: {path}")
         elif self._session.directory.exists():
             taken = self._session.directory
             terminalreporter.write_line(f"no verdict was reached; what was taken: {taken}")

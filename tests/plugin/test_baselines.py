@@ -74,6 +74,12 @@ def test_new_accepts_a_missing_number(story: Story) -> None:
     assert FILE in story.new.changed
 
 
+def test_the_files_of_what_was_accepted_are_told(story: Story) -> None:
+    told = "accepted, to be committed: "
+    assert told not in story.missing.output
+    assert FILE in story.new.output.partition(told)[2].replace("\n", "")
+
+
 def test_accepting_twice_gives_the_same_bytes(story: Story) -> None:
     assert (story.again.exit_code, _verdict(story.again)) == (0, "kept")
     assert story.accepted_again == story.accepted

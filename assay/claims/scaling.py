@@ -111,7 +111,7 @@ def _finding(
         f"{fitted.sizes} sizes, {told}), wanted at most {float(limit.value):g} ({at_most.text})"
     )
     unknown = outcome is Outcome.NOT_MEASURED
-    why = fitted.reason or f"no one power fits: costs lie up to {fitted.worst:.3g} times off it"
+    why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
     return Finding(
         outcome=outcome,
         measured=fitted.value,

@@ -12,6 +12,8 @@ from scipy.special import stdtrit
 from assay.judge.changes import logarithms
 
 FEWEST_SIZES: Final = 4
+_FEWEST_FOR_A_CURVE: Final = 6
+"""Sizes from which on a cost may bend: a curve takes one more, and two must be left to judge it."""
 
 
 class Growth(Enum):
@@ -24,10 +26,10 @@ class Growth(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exponent:
-    """Cost grows as size ** ``value``; the interval is unbounded if ``reason`` says why not.
+    """Cost grows as size ** ``value`` from the smallest to the largest size, on average.
 
-    ``worst`` is the largest factor by which a cost lies off the fitted law: far from 1, the cost
-    follows no single power.
+    The interval is unbounded if ``reason`` says why there is none. ``worst`` is the largest factor
+    by which a cost lies off what was fitted.
     """
 
     value: float
@@ -42,6 +44,10 @@ def fitted_exponent(
     sizes: Sequence[float], costs: Sequence[float], errors: float = 0.01
 ) -> Exponent:
     """The exponent by least squares on logarithms, with Student's interval.
+
+    A line is fitted to few sizes, and to six or more a parabola, for most costs bend: a constant
+    part fades, a cache is left. The exponent is then that of the parabola's chord, from smallest
+    to largest size, and its interval holds the noise, not the bend.
 
     A cost of nothing at every size, such as copies per iteration, has exponent 0 exactly.
 
@@ -60,13 +66,15 @@ def fitted_exponent(
     if not any(costs):
         return _judged_by(distinct, 0.0, 0.0, 1.0)
     up = logarithms(costs, "costs")
-    away = across - across.mean()
-    slope = float(np.sum(away * up) / np.sum(away**2))
-    off = up - up.mean() - slope * away
-    degrees = max(len(up) - 2, 1)
-    error = math.sqrt(float(np.sum(off**2)) / degrees / float(np.sum(away**2)))
+    # From the middle of the range a parabola's linear term is the slope of its chord.
+    away = across - (across.min() + across.max()) / 2
+    degree = 2 if distinct >= _FEWEST_FOR_A_CURVE else 1
+    terms, spread = np.polyfit(away, up, degree, cov="unscaled")
+    off = up - np.polyval(terms, away)
+    degrees = max(len(up) - degree - 1, 1)
+    error = math.sqrt(float(np.sum(off**2)) / degrees * float(spread[-2, -2]))
     half = float(stdtrit(degrees, 1 - errors / 2)) * error
-    return _judged_by(distinct, slope, half, math.exp(float(np.max(np.abs(off)))))
+    return _judged_by(distinct, float(terms[-2]), half, math.exp(float(np.max(np.abs(off)))))
 
 
 def _judged_by(distinct: int, slope: float, half: float, worst: float) -> Exponent:

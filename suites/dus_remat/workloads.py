@@ -27,8 +27,8 @@ SMALL = StackSizes(length=15, iterations=15, row=(2, 8, 16, 128), executed=True,
 """A stack of 1.9 MiB; runs in a second on two CPU cores. Timed are stacks that stay in a CPU's
 cache, of lengths that leave a loop unrolled by two no iteration over."""
 
-TIMED_SIZES = replace(SMALL, row=(2, 8, 8, 128), timed_at=(8, 12, 16, 24, 32, 48, 64, 96))
-"""Stacks of 0.5 to 6 MiB; so many lengths that the interval of an exponent is narrow."""
+TIMED_SIZES = replace(SMALL, row=(2, 8, 8, 128), timed_at=(16, 24, 32, 48, 64, 80, 112, 144))
+"""Stacks of 1 to 9 MiB; so many lengths that the interval of an exponent is narrow."""
 
 GROWN = replace(MIDDLE, iterations=4, executed=False)
 GROWN_TO = (4, 8, 16, 32, 64)

@@ -67,6 +67,38 @@ def test_a_cost_that_follows_no_power_shows_how_far_off_it_lies() -> None:
     assert found.worst > 1.2
 
 
+MANY = [16, 24, 32, 48, 64, 80, 112, 144]
+
+
+@given(st.floats(-2, 2), st.floats(-0.5, 0.5))
+def test_of_a_cost_that_bends_the_chord_is_told(power: float, bend: float) -> None:
+    """As many times more at the largest size as at the smallest, whatever lies between."""
+    across = np.log(MANY)
+    costs = np.exp(power * across + bend * across**2)
+    chord = np.log(costs[-1] / costs[0]) / (across[-1] - across[0])
+    found = fitted_exponent(MANY, list(costs))
+    assert found.value == pytest.approx(chord, abs=1e-9)
+    assert found.low == pytest.approx(found.high, abs=1e-6)
+
+
+def test_a_fixed_cost_beside_one_that_grows_does_not_hide_it() -> None:
+    found = fitted_exponent(MANY, [150 + 6.9 * n for n in MANY])
+    assert grows(found, at_most=0.5, slack=0) is Growth.BEYOND
+    touched_once = fitted_exponent(MANY, [170 + 1.1 * n for n in MANY])
+    assert grows(touched_once, at_most=0.5, slack=0) is Growth.WITHIN
+
+
+def test_a_cache_that_is_left_does_not_hide_a_copy() -> None:
+    """Microseconds of `barrier` and the twin on jax 0.10.2, and of an update in place."""
+    for seconds in (
+        [2114, 2513, 2238, 3769, 4601, 6276, 14880, 28122],
+        [1299, 1521, 1478, 2276, 2790, 3017, 4743, 6225],
+    ):
+        assert grows(fitted_exponent(MANY, seconds), at_most=0.5, slack=0) is Growth.BEYOND
+    in_place = fitted_exponent(MANY, [246, 240, 247, 282, 245, 247, 253, 276])
+    assert grows(in_place, at_most=0.5, slack=0) is Growth.WITHIN
+
+
 @given(st.permutations(range(5)))
 def test_the_order_of_sizes_changes_nothing(order: list[int]) -> None:
     costs = [1.0, 2.1, 3.7, 8.5, 15.0]

@@ -157,8 +157,8 @@ class Evidence:
     ``separate_host_memory`` is False where host and device share one memory (CPU), so that
     placement cannot be observed. ``module_unreadable`` says why the toolchain would not hand over
     the module that it compiled. ``values`` is None where the program was not executed, and
-    ``not_executed`` then says why; ``growth`` is None where it was not timed either, ``steps``
-    where no loop of steps was run.
+    ``not_executed`` then says why; ``steps`` where no loop of steps was run. ``growth`` is there
+    where the growing loop was timed, and nothing else of the arm was looked at then.
     ``warnings`` are what the framework warned of on the way (a donation that no output can use).
     """
 

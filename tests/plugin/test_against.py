@@ -165,8 +165,9 @@ def _made(project: Project) -> tuple[Rerun, ...]:
     return reruns.KEPT.load_all(found[0])[0] if found else ()
 
 
+EACH = 'TimeRatio(against="base"), workloads=(W,), arms=("*e",)'
 MANY = (
-    TIMED.replace('arms=("worse",)', 'arms=("*e",)')
+    TIMED.replace('TimeRatio(), workloads=(W,), arms=("worse",)', EACH)
     + """
 test_again = Check(
     claim=claims.TimeRatio(name="again", against="base"), workloads=(W,), arms=("worse",)

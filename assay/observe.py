@@ -43,7 +43,7 @@ _RUNS_NOTHING = Unavailable(
 )
 _NO_VALUES = Unavailable(
     reason="the program gives no values to run it on",
-    remedy="give it some: Program(values=…, observe=…)",
+    remedy="give it some: Program(values=…, observe=…), or a loop: Program(steps=…)",
 )
 _NO_GROWTH = Unavailable(
     reason="the program offers no growing loop to time", remedy="give it one: Program(growth=…)"

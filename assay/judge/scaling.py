@@ -13,7 +13,7 @@ from assay.judge.changes import logarithms
 
 FEWEST_SIZES: Final = 4
 _FEWEST_FOR_A_CURVE: Final = 6
-"""Sizes from which on a cost may bend: a curve takes one more, and two must be left to judge it."""
+"""Sizes from which on a cost may bend: a parabola takes three, and as many are left to judge it."""
 
 
 class Growth(Enum):

@@ -3,13 +3,18 @@
 from dataclasses import dataclass
 from typing import Final
 
+from assay.model.verdict import ExitCode
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """The words of a command that reaches the run's items again, and whether all were reached."""
+    """The words of a command that reaches the run's items again, and what cut the run short.
+
+    ``cut_short`` is ``MISUSE``, pytest's own code for Ctrl-C, or ``CRASHED``; None if nothing did.
+    """
 
     command: tuple[str, ...] = ("pytest", "suites")
-    finished: bool = True
+    cut_short: ExitCode | None = None
 
 
 USUAL: Final = Invocation()

@@ -25,7 +25,7 @@ from assay.plugin.items import (
 )
 from assay.plugin.orphans import FOUND, Found, orphan_items
 from assay.plugin.session import Session
-from assay.plugin.settings import Settings, SettingsError
+from assay.plugin.settings import BASELINES, Settings, SettingsError
 from assay.store.baselines import BaselineError
 
 __all__ = ["assay"]
@@ -54,12 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the reason that is kept with accepted times; a slower one is accepted with it alone",
     )
     group.addoption("--results-dir", default="results", help="where runs are written")
-    group.addoption("--baselines-dir", default="baselines", help="where accepted numbers are kept")
+    group.addoption("--baselines-dir", default=BASELINES, help="where accepted numbers are kept")
     group.addoption(
         "--timing-seconds",
         default="30",
         metavar="SECONDS",
-        help="time two programs in turns for at most this long",
+        help="time two programs in turns, or a loop over lengths, for at most this long",
     )
     group.addoption(
         "--against",

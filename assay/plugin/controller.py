@@ -23,7 +23,7 @@ from assay.plugin.items import verdicts_of
 from assay.plugin.orphans import remove_orphans
 from assay.plugin.progress import Progress
 from assay.plugin.session import Session
-from assay.plugin.settings import Settings
+from assay.plugin.settings import BASELINES, Settings
 from assay.report.junit import junit
 from assay.report.summary import summary
 from assay.report.terminal import print_run
@@ -77,7 +77,7 @@ class Controller:
         for record in verdicts_of(report):
             if not self._records:
                 # Until it ends; a run that is killed stays what this says.
-                begun = replace(self._invocation, finished=False)
+                begun = replace(self._invocation, cut_short=ExitCode.MISUSE)
                 results.write_invocation(self._session.run.directory, begun)
             records.append(self._session.run.directory, record)
             self._records.append(record)
@@ -90,12 +90,13 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what a run leaves behind, and end with Assay's exit code."""
-        self._times, no_times = times.KEPT.load_all(self._session.directory)
-        self._reruns, no_reruns = reruns.KEPT.load_all(self._session.directory)
-        self._damaged = (*no_times, *no_reruns)
-        interrupted = self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED
-        self._invocation = replace(self._invocation, finished=not interrupted)
         code = exit_code([record.verdict for record in self._records])
+        cut_short = None
+        if self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED:
+            cut_short = ExitCode.MISUSE
+        elif exitstatus == pytest.ExitCode.INTERNAL_ERROR:
+            cut_short = ExitCode.CRASHED
+        self._invocation = replace(self._invocation, cut_short=cut_short)
         try:
             with _deaf_to_ctrl_c():
                 self._write()
@@ -105,15 +106,18 @@ class Controller:
             session.exitstatus = code.value or exitstatus
 
     def _write(self) -> None:
+        self._times, no_times = times.KEPT.load_all(self._session.directory)
+        self._reruns, no_reruns = reruns.KEPT.load_all(self._session.directory)
+        self._damaged = (*no_times, *no_reruns)
         if self._records:
             run = self._session.run
             page = summary(self._records, self._times, self._reruns, self._invocation)
             results.write(run.directory, "summary.md", page.encode())
             results.write(run.directory, "junit.xml", junit(self._records))
             results.write_invocation(run.directory, self._invocation)
-            results.point_latest(run.directory)
             self._accepted = accept_numbers(run, self._records)
             remove_orphans(run.baselines, self._records)
+            results.point_latest(run.directory)
         # Last, for it asks the machine of what kind it is, which takes a while.
         benchmarks.write_file(self._session.directory, self._config, self._times)
 
@@ -137,7 +141,7 @@ class Controller:
         if self._unwritten is not None:
             terminalreporter.write_line(
                 f"assay: not all was written, and so this ends with {ExitCode.CRASHED.value}: "
-                f"{self._unwritten}; make room or give leave to write, and run again"
+                f"{self._unwritten}; make room or give leave to write there, and run again"
             )
 
     def _rendered(self, *, colour: bool) -> str:
@@ -149,11 +153,16 @@ class Controller:
 
 
 def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
-    """The run's own words: what it was pointed at, and a level that is not the usual one."""
+    """The run's own words: what it was pointed at, and what of its options is not the usual."""
     places = [place.partition("::")[0] for place in config.option.file_or_dir]
-    usual = settings.level is Level.QUICK
-    level = () if usual else ("--level", settings.level.name.lower())
-    return Invocation(command=("pytest", *dict.fromkeys(places), *level))
+    options = []
+    if settings.level is not Level.QUICK:
+        options += ["--level", settings.level.name.lower()]
+    if settings.against:
+        options += [f"--against={settings.against}"]
+    if settings.baselines != settings.root / BASELINES:
+        options += [f"--baselines-dir={config.getoption('--baselines-dir')}"]
+    return Invocation(command=("pytest", *dict.fromkeys(places), *options))
 
 
 @contextmanager

@@ -16,6 +16,14 @@ def reject_check(name: str, check: Check) -> None:
     Raises:
         CollectError: the check of that name has one.
     """
+    if isinstance(check.claim, type):
+        raise pytest.Collector.CollectError(
+            f"got the class {check.claim.__name__} for a claim in {name}, wanted one of its "
+            f"objects; do this: claim={check.claim.__name__}(…)"
+        )
+    for field in ("workloads", "arms"):
+        if not getattr(check, field):
+            raise pytest.Collector.CollectError(f"got no {field} in {name}, wanted one or more")
     _reject_limits(name, check.claim)
     if _is_text(check.arms):  # Its letters would be taken for patterns.
         raise pytest.Collector.CollectError(
@@ -27,7 +35,8 @@ def reject_check(name: str, check: Check) -> None:
         if not any(matches_any(arm, (pattern,)) for arm in arms):
             raise _refused(name, f"arms={pattern!r}, which match none", *check.workloads)
     for workload in check.workloads:
-        if check.twin and check.twin not in {arm.name for arm in workload.arms}:
+        arms = [arm.name for arm in workload.arms]
+        if check.twin and any(map(check.covers, arms)) and check.twin not in arms:
             raise _refused(name, f"twin={check.twin!r}", workload)
 
 
@@ -37,8 +46,10 @@ def reject_trial(name: str, trial: Trial) -> None:
     Raises:
         CollectError: one of them is not in the workload.
     """
-    workload, arm = trial.workload, trial.arm
-    for needed in trial.check.claim.needs(arm):
+    workload, arm, claim = trial.workload, trial.arm, trial.check.claim
+    # A twin is held against the accepted number of the arm that it is compared with.
+    accepted = (arm.reference,) if trial.must_fail and claim.uses_baseline else ()
+    for needed in (*claim.needs(arm), *accepted):
         if not needed:
             raise pytest.Collector.CollectError(
                 f"got {trial.claim_name} put to {workload.name}/{arm.name} in {name}, which is "

@@ -31,7 +31,7 @@ def summary(
 
 def _blocks(records: tuple[Record, ...], invocation: Invocation) -> Iterator[str]:
     yield "# Assay"
-    yield f"**{escape(closing_sentence(records, finished=invocation.finished))}**"
+    yield f"**{escape(closing_sentence(records, cut_short=invocation.cut_short))}**"
     yield escape(headline(records))
     yield from _grid_blocks(grid(records))
     found = causes(records)

@@ -53,8 +53,8 @@ def print_run(
     print_reruns(console, reruns)
     code = exit_code([record.verdict for record in all_records])
     console.print()
-    style = "bold green" if invocation.finished and not code.value else "bold red"
-    closing = closing_sentence(all_records, finished=invocation.finished)
+    style = "bold red" if invocation.cut_short or code.value else "bold green"
+    closing = closing_sentence(all_records, cut_short=invocation.cut_short)
     _print(console, Text(closing, style=style))
 
 

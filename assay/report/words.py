@@ -126,21 +126,26 @@ def headline(records: Iterable[Record]) -> str:
     return plain(" · ".join(fact for fact in facts if fact))
 
 
-def closing_sentence(records: Iterable[Record], *, finished: bool = True) -> str:
+def closing_sentence(records: Iterable[Record], *, cut_short: ExitCode | None = None) -> str:
     """What the run came to, by the fixed rule, and its counts, worst first."""
     outcomes = [record.verdict for record in records]
-    code = exit_code(outcomes) if finished else ExitCode.MISUSE
+    code = cut_short or exit_code(outcomes)
     counts = ", ".join(
         f"{outcomes.count(outcome):,} {word.meaning}"
         for outcome, word in WORDS.items()
         if outcome in outcomes
     )
-    return f"{_came_to(code, outcomes)} (exit {code.value}): {counts or 'no verdicts'}."
+    came_to = _CUT_SHORT[cut_short] if cut_short else _came_to(code, outcomes)
+    return f"{came_to} (exit {code.value}): {counts or 'no verdicts'}."
+
+
+_CUT_SHORT = {
+    ExitCode.MISUSE: "Interrupted, and what was not reached was not judged",
+    ExitCode.CRASHED: "pytest or a plugin failed, and what was not reached was not judged",
+}
 
 
 def _came_to(code: ExitCode, outcomes: list[Outcome]) -> str:
-    if code is ExitCode.MISUSE:
-        return "Interrupted, and what was not reached was not judged"
     if code is ExitCode.CRASHED:
         return "Assay itself failed"
     if code is ExitCode.KEPT:

@@ -138,6 +138,8 @@ def test_the_ratio_is_told_where_people_look(story: Story) -> None:
     assert told.endswith(": slower")
     words = " ".join(story.ended.output.split())
     assert f"Against another toolchain mine: small/worse@cpu: {told}" in words
+    rerun = "pytest --against=baseline --target cpu -k small/worse"
+    assert rerun in " ".join(story.ended.output.split())
     assert "## Against another toolchain" in (story.folder / "summary.md").read_text()
     shown = Project(story.asked, {}).assay("report", str(story.folder))
     assert f"mine: small/worse@cpu: {told}" in " ".join(shown.output.split())

@@ -89,6 +89,22 @@ def test_what_cannot_be_written_at_the_end_is_told_and_ends_with_3(tmp_path: Pat
     assert "Traceback" not in ended.output
 
 
+FAILS = """
+def pytest_runtest_logreport(report):
+    if report.when == "teardown":
+        raise RuntimeError("mine")
+"""
+
+
+def test_a_run_that_a_plugin_ended_never_says_that_nothing_regressed(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"test_small.py": COMPILES, "conftest.py": FAILS})
+    ended = project.pytest()
+    assert ended.exit_code == 3, ended.output
+    page = (project.newest() / "summary.md").read_text()
+    assert "pytest or a plugin failed, and what was not reached was not judged (exit 3)" in page
+    assert "pytest or a plugin failed" in project.assay("report", str(project.newest())).output
+
+
 def test_workers_are_not_begun_on_a_damaged_baseline_file(tmp_path: Path) -> None:
     text = '{"schema":2,"suite":"mine","target":"cpu:8","accepted":{}}'
     files = {"test_small.py": COMPILES, "baselines/cpu-8/mine.json": text}

@@ -34,6 +34,13 @@ test_checked = Check("""
             "claim=claims.TimeRatio(at_most=2.0), workloads=(W,), arms=('c',)",
             "got at_most=2.0 for TimeRatio in test_checked, wanted a Formula; do this: at_most=",
         ),
+        ("claim=claims.TimeRatio, workloads=(W,)", "do this: claim=TimeRatio(…)"),
+        ("claim=COMPILES, workloads=(W,), arms=()", "got no arms in test_checked, wanted one or"),
+        ("claim=COMPILES, workloads=()", "got no workloads in test_checked, wanted one or more"),
+        (
+            "claim=claims.AcceptedTempBytes(), workloads=(W,), arms=('c',), twin='a'",
+            "got temp-bytes.must-fail put to small/a in test_checked, which is compared with no",
+        ),
         ("claim=Beside(), workloads=(W,)", "compared with 'gone' in test_checked, wanted an arm: "),
     ],
 )
@@ -44,3 +51,12 @@ def test_a_check_of_nothing_is_misuse(tmp_path: Path, check: str, words: str) ->
     assert words in " ".join(ended.output.split())
     assert "Traceback" not in ended.output
     assert "site-packages" not in ended.output
+
+
+def test_a_workload_that_has_none_of_the_arms_needs_no_twin(tmp_path: Path) -> None:
+    check = "claim=COMPILES, workloads=(W, V), arms=('c',), twin='a')"
+    other = "V = workload(arm('other', double), name='other')\ntest_checked ="
+    file = f"{HEAD}{check}".replace("test_checked =", other)
+    ended = Project(tmp_path, {"test_small.py": file}).pytest("--collect-only", "-q")
+    assert ended.exit_code == 0, ended.output
+    assert "test_checked[small/a@cpu:8/must-fail]" in ended.output

@@ -7,7 +7,7 @@ from _pytest.mark.expression import Expression
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.verdict import Outcome, Record
+from assay.model.verdict import ExitCode, Outcome, Record
 from assay.report.words import (
     WORDS,
     closing_sentence,
@@ -70,7 +70,7 @@ def test_the_last_sentence_follows_the_fixed_rule(
 
 def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordOf) -> None:
     for outcome in (Outcome.KEPT, Outcome.BROKEN):
-        said = closing_sentence([record_of(verdict=outcome)], finished=False)
+        said = closing_sentence([record_of(verdict=outcome)], cut_short=ExitCode.MISUSE)
         assert said.startswith("Interrupted, and what was not reached was not judged (exit 2)")
 
 

@@ -160,6 +160,7 @@ def _reach(workload: Workload, target: Target) -> tuple[Framework, tuple[Any, ..
 def unseen(workload: Workload, arm: Arm, target: Target) -> Evidence:
     """The evidence of an arm on a target before anything is seen of it."""
     return Evidence(
+        suite=workload.suite,
         workload=workload.name,
         arm=arm.name,
         target=str(target.name),

@@ -166,6 +166,7 @@ class Evidence:
     arm: str
     target: str
     toolchain: Toolchain
+    suite: str = ""
     separate_host_memory: bool = True
     device_count: int = 1
     device_memory_bytes: int | None = None

@@ -147,10 +147,16 @@ def _growth_entries(seen: Evidence, growth: GrowthTimes) -> Iterator[dict[str, A
     program = f"{seen.workload}/{seen.arm}@{seen.target}"
     for length, seconds in zip(growth.lengths, growth.seconds, strict=True):
         yield {
-            "group": f"{program} growth",
+            "group": f"{seen.suite}/{program} growth",
             "name": f"{program} on length {length}",
-            "fullname": f"{program} on length {length}",
-            "extra_info": _growth_info(growth, length),
+            "fullname": f"{seen.suite}/{program} on length {length}",
+            "extra_info": {
+                "suite": seen.suite,
+                "workload": seen.workload,
+                "arm": seen.arm,
+                "target": seen.target,
+                **_growth_info(growth, length),
+            },
             **_samples(seconds, 1),
         }
 

@@ -369,6 +369,8 @@ def test_nothing_is_at_work_in_another_worker_while_programs_are_timed(
     kept = {entry["name"]: entry for entry in _benchmarks(project.newest() / "benchmarks.json")}
     for length in (1, 4):
         entry = kept[f"growing/grown@cpu on length {length}"]
+        assert entry["fullname"].startswith("mine/growing/")
+        assert entry["extra_info"]["suite"] == "mine"
         assert entry["stats"]["min"] == entry["extra_info"]["fastest_seconds"][str(length)] > 0.02
 
 

@@ -12,6 +12,7 @@ import jax
 from memsafe.budget import Budget, device_bytes, parsed
 from memsafe.programs import with_bodies
 from memsafe.rewrites import (
+    computed_in_blocks,
     euclidean_distances,
     loop_invariants,
     matrix_chains,
@@ -32,6 +33,7 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "redundant": redundant,
     "invariants": loop_invariants,
     "reshapes": reshape_sinking,
+    "blocks": computed_in_blocks,
     "distances": euclidean_distances,
     "chains": matrix_chains,
     "reductions": short_reductions,
@@ -45,8 +47,8 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 _ONLY_ON = {"reductions": ("cpu",)}
 """Rewrites that pay with one platform's compiler."""
 
-DEFAULT_REWRITES = ("redundant", "invariants", "reshapes", "chains", "reductions", "online")
-"""Those done unasked: all but `distances`, which changes rounding (cancellation)."""
+DEFAULT_REWRITES = tuple(name for name in REWRITES if name != "distances")
+"""Those done unasked: that one changes rounding (cancellation)."""
 
 
 class Asked(TypedDict, total=False):

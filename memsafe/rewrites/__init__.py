@@ -5,6 +5,7 @@ Each takes a program and gives it `Rewritten`: the program, and one line for eve
 rounding beyond the order of additions, so a user asks for it.
 """
 
+from memsafe.rewrites.blocks import computed_in_blocks
 from memsafe.rewrites.chains import matrix_chains
 from memsafe.rewrites.distances import euclidean_distances
 from memsafe.rewrites.invariants import loop_invariants
@@ -16,6 +17,7 @@ from memsafe.rewrites.rewritten import Rewritten
 
 __all__ = [
     "Rewritten",
+    "computed_in_blocks",
     "euclidean_distances",
     "loop_invariants",
     "matrix_chains",

@@ -79,6 +79,22 @@ def _joined(pool: Pool, rng: Random) -> list[Array]:
     return [jnp.concatenate([x, other], axis)] if x.size < LARGEST // 2 else [x + ramp(x.shape)]
 
 
+def _quartered(pool: Pool, rng: Random) -> list[Array]:
+    """Corners of a matrix, one matrix of four, or one with a frame: cuts along two dimensions."""
+    x = pool.real(rng, 2)
+    rows, columns = x.shape[-2:]
+    chosen = rng.random()
+    if chosen < 0.4 and min(rows, columns) > 1:
+        r, c = rng.randrange(1, rows), rng.randrange(1, columns)
+        corners = [x[..., :r, :c], x[..., r:, c:], x[..., :r, c:]]
+        return rng.sample(corners, k=2)
+    if chosen < 0.7 and x.size < LARGEST // 4:
+        return [jnp.block([[x, jnp.cos(x)], [jnp.sin(x), jnp.tanh(x)]])]
+    r, c = rng.randint(1, 3), rng.randint(0, 3)
+    edges = [*[(0, 0)] * (x.ndim - 2), (r, c), (c, r)]
+    return [jnp.pad(x, edges) if x.size < LARGEST // 2 else jnp.cos(x)]
+
+
 def _gathered(pool: Pool, rng: Random) -> list[Array]:
     x, index = pool.real(rng), pool.index(rng).reshape(-1)[:60]
     axis = some_axis(x, rng)
@@ -225,6 +241,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "selected": selected,
     "arranged": _arranged,
     "joined": _joined,
+    "quartered": _quartered,
     "gathered": _gathered,
     "scattered": _scattered,
     "moved": _moved,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memsafe.budget import as_text
+from memsafe.candidates import candidate
 from memsafe.jax_internals import aval_of, scan_operands, source_line
 from memsafe.plan import Loop
 
@@ -13,12 +14,17 @@ if TYPE_CHECKING:
 
     from jax.extend.core import JaxprEqn, Var
 
+    from memsafe.candidates import Obstacle
     from memsafe.graph import Graph
     from memsafe.plan import Plan
 
 __all__ = ["blockers_of", "described", "located"]
 
 _SHOWN = 5
+"""The values that are named, at most."""
+
+_SLIGHT = 100
+"""What is so many times smaller than the largest stands in nobody's way."""
 
 
 def blockers_of(plan: Plan, floor: float) -> list[str]:
@@ -29,11 +35,12 @@ def blockers_of(plan: Plan, floor: float) -> list[str]:
 def _alive(plan: Plan) -> Iterator[str]:
     obstacles = {each.value: each for each in plan.obstacles}
     for value in plan.live[:_SHOWN]:
+        if _SLIGHT * plan.graph.size[value] < plan.graph.size[plan.live[0]]:
+            continue
         text = described(plan.graph, value)
         if value in plan.graph.outputs:
             text += ": it is a result"
-        elif value in obstacles:
-            obstacle = obstacles[value]
+        elif obstacle := obstacles.get(value) or _alone(plan.graph, value):
             equation = plan.graph.equations[obstacle.equation]
             text += f": {obstacle.why} ({equation.primitive.name}{located(equation)})"
         elif _is_stacked(plan.graph, value):
@@ -44,6 +51,14 @@ def _alive(plan: Plan) -> Iterator[str]:
     elif plan.fullest is not None:
         for inner in plan.fullest.bodies.values():
             yield from (f"inside: {text}" for text in _alive(inner))
+
+
+def _alone(graph: Graph, value: Var) -> Obstacle | None:
+    """What would keep `value` from being split, were nothing else split."""
+    index = graph.definition.get(value)
+    split = set() if index is None else set(graph.equations[index].outvars)
+    found = (each for each in candidate(graph, split).obstacles if each.value is value)
+    return next(found, None)
 
 
 def _is_stacked(graph: Graph, value: Var) -> bool:

@@ -121,8 +121,9 @@ class _Program:
         """How many slices can be made of `whole` along the dimensions without a cut on the way."""
         sizes = shape_of(whole)
         others = [dim for dim in range(len(sizes)) if dim not in cut]
-        if math.prod(sizes[dim] for dim in others) <= _FEW:
-            return 1
+        most = math.prod(sizes[dim] for dim in others)
+        if most <= _FEW:
+            return most
         return math.prod(sizes[dim] for dim in others if not self._is_cut(whole, dim))
 
     def _is_cut(self, value: Var, dim: int) -> bool:

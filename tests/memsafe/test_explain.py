@@ -188,6 +188,30 @@ def test_what_cannot_fit_raises_as_memsafe_does(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == ""
 
 
+def test_a_refusal_names_what_is_large_and_what_keeps_it() -> None:
+    def overlapping(x: Array) -> Array:
+        k = jnp.exp(-((x[:, None] - x[None]) ** 2).sum(-1))
+        return ((k[1:, 1:] - k[:-1, :-1]) ** 2).sum() + x[0, 0]
+
+    with pytest.raises(BudgetError) as caught:
+        memsafe.memsafe(jax.grad(overlapping), 60_000)(points())
+    first, *others, advice = str(caught.value).splitlines()
+    assert "the smallest reached" in first
+    assert "arguments and results alone" in others[0]
+    assert any("of exp at" in line and "slice cannot be split" in line for line in others[1:])
+    assert "give a budget" in advice
+
+
+def test_a_refusal_does_not_name_what_is_slight() -> None:
+    def singular_values(x: Array) -> Array:
+        return jnp.linalg.svd(x @ x.T)[1]
+
+    with pytest.raises(BudgetError) as caught:
+        memsafe.memsafe(singular_values, 60_000)(points())
+    assert f"f64[{COUNT},{COUNT}] of svd" in str(caught.value)
+    assert f"f64[{COUNT}] of svd" not in str(caught.value)
+
+
 def test_every_option_of_memsafe_is_one_of_explain(said: Said) -> None:
     def f(kind: str, x: Array, v: Array, *, times: int) -> Array:
         return {"sin": jnp.sin, "cos": jnp.cos}[kind](product(x, v)).repeat(times)

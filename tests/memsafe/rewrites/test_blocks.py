@@ -241,7 +241,7 @@ def test_a_gradient_of_blocks_of_one_matrix_keeps_a_budget() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
     assert peak_bytes(safe, x, y) <= budget
     others = [name for name in REWRITES if name not in ("blocks", "distances")]
-    with pytest.raises(memsafe.BudgetError, match="1740,1740"):
+    with pytest.raises(memsafe.BudgetError, match="slice cannot be split"):
         memsafe.memsafe(gradient, budget, rewrites=others)(x, y)
 
 

@@ -96,8 +96,9 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     written = planner.plan(program, float("inf"), parts)
     if budget is not None and options.size_threshold is None and plain.keeps(budget):
         return Fit(plan=written, plain=plain, result=plain, attempts=0)
-    prepared, notes = options.prepared(flattened(program), place.device.platform)
+    flat = flattened(program)
     if options.size_threshold is not None:
+        prepared, notes = options.prepared(flat, place.device.platform)
         plan = planner.split_above(prepared, options.size_threshold, parts)
         result = measure(emitted(plan))
         if budget is not None and not result.keeps(budget):
@@ -106,9 +107,15 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
             )
         return Fit(plan=plan, plain=plain, result=result, attempts=1, notes=notes)
     assert budget is not None
-    plans = partial(planner.plan, prepared, parts=parts)
-    blind = partial(_split_above, planner, prepared, parts)
-    return _searched(prepared, budget, plain, plans, blind, measure, notes)
+    refusals: list[BudgetError] = []
+    for prepared, notes in options.preparations(flat, place.device.platform):
+        plans = partial(planner.plan, prepared, parts=parts)
+        blind = partial(_split_above, planner, prepared, parts)
+        try:
+            return _searched(prepared, budget, plain, plans, blind, measure, notes)
+        except BudgetError as refusal:
+            refusals.append(refusal)
+    raise min(refusals, key=lambda refusal: refusal.smallest)
 
 
 def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:
@@ -131,17 +138,21 @@ def _unseen(
 
     Raises BudgetError where not even the prediction keeps the budget.
     """
-    prepared, notes = options.prepared(flattened(program), platform)
     own = sum(nbytes(atom) for atom in program.jaxpr.invars)
-    if options.size_threshold is not None:
-        plan = planner.split_above(prepared, options.size_threshold)
-    else:
-        assert budget is not None
-        plan = planner.plan(prepared, max(_BLIND * (budget - own), 1.0))
-    if budget is not None and plan.predicted + own > budget:
-        smallest, blockers = plan.predicted + own, blockers_of(plan, _floor(program))
-        raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
-    return Fit(plan=plan, plain=None, result=None, attempts=0, notes=notes)
+    fits: list[Fit] = []
+    for prepared, notes in options.preparations(flattened(program), platform):
+        if options.size_threshold is not None:
+            plan = planner.split_above(prepared, options.size_threshold)
+        else:
+            assert budget is not None
+            plan = planner.plan(prepared, max(_BLIND * (budget - own), 1.0))
+        fits.append(Fit(plan=plan, plain=None, result=None, attempts=0, notes=notes))
+        if budget is None or plan.predicted + own <= budget:
+            return fits[-1]
+    assert budget is not None
+    best = min(fits, key=lambda fit: fit.plan.predicted).plan
+    smallest, blockers = best.predicted + own, blockers_of(best, _floor(program))
+    raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
 
 
 def _split_above(

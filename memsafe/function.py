@@ -61,8 +61,9 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         donate_argnums: Positions of arguments whose memory may be reused, as of `jax.jit`.
         rewrites: What may be rewritten first: `redundant`, `invariants`, `reshapes`, `blocks` (of
             what is cut along all its dimensions), `chains`, `reductions` (on a CPU, short sums by
-            XLA's own loops), `online` (a softmax's maximum and sum in one pass); and only if asked
-            for `distances`, which changes rounding.
+            XLA's own loops), `online` (a softmax's maximum and sum in one pass); where the budget
+            is not kept without, `directions` (what is reduced to extremes in several, made for
+            each); and only if asked for `distances`, which changes rounding.
         tensor_size_threshold: No tensor of more bytes is kept, whatever the peak; eXLA's option.
         tensor_split_size: Bytes of one slice; eXLA's option.
 

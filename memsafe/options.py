@@ -16,6 +16,7 @@ from memsafe.rewrites import (
     euclidean_distances,
     loop_invariants,
     matrix_chains,
+    one_direction_each,
     online_sums,
     redundant,
     reshape_sinking,
@@ -23,7 +24,7 @@ from memsafe.rewrites import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from jax.extend.core import ClosedJaxpr
 
@@ -33,6 +34,7 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "redundant": redundant,
     "invariants": loop_invariants,
     "reshapes": reshape_sinking,
+    "directions": one_direction_each,
     "blocks": computed_in_blocks,
     "distances": euclidean_distances,
     "chains": matrix_chains,
@@ -46,6 +48,9 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 _ONLY_ON = {"reductions": ("cpu",)}
 """Rewrites that pay with one platform's compiler."""
+
+_AT_LAST = ("directions",)
+"""Rewrites that take work, done where the budget is not kept without."""
 
 DEFAULT_REWRITES = tuple(name for name in REWRITES if name != "distances")
 """Those done unasked: that one changes rounding (cancellation)."""
@@ -149,11 +154,27 @@ class Options:
 
     def prepared(self, closed: ClosedJaxpr, platform: str) -> tuple[ClosedJaxpr, tuple[str, ...]]:
         """`closed` and all that it runs after the rewrites, and what they did."""
+        return self._rewritten(closed, platform, without=_AT_LAST)
+
+    def preparations(
+        self, closed: ClosedJaxpr, platform: str
+    ) -> Iterator[tuple[ClosedJaxpr, tuple[str, ...]]]:
+        """`closed` as `prepared`; then by what takes work as well, where that changes anything."""
+        first = self.prepared(closed, platform)
+        yield first
+        last = self._rewritten(closed, platform)
+        if last[1] != first[1]:
+            yield last
+
+    def _rewritten(
+        self, closed: ClosedJaxpr, platform: str, without: Sequence[str] = ()
+    ) -> tuple[ClosedJaxpr, tuple[str, ...]]:
         notes: list[str] = []
+        asked = set(self.rewrites) - set(without)
 
         def rewritten(program: ClosedJaxpr) -> ClosedJaxpr:
             for name, rewrite in REWRITES.items():
-                if name in self.rewrites and platform in _ONLY_ON.get(name, (platform,)):
+                if name in asked and platform in _ONLY_ON.get(name, (platform,)):
                     result = rewrite(program)
                     program = result.program
                     notes.extend(result.notes)

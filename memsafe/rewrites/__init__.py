@@ -7,6 +7,7 @@ rounding beyond the order of additions, so a user asks for it.
 
 from memsafe.rewrites.blocks import computed_in_blocks
 from memsafe.rewrites.chains import matrix_chains
+from memsafe.rewrites.directions import one_direction_each
 from memsafe.rewrites.distances import euclidean_distances
 from memsafe.rewrites.invariants import loop_invariants
 from memsafe.rewrites.online import online_sums
@@ -21,6 +22,7 @@ __all__ = [
     "euclidean_distances",
     "loop_invariants",
     "matrix_chains",
+    "one_direction_each",
     "online_sums",
     "redundant",
     "reshape_sinking",

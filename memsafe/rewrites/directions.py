@@ -154,17 +154,25 @@ class _Directions:
             raise _Entangled
 
     def _compared(self, equation: JaxprEqn) -> int | None:
-        """The direction whose extremes an equation compares the value with, or None."""
-        if equation.primitive.name != "eq" or self.value not in equation.invars:
+        """The direction whose extremes an equation compares the value with, or None.
+
+        Raises _Entangled where it does something else with both, which may hang on a bit as well.
+        """
+        if self.value not in equation.invars:
             return None
-        for atom in equation.invars:
-            while (source := self.definitions.equation(atom)) is not None:
-                if source.primitive.name not in _MOVES:
-                    break
-                atom = source.invars[0]  # noqa: PLW2901 — upward, to what it was moved from.
-            for direction, indices in enumerate(self.reductions):
-                if any(self.closed.jaxpr.eqns[index] is source for index in indices):
-                    return direction
+        found = {self._extremes(atom) for atom in equation.invars} - {None}
+        if found and equation.primitive.name != "eq":
+            raise _Entangled
+        return next(iter(found), None)
+
+    def _extremes(self, atom: Atom) -> int | None:
+        """The direction whose extremes a value is, or None."""
+        source = self.definitions.equation(atom)
+        while source is not None and source.primitive.name in _MOVES:
+            source = self.definitions.equation(source.invars[0])
+        for direction, indices in enumerate(self.reductions):
+            if any(self.closed.jaxpr.eqns[index] is source for index in indices):
+                return direction
         return None
 
     def _is_large(self, atom: Atom) -> bool:

@@ -78,9 +78,9 @@ def _directions(closed: ClosedJaxpr) -> Iterator[_Directions]:
     definitions = Definitions.of(closed.jaxpr)
     reductions: dict[Var, dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, equation in enumerate(closed.jaxpr.eqns):
-        (value, *_) = (*equation.invars, None)
-        if equation.primitive.name in _EXTREMES and isinstance(value, Var):
-            reductions[value][tuple(equation.params["axes"])].append(index)
+        operand = equation.invars[0] if equation.primitive.name in _EXTREMES else None
+        if isinstance(operand, Var):
+            reductions[operand][tuple(equation.params["axes"])].append(index)
     places = {out: index for index, each in enumerate(closed.jaxpr.eqns) for out in each.outvars}
     for value in sorted(reductions, key=size_of, reverse=True):
         if len(reductions[value]) > 1 and _is_made(value, definitions):
@@ -258,9 +258,11 @@ class _Directions:
             return read(atom)
         assert isinstance(atom, Var)
         index = self.places[atom]
-        results = self._made(index, direction, read)
-        return results[self.closed.jaxpr.eqns[index].outvars.index(atom)]
+        at = self.closed.jaxpr.eqns[index].outvars.index(atom)
+        made: Array = self._made(index, direction, read)[at]
+        return made
 
 
 def _zeros(atom: Atom) -> Array:
-    return jnp.zeros(shape_of(atom), type_of(atom))
+    zeros: Array = jnp.zeros(shape_of(atom), type_of(atom))
+    return zeros

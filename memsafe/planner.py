@@ -306,15 +306,11 @@ class Planner:
         room = max(available - one, 0.0)
         again = reread_bytes(graph, region)
         useful = max(min(self.slice_bytes, room), min(again / 4, room / 2), one / 32)
-        length = region.size
-        # What is fused may differ in the shortest slices, and so they tell little of longer ones.
-        for other in (2 * least, region.size):
-            more = (slice_bytes(graph, region, other) - one) * least / max(other - least, 1)
-            wished = least * (1 + useful / more) if more > 0 else region.size
-            length = _rounded(region.size, least, int(min(wished, region.size)), self.multiple)
-            if slice_bytes(graph, region, length) <= max(available, one + useful):
-                break
-        return length
+        more = slice_bytes(graph, region, 2 * least) - one
+        if more <= 0 and region.size > least:  # What is fused may differ in slices so short.
+            more = (slice_bytes(graph, region, region.size) - one) * least / (region.size - least)
+        length = least * (1 + useful / more) if more > 0 else region.size
+        return _rounded(region.size, least, int(min(length, region.size)), self.multiple)
 
 
 def _left(budget: float, alive: float) -> float:

@@ -375,8 +375,14 @@ def test_nothing_is_at_work_in_another_worker_while_programs_are_timed(
 
 
 def test_without_the_lock_something_is(tmp_path: Path) -> None:
-    project = Project(tmp_path, {"test_crowd.py": CROWD, "conftest.py": IN_ANY_ORDER + NO_LOCK})
-    project.pytest("-n", "2", target="cpu")
-    timed, beside = _beside(project)
-    assert timed > 40
-    assert beside > 0
+    """In one of three runs at least: on a busy machine workers may miss each other."""
+    for turn in range(3):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        project = Project(folder, {"test_crowd.py": CROWD, "conftest.py": IN_ANY_ORDER + NO_LOCK})
+        project.pytest("-n", "2", target="cpu")
+        timed, beside = _beside(project)
+        assert timed > 40
+        if beside:
+            return
+    pytest.fail("got no run that was timed beside another; wanted one without the lock")

@@ -55,8 +55,9 @@ def _alive(plan: Plan) -> Iterator[str]:
 
 def _alone(graph: Graph, value: Var) -> Obstacle | None:
     """What would keep `value` from being split, were nothing else split."""
-    index = graph.definition.get(value)
-    split = set() if index is None else set(graph.equations[index].outvars)
+    if value not in graph.definition:
+        return None
+    split = set(graph.equations[graph.definition[value]].outvars)
     found = (each for each in candidate(graph, split).obstacles if each.value is value)
     return next(found, None)
 

@@ -206,10 +206,8 @@ class _Directions:
         )
 
     def _is_zero(self, atom: Atom) -> bool:
-        equation = self.definitions.equation(atom)
-        if equation is not None and equation.primitive.name == "broadcast_in_dim":
-            atom = equation.invars[0]
-        return isinstance(atom, Literal) and bool(np.all(np.asarray(atom.val) == 0))
+        number = self.definitions.uniform(atom)
+        return number is not None and not np.any(np.asarray(number.val))
 
     @property
     def directions(self) -> list[int]:

@@ -58,7 +58,7 @@ class _Shift:
 
     def follow(self, atom: Atom) -> tuple[int, ...] | None:
         """The places of `atom`, or None of a number that is the same everywhere."""
-        if _uniform(atom, self.definitions) is not None:
+        if self.definitions.uniform(atom) is not None:
             return None
         assert isinstance(atom, Var)
         if atom not in self.places:
@@ -93,7 +93,7 @@ class _Shift:
         def value(wanted: Atom, given: Array) -> Any:
             if wanted is largest:
                 return given
-            uniform = _uniform(wanted, self.definitions)
+            uniform = self.definitions.uniform(wanted)
             if uniform is not None:
                 return uniform.val
             equation = self.definitions.equation(wanted)
@@ -212,14 +212,6 @@ def _unconverted(atom: Atom, definitions: Definitions) -> Atom:
     equation = definitions.equation(atom)
     converts = equation is not None and equation.primitive.name == "convert_element_type"
     return equation.invars[0] if equation is not None and converts else atom
-
-
-def _uniform(atom: Atom, definitions: Definitions) -> Literal | None:
-    """The number that is everywhere in `atom`, or None."""
-    equation = definitions.equation(atom)
-    if equation is not None and equation.primitive.name == "broadcast_in_dim":
-        atom = equation.invars[0]
-    return atom if isinstance(atom, Literal) and shape_of(atom) == () else None
 
 
 def _moved(equation: JaxprEqn) -> dict[int, int]:

@@ -3,7 +3,9 @@
 Each number from ``--seed`` on is a program (`tests.memsafe.random_programs.numbered`): some of
 what memsafe knows, in some order, differentiated or not, with some budget. Its results in double
 precision must be plain jit's to 1e-9 of the largest entry, integers and truth values exactly, and
-what is compiled must keep the budget, unless memsafe refuses it. Exits with 1 where a program is
+what is compiled must keep the budget, unless memsafe refuses it. Where plain jit itself is wrong
+(it makes a value twice, with two roundings, so that none equals the maximum), memsafe is held
+against the operations one by one, and the program is counted. Exits with 1 where a program is
 wrong, over its budget or breaks memsafe, and where less than a tenth of all were split. Ctrl-C ends
 it early: what was run is counted, and ``--seed`` goes on from there.
 """
@@ -22,7 +24,15 @@ from tests.memsafe.random_programs import Program, numbered, outcome_of
 
 _SPLIT_AT_LEAST: Final = 0.1
 _PROGRAMS_BETWEEN_CLEARINGS: Final = 50
-_KINDS: Final = ("programs", "split", "budget errors", "wrong values", "over budget", "crashes")
+_KINDS: Final = (
+    "programs",
+    "split",
+    "budget errors",
+    "plain jit wrong",
+    "wrong values",
+    "over budget",
+    "crashes",
+)
 
 
 def main() -> int:
@@ -52,11 +62,11 @@ def _counted(console: Console, program: Program) -> list[str]:
     except Exception as error:  # noqa: BLE001 — a crash is what is looked for.
         console.print(f"{type(error).__name__}: {error}\n  {program}")
         return ["programs", "crashes"]
-    for fault in outcome.faults:
-        console.print(f"{fault}\n  {program}")
+    for told in (*outcome.faults, *["plain jit is wrong"] * outcome.plain_is_wrong):
+        console.print(f"{told}\n  {program}")
     wrong = any(not fault.startswith("over budget") for fault in outcome.faults)
     over = any(fault.startswith("over budget") for fault in outcome.faults)
-    flags = (True, outcome.split, outcome.refused, wrong, over)
+    flags = (True, outcome.split, outcome.refused, outcome.plain_is_wrong, wrong, over)
     return [kind for kind, holds in zip(_KINDS, flags, strict=False) if holds]
 
 

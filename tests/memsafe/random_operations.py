@@ -45,6 +45,14 @@ def _ordered(pool: Pool, rng: Random) -> list[Array]:
     return [rng.choice((jnp.sort(decided(x), axis=axis), jnp.take_along_axis(x, order, axis)))]
 
 
+def _extremes(pool: Pool, rng: Random) -> list[Array]:
+    """A value's extremes along two of its dimensions, whose derivatives compare it with both."""
+    x = decided(pool.real(rng, 2))
+    one, other = rng.sample(range(x.ndim), 2)
+    first, second = rng.choices((jnp.min, jnp.max), k=2)
+    return [first(x, axis=one) + jnp.mean(jnp.tanh(second(x, axis=other)))]
+
+
 def _arranged(pool: Pool, rng: Random) -> list[Array]:
     x = pool.real(rng)
     axis = some_axis(x, rng)
@@ -236,6 +244,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "normalised": normalised,
     "accumulated": accumulated,
     "ordered": _ordered,
+    "extremes": _extremes,
     "positions": positions,
     "compared": compared,
     "selected": selected,

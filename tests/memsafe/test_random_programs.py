@@ -70,6 +70,16 @@ def test_of_an_equation_all_results_are_kept_or_none() -> None:
     assert outcome_of(SORTED_AND_MADE_AGAIN) == Outcome(split=True)
 
 
+MADE_AGAIN_BY_XLA = Program(
+    sizes=(150, 120, 5),
+    steps=(("contracted", 857), ("accumulated", 40), ("normalised", 244)),
+    seed=94,
+    mode="gradient",
+    share=0.4,
+)
+"""It ends with a maximum whose operand plain jit makes in several fusions of jax 0.10 and 0.12."""
+
+
 def unmasked(operand: Array, *_: Any) -> Array:
     return operand
 
@@ -99,6 +109,17 @@ def test_a_merge_that_forgets_its_mask_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, name: str, apply: Any) -> None:
     monkeypatch.setattr(rules, "RULES", {**RIGHT, name: replace(RIGHT[name], apply=apply)})
     assert any("wrong values" in fault for fault in outcome_of(ATTENTION).faults)
+
+
+def test_memsafe_is_not_held_against_plain_jit_where_that_is_wrong() -> None:
+    assert not outcome_of(MADE_AGAIN_BY_XLA).faults
+
+
+def test_a_wrong_rule_is_found_where_plain_jit_is_wrong_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "RULES", {**RIGHT, "iota": replace(RIGHT["iota"], apply=at_zero)})
+    assert any("wrong values" in fault for fault in outcome_of(MADE_AGAIN_BY_XLA).faults)
 
 
 def test_a_budget_that_is_not_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

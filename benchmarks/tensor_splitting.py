@@ -3,7 +3,8 @@
 Each problem is run as the user wrote it, by ``memsafe``, by hand, by a library, and by KeOps where
 KeOps can, all in turns in one process. Printed are medians over the plain program's, with the
 temporaries that XLA's own analysis counts, and compile time (planning included) over the plain
-program's. KeOps compiles its kernels with a C++ compiler when it first meets them.
+program's. KeOps compiles its kernels with a C++ compiler when it first meets them; where it is not
+installed, it is left out, and that is said.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from math import exp, log
 from statistics import median
 from typing import Any, Final
@@ -78,6 +80,8 @@ def main() -> int:
     arguments = _parser().parse_args()
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 110)
     table = _table()
+    if not _has_keops():
+        console.print("KeOps is not installed, so it is left out; do: pip install pykeops")
     ratios = []
     for case in _CASES:
         if arguments.only not in case.name:
@@ -169,7 +173,7 @@ def _ways(case: Case) -> Iterator[Way]:
         results = jax.device_get(way.run())
         truth = results if truth is None else truth
         yield replace(way, difference=_difference(results, truth))
-    if case.keops is not None:
+    if case.keops is not None and _has_keops():
         yield _with_keops(case.keops, problem.values())
 
 
@@ -193,6 +197,10 @@ def _compile_seconds(function: Callable[..., Any], values: tuple[Any, ...]) -> f
     start = time.process_time()
     lowered.compile()
     return time.process_time() - start
+
+
+def _has_keops() -> bool:
+    return find_spec("pykeops") is not None
 
 
 def _with_keops(function: Callable[..., Any], values: tuple[Any, ...]) -> Way:

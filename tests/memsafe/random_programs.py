@@ -105,8 +105,8 @@ def outcome_of(program: Program) -> Outcome:
             kept = error.smallest <= error.budget or error.budget != budget
             return Outcome(refused=True, faults=(f"refused: {error}",) if kept else ())
         got = _numbers(safe(*arguments))
-        faults = _differences(got, _numbers(plain(*arguments)))
-        plain_is_wrong = bool(faults) and not _differences(got, _one_by_one(program, arguments))
+        faults = differences(got, _numbers(plain(*arguments)))
+        plain_is_wrong = bool(faults) and not differences(got, _one_by_one(program, arguments))
         faults = [] if plain_is_wrong else faults
         reached = safe.memory_analysis()
         nbytes = (
@@ -157,7 +157,8 @@ def _numbers(results: Any) -> list[np.ndarray]:
     return [np.asarray(each) for each in jax.tree.leaves(results)]
 
 
-def _differences(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> list[str]:
+def differences(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> list[str]:
+    """Where results are not those wanted, in words; what is wanted and no number is no match."""
     pairs = zip(got, wanted, strict=True)
     return [fault for at, pair in enumerate(pairs) for fault in _different(at, *pair)]
 
@@ -167,6 +168,8 @@ def _different(at: int, got: np.ndarray, wanted: np.ndarray) -> list[str]:
         return [f"wrong type: result {at} is {got.dtype}{got.shape}, not {wanted.dtype}"]
     if not np.issubdtype(wanted.dtype, np.floating):
         return [] if (got == wanted).all() else [f"wrong values: result {at}, no float"]
+    if not np.isfinite(wanted).all():
+        return [f"wrong values: result {at} is held against what is no number"]
     most = float(np.max(np.abs(wanted), initial=0))
     off = float(np.max(np.abs(got - wanted), initial=0))
     return [] if off <= _TOLERANCE * most else [f"wrong values: result {at} off by {off} of {most}"]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from jax import Array
@@ -12,7 +13,7 @@ from jax.extend.core import JaxprEqn
 import memsafe
 from memsafe import merges, rules
 from memsafe.factors import Factor, Piece
-from tests.memsafe.random_programs import Outcome, Program, outcome_of, programs
+from tests.memsafe.random_programs import Outcome, Program, differences, outcome_of, programs
 
 EXAMPLES = 12
 """Few: ``python -m benchmarks.memsafe_programs`` is what looks for rare faults."""
@@ -120,6 +121,13 @@ def test_a_wrong_rule_is_found_where_plain_jit_is_wrong_too(
 ) -> None:
     monkeypatch.setattr(rules, "RULES", {**RIGHT, "iota": replace(RIGHT["iota"], apply=at_zero)})
     assert any("wrong values" in fault for fault in outcome_of(MADE_AGAIN_BY_XLA).faults)
+
+
+@pytest.mark.parametrize("wanted", [np.nan, np.inf, -np.inf])
+def test_nothing_equals_what_is_no_number(wanted: float) -> None:
+    for got in (0.0, wanted):
+        assert differences([np.array([got, 1.0])], [np.array([wanted, 1.0])])
+    assert not differences([np.ones(2)], [np.ones(2)])
 
 
 def test_a_budget_that_is_not_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from assay.claims.measurement import never_executed, stop_unless_executed
-from assay.judge.comparison import Relation, explain, holds
+from assay.judge.changes import Ratio
+from assay.judge.ratios import ratio_of_turns
 from assay.model.claim import Case, Stopped
 from assay.model.evidence import GrowthTimes
-from assay.model.units import Quantity, Unit
+from assay.model.timing import format_seconds
+from assay.model.units import Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
 
@@ -17,8 +19,9 @@ class TimeGrowth:
 
     Measures the ratio of times over the ratio of lengths, with equally many iterations: 1 where
     each iteration touches the whole buffer, 1/ratio where it touches a part of fixed size. The
-    limit lies half way between on a logarithmic scale, ratio ** -0.5, so that noise of twice the
-    time does not decide. It sees copies that the module does not show.
+    limit lies half way between on a logarithmic scale, ratio ** -0.5, and the whole interval must
+    lie on one side of it; else it is ``not-measured``. It sees copies that the module does not
+    show.
     """
 
     name: str = "time-growth"
@@ -37,19 +40,31 @@ class TimeGrowth:
         """Kept if time grows less than with the square root of the length."""
         times = self.growth(case)
         short, long = times.lengths[0], times.lengths[-1]
-        measured = Quantity(times.time_over_length, self.unit)
-        limit = Quantity((long / short) ** -0.5, self.unit)
-        source = f"the square root of {short}/{long}"
-        what = (
-            f"{times.fastest[-1]:.3g} s on length {long} against {times.fastest[0]:.3g} s on "
-            f"{short}: the ratio of times over that of lengths"
+        longer = long / short
+        found = ratio_of_turns(times.seconds[0], times.seconds[-1], looks=1)
+        limit = longer**-0.5
+        outcome = _outcome(found, at_most=longer * limit)
+        line = (
+            f"{format_seconds(times.fastest[-1])} on length {long} against "
+            f"{format_seconds(times.fastest[0])} on {short}: the ratio of times over that of "
+            f"lengths {found.ratio / longer:.3g} ({found.low / longer:.3g} to "
+            f"{found.high / longer:.3g} by {found.units} turns), wanted at most {limit:.3g} "
+            f"(the square root of {short}/{long})"
         )
+        unknown = outcome is Outcome.NOT_MEASURED
         return Finding(
-            outcome=Outcome.KEPT if holds(measured, Relation.AT_MOST, limit) else Outcome.BROKEN,
-            measured=measured.value,
-            limit=limit.value,
-            reason=explain(what, measured, Relation.AT_MOST, limit, source),
+            outcome=outcome,
+            measured=found.ratio / longer,
+            limit=limit,
+            reason=f"too noisy to say: {line}" if unknown else line,
+            advice="run it on a quieter machine, or on lengths further apart" if unknown else "",
         )
+
+
+def _outcome(found: Ratio, *, at_most: float) -> Outcome:
+    if found.high <= at_most:
+        return Outcome.KEPT
+    return Outcome.BROKEN if found.low > at_most else Outcome.NOT_MEASURED
 
 
 def growth_of(case: Case) -> GrowthTimes:

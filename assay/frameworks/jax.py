@@ -23,7 +23,7 @@ from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
 from assay.targets.dumps import dump, refuses_options
 
-_LEAST_TURNS, _TURNS_A_LENGTH = 7, 8  # more lengths ask for a finer answer
+_LEAST_TURNS, _TURNS_A_LENGTH = 7, 12  # more lengths ask for a finer answer
 _GROWTH_SECONDS = 2.0  # in which most loops take all turns, of which the fastest is then steady
 _PLACEMENT = "annotate_device_placement"
 
@@ -122,10 +122,11 @@ class JaxFramework:
             for run in runs:
                 run()
             end = time.perf_counter() + min(most_seconds, _GROWTH_SECONDS)
-            for turn in range(_TURNS_A_LENGTH * len(growth.lengths)):
-                if turn >= _LEAST_TURNS and time.perf_counter() > end:
+            turn = list(zip(seconds, runs, strict=True))
+            for number in range(_TURNS_A_LENGTH * len(growth.lengths)):
+                if number >= _LEAST_TURNS and time.perf_counter() > end:
                     break
-                for times, run in zip(seconds, runs, strict=True):
+                for times, run in turn if number % 2 == 0 else reversed(turn):
                     times.append(run())
         return GrowthTimes(lengths=growth.lengths, seconds=tuple(map(tuple, seconds)))
 

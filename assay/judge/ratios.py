@@ -57,17 +57,19 @@ def ratio_of_turns(
     *,
     against: float = 1.0,
     better: Better = Better.LESS,
+    looks: int = len(LOOKS) + 1,
 ) -> Ratio:
     """The second program's time over the first's; slower or faster than ``against`` times it.
 
-    The allowed errors are shared out among all looks and a last one that a caller's own limit may
-    force, so that looking repeatedly, as ``more_turns`` does, keeps them.
+    The allowed errors are shared out among the ``looks``: by default all of ``LOOKS`` and a last
+    one that a caller's own limit may force, so that looking repeatedly, as ``more_turns`` does,
+    keeps them; 1 for samples that are judged once.
 
     Raises:
         ValueError: sequences of unequal length, fewer than two pairs, or times that are not
             positive.
     """
-    errors = sensitivity.errors / (len(LOOKS) + 1) / VIEWS
+    errors = sensitivity.errors / looks / VIEWS
     calm = signed_rank_interval(calm_differences(first, second), errors)
     everything = signed_rank_interval(differences(first, second), errors)
     floors = _floors(first, second, errors) if len(first) >= _FEWEST_FOR_FLOORS else calm[1]

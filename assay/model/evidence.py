@@ -129,15 +129,6 @@ class GrowthTimes:
         """For each length the run that other work disturbed least."""
         return tuple(map(min, self.seconds))
 
-    @property
-    def time_over_length(self) -> float:
-        """The ratio of the fastest times on the longest and shortest over the ratio of the lengths.
-
-        1 where an iteration touches the whole buffer, the inverse of the lengths' ratio where its
-        cost does not depend on it.
-        """
-        return (self.fastest[-1] / self.fastest[0]) / (self.lengths[-1] / self.lengths[0])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seconds:

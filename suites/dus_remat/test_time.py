@@ -1,7 +1,7 @@
 """An iteration takes no longer on a long stack than on a short one, nor through a view.
 
-It asks the machine, not the module: as many iterations on four times the rows take as long where
-each replaces a row, and four times as long where each copies the stack. A loop that writes through
+It asks the machine, not the module: as many iterations on eight times the rows take as long where
+each replaces a row, and eight times as long where each copies the stack. A loop that writes through
 a view of the stack and the plain one, run in turns, take equally long where neither copies. On a
 machine that is the same every night, no loop becomes slower than it was accepted there.
 """

@@ -122,7 +122,10 @@ def rewrite(nbytes: int, **fields: Any) -> Rewrite:
 
 
 def growth(*, short: float, long: float) -> GrowthTimes:
-    return GrowthTimes(lengths=(8, 64), seconds=((short, 2 * short), (3 * long, long)))
+    """Times of seven turns, each a little slower than the one before it."""
+    slower = [1.01**turn for turn in range(7)]
+    seconds = tuple(tuple(fastest * by for by in slower) for fastest in (short, long))
+    return GrowthTimes(lengths=(8, 64), seconds=seconds)
 
 
 GROWN_AT = (8, 16, 32, 64)

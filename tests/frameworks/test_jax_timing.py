@@ -75,10 +75,27 @@ def test_to_trace_a_program_is_timed_anew_at_each_length_and_nothing_is_run() ->
     turns = len(times.seconds[0])
     assert turns == 7  # No more, where no second is given.
     jax.effects_barrier()
-    assert traced == [1, 2] * (1 + turns)  # Once unmeasured.
+    assert traced == [1, 2, *[1, 2, 2, 1] * 3, 1, 2]  # Once unmeasured, then to and fro.
     assert times.fastest[0] >= SLEEP
     assert times.fastest[1] >= 2 * SLEEP
     assert run == []
+
+
+def test_lengths_are_timed_to_and_fro() -> None:
+    ran: list[int] = []
+
+    def build(length: int) -> tuple[Any, Any]:
+        def note(x: jax.Array) -> jax.Array:
+            jax.debug.callback(lambda: ran.append(length))
+            return x
+
+        return note, lambda: (ONES,)
+
+    growth = Growth(lengths=(1, 2), build=build)
+    times = JaxFramework().time_growth(growth, jax.devices(), most_seconds=0.0)
+    jax.effects_barrier()
+    assert ran == [1, 2, *[1, 2, 2, 1] * 3, 1, 2]
+    assert [len(each) for each in times.seconds] == [7, 7]
 
 
 def test_what_a_run_gives_away_is_made_anew_for_each() -> None:

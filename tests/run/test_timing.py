@@ -123,7 +123,7 @@ def test_a_run_that_cannot_take_times_says_so(harness: Harness) -> None:
         harness.start().judge(trial(claim=CLAIM))
 
 
-GROWTH = GrowthTimes(lengths=(8, 64), seconds=((1.0, 1.1), (1.2, 1.3)))
+GROWTH = GrowthTimes(lengths=(8, 64), seconds=((1.0, 1.1) * 4, (1.2, 1.3) * 4))
 
 
 def test_how_time_grows_is_taken_once_and_of_nothing_else(harness: Harness) -> None:

@@ -1,0 +1,47 @@
+"""What two lengths' times say of growth: nearer to none of it, to all of it, or cannot say."""
+
+from dataclasses import replace
+
+import pytest
+
+from assay import claims
+from assay.judge.case import judge
+from assay.model.evidence import GrowthTimes
+from assay.model.verdict import Finding, Outcome
+
+from .cases import case, growth
+
+
+def _judged(times: GrowthTimes) -> Finding:
+    return judge(claims.TimeGrowth(), case(growth=times))
+
+
+def test_it_tells_the_ratio_its_interval_and_the_limit() -> None:
+    finding = _judged(growth(short=0.001, long=0.006))
+    assert finding.outcome is Outcome.BROKEN
+    assert finding.measured == pytest.approx(6 / 8)
+    assert finding.limit == pytest.approx(8**-0.5)
+    assert "6 ms on length 64 against 1 ms on 8" in finding.reason
+    assert "0.75 (0.75 to 0.75 by 7 turns), wanted at most 0.354" in finding.reason
+
+
+def test_turns_on_both_sides_of_the_line_do_not_decide() -> None:
+    times = growth(short=1.0, long=2.8)
+    wild = [long * by for long, by in zip(times.seconds[1], [0.5, 2] * 4, strict=False)]
+    finding = _judged(replace(times, seconds=(times.seconds[0], tuple(wild))))
+    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.reason.startswith("too noisy to say")
+    assert "quieter machine" in finding.advice
+
+
+def test_a_fastest_turn_beyond_the_line_does_not_decide_alone() -> None:
+    times = growth(short=1.0, long=6.0)
+    lucky = (2.0, *times.seconds[1][1:])
+    assert _judged(replace(times, seconds=(times.seconds[0], lucky))).outcome is not Outcome.KEPT
+
+
+def test_six_turns_are_too_few() -> None:
+    times = growth(short=1.0, long=8.0)
+    six = tuple(seconds[:6] for seconds in times.seconds)
+    assert _judged(times).outcome is Outcome.BROKEN
+    assert _judged(replace(times, seconds=six)).outcome is Outcome.NOT_MEASURED

@@ -192,22 +192,27 @@ class Planner:
                 candidate(chosen.graph, chosen.split - group)
                 for group in _made_again(chosen, budget)[:_KEPT]
             ]
-            rated = [(*self._estimate(other, budget), at) for at, other in enumerate(others)]
+            rated = [
+                (*self._estimate(other, budget, fitting=True), at)
+                for at, other in enumerate(others)
+            ]
             good = [(other_cost, at) for nbytes, other_cost, at in rated if nbytes <= budget]
             lowest, at = min(good, default=(cost, -1))
             if lowest >= cost:
                 break
-            better = self._realized(others[at], budget)
+            better = self._realized(others[at], budget, fitting=True)
             if better.predicted > budget:
                 break
             chosen, cost, plan = others[at], lowest, better
         return cost, chosen, plan
 
-    def _estimate(self, each: Candidate, budget: float) -> tuple[float, float]:
+    def _estimate(
+        self, each: Candidate, budget: float, *, fitting: bool = False
+    ) -> tuple[float, float]:
         """Predicted peak and cost, trusting that a slice too large can be split again."""
         graph, found = each.graph, _usage(each)
         transient = [
-            self._transient(graph, item, _left(budget, alive))
+            self._transient(graph, item, _left(budget, alive), fitting=fitting)
             for item, alive in zip(each.order, found.during, strict=True)
         ]
         cost = each.work
@@ -218,12 +223,15 @@ class Planner:
                 cost += steps * (LOOP_STEP + reread_bytes(graph, item))
         return found.peak(transient).nbytes, cost
 
-    def _transient(self, graph: Graph, item: int | Region, available: float) -> float:
+    def _transient(
+        self, graph: Graph, item: int | Region, available: float, *, fitting: bool
+    ) -> float:
         if isinstance(item, Region):
             one = slice_bytes(graph, item, item.least)
             if self._nests(one, available):
                 return min(one, available, self.soft)
-            return slice_bytes(graph, item, self._length(graph, item, available))
+            length = self._length(graph, item, available, fitting=fitting)
+            return slice_bytes(graph, item, length)
         plans = self._body_plans(graph, item, available).values()
         return max((plan.predicted for plan in plans), default=0.0)
 
@@ -235,7 +243,7 @@ class Planner:
         parts = body_parts(graph.equations[index], graph.divided)
         return {name: self.plan(body, available, parts) for name, body in bodies.items()}
 
-    def _realized(self, each: Candidate, budget: float) -> Plan:
+    def _realized(self, each: Candidate, budget: float, *, fitting: bool = False) -> Plan:
         """The plan of `each`, with loops inside loops planned too."""
         graph, wanted, found = each.graph, each.wanted(), _usage(each)
         steps: list[Loop | Whole] = []
@@ -243,12 +251,12 @@ class Planner:
         for item, alive in zip(each.order, found.during, strict=True):
             available = _left(budget, alive)
             if isinstance(item, Region):
-                loop = self._loop(graph, item, wanted, available)
+                loop = self._loop(graph, item, wanted, available, fitting=fitting)
                 steps.append(loop)
                 transient.append(loop.transient)
             else:
                 steps.append(self._whole(graph, item, available))
-                transient.append(self._transient(graph, item, available))
+                transient.append(self._transient(graph, item, available, fitting=fitting))
         reached = found.peak(transient)
         return Plan(
             graph=graph,
@@ -260,7 +268,9 @@ class Planner:
             obstacles=tuple(each.obstacles),
         )
 
-    def _loop(self, graph: Graph, region: Region, wanted: set[Var], available: float) -> Loop:
+    def _loop(
+        self, graph: Graph, region: Region, wanted: set[Var], available: float, *, fitting: bool
+    ) -> Loop:
         leaving = tuple((at, tuple(v)) for at, v in wanted_from(region, graph, wanted))
         one = slice_bytes(graph, region, region.least)
         if self._nests(one, available):
@@ -271,7 +281,7 @@ class Planner:
             worth = one > available or inner.work <= _FREE * inner.graph.work
             if inner.predicted < one and worth:
                 return replace(loop, inner=inner, transient=inner.predicted)
-        length = self._length(graph, region, available)
+        length = self._length(graph, region, available, fitting=fitting)
         transient = slice_bytes(graph, region, length)
         return Loop(region=region, length=length, leaving=leaving, transient=transient)
 
@@ -299,8 +309,13 @@ class Planner:
         changed = {name: plan for name, plan in plans.items() if not plan.is_plain}
         return Whole(equation=index, bodies=changed)
 
-    def _length(self, graph: Graph, region: Region, available: float) -> int:
-        """The slice that is as long as is useful and fits."""
+    def _length(self, graph: Graph, region: Region, available: float, *, fitting: bool) -> int:
+        """The slice that is as long as is useful and fits.
+
+        With `fitting` it is shortened where it would take more than is left by the prediction of
+        its own length, not only by that of two indices. That trusts the prediction more, and so
+        only betters plans that fit.
+        """
         least = region.least
         one = slice_bytes(graph, region, least)
         room = max(available - one, 0.0)
@@ -309,8 +324,13 @@ class Planner:
         more = slice_bytes(graph, region, 2 * least) - one
         if more <= 0 and region.size > least:  # What is fused may differ in slices so short.
             more = (slice_bytes(graph, region, region.size) - one) * least / (region.size - least)
-        length = least * (1 + useful / more) if more > 0 else region.size
-        return _rounded(region.size, least, int(min(length, region.size)), self.multiple)
+        wished = least * (1 + useful / more) if more > 0 else region.size
+        length = _rounded(region.size, least, int(min(wished, region.size)), self.multiple)
+        taken = slice_bytes(graph, region, length) - one
+        if fitting and taken > max(room, useful):
+            wished = least + useful / taken * (length - least)
+            length = _rounded(region.size, least, int(wished), self.multiple)
+        return length
 
 
 def _left(budget: float, alive: float) -> float:

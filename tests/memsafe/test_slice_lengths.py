@@ -1,5 +1,7 @@
 """Slices are as long as fits, also where the memory model is no straight line."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,6 +9,7 @@ from jax import Array
 
 from memsafe.fit import planner_for
 from memsafe.options import Options
+from memsafe.plan import Plan
 from memsafe.programs import flattened
 
 
@@ -20,9 +23,37 @@ def discrepancy(x: Array, y: Array) -> Array:
 def test_a_plan_fits_where_two_indices_seem_to_take_less_than_one(budget: float) -> None:
     """Of one index other values seem fused than of two, and those take more."""
     points = jax.ShapeDtypeStruct((800, 6), jnp.float32)
-    program = flattened(jax.make_jaxpr(jax.grad(discrepancy, (0, 1)))(points, points))
-    options = Options.checked(None, {})
-    prepared, _ = options.prepared(program, "cpu")
-    plan = planner_for(jax.devices("cpu")[0], options).plan(prepared, budget)
+    plan = planned(jax.grad(discrepancy, (0, 1)), points, points, budget=budget)
     assert plan.predicted <= budget
     assert not plan.is_plain
+
+
+@pytest.mark.parametrize("budget", [20.5e6, 16e6, 10e6])
+def test_a_solve_is_kept_where_what_is_made_of_it_fits_in_shorter_slices(budget: float) -> None:
+    """Of two indices no more seems alive than of one, of all of them twice what is left."""
+    arguments = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((128, 3), (3,), (8192, 3)))
+    plan = planned(jax.grad(projected, (0, 1)), *arguments, budget=budget)
+    assert plan.predicted <= budget
+    assert not plan.is_plain
+    assert plan.work <= 1.05 * plan.graph.work
+
+
+def projected(inducing: Array, scale: Array, data: Array) -> Array:
+    """What the inducing points hold of the data's kernel, as a sparse Gaussian process asks."""
+
+    def kernel(x: Array, y: Array) -> Array:
+        x, y = x / scale, y / scale
+        squares = jnp.sum(x**2, -1)[:, None] + jnp.sum(y**2, -1)[None] - 2 * x @ y.T
+        return jnp.exp(-jnp.maximum(squares, 0))
+
+    unit = jnp.eye(len(inducing))
+    own = jnp.linalg.cholesky(kernel(inducing, inducing) + unit)
+    held = jax.scipy.linalg.solve_triangular(own, kernel(inducing, data), lower=True)
+    return jnp.linalg.slogdet(held @ held.T + unit)[1] + jnp.sum(held**2)
+
+
+def planned(function: Callable[..., Array], *arguments: object, budget: float) -> Plan:
+    program = flattened(jax.make_jaxpr(function)(*arguments))
+    options = Options.checked(None, {})
+    prepared, _ = options.prepared(program, "cpu")
+    return planner_for(jax.devices("cpu")[0], options).plan(prepared, budget)

@@ -23,7 +23,8 @@ from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
 from assay.targets.dumps import dump, refuses_options
 
-_LEAST_TURNS, _TURNS_A_LENGTH = 7, 12  # more lengths ask for a finer answer
+# The fewest that ``TimeGrowth`` can judge; and more lengths ask for a finer answer.
+_LEAST_TURNS, _TURNS_A_LENGTH = 7, 12
 _GROWTH_SECONDS = 2.0  # in which most loops take all turns, of which the fastest is then steady
 _PLACEMENT = "annotate_device_placement"
 

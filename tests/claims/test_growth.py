@@ -34,10 +34,14 @@ def test_turns_on_both_sides_of_the_line_do_not_decide() -> None:
     assert "quieter machine" in finding.advice
 
 
-def test_a_fastest_turn_beyond_the_line_does_not_decide_alone() -> None:
+def test_a_fastest_turn_beyond_the_line_does_not_decide() -> None:
+    """Of seven turns it leaves the rest in doubt, of more it does not."""
     times = growth(short=1.0, long=6.0)
-    lucky = (2.0, *times.seconds[1][1:])
-    assert _judged(replace(times, seconds=(times.seconds[0], lucky))).outcome is not Outcome.KEPT
+    short, long = times.seconds
+    lucky = (2.0, *long[1:])
+    assert _judged(replace(times, seconds=(short, lucky))).outcome is Outcome.NOT_MEASURED
+    often = replace(times, seconds=(short * 3, lucky + long * 2))
+    assert _judged(often).outcome is Outcome.BROKEN
 
 
 def test_six_turns_are_too_few() -> None:

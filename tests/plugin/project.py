@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import assay
 from assay.model.verdict import Record
 from assay.store import records
 
@@ -137,7 +138,9 @@ class Project:
 
     def _environment(self, path: Path | None) -> dict[str, str]:
         kept = {name: text for name, text in os.environ.items() if not name.startswith(_OUTER)}
-        found = {"PYTHONPATH": str(path)} if path else {}
+        # The inner run must import what is tested here, not an assay that is installed elsewhere.
+        tested = Path(assay.__file__).parents[1]
+        found = {"PYTHONPATH": str(path or tested)}
         return kept | found | {"HOME": str(self.root), "COLUMNS": "100"}
 
     def _files(self) -> dict[str, bytes]:

@@ -9,12 +9,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from assay.frameworks.framework import Compiled, Framework, RanSteps, Unsupported
+from assay.frameworks.given import built
 from assay.frameworks.installed import FrameworkMissing, framework
 from assay.frameworks.step_graphs import steps_seen
 from assay.frameworks.timing import PairTimer, ProgramFailed
 from assay.frameworks.versions import toolchain
 from assay.hlo.schema import split
 from assay.hlo.summary import read
+from assay.model.blame import in_words, is_ours
 from assay.model.evidence import (
     Evidence,
     Failure,
@@ -27,7 +29,7 @@ from assay.model.target import TargetUnavailable
 from assay.model.timing import Keep, TimedPair, Times, untaken
 from assay.model.workload import Arm, Program, Workload
 from assay.targets import Target, resolve
-from assay.targets.jax_internals import InternalsMoved
+from assay.targets.jax_internals import InternalsMoved, ModuleUnreadable
 from assay.targets.remedies import recognise
 
 _MESSAGE_CHARACTERS = 400
@@ -50,6 +52,10 @@ _NO_GROWTH = Unavailable(
 )
 _T = TypeVar("_T")
 
+Begin = Callable[[FailureKind | None, Evidence | None], None]
+"""Hears of each stage that begins, by the failure that would be its own, None for Assay's own work;
+and what is seen so far, where that is worth keeping if the process does not survive the stage."""
+
 
 class _Halted(Exception):
     """A stage failed; carries how."""
@@ -61,17 +67,16 @@ class _Halted(Exception):
 
 @dataclass(slots=True)
 class _Watch:
-    """Times the stages, and turns what they raise into evidence."""
+    """Times the stages, and turns what programs and compilers raise in them into evidence."""
 
+    begin: Begin
     seconds: dict[str, float] = field(default_factory=dict)
 
     def stage(self, name: str, kind: FailureKind, work: Callable[[], _T]) -> _T:
+        self.begin(kind, None)
         start = time.perf_counter()
         try:
             return work()
-        # Assay's own adapter no longer fits this jaxlib: no program's fault, and no cannot-run.
-        except InternalsMoved:
-            raise
         # A program or a compiler may raise anything; whatever it is, it is evidence.
         except Exception as error:
             raise _Halted(_end(kind, error)) from error
@@ -82,18 +87,31 @@ class _Watch:
 _Look = Callable[[Evidence, Framework, Target, Program, _Watch], Evidence]
 
 
-def observe(workload: Workload, arm: Arm, target_name: str) -> Evidence:
+def _tell_no_one(stage: FailureKind | None, seen: Evidence | None) -> None:
+    pass
+
+
+def observe(
+    workload: Workload, arm: Arm, target_name: str, begin: Begin = _tell_no_one
+) -> Evidence:
     """What is seen of one arm on one target, in this process; its growing loop is not timed.
 
-    Never raises for what the program, the compiler or the target does: that is evidence.
+    Never raises for what the program, the compiler or the target does: that is evidence. Whatever
+    it raises is a fault of Assay.
 
     Raises:
         TargetError: no target has that name.
     """
-    return _observed(workload, arm, target_name, _through_stages)
+    return _observed(workload, arm, target_name, _through_stages, begin)
 
 
-def observe_growth(workload: Workload, arm: Arm, target_name: str, most_seconds: float) -> Evidence:
+def observe_growth(
+    workload: Workload,
+    arm: Arm,
+    target_name: str,
+    most_seconds: float,
+    begin: Begin = _tell_no_one,
+) -> Evidence:
     """The times of one arm's growing loop, or how it came to none, and nothing else of the arm.
 
     Never raises for what the program, the compiler or the target does: that is evidence.
@@ -101,10 +119,12 @@ def observe_growth(workload: Workload, arm: Arm, target_name: str, most_seconds:
     Raises:
         TargetError: no target has that name.
     """
-    return _observed(workload, arm, target_name, partial(_time_growth, most_seconds))
+    return _observed(workload, arm, target_name, partial(_time_growth, most_seconds), begin)
 
 
-def _observed(workload: Workload, arm: Arm, target_name: str, look: _Look) -> Evidence:
+def _observed(
+    workload: Workload, arm: Arm, target_name: str, look: _Look, begin: Begin
+) -> Evidence:
     target = resolve(target_name)
     evidence = unseen(workload, arm, target)
     try:
@@ -114,9 +134,9 @@ def _observed(workload: Workload, arm: Arm, target_name: str, look: _Look) -> Ev
     known = replace(evidence, device_count=len(devices))
     if target.executes:
         known = replace(known, device_memory_bytes=tools.device_memory_bytes(devices[0]))
-    watch = _Watch()
+    watch = _Watch(begin)
     try:
-        program = watch.stage("build", FailureKind.TRACE, lambda: arm.program(devices))
+        program = watch.stage("build", FailureKind.BUILD, lambda: built(arm, devices))
     except _Halted as halted:
         return _ended(known, halted.end)
     return _stages(known, tools, target, program, watch, look)
@@ -243,18 +263,26 @@ def _compile(
     except _Halted as halted:
         end = halted.end
     if traced is not None:
-        evidence = replace(evidence, traced=tools.describe(program, traced, lowered))
+        try:
+            # The program's differentiated function is traced here.
+            told = watch.stage(
+                "describe", FailureKind.TRACE, lambda: tools.describe(program, traced, lowered)
+            )
+            evidence = replace(evidence, traced=told)
+        except _Halted as halted:
+            end = end or halted.end
     return _ended(evidence, end) if end else evidence
 
 
 def _read_module(evidence: Evidence, compiled: Compiled, watch: _Watch) -> Evidence:
-    try:
-        proto = watch.stage("hand over", FailureKind.COMPILER, compiled.hlo_proto)
-    except _Halted as halted:
-        # A jaxlib may not understand what a newer plugin compiled; the program is not at fault.
-        return replace(evidence, module_unreadable=_shorten(str(halted.__cause__)))
+    """The evidence with the module's summary. What the reading raises is a fault of Assay."""
+    watch.begin(None, None)
     start = time.perf_counter()
-    module = read(*split(proto))
+    try:
+        module = read(*split(compiled.hlo_proto()))
+    # A jaxlib may not understand what a newer plugin compiled; the program is not at fault.
+    except ModuleUnreadable as error:
+        return replace(evidence, module_unreadable=_shorten(str(error)))
     watch.seconds["read"] = time.perf_counter() - start
     return replace(evidence, module=module)
 
@@ -265,8 +293,10 @@ def _execute(
     if not target.executes:
         return replace(evidence, not_executed=_RUNS_NOTHING)
     devices, loop = target.devices(), program.steps
+    watch.begin(None, evidence)
     if loop is not None:
         ran = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.run_steps(loop))
+        watch.begin(None, None)
         start = time.perf_counter()
         evidence = replace(evidence, steps=steps_seen(ran), values=_results(ran))
         watch.seconds["read"] = watch.seconds.get("read", 0.0) + time.perf_counter() - start
@@ -292,7 +322,7 @@ def _seconds(watch: _Watch) -> Seconds:
         trace=spent.get("trace", 0.0),
         lower=spent.get("lower", 0.0),
         compile=spent.get("compile", 0.0),
-        read=sum(spent.get(stage, 0.0) for stage in ("read", "analyse", "hand over")),
+        read=sum(spent.get(stage, 0.0) for stage in ("read", "analyse")),
         execute=spent.get("execute", 0.0) + spent.get("time", 0.0),
     )
 
@@ -310,14 +340,23 @@ def _ended(evidence: Evidence, end: Failure | Unavailable | None) -> Evidence:
 
 
 def _end(kind: FailureKind, error: Exception) -> Failure | Unavailable:
+    """What became of the program.
+
+    Raises the error itself where it is Assay's own, or its adapter no longer fits this jaxlib.
+    """
     text = str(error) or repr(error)
     if isinstance(error, Unsupported):
         return Unavailable(reason=text)
+    if isinstance(error, TargetUnavailable):
+        why = error.availability
+        return Unavailable(reason=why.reason, remedy=why.remedy)
+    if isinstance(error, InternalsMoved) or is_ours(error):
+        raise error
     # An installation that lacks a part of the compiler breaks no promise of the compiler's.
     fault = recognise(error) if kind is FailureKind.COMPILER else None
     if fault is not None:
         return Unavailable(reason=fault.reason, remedy=fault.remedy)
-    message = _shorten(f"{type(error).__name__}: {text}")
+    message = _shorten(in_words(error))
     if kind is not FailureKind.COMPILER or "RESOURCE_EXHAUSTED" not in text:
         return Failure(kind=kind, message=message)
     sizes = next(filter(None, (wording.search(text) for wording in _OUT_OF_MEMORY)), None)

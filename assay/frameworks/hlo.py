@@ -9,6 +9,7 @@ from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
 from assay.frameworks.memory_stats import memory_of
 from assay.hlo.schema import wrap
+from assay.model.blame import WrongValue
 from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
 from assay.model.steps import Steps
 from assay.model.timing import Calibration, DeviceTimes
@@ -42,9 +43,7 @@ class HloCompiled:
 
     def hlo_proto(self) -> bytes:
         """The optimised module; one program is one module."""
-        if self._dumped:
-            return self._dumped
-        return wrap(bytes(self._executable.hlo_modules()[0].as_serialized_hlo_module_proto()))
+        return self._dumped or wrap(jax_internals.loaded_protos(self._executable)[0])
 
 
 class HloFramework:
@@ -120,7 +119,7 @@ def parse(source: Source, devices: Sequence[Any]) -> Parsed:
     """The module, ready to be compiled.
 
     Raises:
-        ValueError: it is none that a compiler takes, or it is for more devices than there are.
+        WrongValue: it is none that a compiler takes, or it is for more devices than there are.
     """
     text = source.module if source.is_stablehlo else jax_internals.stablehlo_from_hlo(source.module)
     module = jax_internals.parse_stablehlo(text)
@@ -128,7 +127,7 @@ def parse(source: Source, devices: Sequence[Any]) -> Parsed:
     partitions = _count(module, "mhlo.num_partitions") or source.partitions
     wanted = replicas * partitions
     if wanted > len(devices):
-        raise ValueError(
+        raise WrongValue(
             f"got a module for {wanted} devices and a target of {len(devices)}; wanted a target "
             "with as many; do this: name a larger topology, such as gpu-h100:8 or tpu-v5e:2x4"
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from assay.model.blame import WrongType, WrongValue
 from assay.model.workload import Program
 
 
@@ -19,14 +20,14 @@ def program(path: str, function: str, devices: Sequence[Any]) -> Program:
     shardings, else one device takes all. A function that is jitted already stays as it is.
 
     Raises:
-        LookupError: the file lacks the function or ``example_args``.
-        TypeError: ``example_args`` gives no tuple.
+        WrongValue: the file lacks the function or ``example_args``.
+        WrongType: ``example_args`` gives no tuple.
     """
     module = _imported(Path(path))
     called = _named(module, function, path)
     arguments = _named(module, "example_args", path)()
     if not isinstance(arguments, (tuple, list)):
-        raise TypeError(
+        raise WrongType(
             f"got {type(arguments).__name__} from example_args(), wanted a tuple of the arguments "
             f"of {function}; return ({function}'s first argument, …)"
         )
@@ -55,7 +56,7 @@ def _imported(path: Path) -> ModuleType:
 
 def _named(module: ModuleType, name: str, path: str) -> Any:
     if not hasattr(module, name):
-        raise LookupError(f"got {path} without {name}, wanted a function of that name")
+        raise WrongValue(f"got {path} without {name}, wanted a function of that name")
     return getattr(module, name)
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from assay.frameworks.framework import Framework, Ready
+from assay.frameworks.given import built
 from assay.frameworks.machine import machine, throttles
 from assay.frameworks.tracing import ReadyToTrace
 from assay.frameworks.turns import Runner, take_turns
+from assay.model.blame import is_ours
 from assay.model.evidence import FailureKind
 from assay.model.timing import Keep, TimedPair, Times, Work
 from assay.model.workload import Arm
@@ -85,8 +87,8 @@ class PairTimer:
 
     def _ready(self, arm: Arm, tools: Framework, devices: Sequence[Any], platform: str) -> Ready:
         self._at_work(arm.name)
-        with _stage(arm.name, FailureKind.TRACE):
-            program = arm.program(devices)
+        with _stage(arm.name, FailureKind.BUILD):
+            program = built(arm, devices)
         with _stage(arm.name, FailureKind.COMPILER):
             if self._pair.turns.work is Work.TRACE:
                 return ReadyToTrace(tools=tools, program=program, platform=platform)
@@ -146,9 +148,8 @@ class PairTimer:
 def _stage(arm: str, kind: FailureKind) -> Iterator[None]:
     try:
         yield
-    # Assay's own adapter no longer fits this jaxlib: no program's fault.
-    except InternalsMoved:
-        raise
     # A program may raise anything; whatever it is, it is evidence.
     except Exception as error:
+        if isinstance(error, InternalsMoved) or is_ours(error):
+            raise
         raise ProgramFailed(arm, kind, error) from error

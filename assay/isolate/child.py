@@ -44,6 +44,11 @@ class Child:
         """The process, which leads its session."""
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
     def await_ready(self) -> None:
         """Wait for its first frame; a child that sends none is ended.
 

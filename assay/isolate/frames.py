@@ -4,13 +4,15 @@ import os
 import select
 import signal
 import struct
+import time
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import cloudpickle
 import msgspec
 
-from assay.model.evidence import Evidence
+from assay.model.blame import encodable
+from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.timing import TimedPair, Times
 
 READY = b"ready"
@@ -21,12 +23,16 @@ _MOST_AT_ONCE = 2**20
 class Answer(msgspec.Struct, frozen=True):
     """What the child says of a request: the evidence or the times, or how it came to none.
 
-    ``crash`` is a traceback of Assay's own; ``died`` is what ended the process that the program
-    ran in, where that was not the child itself. Times that are not ``final`` are what is known of
-    them so far: more answers to the same request follow.
+    ``crash`` is a traceback of Assay's own; ``failure`` is that of a program that could not be
+    loaded; ``died`` is what ended the process that the program ran in, where that was not the child
+    itself. More answers to the same request follow one that is not ``final``: it holds the times so
+    far, or names the stage that begins, by the failure that would be its own (None is Assay's own
+    work), with the evidence so far where that is worth keeping.
     """
 
     evidence: Evidence | None = None
+    failure: Failure | None = None
+    stage: FailureKind | None = None
     crash: str = ""
     died: str = ""
     times: Times | None = None
@@ -63,6 +69,33 @@ class GrowthRequest:
     most_seconds: float
 
 
+def encoded(answer: Answer) -> bytes:
+    """The answer as a payload; text that UTF-8 cannot hold, such as a file's odd name, is escaped.
+
+    Programs may name their values, files and errors with any text that Python can hold.
+    """
+    try:
+        return msgspec.msgpack.encode(answer)
+    except UnicodeEncodeError:
+        plain = msgspec.to_builtins(answer, builtin_types=(bytes,))
+        return msgspec.msgpack.encode(_encodable(plain))
+
+
+def decoded(payload: bytes) -> Answer:
+    """The answer that a payload holds."""
+    return msgspec.msgpack.decode(payload, type=Answer)
+
+
+def _encodable(plain: Any) -> Any:
+    if isinstance(plain, str):
+        return encodable(plain)
+    if isinstance(plain, dict):
+        return {_encodable(key): _encodable(value) for key, value in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [_encodable(value) for value in plain]
+    return plain
+
+
 def write(stream: IO[bytes], payload: bytes) -> None:
     """Send one frame."""
     stream.write(_LENGTH.pack(len(payload)) + payload)
@@ -73,20 +106,21 @@ def read(stream: IO[bytes], timeout_seconds: float | None) -> bytes:
     """The next frame.
 
     Raises:
-        TimeoutError: nothing came in that time.
+        TimeoutError: the whole frame did not come in that time.
         EOFError: the other side is gone.
     """
-    if timeout_seconds is not None:
-        ready, _, _ = select.select([stream], [], [], timeout_seconds)
-        if not ready:
-            raise TimeoutError
-    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
-    return _exactly(stream, length)
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, deadline))
+    return _exactly(stream, length, deadline)
 
 
-def _exactly(stream: IO[bytes], count: int) -> bytes:
+def _exactly(stream: IO[bytes], count: int, deadline: float | None) -> bytes:
     data = bytearray()
     while len(data) < count:
+        if deadline is not None:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([stream], [], [], left)[0]:
+                raise TimeoutError
         # Past the stream's own buffer: a frame that waited there would not be seen by select.
         part = os.read(stream.fileno(), min(count - len(data), _MOST_AT_ONCE))
         if not part:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,10 @@ from types import TracebackType
 from typing import Self
 
 import cloudpickle
-import msgspec
 
 from assay.frameworks.versions import toolchain
 from assay.isolate.child import Child, NotStartedError
-from assay.isolate.frames import Answer, GrowthRequest, TimesRequest
+from assay.isolate.frames import Answer, GrowthRequest, TimesRequest, decoded
 from assay.isolate.pickling import NotPortable, pickled
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
@@ -21,6 +21,8 @@ from assay.model.timing import Ending, Keep, TimedPair, Times, untaken
 from assay.model.workload import Arm, Workload
 from assay.observe import unseen
 from assay.targets import environment, resolve
+
+_LOST = (FailureKind.CRASH, FailureKind.TIMEOUT)
 
 
 class ObservationError(RuntimeError):
@@ -97,14 +99,27 @@ class Observer:
             return replace(latest, not_profiled=answer.message)
         if isinstance(answer, Failure):
             return replace(latest, failure=answer, failed_arm=latest.at_work)
+        if answer.failure is not None:
+            return replace(latest, failure=answer.failure)
         if answer.times is None:
             raise ObservationError(answer.crash)
         return answer.times
 
     def _evidence(self, workload: Workload, arm: Arm, target: str, request: bytes) -> Evidence:
-        answer = self._ask(request)
-        if isinstance(answer, Failure):
-            return _lost(workload, arm, target, answer)
+        seen: Evidence | None = None
+
+        def heard(answer: Answer) -> None:
+            nonlocal seen
+            seen = answer.evidence or seen
+
+        answer = self._ask(request, heard)
+        failure = answer if isinstance(answer, Failure) else answer.failure
+        if failure is not None:
+            if failure.stage in _LOST and failure.during is None:
+                raise ObservationError(f"Assay's own work came to an end: {failure.message}")
+            before = seen or unseen(workload, arm, resolve(target))
+            return replace(before, failure=failure)
+        assert isinstance(answer, Answer)
         if answer.evidence is None:
             raise ObservationError(answer.crash)
         return answer.evidence
@@ -112,23 +127,31 @@ class Observer:
     def _ask(
         self, request: bytes, heard: Callable[[Answer], None] = lambda _: None
     ) -> Answer | Failure:
-        """The final answer, after ``heard`` got those before it; or how the program ended it."""
+        """The final answer, after ``heard`` got those before it; or how the child came to none.
+
+        A program has one time limit for all its stages; times have one from each answer to the
+        next.
+        """
         child = self._running()
+        stage: FailureKind | None = None
         try:
             child.send(request)
-            answer = _decoded(child.receive(self._timeout_seconds))
-            while not answer.final:
+            deadline = time.monotonic() + self._timeout_seconds
+            while not (answer := decoded(child.receive(deadline - time.monotonic()))).final:
+                stage = answer.stage
+                if answer.times is not None:
+                    deadline = time.monotonic() + self._timeout_seconds
                 heard(answer)
-                answer = _decoded(child.receive(self._timeout_seconds))
         except TimeoutError:
             self.close()
             message = f"no answer within {self._timeout_seconds:g} s; raise --compile-timeout"
-            return Failure(kind=FailureKind.TIMEOUT, message=message)
+            return Failure(kind=FailureKind.TIMEOUT, message=message, during=stage)
         except (EOFError, BrokenPipeError):
             self._child = None
-            return Failure(kind=FailureKind.CRASH, message=child.epitaph())
+            return Failure(kind=FailureKind.CRASH, message=child.epitaph(), during=stage)
         if answer.died:
-            return Failure(kind=FailureKind.CRASH, message=child.last_words(answer.died))
+            message = child.last_words(answer.died)
+            return Failure(kind=FailureKind.CRASH, message=message, during=stage)
         return answer
 
     def close(self) -> None:
@@ -138,6 +161,9 @@ class Observer:
             child.close()
 
     def _running(self) -> Child:
+        # One that died of nothing that it was asked is no evidence on the next program.
+        if self._child is not None and not self._child.is_alive:
+            self.close()
         if self._child is None:
             command = [sys.executable, "-m", "assay.isolate", *self._arguments()]
             # Kept before it is ready, for Ctrl-C may come first.
@@ -158,11 +184,8 @@ def _child_environment(targets: Sequence[TargetName], base: Mapping[str, str]) -
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     # A compile time is only one if nothing was compiled before.
     fresh = {"JAX_ENABLE_COMPILATION_CACHE": "false", "PYTHONPATH": path}
-    return environment(targets, base) | fresh
-
-
-def _decoded(reply: bytes) -> Answer:
-    return msgspec.msgpack.decode(reply, type=Answer)
+    # The frames that JAX would remove tell whose fault an exception is.
+    return environment(targets, base) | fresh | {"JAX_TRACEBACK_FILTERING": "off"}
 
 
 def _request(pair: TimedPair) -> bytes:
@@ -182,7 +205,3 @@ def _request(pair: TimedPair) -> bytes:
         most_seconds=pair.most_seconds,
     )
     return bytes(cloudpickle.dumps(request))
-
-
-def _lost(workload: Workload, arm: Arm, target: str, failure: Failure) -> Evidence:
-    return replace(unseen(workload, arm, resolve(target)), failure=failure)

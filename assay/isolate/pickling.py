@@ -7,10 +7,11 @@ from types import ModuleType
 
 import cloudpickle
 
+from assay.model.blame import WrongValue
 from assay.model.workload import Arm, Workload
 
 
-class NotPortable(ValueError):
+class NotPortable(WrongValue):
     """The workload cannot be sent to the observer's process."""
 
 

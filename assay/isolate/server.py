@@ -13,7 +13,6 @@ from functools import partial
 from typing import IO, Any
 
 import cloudpickle
-import msgspec
 
 from assay.frameworks.installed import preload
 from assay.isolate.frames import (
@@ -21,14 +20,17 @@ from assay.isolate.frames import (
     Answer,
     GrowthRequest,
     TimesRequest,
+    encoded,
     how_it_ended,
     read,
     write,
 )
 from assay.isolate.pipes import end_with_parent, own_pipes
+from assay.model.blame import in_words
+from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
-from assay.model.timing import Times
-from assay.observe import observe, observe_growth, observe_times
+from assay.model.timing import Keep, Times
+from assay.observe import Begin, observe, observe_growth, observe_times
 from assay.targets import prepare
 
 
@@ -56,23 +58,38 @@ def _answer(answers: IO[bytes], request: bytes) -> bytes:
     """The last answer to a request; those before it are written as soon as they are known."""
 
     def keep(times: Times) -> None:
-        write(answers, msgspec.msgpack.encode(Answer(times=times, final=False)))
+        write(answers, encoded(Answer(times=times, final=False)))
+
+    def begin(stage: FailureKind | None, seen: Evidence | None) -> None:
+        write(answers, encoded(Answer(stage=stage, evidence=seen, final=False)))
 
     try:
-        loaded: Any = cloudpickle.loads(request)
-        if isinstance(loaded, TimesRequest):
-            found = Answer(times=observe_times(loaded.pair(), keep))
-        elif isinstance(loaded, GrowthRequest):
-            workload, arm, target = cloudpickle.loads(loaded.program)
-            seen = observe_growth(workload, arm, target, loaded.most_seconds)
-            found = Answer(evidence=seen)
-        else:
-            workload, arm, target = loaded
-            found = Answer(evidence=observe(workload, arm, target))
+        found = _found(request, keep, begin)
     # The child's own failure must reach the parent as words, whatever it is.
     except Exception:  # noqa: BLE001
         found = Answer(crash=traceback.format_exc())
-    return msgspec.msgpack.encode(found)
+    return encoded(found)
+
+
+def _found(request: bytes, keep: Keep, begin: Begin) -> Answer:
+    begin(FailureKind.BUILD, None)
+    try:
+        asked: Any = cloudpickle.loads(request)
+        if isinstance(asked, TimesRequest):
+            loaded: Any = asked.pair()
+        else:
+            loaded = cloudpickle.loads(asked.program) if isinstance(asked, GrowthRequest) else asked
+    # Loading imports the user's modules, which may raise anything.
+    except Exception as error:  # noqa: BLE001
+        words = f"it cannot be loaded in the observer's process: {in_words(error)}"
+        return Answer(failure=Failure(kind=FailureKind.BUILD, message=words))
+    begin(None, None)
+    if isinstance(asked, TimesRequest):
+        return Answer(times=observe_times(loaded, keep))
+    workload, arm, target = loaded
+    if isinstance(asked, GrowthRequest):
+        return Answer(evidence=observe_growth(workload, arm, target, asked.most_seconds, begin))
+    return Answer(evidence=observe(workload, arm, target, begin))
 
 
 class _Forks:
@@ -98,7 +115,7 @@ class _Forks:
             answer = pipe.read()
         _, status = os.waitpid(process, 0)
         code = os.waitstatus_to_exitcode(status)
-        return msgspec.msgpack.encode(Answer(died=how_it_ended(code))) if code else answer
+        return encoded(Answer(died=how_it_ended(code))) if code else answer
 
     def _answer_and_exit(self, request: bytes, pipe: int) -> None:
         """Never returns: nothing of the server's is tidied up here, nor of the framework's."""

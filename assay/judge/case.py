@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from assay.judge.defects import against_defect, known_defect
+from assay.model.blame import in_words, is_ours
 from assay.model.claim import Case, Claim, Stopped
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import KnownDefect
@@ -11,22 +12,18 @@ _KEPT = (Outcome.KEPT, Outcome.IMPROVED)
 
 
 def judge(claim: Claim, case: Case) -> Finding:
-    """The claim's finding; whatever goes wrong while judging is an ``error``, never a pass.
+    """The claim's finding; whatever goes wrong while judging is never a pass.
 
-    A claim that says kept or improved without a measurement and a limit broke its own law: also
-    an error.
+    What Assay itself raises is an ``error``, what the check's own code raises breaks the claim. A
+    claim that says kept or improved without a measurement and a limit broke its own law: an error.
     """
     try:
         finding = claim.judge(case)
     except Stopped as stopped:
         finding = stopped.finding
-    # A claim may be anyone's code; its fault must not take the run down, nor pass.
+    # A claim and its formulas may be anyone's code; their fault must not take the run down.
     except Exception as fault:  # noqa: BLE001
-        return Finding(
-            outcome=Outcome.ERROR,
-            reason=f"claim {claim.name!r} failed: {type(fault).__name__}: {fault}",
-            advice="this is a fault of the claim or of Assay, not of the program",
-        )
+        return at_fault(fault, f"claim {claim.name!r}")
     if finding.outcome in _KEPT and None in (finding.measured, finding.limit):
         return replace(
             finding,
@@ -35,6 +32,21 @@ def judge(claim: Claim, case: Case) -> Finding:
             advice=f"return measured and limit with every {finding.outcome.value} finding",
         )
     return finding
+
+
+def at_fault(fault: Exception, what: str) -> Finding:
+    """The finding that an exception from a check amounts to: whose code raised it decides."""
+    if is_ours(fault):
+        return Finding(
+            outcome=Outcome.ERROR,
+            reason=f"{what} failed: {in_words(fault)}",
+            advice="this is a fault of Assay, not of the program; report it",
+        )
+    return Finding(
+        outcome=Outcome.BROKEN,
+        reason=f"nothing to measure: the check's own code failed ({what}): {in_words(fault)}",
+        advice="fix the check at that line; this says nothing about the compiler",
+    )
 
 
 def judge_arm(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:

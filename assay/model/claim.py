@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from assay.model.blame import WrongType, line_of
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.history import History
 from assay.model.rerun import Rerun, Sought
@@ -64,6 +65,21 @@ class Formula:
     text: str
     of: Callable[[Case], Quantity]
     needs: Callable[[Arm], tuple[str, ...]] = _no_other
+
+    def __post_init__(self) -> None:
+        """Have ``of`` say so where it gives no quantity."""
+        formula = self.of
+
+        def of(case: Case) -> Quantity:
+            limit = formula(case)
+            if not isinstance(limit, Quantity):
+                raise WrongType(
+                    f"{line_of(formula)}: got {limit!r} from the formula {self.text!r}, wanted a "
+                    "Quantity; return Quantity(…, Unit.BYTES)"
+                )
+            return limit
+
+        object.__setattr__(self, "of", of)
 
 
 class Stopped(Exception):

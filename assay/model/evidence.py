@@ -10,6 +10,7 @@ from assay.model.summary import ModuleSummary
 class FailureKind(Enum):
     """The stage at which a program stopped, as far as the toolchain tells."""
 
+    BUILD = "cannot be built"
     TRACE = "does not trace"
     LOWERING = "does not lower"
     OUT_OF_MEMORY = "runs out of memory"
@@ -21,15 +22,27 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a program gave no executable.
+    """Why a program gave no executable, or no results.
 
     ``needed_bytes`` and ``capacity_bytes`` are what an out-of-memory error names, per device.
+    ``during`` is the stage that a crash or a timeout ended, named by that stage's own failure.
     """
 
     kind: FailureKind
     message: str
     needed_bytes: int | None = None
     capacity_bytes: int | None = None
+    during: FailureKind | None = None
+
+    @property
+    def stage(self) -> FailureKind:
+        """The stage that failed; for a crash or a timeout, the one that it ended."""
+        return self.during or self.kind
+
+    @property
+    def left_executable(self) -> bool:
+        """Whether the program was compiled, and failed when it ran."""
+        return self.stage is FailureKind.EXECUTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

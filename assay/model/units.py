@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Real
+
+from assay.model.blame import WrongType
 
 _BINARY_STEP = 1024
 _BINARY_STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -26,6 +29,14 @@ class Quantity:
 
     value: int | float
     unit: Unit
+
+    def __post_init__(self) -> None:
+        """Reject what is no number with a unit."""
+        if not isinstance(self.value, Real) or not isinstance(self.unit, Unit):
+            raise WrongType(
+                f"got Quantity({self.value!r}, {self.unit!r}), wanted a number and a Unit; write "
+                "Quantity(4096, Unit.BYTES)"
+            )
 
     def __str__(self) -> str:
         return format_quantity(self.value, self.unit)

@@ -6,8 +6,10 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
+from assay.model.blame import WrongType
 from assay.model.steps import Steps
 
 
@@ -94,6 +96,24 @@ class Program:
     growth: Growth | None = None
     steps: Steps | None = None
     context: Callable[[], Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Reject fields of a wrong type, which would fail far from where they were given."""
+        functions = ("function", "differentiated", "values", "observe", "context")
+        wrong = [name for name in functions if not _is_function(getattr(self, name))]
+        for name, wanted in (("arguments", tuple | list), ("growth", Growth), ("steps", Steps)):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, wanted):
+                wrong.append(name)
+        if wrong:
+            name = wrong[0]
+            wanted = {
+                "arguments": "a tuple of one value for each argument",
+                "growth": "a Growth",
+                "steps": "a Steps",
+            }.get(name, "a function")
+            given = type(getattr(self, name)).__name__
+            raise WrongType(f"got {given} for Program({name}=…), wanted {wanted}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +210,13 @@ class Workload:
     known_defects: tuple[KnownDefect, ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject two arms of one name, and references to arms that do not exist."""
+        """Reject two arms of one name, references to arms that do not exist, and odd sizes."""
+        for name, size in self.sizes.items():
+            if not isinstance(size, Integral):
+                raise WrongType(
+                    f"{self.name}: got {size!r}, {type(size).__name__}, for size {name!r}, wanted "
+                    "a whole number; write it without quotes or a fraction"
+                )
         names = [arm.name for arm in self.arms]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
@@ -216,6 +242,10 @@ class Workload:
         return arm.role is not Role.TWIN and any(
             scope.holds(arm.name, target, level) for scope in self.scopes
         )
+
+
+def _is_function(given: object) -> bool:
+    return given is None or callable(given)
 
 
 def matches_any(text: str, patterns: Sequence[str]) -> bool:

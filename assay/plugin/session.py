@@ -11,6 +11,7 @@ import pytest
 
 from assay.frameworks.installed import keeps_state
 from assay.isolate import NotPortable, Observer
+from assay.judge.case import at_fault
 from assay.model.evidence import Evidence
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest
 from assay.model.target import TargetName
@@ -79,25 +80,26 @@ class Session:
         try:
             return self.run.judge_timed(trial)
         except NotPortable as misuse:
-            return self._error(trial, str(misuse), "hold no locks, files or arrays", start), None
+            finding = Finding(
+                outcome=Outcome.BROKEN,
+                reason=f"nothing to measure: {misuse}",
+                advice="hold no locks, files or arrays",
+            )
         except TakenError as damaged:
-            return self._error(trial, str(damaged), "delete the file", start), None
-        # Whatever else is raised is a fault of Assay: the run goes on, and ends with 3.
+            finding = Finding(outcome=Outcome.ERROR, reason=str(damaged), advice="delete the file")
+        # Whatever else is raised: the run goes on, and a fault of Assay ends it with 3.
         except Exception as fault:  # noqa: BLE001
             # pytest shows it below the verdict.
             traceback.print_exc()
-            last = f"{type(fault).__name__}: {fault}".strip().splitlines()[-1]
-            return self._error(trial, last, "this is a fault of Assay; report it", start), None
+            finding = at_fault(fault, trial.claim_name)
+        seconds = time.perf_counter() - start
+        return record_of(self.name, trial, finding, seconds=seconds), None
 
     def close(self) -> None:
         """End all observers."""
         for observer in self._observers.values():
             observer.close()
         self._observers.clear()
-
-    def _error(self, trial: Trial, reason: str, advice: str, start: float) -> Record:
-        finding = Finding(outcome=Outcome.ERROR, reason=reason, advice=advice)
-        return record_of(self.name, trial, finding, seconds=time.perf_counter() - start)
 
     def _observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         return self._observer(workload, target).observe(workload, arm, target)

@@ -15,12 +15,14 @@ from typing import Any, Final, TypeVar
 import cloudpickle
 
 from assay.frameworks.framework import Unsupported
+from assay.frameworks.given import built
 from assay.frameworks.installed import FrameworkMissing, framework
 from assay.frameworks.machine import machine
 from assay.frameworks.turns import Runner, clock_step
 from assay.frameworks.versions import toolchain
 from assay.isolate.frames import READY, read, write
 from assay.isolate.pipes import own_pipes
+from assay.model.blame import in_words, is_ours
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.target import TargetError, TargetName, TargetUnavailable
 from assay.model.workload import Arm, Workload
@@ -81,7 +83,11 @@ def _answered(work: Callable[..., Answer], *arguments: Any) -> Answer:
 
 def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
     """Build, compile, run and warm up the program that came."""
-    loaded = _stage(FailureKind.TRACE, lambda: cloudpickle.loads(request))
+    try:
+        loaded = cloudpickle.loads(request)
+    # Loading imports the user's modules, which may raise anything.
+    except Exception as error:
+        raise _Ended(_told(FailureKind.BUILD, error)) from error
     workload, arm, target_name = _known(loaded)
     try:
         target = resolve(target_name)
@@ -92,7 +98,7 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
         raise _Ended(Answer(unavailable=unavailable)) from absent
     except (FrameworkMissing, TargetError) as missing:
         raise _Ended(Answer(unavailable=Unavailable(reason=str(missing)))) from missing
-    program = _stage(FailureKind.TRACE, lambda: arm.program(devices))
+    program = _stage(FailureKind.BUILD, lambda: built(arm, devices))
     ready = _stage(FailureKind.COMPILER, lambda: tools.ready(program, devices, target.platform))
     runner = Runner(run=ready.run, most_runs=ready.most_runs)
     _stage(FailureKind.EXECUTION, lambda: _warm(runner))
@@ -139,11 +145,10 @@ def _sampled(runner: Runner, runs: int) -> Answer:
 def _stage(kind: FailureKind, work: Callable[[], _T]) -> _T:
     try:
         return work()
-    # Assay's own adapter no longer fits this jaxlib: no program's fault.
-    except InternalsMoved:
-        raise
     # A program or a compiler may raise anything; whatever it is, it is told.
     except Exception as error:
+        if isinstance(error, InternalsMoved) or (is_ours(error)):
+            raise
         raise _Ended(_told(kind, error)) from error
 
 
@@ -158,7 +163,7 @@ def _told(kind: FailureKind, error: Exception) -> Answer:
     fault = recognise(error) if kind is FailureKind.COMPILER else None
     if fault is not None:
         return Answer(unavailable=Unavailable(reason=fault.reason, remedy=fault.remedy))
-    flat = " ".join(f"{type(error).__name__}: {text}".split())
+    flat = " ".join(in_words(error).split())
     return Answer(failure=Failure(kind=kind, message=flat[:_MESSAGE_CHARACTERS]))
 
 

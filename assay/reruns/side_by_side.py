@@ -217,6 +217,8 @@ def _environment(target: str, assay: Path) -> dict[str, str]:
     fresh = {
         # A compile time is only one if nothing was compiled before.
         "JAX_ENABLE_COMPILATION_CACHE": "false",
+        # The frames that JAX would remove tell whose fault an exception is.
+        "JAX_TRACEBACK_FILTERING": "off",
         "PYTHONNOUSERSITE": "1",
         "PYTHONPATH": python_path([str(assay), *_own_entries(sys.path)]),
     }

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, cast
 
+from assay.model.blame import WrongValue
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Device",
     "InternalsMoved",
+    "ModuleUnreadable",
     "compile_stablehlo",
     "executable_protos",
     "hlo_module_from_text",
     "host_memory_supported",
     "is_on_host",
+    "loaded_protos",
     "parse_stablehlo",
     "saved_residuals",
     "stablehlo_from_hlo",
@@ -39,6 +43,10 @@ class InternalsMoved(RuntimeError):
         )
 
 
+class ModuleUnreadable(RuntimeError):
+    """This jaxlib cannot parse the module that a newer plugin compiled."""
+
+
 def hlo_module_from_text(text: str) -> bytes:
     """The serialized HloModuleProto of HLO `text`, by XLA's own parser.
 
@@ -53,11 +61,29 @@ def hlo_module_from_text(text: str) -> bytes:
 
 
 def executable_protos(compiled: Compiled) -> tuple[bytes, ...]:
-    """The serialized HloModuleProto of each optimized module in `compiled`."""
-    modules = getattr(compiled.runtime_executable(), "hlo_modules", None)
-    if modules is None:
+    """The serialized HloModuleProto of each optimized module in `compiled`.
+
+    Raises ModuleUnreadable where the plugin's module does not parse here.
+    """
+    return loaded_protos(compiled.runtime_executable())
+
+
+def loaded_protos(executable: Any) -> tuple[bytes, ...]:
+    """The same, of jaxlib's own executable.
+
+    `hlo_modules` asks the plugin for its module and parses it: XLA's error from there, and no other
+    exception, means that this jaxlib and this plugin have no HLO format in common.
+    """
+    import jax
+
+    get_modules = getattr(executable, "hlo_modules", None)
+    if get_modules is None:
         raise InternalsMoved("runtime_executable().hlo_modules()")
-    return tuple(bytes(module.as_serialized_hlo_module_proto()) for module in modules())
+    try:
+        modules = get_modules()
+    except jax.errors.JaxRuntimeError as error:
+        raise ModuleUnreadable(str(error)) from error
+    return tuple(bytes(module.as_serialized_hlo_module_proto()) for module in modules)
 
 
 def host_memory_supported(device: Device) -> bool:
@@ -137,7 +163,7 @@ def stablehlo_from_hlo(proto: bytes) -> bytes:
     try:
         return bytes(translate(proto))
     except (RuntimeError, ValueError) as error:
-        raise ValueError(
+        raise WrongValue(
             f"got a module that XLA cannot take in again; wanted one from before optimization; "
             f"do this: pass the dump of before_optimizations, or mend {error}"
         ) from error
@@ -164,7 +190,7 @@ def parse_stablehlo(source: bytes) -> Any:
             return dialect.deserialize_portable_artifact(context, source)
         except (ir.MLIRError, ValueError) as error:
             words = " ".join(str(error).split())
-            raise ValueError(f"got no StableHLO; wanted a module; do this: mend {words}") from error
+            raise WrongValue(f"got no StableHLO; wanted a module; do this: mend {words}") from error
 
 
 def compile_stablehlo(

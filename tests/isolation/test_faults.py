@@ -1,4 +1,4 @@
-"""A program that aborts, hangs or prints ends one observation; Assay's own faults end with 3."""
+"""A program that aborts, hangs or prints ends one observation, and is the program's fault."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def test_all_verdicts_are_recorded_in_order(faults: Ended) -> None:
         ("after-abort", "kept"),
         ("hangs", "broken"),
         ("after-hang", "kept"),
-        ("locked", "error"),
+        ("locked", "broken"),
         ("last", "kept"),
-        ("last", "error"),
+        ("last", "broken"),
     ]
 
 
@@ -104,17 +104,19 @@ def test_a_program_that_hangs_is_given_up(faults: Ended) -> None:
     assert "takes too long: no answer within 4 s; raise --compile-timeout" in reason
 
 
-def test_a_workload_that_cannot_be_sent_is_an_error_with_advice(faults: Ended) -> None:
+def test_a_workload_that_cannot_be_sent_is_broken_with_advice(faults: Ended) -> None:
     record = faults.record("locked")
     assert "cannot be sent to another process" in record.reason
     assert "lock" in record.reason
     assert record.advice
 
 
-def test_a_claim_that_raises_is_an_error_of_the_claim(faults: Ended) -> None:
-    assert "ZeroDivisionError" in faults.record("last", "raises").reason
+def test_a_claim_that_raises_names_its_own_line(faults: Ended) -> None:
+    (line,) = [at for at, text in enumerate(FAULTS.splitlines(), 1) if "return 1 / 0" in text]
+    reason = faults.record("last", "raises").reason
+    assert f"test_faults.py:{line}: ZeroDivisionError" in reason
 
 
-def test_an_error_outranks_broken_claims(faults: Ended) -> None:
-    assert faults.exit_code == 3
-    assert "Assay itself failed (exit 3)" in faults.output
+def test_none_of_them_is_called_a_fault_of_assay(faults: Ended) -> None:
+    assert faults.exit_code == 1
+    assert "Assay itself failed" not in faults.output

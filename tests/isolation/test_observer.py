@@ -16,7 +16,7 @@ from assay.model.evidence import FailureKind
 from assay.model.target import TargetName
 from assay.model.workload import Arm, Program, Role, Workload
 
-WIDE = 2**17
+WIDE = 2**17 + 7
 """More than a pipe holds."""
 
 
@@ -25,7 +25,7 @@ def _exits(_devices: object) -> Program:
 
 
 def _exits_with(text: str, _devices: object) -> Program:
-    sys.exit(len(text))
+    sys.exit(len(text) % 8)
 
 
 def _workload(arm: Arm) -> Workload:
@@ -46,9 +46,7 @@ def test_a_program_that_leaves_the_process_is_a_crash(observer: Observer) -> Non
     assert "exit status 5" in evidence.failure.message
 
 
-def test_a_child_that_died_meanwhile_is_evidence_and_the_next_one_serves(
-    observer: Observer,
-) -> None:
+def test_a_child_that_died_between_requests_is_replaced(observer: Observer) -> None:
     program = partial(_exits_with, "x" * WIDE)
     arm = Arm(name="exits", role=Role.CONTROL, program=program)
     child = observer._running()
@@ -56,8 +54,8 @@ def test_a_child_that_died_meanwhile_is_evidence_and_the_next_one_serves(
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     evidence = observer.observe(_workload(arm), arm, "cpu:8")
     assert evidence.failure
-    assert "SIGKILL" in evidence.failure.message
-    assert observer._running().pid != child.pid
+    assert "exit status 7" in evidence.failure.message
+    assert evidence.failure.during is FailureKind.BUILD
 
 
 def test_an_assay_that_does_not_start_is_no_fault_of_the_program(

@@ -11,7 +11,7 @@ from assay import Arm, Program, Role, Workload
 from assay.model.evidence import Evidence, FailureKind, Memory, Traced
 from assay.model.target import Availability, DeviceModel, State, TargetName
 from assay.observe import observe
-from assay.targets.jax_internals import InternalsMoved
+from assay.targets.jax_internals import InternalsMoved, ModuleUnreadable
 
 
 class Device:
@@ -121,10 +121,16 @@ def test_an_out_of_memory_error_gives_the_sizes_it_names(
 
 
 def test_a_module_that_is_not_handed_over_is_told_of_and_memory_is_kept(seen: Seen) -> None:
-    evidence = seen(handing_over=RuntimeError("INTERNAL: RET_CHECK failure"))
+    evidence = seen(handing_over=ModuleUnreadable("INTERNAL: RET_CHECK failure"))
     assert evidence.failure is None
     assert evidence.memory is not None
     assert "RET_CHECK" in evidence.module_unreadable
+
+
+@pytest.mark.parametrize("fault", [AttributeError("name"), RuntimeError("INTERNAL: no")])
+def test_any_other_fault_of_reading_the_module_is_assays(seen: Seen, fault: Exception) -> None:
+    with pytest.raises(type(fault)):
+        seen(handing_over=fault)
 
 
 def test_an_adapter_that_no_longer_fits_jaxlib_is_assays_fault(seen: Seen) -> None:

@@ -1,0 +1,116 @@
+"""Blame: whose code raised an exception, read from its traceback.
+
+Every frame belongs to Assay, to a toolchain or another installed package, to the user, or to no
+one: the standard library and the packages that Assay itself calls raise on behalf of their caller.
+"""
+
+import os
+import sysconfig
+from collections.abc import Callable
+from enum import Enum, auto
+from pathlib import Path
+from traceback import walk_tb
+from types import FrameType
+from typing import Any, Final
+
+_STANDARD_LIBRARY: Final = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+_INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_TOOLCHAINS: Final = frozenset({"jax", "jaxlib", "torch", "torch_xla", "flax"})
+# What Assay calls itself, besides toolchains.
+_CALLED: Final = frozenset({"cloudpickle", "google", "ml_dtypes", "msgspec", "numpy", "scipy"})
+
+
+class UsersFault(Exception):
+    """The user's code gave something that Assay cannot use. Says what was given and wanted."""
+
+
+class WrongType(UsersFault, TypeError):
+    """A value of the user's has a type that Assay cannot use."""
+
+
+class WrongValue(UsersFault, ValueError):
+    """A value of the user's has the right type, but Assay cannot use it."""
+
+
+class _Owner(Enum):
+    ASSAY = auto()
+    INSTALLED = auto()
+    USER = auto()
+    CALLER = auto()
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether Assay's own code raised the error, not a program, a compiler or the user's check.
+
+    Needs JAX_TRACEBACK_FILTERING=off: JAX otherwise removes the frames that tell.
+    """
+    if isinstance(error, UsersFault):
+        return False
+    owners = [owner for frame in _frames(error) if (owner := _owner(frame)) is not _Owner.CALLER]
+    if _Owner.USER in owners:
+        return False
+    if owners and owners[-1] is not _Owner.ASSAY:
+        return False
+    # A compiler's C++ has no frames; its exceptions have a type of their own.
+    return _package(type(error).__module__) not in _TOOLCHAINS
+
+
+def users_line(error: BaseException) -> str:
+    """``file:line`` of the innermost frame of the user's code, empty if there is none."""
+    lines = [
+        _place(frame.f_code.co_filename, line)
+        for frame, line in walk_tb(error.__traceback__)
+        if _owner(frame) is _Owner.USER
+    ]
+    return lines[-1] if lines else ""
+
+
+def line_of(function: Callable[..., Any]) -> str:
+    """``file:line`` where a function is defined, empty if it does not tell."""
+    code = getattr(getattr(function, "func", function), "__code__", None)
+    return _place(code.co_filename, code.co_firstlineno) if code else ""
+
+
+def in_words(error: BaseException) -> str:
+    """``file:line: Type: message``, the line of the user's code first if there is one."""
+    words = str(error) or repr(error)
+    # What Assay says of the user's values needs no type; it names the line itself.
+    if str(error) and not isinstance(error, UsersFault):
+        words = f"{type(error).__name__}: {error}"
+    line = users_line(error)
+    return encodable(f"{line}: {words}" if line else words)
+
+
+def encodable(text: str) -> str:
+    """The text with lone surrogates, which UTF-8 cannot hold, written as escapes."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _frames(error: BaseException) -> list[FrameType]:
+    return [frame for frame, _ in walk_tb(error.__traceback__)]
+
+
+def _owner(frame: FrameType) -> _Owner:
+    package = _package(frame.f_globals.get("__name__", ""))
+    path = frame.f_code.co_filename
+    if package == "assay":
+        return _Owner.ASSAY
+    if package in _TOOLCHAINS:
+        return _Owner.INSTALLED
+    if package in _CALLED:
+        return _Owner.CALLER
+    if any(folder in path for folder in _INSTALLED):
+        return _Owner.INSTALLED
+    if path.startswith(("<frozen", *_STANDARD_LIBRARY)):
+        return _Owner.CALLER
+    return _Owner.USER
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _place(path: str, line: int) -> str:
+    file = Path(path)
+    shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+    return f"{shown}:{line}"

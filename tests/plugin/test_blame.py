@@ -1,0 +1,151 @@
+"""Whose fault it is: the program's, the check's or Assay's, with the line of the user's code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import PREAMBLE, Ended, Project
+
+FAULTS = (
+    PREAMBLE
+    + """
+from assay import Formula, Quantity
+
+V = jnp.ones(8)
+
+def nothing(devices):
+    Program(function=lambda x: x * 2, arguments=(X,))
+
+def no_tuple(devices):
+    return Program(function=lambda x: x * 2, arguments=X)
+
+def loses_names(x):
+    return x.no_such_attribute
+
+def does_not_trace(devices):
+    return Program(function=loses_names, arguments=(X,))
+
+def differentiated(devices):
+    return Program(function=lambda x: x * 2, arguments=(X,), differentiated=loses_names)
+
+def runs(values, observe):
+    def program(devices):
+        return Program(function=lambda x: x * 2, arguments=(X,), values=values, observe=observe)
+    return program
+
+def fails():
+    raise KeyError("no data today")
+
+def one():
+    return (jnp.ones(8),)
+
+def dies(x):
+    jax.debug.callback(lambda: os.abort())
+    return x
+
+def odd_name(devices):
+    raise ValueError("\\udcff is no text")
+
+LOCK = threading.Lock()
+
+def locked(lock):
+    return lambda devices: lock and double(devices)
+
+W = workload(
+    arm("returns-nothing", nothing),
+    arm("no-tuple", no_tuple),
+    arm("does-not-trace", does_not_trace),
+    arm("differentiated", differentiated),
+    arm("values-raise", runs(fails, lambda x: x)),
+    arm("values-no-tuple", runs(lambda: jnp.ones(8), lambda x: x)),
+    arm("observe-raises", runs(one, lambda x: x.no_such_attribute)),
+    arm("dies-running", runs(one, dies)),
+    arm("odd-name", odd_name),
+    arm("locked", locked(LOCK)),
+    arm("sound", runs(one, lambda x: x)),
+)
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
+test_temp = Check(
+    claim=claims.TempBytesAtMost(limit=Formula("raises", lambda case: 1 // 0)),
+    workloads=(W,), arms=("sound", "dies-running"),
+)
+test_number = Check(
+    claim=claims.TempBytesAtMost(limit=Formula("a number", lambda case: 512), name="number"),
+    workloads=(W,), arms=("sound",),
+)
+"""
+)
+SABOTAGE = """
+import sys
+if "assay.isolate" in sys.orig_argv:
+    import assay.observe
+    def read(*parts):
+        return parts.no_such_attribute
+    assay.observe.read = read
+"""
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    return Project(tmp_path_factory.mktemp("blame"), {"test_blame.py": FAULTS}).pytest()
+
+
+def _line(text: str) -> str:
+    (line,) = [number for number, words in enumerate(FAULTS.splitlines(), 1) if text in words]
+    return f"test_blame.py:{line}"
+
+
+def test_no_fault_of_the_user_is_called_one_of_assay(ended: Ended) -> None:
+    assert ended.exit_code == 1, ended.output
+    assert "fault of Assay" not in ended.output
+    assert {record.verdict.value for record in ended.records} == {"kept", "broken"}
+
+
+@pytest.mark.parametrize(
+    ("arm", "line", "words"),
+    [
+        ("returns-nothing", "def nothing", "cannot be built: {line}: got NoneType from program("),
+        ("no-tuple", "arguments=X)", "cannot be built: {line}: got ShapeDtypeStruct for Program("),
+        ("does-not-trace", "return x.no_such", "does not trace: {line}: AttributeError: "),
+        ("differentiated", "return x.no_such", "does not trace: {line}: AttributeError: "),
+        ("odd-name", "is no text", "cannot be built: {line}: ValueError: \\udcff is no text"),
+    ],
+)
+def test_a_fault_of_the_program_names_its_line(
+    ended: Ended, arm: str, line: str, words: str
+) -> None:
+    record = ended.record(arm)
+    assert record.verdict.value == "broken"
+    assert words.format(line=_line(line)) in record.reason
+
+
+def test_a_program_that_cannot_be_sent_is_broken(ended: Ended) -> None:
+    assert ended.record("locked").verdict.value == "broken"
+    assert "cannot be sent to another process" in ended.record("locked").reason
+
+
+@pytest.mark.parametrize("claim", ["temp-bytes-at-most", "number"])
+def test_a_formula_that_fails_names_its_line(ended: Ended, claim: str) -> None:
+    record = ended.record("sound", claim)
+    line = _line('"raises"') if claim == "temp-bytes-at-most" else _line('"a number"')
+    assert record.verdict.value == "broken"
+    assert line in record.reason
+    assert "the check's own code failed" in record.reason
+
+
+def test_a_fault_of_assays_reader_is_an_error_on_every_program(tmp_path: Path) -> None:
+    files = {
+        "sabotage/sitecustomize.py": SABOTAGE,
+        "test_small.py": PREAMBLE
+        + 'W = workload(arm("double", double))\n'
+        + "test_memory = Check(claim=claims.AcceptedTempBytes(), workloads=(W,))\n"
+        + "test_compiles = Check(claim=claims.Compiles(), workloads=(W,))\n",
+    }
+    project = Project(tmp_path, files)
+    ended = project.pytest(path=tmp_path / "sabotage")
+    assert ended.exit_code == 3, ended.output
+    assert {record.verdict.value for record in ended.records} == {"error"}
+    assert "no_such_attribute" in ended.records[0].reason
+    assert "Nothing regressed" not in ended.output

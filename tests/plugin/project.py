@@ -140,7 +140,7 @@ class Project:
         kept = {name: text for name, text in os.environ.items() if not name.startswith(_OUTER)}
         # The inner run must import what is tested here, not an assay that is installed elsewhere.
         tested = Path(assay.__file__).parents[1]
-        found = {"PYTHONPATH": str(path or tested)}
+        found = {"PYTHONPATH": os.pathsep.join(map(str, filter(None, (path, tested))))}
         return kept | found | {"HOME": str(self.root), "COLUMNS": "100"}
 
     def _files(self) -> dict[str, bytes]:

@@ -5,7 +5,6 @@ one: the standard library and the packages that Assay itself calls raise on beha
 """
 
 import os
-import sysconfig
 from collections.abc import Callable
 from enum import Enum, auto
 from pathlib import Path
@@ -13,7 +12,7 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Any, Final
 
-_STANDARD_LIBRARY: Final = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+_STANDARD_LIBRARY: Final = str(Path(os.__file__).parent)
 _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _TOOLCHAINS: Final = frozenset({"jax", "jaxlib", "torch", "torch_xla", "flax"})
 # What Assay calls itself, besides toolchains.
@@ -101,7 +100,7 @@ def _owner(frame: FrameType) -> _Owner:
         return _Owner.CALLER
     if any(folder in path for folder in _INSTALLED):
         return _Owner.INSTALLED
-    if path.startswith(("<frozen", *_STANDARD_LIBRARY)):
+    if path.startswith(("<frozen", _STANDARD_LIBRARY)):
         return _Owner.CALLER
     return _Owner.USER
 

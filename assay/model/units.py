@@ -19,7 +19,7 @@ class Unit(Enum):
     RATIO = "ratio"
 
 
-class UnitError(TypeError):
+class UnitError(WrongType):
     """Two quantities of different units met, or a number came without one."""
 
 
@@ -32,7 +32,9 @@ class Quantity:
 
     def __post_init__(self) -> None:
         """Reject what is no number with a unit."""
-        if not isinstance(self.value, Real) or not isinstance(self.unit, Unit):
+        value: object = self.value
+        unit: object = self.unit
+        if not isinstance(value, Real) or not isinstance(unit, Unit):
             raise WrongType(
                 f"got Quantity({self.value!r}, {self.unit!r}), wanted a number and a Unit; write "
                 "Quantity(4096, Unit.BYTES)"

@@ -100,20 +100,17 @@ class Program:
     def __post_init__(self) -> None:
         """Reject fields of a wrong type, which would fail far from where they were given."""
         functions = ("function", "differentiated", "values", "observe", "context")
-        wrong = [name for name in functions if not _is_function(getattr(self, name))]
-        for name, wanted in (("arguments", tuple | list), ("growth", Growth), ("steps", Steps)):
+        wanted: dict[str, tuple[object, str]] = {
+            "arguments": (tuple | list, "a tuple of one value for each argument"),
+            "growth": (Growth | None, "a Growth"),
+            "steps": (Steps | None, "a Steps"),
+            **dict.fromkeys(functions, (Callable | None, "a function")),
+        }
+        for name, (types, words) in wanted.items():
             given = getattr(self, name)
-            if given is not None and not isinstance(given, wanted):
-                wrong.append(name)
-        if wrong:
-            name = wrong[0]
-            wanted = {
-                "arguments": "a tuple of one value for each argument",
-                "growth": "a Growth",
-                "steps": "a Steps",
-            }.get(name, "a function")
-            given = type(getattr(self, name)).__name__
-            raise WrongType(f"got {given} for Program({name}=…), wanted {wanted}")
+            if not isinstance(given, types):  # type: ignore[arg-type]  # a union of types
+                got = type(given).__name__
+                raise WrongType(f"got {got} for Program({name}=…), wanted {words}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +208,8 @@ class Workload:
 
     def __post_init__(self) -> None:
         """Reject two arms of one name, references to arms that do not exist, and odd sizes."""
-        for name, size in self.sizes.items():
+        sizes: Mapping[str, object] = self.sizes
+        for name, size in sizes.items():
             if not isinstance(size, Integral):
                 raise WrongType(
                     f"{self.name}: got {size!r}, {type(size).__name__}, for size {name!r}, wanted "
@@ -242,10 +240,6 @@ class Workload:
         return arm.role is not Role.TWIN and any(
             scope.holds(arm.name, target, level) for scope in self.scopes
         )
-
-
-def _is_function(given: object) -> bool:
-    return given is None or callable(given)
 
 
 def matches_any(text: str, patterns: Sequence[str]) -> bool:

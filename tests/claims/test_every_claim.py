@@ -210,18 +210,19 @@ WITH_FORMULA = (
 
 @pytest.mark.parametrize("build", WITH_FORMULA)
 @pytest.mark.parametrize("unit", [unit for unit in Unit if unit is not Unit.BYTES])
-def test_a_claim_on_the_wrong_unit_is_an_error_not_a_pass(build: Any, unit: Unit) -> None:
+def test_a_limit_of_the_wrong_unit_breaks_the_claim(build: Any, unit: Unit) -> None:
     claim: Claim = build(formula(STACK.of(case()).value, unit))  # type: ignore[arg-type] # an int
     finding = judge(claim, case())
-    assert finding.outcome is Outcome.ERROR
-    assert "UnitError" in finding.reason
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert "wanted two quantities of one unit" in finding.reason
 
 
 @pytest.mark.parametrize("build", WITH_FORMULA)
-def test_a_formula_that_fails_is_an_error_not_a_pass(build: Any) -> None:
+def test_a_formula_that_fails_breaks_the_claim_at_its_own_line(build: Any) -> None:
     def divided_by_zero(_: object) -> Quantity:
         return Quantity(1 // 0, Unit.BYTES)
 
     finding = judge(build(Formula("a formula", divided_by_zero)), case())
-    assert finding.outcome is Outcome.ERROR
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert "test_every_claim.py:" in finding.reason
     assert "ZeroDivisionError" in finding.reason

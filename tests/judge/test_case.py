@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from assay.judge.case import judge, judge_arm, judge_twin
+from assay.judge.case import at_fault, judge, judge_arm, judge_twin
 from assay.model.claim import Case, Stopped
 from assay.model.evidence import Evidence, Toolchain
 from assay.model.units import Quantity, Unit, same_unit
@@ -101,19 +101,42 @@ def test_kept_with_a_measured_zero_is_kept() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), KeyError("gone"), AssertionError("no")])
-def test_a_claim_that_raises_is_an_error_that_names_both(error: Exception) -> None:
+def test_a_claim_that_raises_is_broken_and_names_its_line(error: Exception) -> None:
     finding = judge(raising(error), CASE)
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert "the check's own code failed (claim 'says'): " in finding.reason
+    assert "test_case.py:" in finding.reason
+    assert finding.reason.endswith(f": {type(error).__name__}: {error}")
+
+
+def _in_assay(source: str) -> Callable[[], Finding]:
+    """A function of Assay's own, as far as its frames tell."""
+    module = {"__name__": "assay.claims.compile", "Finding": Finding}
+    exec(compile(source, "assay/claims/compile.py", "exec"), module)
+    return cast("Callable[[], Finding]", module["fail"])
+
+
+def test_what_assay_itself_raises_is_an_error() -> None:
+    finding = at_fault(_caught(_in_assay("def fail():\n    return Finding.gone")), "claim 'says'")
     assert finding.outcome is Outcome.ERROR
-    assert finding.reason == f"claim 'says' failed: {type(error).__name__}: {error}"
-    assert finding.measured is None
+    assert finding.reason.startswith("claim 'says' failed: AttributeError: ")
+    assert "fault of Assay" in finding.advice
 
 
-def test_two_units_that_meet_are_an_error() -> None:
+def _caught(fail: Callable[[], object]) -> Exception:
+    with pytest.raises(AttributeError) as raised:
+        fail()
+    # Without this file's own frame, as Assay catches it.
+    assert raised.value.__traceback__
+    return raised.value.with_traceback(raised.value.__traceback__.tb_next)
+
+
+def test_two_units_that_meet_are_no_pass() -> None:
     def meet() -> Finding:
         same_unit(Quantity(1, Unit.BYTES), Quantity(1, Unit.COUNT))
         return KEPT
 
-    assert judge(Says(answer=meet), CASE).outcome is Outcome.ERROR
+    assert judge(Says(answer=meet), CASE).outcome is Outcome.BROKEN
 
 
 def test_an_interrupt_is_no_verdict() -> None:
@@ -152,12 +175,11 @@ def test_kept_against_expectation_is_fixed_upstream_and_asks_for_retirement(
 @pytest.mark.parametrize(
     "claim",
     [
-        raising(RuntimeError("a crash of the harness")),
         saying(replace(KEPT, measured=None)),
         saying(Finding(outcome=Outcome.CANNOT_RUN)),
         saying(Finding(outcome=Outcome.NOT_MEASURED)),
     ],
-    ids=["crash", "unmeasured", "cannot-run", "not-measured"],
+    ids=["unmeasured", "cannot-run", "not-measured"],
 )
 def test_what_was_not_judged_is_never_a_known_defect(claim: Says) -> None:
     finding, _ = judge_arm(claim, case_with(DEFECT))
@@ -205,8 +227,8 @@ def test_a_twin_that_cannot_be_judged_says_so(outcome: Outcome) -> None:
     assert judge_twin(saying(Finding(outcome=outcome)), CASE).outcome is outcome
 
 
-def test_a_claim_that_raises_on_its_twin_is_an_error() -> None:
-    assert judge_twin(raising(ValueError()), CASE).outcome is Outcome.ERROR
+def test_a_claim_that_raises_on_its_twin_proves_nothing() -> None:
+    assert judge_twin(raising(ValueError()), CASE).outcome is Outcome.NOT_MEASURED
 
 
 def test_a_known_defect_does_not_excuse_a_blind_twin() -> None:

@@ -98,11 +98,9 @@ def test_a_program_that_failed_is_not_timed(harness: Harness, clocked: Clocked) 
     assert (record.verdict, taken, clocked.asked) == (Outcome.BROKEN, None, [])
 
 
-def test_a_claim_that_fails_before_anything_is_timed_is_an_error(
-    run: Run, clocked: Clocked
-) -> None:
+def test_a_claim_that_fails_before_anything_is_timed_is_broken(run: Run, clocked: Clocked) -> None:
     record = run.judge(trial(claim=DIVIDES))
-    assert record.verdict is Outcome.ERROR
+    assert record.verdict is Outcome.BROKEN
     assert "ZeroDivisionError" in record.reason
     assert clocked.asked == []
 

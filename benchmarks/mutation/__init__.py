@@ -1,0 +1,1 @@
+"""What the tests notice: ``python -m benchmarks.mutation`` (README.md in the folder above)."""

@@ -1,7 +1,7 @@
 """Mutants: small changes to a source file that a test should notice.
 
-Left alone is what no test should hold: type annotations, decorators, assertions, f-strings and
-strings of several words (both are messages), and what is raised with an exception.
+Left alone is what no test should hold: type annotations, decorators, assertions, exported names,
+f-strings and strings of several words (both are messages), and what is raised with an exception.
 """
 
 import ast
@@ -70,6 +70,8 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
         starts.append(starts[-1] + len(each))
     changes = sorted(_changes(ast.parse(source)), key=lambda change: change[1].lineno)
     for statement, node, new, mutation in changes:
+        assert node.end_lineno is not None  # it comes from a file
+        assert node.end_col_offset is not None
         begin = starts[node.lineno - 1] + node.col_offset
         end = starts[node.end_lineno - 1] + node.end_col_offset
         text = source.splitlines()[node.lineno - 1].strip()
@@ -143,6 +145,8 @@ def _parts(statement: ast.stmt) -> Iterator[ast.expr]:
             yield from (each for each in defaults if each is not None)
         case ast.ClassDef() | ast.Import() | ast.ImportFrom() | ast.Raise():
             return
+        case ast.Assign(targets=[ast.Name(id="__all__")]):
+            return
         case ast.AnnAssign():
             if statement.value is not None:
                 yield statement.value
@@ -184,8 +188,8 @@ def _conditions(node: ast.expr) -> Iterator[_Change]:
                 yield _unparsed(node, changed)
         case ast.BoolOp(op=operator, values=values):
             other_word = ast.Or() if isinstance(operator, ast.And) else ast.And()
-            changed = ast.BoolOp(op=other_word, values=values)
-            yield node, ast.unparse(changed), "and, or exchanged"
+            exchanged = ast.BoolOp(op=other_word, values=values)
+            yield node, ast.unparse(exchanged), "and, or exchanged"
             for index in range(len(values)):
                 rest = values[:index] + values[index + 1 :]
                 left_out = f"without {ast.unparse(values[index])}"
@@ -227,7 +231,7 @@ def _calls(node: ast.expr) -> Iterator[_Change]:
 def _constants(node: ast.expr) -> Iterator[_Change]:
     if not isinstance(node, ast.Constant):
         return
-    others: list[object] = []
+    others: list[str | bool | int | float] = []
     match node.value:
         case bool():
             others = [not node.value]

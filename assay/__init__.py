@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from assay.model.claim import Case, Check, Claim, Formula
-from assay.model.evidence import Evidence
+from assay.model.evidence import Evidence, FailureKind
 from assay.model.module import Direction
 from assay.model.steps import Loop, Steps
 from assay.model.target import TargetError
@@ -44,6 +44,7 @@ __all__ = [
     "Claim",
     "Direction",
     "Evidence",
+    "FailureKind",
     "Finding",
     "Formula",
     "Growth",

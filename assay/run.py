@@ -1,12 +1,12 @@
 """Workload × target → records: the one place where the parts meet."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from time import perf_counter
 
-from assay.judge.case import judge_arm, judge_twin
+from assay.judge.case import judge, judge_arm, judge_twin, no_control, vouched
 from assay.judge.stored_times import FEWEST_ACCEPTED
 from assay.judge.toolchains import nearest_accepted
 from assay.model.claim import (
@@ -50,18 +50,29 @@ class Accept(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One item: a check put to one arm on one target, or to its must-fail twin there."""
+    """One item: a check put to one arm on one target, or to a negative control there.
+
+    ``controls`` are the trials of an arm's negative controls, on the same workload and target.
+    ``arms`` are those that a control is there for.
+    """
 
     check: Check
     workload: Workload
     arm: Arm
     target: str
     must_fail: bool = False
+    controls: tuple["Trial", ...] = ()
+    arms: tuple[Arm, ...] = ()
 
     @property
     def claim_name(self) -> str:
         """The claim's name on the record."""
         return self.check.claim.name + (MUST_FAIL if self.must_fail else "")
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells its verdict from all others of a run."""
+        return (self.workload.suite, str(self), self.claim_name)
 
     @property
     def program(self) -> str:
@@ -117,6 +128,7 @@ class Run:
     why: str = ""
     rerun: Callable[[RerunRequest, KeepRerun], Rerun] = _reruns_nothing
     against: str = ""
+    _controls: dict[tuple[str, str, str], tuple[Finding, Case]] = field(default_factory=dict)
 
     def judge(self, trial: Trial) -> Record:
         """Observe what the trial needs, once a run, and judge it.
@@ -130,14 +142,16 @@ class Run:
     def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
         """The same, with the times that it was judged by, if any were taken."""
         start = perf_counter()
-        case = self._rerun(trial, self._timed(trial, self._case(trial)))
-        claim = trial.check.claim
         defect = None
         if trial.must_fail:
-            finding = self._judge_twin(trial, case)
+            finding, case = self._control(trial)
         else:
-            finding, defect = judge_arm(claim, case)
-            finding, case = self._accepted(trial, case, finding)
+            seen = self._measured(trial)
+            found, defect = judge_arm(trial.check.claim, seen)
+            finding, case = self._accepted(trial, seen, found)
+            if finding.outcome.holds and not self._accepts_times(trial):
+                finding = vouched(finding, self._control_findings(trial))
+                case = case if finding.outcome.holds else replace(case, accepted=seen.accepted)
         record = record_of(
             self.name,
             trial,
@@ -164,6 +178,40 @@ class Run:
             evidence.GROWTH,
         )
 
+    def _accepts_times(self, trial: Trial) -> bool:
+        """Whether times are accepted now, with which a control can be compared from now on."""
+        return isinstance(trial.check.claim, StoredTimeClaim) and self.accept is not Accept.NOTHING
+
+    def _measured(self, trial: Trial) -> Case:
+        """All that the claim looks at, with what it asks to be timed or rerun."""
+        return self._rerun(trial, self._timed(trial, self._case(trial)))
+
+    def _control_findings(self, trial: Trial) -> Iterator[tuple[str, Finding]]:
+        for control in trial.controls:
+            yield control.arm.name, self._control(control)[0]
+
+    def _control(self, trial: Trial) -> tuple[Finding, Case]:
+        """The verdict on a negative control, reached once a process."""
+        if trial.key not in self._controls:
+            case = self._measured(trial)
+            finding = self._judge_twin(trial, case)
+            if self._is_missing(trial, finding):
+                finding = no_control(finding)
+            self._controls[trial.key] = finding, case
+        return self._controls[trial.key]
+
+    def _is_missing(self, trial: Trial, finding: Finding) -> bool:
+        """Whether the control was not judged although an arm that it is there for can be.
+
+        Times can be too noisy for a decision on the one and not on the other.
+        """
+        outcome = finding.outcome
+        noisy = trial.is_timing and outcome is Outcome.NOT_MEASURED
+        if outcome.judged or outcome is Outcome.ERROR or noisy:
+            return False
+        arms = (replace(trial, arm=arm, must_fail=False, arms=()) for arm in trial.arms)
+        return any(judge(arm.check.claim, self._measured(arm)).outcome.judged for arm in arms)
+
     def _case(self, trial: Trial) -> Case:
         workload, target = trial.workload, trial.target
         see = self._growth if isinstance(trial.check.claim, GrowthClaim) else self.evidence
@@ -172,15 +220,28 @@ class Run:
             name: self.evidence(workload, workload.arm(name), target)
             for name in trial.check.claim.needs(trial.arm)
         }
-        accepted = None
-        if trial.check.claim.uses_baseline:
-            # A twin is held against the number of the arm that it is compared with.
-            arm = trial.arm.reference if trial.must_fail else trial.arm.name
-            stored = baselines.load(self.baselines, workload.suite, target)
-            numbers = stored.numbers((workload.name, arm, trial.check.claim.name))
-            accepted = nearest_accepted(numbers, mine.toolchain.identity)
         return Case(
-            workload=workload, arm=trial.arm, evidence=mine, others=others, accepted=accepted
+            workload=workload,
+            arm=trial.arm,
+            evidence=mine,
+            others=others,
+            accepted=self._accepted_number(trial, mine),
+        )
+
+    def _accepted_number(self, trial: Trial, seen: Evidence) -> AcceptedNumber | None:
+        """The number to compare with; for a control, that of the arm that it is compared with."""
+        claim, workload = trial.check.claim, trial.workload
+        if not claim.uses_baseline:
+            return None
+        if trial.must_fail and self.accept is not Accept.NOTHING and not trial.is_timing:
+            # The number that this run accepts, if it accepts one.
+            arm = replace(trial, arm=workload.arm(trial.arm.reference), must_fail=False)
+            case = self._case(arm)
+            return self._accepted(arm, case, judge_arm(claim, case)[0])[1].accepted
+        name = trial.arm.reference if trial.must_fail else trial.arm.name
+        stored = baselines.load(self.baselines, workload.suite, trial.target)
+        return nearest_accepted(
+            stored.numbers((workload.name, name, claim.name)), seen.toolchain.identity
         )
 
     def _timed(self, trial: Trial, case: Case) -> Case:
@@ -267,13 +328,14 @@ class Run:
         return Unavailable(reason=reason, remedy="name a version with --against VERSION")
 
     def _judge_twin(self, trial: Trial, case: Case) -> Finding:
-        if trial.check.claim.uses_baseline and case.accepted is None:
+        claim = trial.check.claim
+        if claim.uses_baseline and case.accepted is None and judge(claim, case).outcome.judged:
             return Finding(
                 outcome=Outcome.NOT_MEASURED,
                 reason=f"no number is accepted for {trial.arm.reference!r} to hold it against",
                 advice="accept one with --update-baselines=new",
             )
-        return judge_twin(trial.check.claim, case)
+        return judge_twin(claim, case)
 
     def _accepted(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
         claim = trial.check.claim

@@ -20,6 +20,7 @@ PUBLIC = [
     "Claim",
     "Direction",
     "Evidence",
+    "FailureKind",
     "Finding",
     "Formula",
     "Growth",

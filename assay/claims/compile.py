@@ -43,7 +43,11 @@ class Compiles:
         if failure is None or failure.kind in _AFTER_COMPILING:
             return Finding(outcome=Outcome.KEPT, measured=0, limit=0, reason="it compiles")
         return Finding(
-            outcome=Outcome.BROKEN, measured=1, limit=0, reason=describe_failure(failure)
+            outcome=Outcome.BROKEN,
+            measured=1,
+            limit=0,
+            reason=describe_failure(failure),
+            failure=failure.kind,
         )
 
 
@@ -75,6 +79,7 @@ class FitsDevice:
                 limit=failure.capacity_bytes,
                 reason=describe_failure(failure),
                 advice="shard it further, save less, or offload",
+                failure=failure.kind,
             )
         memory = memory_of(case, evidence)
         if evidence.device_memory_bytes is None:

@@ -54,6 +54,7 @@ def _nothing_to_measure(case: Case, evidence: Evidence, failure: Failure) -> Sto
             outcome=Outcome.BROKEN if own else Outcome.NOT_MEASURED,
             reason=f"nothing to measure: {whose}{describe_failure(failure)}",
             advice="" if own else f"mend {evidence.arm!r}, which it is compared with",
+            failure=failure.kind if own else None,
         )
     )
 

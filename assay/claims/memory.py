@@ -134,7 +134,9 @@ class FitsBudget:
             needed = memory_of(case, case.evidence).device_bytes
         limit, text = self.budget.of(case), self.budget.text
         found = finding("device memory", Quantity(needed, self.unit), Relation.AT_MOST, limit, text)
-        return replace(found, outcome=Outcome.BROKEN) if refused else found
+        if failure is not None and refused:
+            return replace(found, outcome=Outcome.BROKEN, failure=failure.kind)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

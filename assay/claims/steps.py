@@ -209,6 +209,7 @@ class Refuses:
             measured=0 if refused else 1,
             limit=0,
             reason=f"wanted a {self.error}; the program {failure.kind.value}: {failure.message}",
+            failure=failure.kind,
         )
 
 

@@ -1,10 +1,13 @@
 """One claim on one case, from evidence to the finding that is recorded."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from math import isfinite, isinf
 
 from assay.judge.defects import against_defect, known_defect
 from assay.model.blame import in_words, is_ours
 from assay.model.claim import Case, Claim, Stopped
+from assay.model.evidence import FailureKind
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import KnownDefect
 
@@ -16,6 +19,7 @@ def judge(claim: Claim, case: Case) -> Finding:
 
     What Assay itself raises is an ``error``, what the check's own code raises breaks the claim. A
     claim that says kept or improved without a measurement and a limit broke its own law: an error.
+    So is a number that is not finite; a broken claim alone may measure infinity.
     """
     try:
         finding = claim.judge(case)
@@ -31,7 +35,23 @@ def judge(claim: Claim, case: Case) -> Finding:
             reason=f"claim {claim.name!r} says {finding.outcome.value} but measured nothing",
             advice=f"return measured and limit with every {finding.outcome.value} finding",
         )
-    return finding
+    return _finite(claim, finding)
+
+
+def _finite(claim: Claim, finding: Finding) -> Finding:
+    numbers = {"measured": finding.measured, "limit": finding.limit}
+    odd = {name: number for name, number in numbers.items() if not isfinite(number or 0)}
+    if finding.outcome is Outcome.BROKEN and isinf(odd.get("measured") or 0):
+        del odd["measured"]
+    if not odd:
+        return finding
+    words = ", ".join(f"{name}={number}" for name, number in odd.items())
+    return replace(
+        finding,
+        outcome=Outcome.ERROR,
+        reason=f"claim {claim.name!r} gives {words}, which is not finite: {finding.reason}",
+        advice="return finite numbers, or a not-measured finding that says why there is none",
+    )
 
 
 def at_fault(fault: Exception, what: str) -> Finding:
@@ -63,30 +83,67 @@ def judge_arm(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
 
 
 def judge_twin(claim: Claim, case: Case) -> Finding:
-    """The verdict on the detector: it is sound only if this must-fail twin breaks the claim.
+    """The verdict on the detector: sound only if this negative control breaks the claim.
 
-    A twin that breaks it for want of a measurement proves nothing: ``not-measured``.
+    The control must break it by a measurement, or with the kind of failure that its arm names. One
+    that breaks it for another reason proves nothing: the detector is as untested as if the control
+    had passed, and both are ``broken``.
     """
     finding = judge(claim, case)
-    if finding.outcome is Outcome.BROKEN and finding.measured is None:
-        return replace(
-            finding,
-            outcome=Outcome.NOT_MEASURED,
-            reason=f"the must-fail twin could not be measured: {finding.reason}",
-            advice="",
-        )
-    if finding.outcome is Outcome.BROKEN:
-        return replace(
-            finding,
-            outcome=Outcome.KEPT,
-            reason=f"the twin breaks the claim, as it must: {finding.reason}",
-            advice="",
-        )
     if finding.outcome in _KEPT:
-        return replace(
-            finding,
-            outcome=Outcome.BROKEN,
-            reason=f"the claim is blind, its must-fail twin keeps it: {finding.reason}",
-            advice="the detector or the twin is wrong; no verdict of this claim can be trusted",
+        return _blind(
+            finding, f"the negative control keeps the claim, which is blind: {finding.reason}"
         )
+    if finding.outcome is not Outcome.BROKEN:
+        return finding
+    unproven = _why_unproven(finding, case.arm.fails_with)
+    if unproven:
+        return _blind(finding, f"the negative control proves nothing, {unproven}: {finding.reason}")
+    return replace(
+        finding,
+        outcome=Outcome.KEPT,
+        reason=f"the negative control breaks the claim, as it must: {finding.reason}",
+        advice="",
+    )
+
+
+def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
+    """Why a broken claim does not show that the detector works; empty if it does."""
+    if finding.failure is not None and finding.failure is not expected:
+        if expected is None:
+            return "for it failed, and its arm names no failure (fails_with)"
+        return f"for it must be one that {expected.value} (fails_with)"
+    if finding.measured is None or finding.limit is None:
+        return "for nothing was measured"
+    return "" if isfinite(finding.measured) else "for what it measures is not finite"
+
+
+def _blind(finding: Finding, reason: str) -> Finding:
+    return replace(
+        finding,
+        outcome=Outcome.BROKEN,
+        reason=reason,
+        advice="correct the detector or the negative control; until then no verdict of this claim "
+        "counts",
+    )
+
+
+def no_control(finding: Finding) -> Finding:
+    """The verdict on a control that cannot be judged where the claim can."""
+    return _blind(finding, f"the negative control cannot be judged here: {finding.reason}")
+
+
+def vouched(finding: Finding, controls: Iterable[tuple[str, Finding]]) -> Finding:
+    """The finding if every negative control broke the claim, else ``not-measured``.
+
+    ``controls`` gives each one's name and the finding of ``judge_twin``.
+    """
+    for name, control in controls:
+        if control.outcome is not Outcome.KEPT:
+            return replace(
+                finding,
+                outcome=Outcome.NOT_MEASURED,
+                reason=f"the negative control {name!r} did not fail: {control.reason}",
+                advice=control.advice,
+            )
     return finding

@@ -159,15 +159,22 @@ class RerunClaim(Claim, Protocol):
 class Check:
     """A claim put to some arms of some workloads; a module-level ``test_…`` value is collected.
 
-    ``arms`` are shell patterns. ``twin`` names the arm that must break the claim: wherever an
-    arm is judged, the twin is judged on the same target too, and a twin that keeps the claim fails
-    the run, for the detector is then blind. A ``RerunClaim`` gets its twin from the run.
+    ``arms`` are shell patterns. ``twin`` names the negative control, or several, one for each path
+    of the detector: arms that must break the claim by a measurement. Wherever an arm is judged, all
+    of them are judged on the same workload and target. If one does not break the claim, the run
+    fails, and no arm's verdict there is ``kept``. A ``RerunClaim`` gets its control from the run.
     """
 
     claim: Claim
     workloads: Sequence[Workload]
     arms: tuple[str, ...] = ("*",)
-    twin: str = ""
+    twin: str | tuple[str, ...] = ()
+
+    @property
+    def twins(self) -> tuple[str, ...]:
+        """Names of the negative controls, each once."""
+        names = (self.twin,) if isinstance(self.twin, str) else self.twin
+        return tuple(dict.fromkeys(filter(None, names)))
 
     def covers(self, arm: str) -> bool:
         """Whether the check is put to the arm of that name."""

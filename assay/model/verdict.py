@@ -1,8 +1,10 @@
 """Verdicts: what a claim came to, and the one line that is kept of it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from assay.model.evidence import FailureKind
 from assay.model.units import Unit
 
 RECORD_SCHEMA = 1
@@ -30,6 +32,11 @@ class Outcome(Enum):
         """Whether the claim was really put to the test."""
         return self not in (Outcome.CANNOT_RUN, Outcome.NOT_MEASURED, Outcome.ERROR)
 
+    @property
+    def holds(self) -> bool:
+        """Whether the claim was measured and found true."""
+        return self in (Outcome.KEPT, Outcome.IMPROVED, Outcome.FIXED_UPSTREAM)
+
 
 class ExitCode(Enum):
     """How every Assay command ends; *fixed*."""
@@ -42,13 +49,17 @@ class ExitCode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one claim says of one case: numbers in the claim's unit, the cause, the next step."""
+    """What one claim says of one case: numbers in the claim's unit, the cause, the next step.
+
+    ``failure`` is the kind of the program's failure where that failure decided the finding.
+    """
 
     outcome: Outcome
     measured: int | float | None = None
     limit: int | float | None = None
     reason: str = ""
     advice: str = ""
+    failure: FailureKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +106,16 @@ MUST_FAIL = ".must-fail"
 """Suffix of a claim's name on the line of its must-fail twin."""
 
 
-def exit_code(outcomes: list[Outcome]) -> ExitCode:
-    """The fixed rule: an error outranks a broken claim; a run that judged nothing is no pass."""
-    if Outcome.ERROR in outcomes:
+def judged_claims(records: Iterable[Record]) -> bool:
+    """Whether any record judges a claim; a negative control judges a detector only."""
+    return any(record.verdict.judged and not record.must_fail for record in records)
+
+
+def exit_code(records: Iterable[Record]) -> ExitCode:
+    """The fixed rule: an error outranks a broken claim; a run that judged no claim is no pass."""
+    seen = tuple(records)
+    if any(record.verdict is Outcome.ERROR for record in seen):
         return ExitCode.CRASHED
-    if any(outcome.fails for outcome in outcomes):
+    if any(record.verdict.fails for record in seen):
         return ExitCode.BROKEN
-    return ExitCode.KEPT if any(outcome.judged for outcome in outcomes) else ExitCode.BROKEN
+    return ExitCode.KEPT if judged_claims(seen) else ExitCode.BROKEN

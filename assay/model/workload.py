@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Any
 
 from assay.model.blame import WrongType
+from assay.model.evidence import FailureKind
 from assay.model.steps import Steps
 
 
@@ -119,7 +120,8 @@ class Arm:
 
     ``program`` gets the target's devices and returns the program to compile for them.
     ``reference`` names the arm that this one is compared with; ``names`` are the
-    ``checkpoint_name`` names that its policy asks for.
+    ``checkpoint_name`` names that its policy asks for. A negative control that stands for a failure
+    names its kind in ``fails_with``; a control that fails with another kind proves nothing.
     """
 
     name: str
@@ -127,6 +129,7 @@ class Arm:
     program: Callable[[Sequence[Any]], Program]
     reference: str = ""
     names: tuple[str, ...] = ()
+    fails_with: FailureKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from assay.plugin.controller import Controller
 from assay.plugin.fixture import assay
 from assay.plugin.items import (
     ClaimFailed,
+    answer_for_controls,
     attach_verdicts,
     check_items,
     drop_repeated,
@@ -142,6 +143,11 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
     put_timing_last(items)
     session.config.stash[ALONE] = Alone.among(items, session.config)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """After all selections: let every negative control be judged, whatever was left out."""
+    answer_for_controls(session.items)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -29,7 +29,7 @@ def checks(name: str, check: Check, *, against: str) -> Iterator[tuple[str, Chec
         CollectError: a check of a rerun names a twin.
     """
     if isinstance(check.claim, RerunClaim):
-        if check.twin:
+        if check.twins:
             raise pytest.Collector.CollectError(
                 f"got {name} with twin {check.twin!r}, wanted none: the first arm done twice is "
                 f"the twin of {check.claim.name!r}; leave it out"

@@ -90,7 +90,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what a run leaves behind, and end with Assay's exit code."""
-        code = exit_code([record.verdict for record in self._records])
+        code = exit_code(self._records)
         cut_short = None
         if self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED:
             cut_short = ExitCode.MISUSE

@@ -1,6 +1,7 @@
 """Items: one trial each, and the verdicts that ride on their reports."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,14 @@ class TrialItem(pytest.Item):
     def __init__(self, *, trial: Trial, **rest: Any) -> None:
         super().__init__(**rest)
         self.trial = trial
+        self.controls: tuple[Trial, ...] = ()
         # So that ``-k`` finds a verdict by the words that the report prints of it.
         self.extra_keyword_matches |= {trial.claim_name, trial.workload.suite}
 
     def runtest(self) -> None:
         """Judge the trial, and end as pytest ends: passed, skipped, expected to fail, failed."""
-        record = self.config.stash[Session.KEY].judge(self.trial)
-        self.stash.setdefault(VERDICTS, []).append(record)
-        conclude(record)
+        session = self.config.stash[Session.KEY]
+        _end(self, session.judge(self.trial))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the check stands."""
@@ -53,6 +54,7 @@ class TimedItem(pytest.Function):
 
     def __init__(self, *, trial: Trial, parent: pytest.Collector, **rest: Any) -> None:
         self.trial = trial
+        self.controls: tuple[Trial, ...] = ()
         self._replay = benchmarks.Replay()
 
         def timed() -> None:
@@ -86,10 +88,21 @@ class TimedItem(pytest.Function):
             record, measured = _not_timed(session.name, self.trial), None
         else:
             record, measured = session.judge_timed(self.trial)
-        self.stash.setdefault(VERDICTS, []).append(record)
         if fixture is not None:
             benchmarks.feed(fixture, self._replay, measured, session.directory)
-        conclude(record)
+        _end(self, record)
+
+
+def _end(item: TrialItem | TimedItem, record: Record) -> None:
+    """Record the verdict, and those on the controls that have no item of their own in this run.
+
+    A verdict that fails the run ends the test; otherwise the item's own does.
+    """
+    session = item.config.stash[Session.KEY]
+    controls = [session.judge(control) for control in item.controls]
+    item.stash.setdefault(VERDICTS, []).extend((record, *controls))
+    failing = (each for each in (record, *controls) if each.verdict.fails)
+    conclude(next(failing, record))
 
 
 def _not_timed(run: str, trial: Trial) -> Record:
@@ -164,17 +177,19 @@ def _item(collector: pytest.Collector, name: str, trial: Trial) -> pytest.Item:
 
 
 def _trials(check: Check, workload: Workload, target: str, session: Session) -> Iterator[Trial]:
-    tried = [
-        Trial(check=check, workload=workload, arm=arm, target=target)
+    arms = tuple(
+        arm
         for arm in workload.arms
         if check.covers(arm.name) and workload.tries(arm, target, session.settings.level)
-    ]
-    yield from tried
-    # What is rerun is its own twin.
-    name = tried[0].arm.name if tried and isinstance(check.claim, RerunClaim) else check.twin
-    if tried and name:
-        twin = workload.arm(name)
-        yield Trial(check=check, workload=workload, arm=twin, target=target, must_fail=True)
+    )
+    if not arms:
+        return
+    # A program that is rerun is its own negative control.
+    names = (arms[0].name,) if isinstance(check.claim, RerunClaim) else check.twins
+    trial = partial(Trial, check=check, workload=workload, target=target)
+    controls = tuple(trial(arm=workload.arm(name), must_fail=True, arms=arms) for name in names)
+    yield from (trial(arm=arm, controls=controls) for arm in arms)
+    yield from controls
 
 
 def reject_repeated(items: list[pytest.Item]) -> None:
@@ -186,7 +201,7 @@ def reject_repeated(items: list[pytest.Item]) -> None:
     seen: dict[tuple[str, str, str], str] = {}
     for item in items:
         if isinstance(item, TrialItem | TimedItem):
-            trial, key = item.trial, _verdict_key(item.trial)
+            trial, key = item.trial, item.trial.key
             if key in seen:
                 raise pytest.UsageError(
                     f"got two checks of {trial.claim_name!r} on {trial}: {seen[key]} and "
@@ -198,10 +213,10 @@ def reject_repeated(items: list[pytest.Item]) -> None:
 def drop_repeated(items: list[pytest.Item]) -> None:
     """Leave out what was added where a check asks for the same verdict, or it was added before."""
     timed = [item for item in items if isinstance(item, TimedItem)]
-    asked = {_verdict_key(item.trial) for item in timed if not _is_added(item)}
+    asked = {item.trial.key for item in timed if not _is_added(item)}
     dropped = set()
     for item in filter(_is_added, timed):
-        key = _verdict_key(item.trial)
+        key = item.trial.key
         if key in asked:
             dropped.add(item)
         asked.add(key)
@@ -212,8 +227,13 @@ def _is_added(item: TimedItem) -> bool:
     return isinstance(item.trial.check, Added)
 
 
-def _verdict_key(trial: Trial) -> tuple[str, str, str]:
-    return (trial.workload.suite, str(trial), trial.claim_name)
+def answer_for_controls(items: Iterable[pytest.Item]) -> None:
+    """Give each control whose own item was not selected to the first item that relies on it."""
+    trials = [item for item in items if isinstance(item, TrialItem | TimedItem)]
+    answered = {item.trial.key for item in trials if item.trial.must_fail}
+    for item in trials:
+        item.controls = tuple(each for each in item.trial.controls if each.key not in answered)
+        answered.update(control.key for control in item.controls)
 
 
 def keep_programs_together(items: list[pytest.Item]) -> None:

@@ -36,8 +36,9 @@ def reject_check(name: str, check: Check) -> None:
             raise _refused(name, f"arms={pattern!r}, which match none", *check.workloads)
     for workload in check.workloads:
         arms = [arm.name for arm in workload.arms]
-        if check.twin and any(map(check.covers, arms)) and check.twin not in arms:
-            raise _refused(name, f"twin={check.twin!r}", workload)
+        for twin in check.twins if any(map(check.covers, arms)) else ():
+            if twin not in arms:
+                raise _refused(name, f"twin={twin!r}", workload)
 
 
 def reject_trial(name: str, trial: Trial) -> None:

@@ -61,15 +61,15 @@ def judged_claim(record: Record, run: Sequence[Record]) -> JudgedClaim:
 
 
 def _twins(record: Record, run: Sequence[Record]) -> tuple[Record, ...]:
-    """The claim's twins in the same workload, else those in its suite."""
-    key = (record.run, record.suite, record.claim + MUST_FAIL)
-    twins = [other for other in run if (other.run, other.suite, other.claim) == key]
-    near = [twin for twin in twins if twin.workload == record.workload]
-    return tuple(near or twins)
+    """The claim's negative controls in the same workload."""
+    key = (record.run, record.suite, record.workload, record.claim + MUST_FAIL)
+    return tuple(
+        other for other in run if (other.run, other.suite, other.workload, other.claim) == key
+    )
 
 
 def _detector(twins: Sequence[Record]) -> Detector:
     if any(twin.verdict.fails for twin in twins):
         return Detector.BLIND
-    sound = any(twin.verdict is Outcome.KEPT for twin in twins)
+    sound = twins and all(twin.verdict is Outcome.KEPT for twin in twins)
     return Detector.SOUND if sound else Detector.UNPROVEN

@@ -71,7 +71,7 @@ def qualify(
             date=date,
         ),
         features=tuple(_feature(group, mine) for group in groups.values()),
-        exit_code=exit_code([record.verdict for record in mine]),
+        exit_code=exit_code(mine),
     )
 
 

@@ -39,10 +39,10 @@ def rule(claims: Sequence[JudgedClaim]) -> Ruling:
     5. a judged claim without a sound detector: not-measured;
     6. pass.
 
-    Rule 5 is strict and has no exception: *every* judged claim needs a must-fail twin that failed
-    in the same run, suite and target, the same workload's if it has any. A claim that was never
+    Rule 5 is strict and has no exception: *every* judged claim needs its negative controls, in the
+    same run, suite, workload and target, and each of them must have failed. A claim that was never
     seen to fail may be unable to, so its verdict vouches for nothing, and a feature said to pass
-    on five claims must not rest on four. A twin that kept its claim, or on which Assay failed,
+    on five claims must not rest on four. A control that kept its claim, or on which Assay failed,
     outweighs one that broke it.
     """
     errors = _having(claims, Outcome.ERROR)

@@ -51,7 +51,7 @@ def print_run(
         print_explanation(console, explain(cause, invocation.command))
     print_times(console, times)
     print_reruns(console, reruns)
-    code = exit_code([record.verdict for record in all_records])
+    code = exit_code(all_records)
     console.print()
     style = "bold red" if invocation.cut_short or code.value else "bold green"
     closing = closing_sentence(all_records, cut_short=invocation.cut_short)

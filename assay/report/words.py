@@ -128,14 +128,15 @@ def headline(records: Iterable[Record]) -> str:
 
 def closing_sentence(records: Iterable[Record], *, cut_short: ExitCode | None = None) -> str:
     """What the run came to, by the fixed rule, and its counts, worst first."""
-    outcomes = [record.verdict for record in records]
-    code = cut_short or exit_code(outcomes)
+    seen = tuple(records)
+    outcomes = [record.verdict for record in seen]
+    code = cut_short or exit_code(seen)
     counts = ", ".join(
         f"{outcomes.count(outcome):,} {word.meaning}"
         for outcome, word in WORDS.items()
         if outcome in outcomes
     )
-    came_to = _CUT_SHORT[cut_short] if cut_short else _came_to(code, outcomes)
+    came_to = _CUT_SHORT[cut_short] if cut_short else _came_to(code, seen)
     return f"{came_to} (exit {code.value}): {counts or 'no verdicts'}."
 
 
@@ -145,11 +146,13 @@ _CUT_SHORT = {
 }
 
 
-def _came_to(code: ExitCode, outcomes: list[Outcome]) -> str:
+def _came_to(code: ExitCode, records: Sequence[Record]) -> str:
     if code is ExitCode.CRASHED:
         return "Assay itself failed"
     if code is ExitCode.KEPT:
         return "Nothing regressed"
-    if any(outcome.fails for outcome in outcomes):
+    if any(record.verdict.fails for record in records):
         return "The run fails"
+    if any(record.verdict.judged for record in records):
+        return "The run judged negative controls only, which is no pass"
     return "The run judged nothing, which is no pass"

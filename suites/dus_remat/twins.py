@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from assay import Program, Role
+from assay import FailureKind, Program, Role
 from suites.dus_remat.formulas import StackArm
 from suites.dus_remat.programs import stack_program
 from suites.dus_remat.stacks import (
@@ -45,7 +45,7 @@ def twin_arms(sizes: StackSizes) -> tuple[StackArm, ...]:
         twin(name="twin-turned-round", program=partial(program, TURNED_ROUND, 1)),
         twin(name="twin-difference", program=partial(program, difference, 1)),
         twin(name="twin-one-row-wrong", program=wrong),
-        twin(name="twin-does-not-trace", program=_does_not_trace),
+        twin(name="twin-does-not-trace", program=_does_not_trace, fails_with=FailureKind.TRACE),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from assay import Arm, Program, Role, Steps
+from assay import Arm, FailureKind, Program, Role, Steps
 from suites.placeholder_trace.formulas import ContractArm
 from suites.placeholder_trace.reads import READS, USES, read_program, use_program
 from suites.placeholder_trace.sizes import JaxSizes, LayerSizes, StagedSizes
@@ -71,7 +71,10 @@ def staged_arms(kind: str, sizes: StagedSizes) -> tuple[Arm, ...]:
         _staged("twin-many-rows", TWIN, "loop", partial(_many_rows, rows, sizes.width)),
         _staged("twin-by-the-host", TWIN, "loop", _by_the_host),
         _staged("twin-factor", TWIN, "loop", _factor),
-        _staged("twin-does-not-trace", TWIN, "loop", _does_not_trace),
+        replace(
+            _staged("twin-does-not-trace", TWIN, "loop", _does_not_trace),
+            fails_with=FailureKind.TRACE,
+        ),
     )
 
 
@@ -152,7 +155,15 @@ def _hash(pair: str, _devices: Sequence[Any]) -> Program:
 
 def read_arms() -> tuple[Arm, ...]:
     """Every read, and every use that is none."""
-    reads = (Arm(name=f"read-{name}", role=DEFECT, program=partial(_read, name)) for name in READS)
+    reads = (
+        Arm(
+            name=f"read-{name}",
+            role=DEFECT,
+            program=partial(_read, name),
+            fails_with=FailureKind.TRACE,
+        )
+        for name in READS
+    )
     uses = (Arm(name=f"use-{name}", role=CONTROL, program=partial(_use, name)) for name in USES)
     return (*reads, *uses)
 
@@ -173,7 +184,12 @@ def jax_arms(sizes: JaxSizes) -> tuple[Arm, ...]:
         Arm(
             name="one-layer", role=CONTROL, program=partial(_jax, "scan", replace(sizes, layers=1))
         ),
-        Arm(name="twin-traced-on-data", role=TWIN, program=partial(_jax, "data", sizes)),
+        Arm(
+            name="twin-traced-on-data",
+            role=TWIN,
+            program=partial(_jax, "data", sizes),
+            fails_with=FailureKind.TRACE,
+        ),
         Arm(
             name="twin-in-three",
             role=TWIN,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from assay import Program, Role
+from assay import FailureKind, Program, Role
 from suites.scan_offload.custom_vjp_programs import custom_vjp_program
 from suites.scan_offload.formulas import BlockArm
 from suites.scan_offload.programs import HIDDEN, RESIDUAL, Sizes, Writing
@@ -204,6 +204,16 @@ def twin_arms(sizes: Sizes, build: Build) -> tuple[BlockArm, ...]:
         ),
         BlockArm(name="twin-misspelt-name", role=twin, names=("hiden",), program=misspelt),
         BlockArm(name="twin-wrong-gradient", role=twin, reference="nothing", program=wrong),
-        BlockArm(name="twin-does-not-trace", role=twin, program=does_not_trace),
-        BlockArm(name="twin-oversized", role=twin, program=oversized),
+        BlockArm(
+            name="twin-does-not-trace",
+            role=twin,
+            program=does_not_trace,
+            fails_with=FailureKind.TRACE,
+        ),
+        BlockArm(
+            name="twin-oversized",
+            role=twin,
+            program=oversized,
+            fails_with=FailureKind.OUT_OF_MEMORY,
+        ),
     )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import SingleDeviceSharding
 
-from assay import Arm, Program, Role
+from assay import Arm, FailureKind, Program, Role
 from suites.tensor_splitting.arms import PLAIN, Tried, Write, by, plainly, program
 from suites.tensor_splitting.problems import Function, Problem, array
 
@@ -25,14 +25,18 @@ def twin_arms(tried: Tried) -> tuple[Arm, ...]:
     ways: dict[str, Write] = {name: partial(by, name) for name in tried.problem().ways}
     slowed = {PLAIN: plainly, **ways}
     return (
-        twin(name="twin-oversized", program=partial(_holding, _MORE_THAN_ANY_DEVICE_BYTES)),
+        twin(
+            name="twin-oversized",
+            program=partial(_holding, _MORE_THAN_ANY_DEVICE_BYTES),
+            fails_with=FailureKind.OUT_OF_MEMORY,
+        ),
         twin(name="twin-over-budget", program=partial(_holding, tried.budget_bytes + _ROW)),
         *(
             twin(name=f"twin-slow-{name}", program=partial(program, tried, partial(_twice, write)))
             for name, write in slowed.items()
         ),
         twin(name="twin-wrong-value", program=partial(_wrong_value, tried)),
-        twin(name="twin-does-not-trace", program=_does_not_trace),
+        twin(name="twin-does-not-trace", program=_does_not_trace, fails_with=FailureKind.TRACE),
     )
 
 

@@ -200,7 +200,7 @@ def test_a_metric_that_was_accepted_the_wrong_way_round_is_broken(turned: dict[s
     assert finding.outcome is Outcome.BROKEN
     assert "accepted-time (seconds, less is better) was accepted as" in finding.reason
     assert judge_twin(CLAIM, stored(taken(2 * BASE, 7), FIRST, **turned)).outcome is (
-        Outcome.NOT_MEASURED
+        Outcome.BROKEN
     )
 
 

@@ -89,7 +89,7 @@ def test_a_toolchain_that_cannot_be_had_is_told_with_its_remedy(
 
 def test_a_twin_that_could_not_be_measured_proves_nothing() -> None:
     failed = rerun(1.0, 1.0, failure=FAILED, side=Side.NEW)
-    assert judge_twin(CLAIM, failed).outcome is Outcome.NOT_MEASURED
+    assert judge_twin(CLAIM, failed).outcome is Outcome.BROKEN
 
 
 def test_a_program_that_fails_here_breaks_it_without_a_rerun() -> None:

@@ -48,7 +48,7 @@ def test_running_out_of_memory_breaks_the_fit_with_both_sizes() -> None:
 def test_an_out_of_memory_error_without_sizes_proves_no_twin() -> None:
     evidence = case(failure=failure(FailureKind.OUT_OF_MEMORY), memory=None)
     assert judge(claims.FitsDevice(), evidence).outcome is Outcome.BROKEN
-    assert judge_twin(claims.FitsDevice(), evidence).outcome is Outcome.NOT_MEASURED
+    assert judge_twin(claims.FitsDevice(), evidence).outcome is Outcome.BROKEN
 
 
 def test_a_step_fits_up_to_its_last_byte() -> None:

@@ -16,7 +16,7 @@ KNOWN = KnownDefect(
 )
 W = workload(
     arm("double", double), arm("mismatched", mismatched), arm("known", mismatched),
-    arm("twin", mismatched, role=Role.TWIN), known_defects=(KNOWN,),
+    arm("twin", mismatched, Role.TWIN, fails_with=FailureKind.TRACE), known_defects=(KNOWN,),
 )
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,), twin="twin")
 """

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from math import inf, nan
 from typing import Any, cast
 
 import pytest
 
-from assay.judge.case import at_fault, judge, judge_arm, judge_twin
+from assay.judge.case import at_fault, judge, judge_arm, judge_twin, vouched
 from assay.model.claim import Case, Stopped
-from assay.model.evidence import Evidence, Toolchain
+from assay.model.evidence import Evidence, FailureKind, Toolchain
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm, KnownDefect, Program, Role, Workload
@@ -204,7 +206,7 @@ def test_a_defect_of_something_else_excuses_nothing(elsewhere: dict[str, Any]) -
 def test_a_twin_that_breaks_the_claim_is_kept() -> None:
     finding = judge_twin(saying(BROKEN), CASE)
     assert finding.outcome is Outcome.KEPT
-    assert finding.reason == "the twin breaks the claim, as it must: it does not"
+    assert finding.reason == "the negative control breaks the claim, as it must: it does not"
     assert finding.advice == ""
 
 
@@ -216,10 +218,71 @@ def test_a_twin_that_keeps_the_claim_shows_it_blind(better: Finding) -> None:
     assert finding.advice
 
 
-def test_a_twin_that_breaks_for_want_of_a_measurement_proves_nothing() -> None:
-    finding = judge_twin(saying(UNMEASURED), CASE)
-    assert finding.outcome is Outcome.NOT_MEASURED
-    assert finding.reason.endswith("it did not compile")
+def _control(fails_with: FailureKind | None) -> Case:
+    return replace(CASE, arm=replace(CASE.arm, fails_with=fails_with))
+
+
+COMPILER, TRACE = FailureKind.COMPILER, FailureKind.TRACE
+
+
+@pytest.mark.parametrize(
+    ("finding", "fails_with", "words"),
+    [
+        (UNMEASURED, None, "nothing was measured"),
+        (replace(UNMEASURED, failure=TRACE), None, "names no failure"),
+        (replace(UNMEASURED, failure=TRACE), TRACE, "nothing was measured"),
+        (replace(BROKEN, failure=TRACE), None, "names no failure"),
+        (replace(BROKEN, failure=TRACE), COMPILER, "it must be one that does not compile"),
+        (replace(BROKEN, measured=inf), None, "is not finite"),
+    ],
+)
+def test_a_control_that_fails_for_another_reason_fails_the_run(
+    finding: Finding, fails_with: FailureKind | None, words: str
+) -> None:
+    found = judge_twin(saying(finding), _control(fails_with))
+    assert found.outcome is Outcome.BROKEN
+    assert found.reason.startswith("the negative control proves nothing, for ")
+    assert words in found.reason
+    assert found.reason.endswith(finding.reason)
+
+
+@pytest.mark.parametrize("failure", [None, COMPILER])
+def test_a_control_may_fail_as_its_arm_says_or_be_measured(failure: FailureKind | None) -> None:
+    finding = replace(BROKEN, failure=failure)
+    assert judge_twin(saying(finding), _control(COMPILER)).outcome is Outcome.KEPT
+
+
+@pytest.mark.parametrize(
+    "unproven", [outcome for outcome in Outcome if outcome is not Outcome.KEPT]
+)
+def test_nothing_is_kept_unless_every_control_broke_the_claim(unproven: Outcome) -> None:
+    sound, other = Finding(outcome=Outcome.KEPT), Finding(outcome=unproven, reason="why")
+    assert vouched(KEPT, [("a", sound), ("b", sound)]) == KEPT
+    found = vouched(KEPT, [("a", sound), ("b", other)])
+    assert found.outcome is Outcome.NOT_MEASURED
+    assert found.reason == "the negative control 'b' did not fail: why"
+
+
+_KEEPING = (Outcome.KEPT, Outcome.IMPROVED)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "number", "odd"),
+    [
+        *product(_KEEPING, ("measured", "limit"), (nan, inf, -inf)),
+        *product((Outcome.BROKEN,), ("limit",), (nan, inf, -inf)),
+        (Outcome.BROKEN, "measured", nan),
+    ],
+)
+def test_a_number_that_is_not_finite_is_an_error(outcome: Outcome, number: str, odd: float) -> None:
+    finding = judge(saying(replace(BROKEN, outcome=outcome, **{number: odd})), CASE)  # type: ignore[arg-type] # only numbers
+    assert finding.outcome is Outcome.ERROR
+    assert f"{number}={odd}, which is not finite" in finding.reason
+
+
+def test_an_infinite_difference_breaks_a_claim() -> None:
+    finding = replace(BROKEN, measured=inf)
+    assert judge(saying(finding), CASE) == finding
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CANNOT_RUN, Outcome.NOT_MEASURED])
@@ -228,7 +291,7 @@ def test_a_twin_that_cannot_be_judged_says_so(outcome: Outcome) -> None:
 
 
 def test_a_claim_that_raises_on_its_twin_proves_nothing() -> None:
-    assert judge_twin(raising(ValueError()), CASE).outcome is Outcome.NOT_MEASURED
+    assert judge_twin(raising(ValueError()), CASE).outcome is Outcome.BROKEN
 
 
 def test_a_known_defect_does_not_excuse_a_blind_twin() -> None:

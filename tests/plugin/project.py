@@ -23,8 +23,8 @@ PREAMBLE = """
 import os, sys, threading, time
 from pathlib import Path
 import jax, jax.numpy as jnp
-from assay import Arm, Check, Finding, KnownDefect, Level, Outcome, Program, Role, Scope, Unit
-from assay import Workload, claims
+from assay import Arm, Check, FailureKind, Finding, KnownDefect, Level, Outcome, Program, Role
+from assay import Scope, Unit, Workload, claims
 
 X = jax.ShapeDtypeStruct((8,), jnp.float32)
 

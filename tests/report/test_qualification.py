@@ -73,6 +73,13 @@ def test_a_twin_that_did_not_fail_here_vouches_for_nothing(
     assert found.claims[0].detector is Detector.UNPROVEN
 
 
+def test_every_twin_of_a_claim_must_have_failed(record_of: RecordOf, twin: Record) -> None:
+    unmeasured = record_of(arm="other", claim=twin.claim, verdict=Outcome.NOT_MEASURED)
+    found = feature(record_of(), twin, unmeasured)
+    assert found.claims[0].detector is Detector.UNPROVEN
+    assert found.decision is Decision.NOT_MEASURED
+
+
 @pytest.mark.parametrize("verdict", [Outcome.BROKEN, Outcome.ERROR])
 def test_a_blind_twin_outweighs_a_sound_one(
     record_of: RecordOf, twin: Record, verdict: Outcome
@@ -83,15 +90,13 @@ def test_a_blind_twin_outweighs_a_sound_one(
     assert found.reason == "the must-fail twin of host-bytes did not fail in this run"
 
 
-def test_a_twin_of_another_workload_vouches_only_where_there_is_no_nearer_one(
-    record_of: RecordOf, twin: Record
-) -> None:
+def test_a_twin_of_another_workload_vouches_for_nothing(record_of: RecordOf, twin: Record) -> None:
     blind_elsewhere = record_of(
         workload="flax_encoder", claim="host-bytes.must-fail", verdict=Outcome.BROKEN
     )
     assert feature(record_of(), twin, blind_elsewhere).decision is Decision.PASS
     assert feature(record_of(), blind_elsewhere).decision is Decision.NOT_MEASURED
-    assert feature(record_of(workload="flax_encoder"), twin).decision is Decision.PASS
+    assert feature(record_of(workload="flax_encoder"), twin).decision is Decision.NOT_MEASURED
 
 
 def test_one_claim_without_a_twin_blocks_the_pass_of_all(record_of: RecordOf, twin: Record) -> None:

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from assay import claims
 from assay.model.claim import Check, Claim
-from assay.model.evidence import Evidence, Memory, Toolchain
+from assay.model.evidence import Evidence, Failure, Memory, Toolchain, Unavailable
 from assay.model.verdict import Record
 from assay.model.workload import Arm, KnownDefect, Program, Role, Workload
 from assay.run import Accept, Run, Trial, accept_numbers
@@ -36,6 +37,8 @@ class Observed:
         default_factory=lambda: {"offload": 1000, "save": 2000, "twin": 3000}
     )
     versions: dict[str, str] = field(default_factory=lambda: dict(OLD))
+    unavailable: dict[str, Unavailable] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
     asked: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def __call__(self, workload: Workload, arm: Arm, target: str) -> Evidence:
@@ -53,6 +56,8 @@ class Observed:
                 alias_bytes=0,
                 host_temp_bytes=0,
             ),
+            unavailable=self.unavailable.get(arm.name),
+            failure=self.failures.get(arm.name),
         )
 
 
@@ -95,9 +100,13 @@ def trial(
     target: str = TARGET,
     must_fail: bool = False,
     defects: tuple[KnownDefect, ...] = (),
+    twins: tuple[Arm, ...] = (),
 ) -> Trial:
+    """A trial; ``twins`` are the negative controls that the plugin would find for an arm."""
     workload = Workload(
         suite=WORKLOAD.suite, name=WORKLOAD.name, arms=WORKLOAD.arms, known_defects=defects
     )
     check = Check(claim=claim, workloads=(workload,), twin=TWIN.name)
-    return Trial(check=check, workload=workload, arm=arm, target=target, must_fail=must_fail)
+    one = partial(Trial, check=check, workload=workload, target=target)
+    controls = tuple(one(arm=twin, must_fail=True, arms=(arm,)) for twin in twins)
+    return one(arm=arm, must_fail=must_fail, controls=controls)

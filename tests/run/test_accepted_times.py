@@ -272,7 +272,7 @@ def test_a_twin_is_held_against_the_sessions_of_its_reference_arm(timed: Timed) 
     record = timed.judge(Accept.ALL, "no twin is accepted", trial=held)
     assert record.verdict is Outcome.KEPT
     assert record.claim == "accepted-time.must-fail"
-    assert "the twin breaks the claim, as it must" in record.reason
+    assert "the negative control breaks the claim, as it must" in record.reason
     assert len(timed.asked) == SESSION_LOOKS[0]
     timed.seconds["twin"] = BASE
     blind = timed.judge(trial=held)

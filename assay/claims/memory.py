@@ -128,13 +128,14 @@ class FitsBudget:
     def judge(self, case: Case) -> Finding:
         """Kept if what the step needs is at most the budget."""
         failure = case.evidence.failure
-        refused = failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
-        needed = failure.needed_bytes if failure is not None and refused else None
+        if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY:
+            failure = None
+        needed = failure.needed_bytes if failure is not None else None
         if needed is None:
             needed = memory_of(case, case.evidence).device_bytes
         limit, text = self.budget.of(case), self.budget.text
         found = finding("device memory", Quantity(needed, self.unit), Relation.AT_MOST, limit, text)
-        if failure is not None and refused:
+        if failure is not None:
             return replace(found, outcome=Outcome.BROKEN, failure=failure.kind)
         return found
 

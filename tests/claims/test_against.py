@@ -50,6 +50,7 @@ def test_a_program_that_is_as_fast_or_faster_keeps_it(new: float) -> None:
 def test_too_noisy_is_no_pass(ended: Enough, advice: str) -> None:
     finding = judge(CLAIM, rerun(1.0, 1.1, ratio=NOISY, ended=ended))
     assert (finding.outcome, finding.measured) == (Outcome.NOT_MEASURED, 1.1)
+    assert finding.limit == 1
     assert "too noisy to say" in finding.reason
     assert f"{ended.value} was reached" in finding.reason
     assert advice in finding.advice

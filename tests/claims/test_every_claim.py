@@ -13,7 +13,7 @@ from assay.model.module import Direction
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 
-from .cases import OTHERS, TRACED, UNAVAILABLE, case, failure, formula
+from .cases import OTHERS, STACK_BYTES, TEMP_BYTES, TRACED, UNAVAILABLE, case, failure, formula
 from .examples import (
     ANYWHERE,
     COMPARING,
@@ -30,6 +30,34 @@ from .examples import (
 )
 
 every = pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+
+NUMBERS = {
+    "compiles": ((0, 0), (1, 0)),
+    "fits-device": ((TEMP_BYTES + 600, 80 * 2**30), (80 * 2**30 + 600, 80 * 2**30)),
+    "host-bytes": ((STACK_BYTES, STACK_BYTES), (STACK_BYTES - 1, STACK_BYTES)),
+    "device-bytes-fall": ((STACK_BYTES, STACK_BYTES), (STACK_BYTES - 1, STACK_BYTES)),
+    "no-worse-than-nothing": ((10_100, 10_100), (10_101, 10_100)),
+    "temp-bytes": ((TEMP_BYTES, TEMP_BYTES), (TEMP_BYTES + 1, TEMP_BYTES)),
+    "residuals-on-host": ((STACK_BYTES, STACK_BYTES), (0, STACK_BYTES)),
+    "names-match": ((0, 0), (1, 0)),
+    "to-host-bytes": ((STACK_BYTES, STACK_BYTES), (0, STACK_BYTES)),
+    "to-device-bytes": ((STACK_BYTES, STACK_BYTES), (2 * STACK_BYTES, STACK_BYTES)),
+    "temp-bytes-at-most": ((TEMP_BYTES, TEMP_BYTES), (TEMP_BYTES + 1, TEMP_BYTES)),
+    "fits-budget": ((TEMP_BYTES + 600, TEMP_BYTES + 600), (TEMP_BYTES + 601, TEMP_BYTES + 600)),
+    "copied-bytes-per-iteration": ((0, 0), (STACK_BYTES, 0)),
+    "time-growth": ((2.8 / 8, 8**-0.5), (2.9 / 8, 8**-0.5)),
+    "time-exponent": ((0.9, 1), (1.1, 1)),
+    "temp-bytes-exponent": ((1, 1), (2, 1)),
+    "copied-bytes-per-iteration-exponent": ((0, 0), (1, 0)),
+    "sent-tensors-per-step": ((0, 0), (46, 0)),
+    "sent-bytes-per-step": ((0, 0), (8, 0)),
+    "sent-bytes-while-tracing": ((8, 8), (9, 8)),
+    "parameters": ((2, 2), (1, 2)),
+    "graphs-compiled": ((2, 2), (3, 2)),
+    "steps-until-last-compile": ((2, 2), (3, 2)),
+    "refuses": ((0, 0), (1, 0)),
+}
+"""What is measured and the limit, of each claim's good evidence and of its negative control."""
 
 
 def verdict_on(example: Example, **fields: Any) -> Finding:
@@ -56,6 +84,23 @@ def test_good_evidence_keeps_the_claim_with_both_numbers(example: Example) -> No
     assert finding.reason
 
 
+@pytest.mark.parametrize("name", NUMBERS)
+def test_both_verdicts_carry_what_was_measured_and_the_limit(name: str) -> None:
+    (example,) = [each for each in EXAMPLES if each.claim.name == name]
+    findings = [judge(example.claim, each) for each in (example.keeps, example.breaks)]
+    assert [(each.measured, each.limit) for each in findings] == [
+        (pytest.approx(measured), pytest.approx(limit)) for measured, limit in NUMBERS[name]
+    ]
+
+
+@pytest.mark.parametrize(
+    "example", [one for one in EXAMPLES if one.claim.unit is not Unit.SECONDS], ids=name_of
+)
+def test_a_claim_reads_an_accepted_number_only_if_it_says_so(example: Example) -> None:
+    finding = judge(example.claim, replace(example.keeps, accepted=None))
+    assert (finding.outcome is not Outcome.KEPT) == example.claim.uses_baseline
+
+
 @every
 def test_the_must_fail_twin_breaks_the_claim_by_a_measurement(example: Example) -> None:
     finding = judge(example.claim, example.breaks)
@@ -79,7 +124,7 @@ def test_a_claim_is_a_value(example: Example) -> None:
 
 @every
 def test_an_unavailable_target_is_cannot_run_with_the_remedy(example: Example) -> None:
-    finding = verdict_on(example, unavailable=UNAVAILABLE, memory=None, module=None, traced=None)
+    finding = verdict_on(example, unavailable=UNAVAILABLE)
     assert finding == Finding(
         outcome=Outcome.CANNOT_RUN, reason=UNAVAILABLE.reason, advice=UNAVAILABLE.remedy
     )

@@ -25,6 +25,11 @@ def test_it_tells_the_ratio_its_interval_and_the_limit() -> None:
     assert "0.75 (0.75 to 0.75 by 7 turns), wanted at most 0.354" in finding.reason
 
 
+def test_growth_of_just_the_square_root_keeps_the_claim() -> None:
+    times = GrowthTimes(lengths=(4, 16), seconds=((1.0,) * 7, (2.0,) * 7))
+    assert _judged(times).outcome is Outcome.KEPT
+
+
 def test_turns_on_both_sides_of_the_line_do_not_decide() -> None:
     times = growth(short=1.0, long=2.8)
     wild = [long * by for long, by in zip(times.seconds[1], [0.5, 2] * 4, strict=False)]

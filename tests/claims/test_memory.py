@@ -6,6 +6,7 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge
+from assay.model.evidence import FailureKind
 from assay.model.verdict import AcceptedNumber, Outcome
 
 from .cases import (
@@ -16,6 +17,7 @@ from .cases import (
     TEMP_BYTES,
     beside,
     case,
+    failure,
     formula,
     with_memory,
 )
@@ -67,6 +69,12 @@ def test_a_refused_program_breaks_its_budget_by_what_the_compiler_says_it_needs(
 def test_a_refused_program_breaks_even_a_budget_that_is_larger_than_the_device() -> None:
     refused = case(memory=None, failure=OUT_OF_MEMORY)
     assert judge(claims.FitsBudget(budget=formula(2**50)), refused).outcome is Outcome.BROKEN
+
+
+def test_a_program_that_fails_when_it_runs_can_keep_its_budget() -> None:
+    failed = case(failure=failure(FailureKind.EXECUTION))
+    finding = judge(claims.FitsBudget(budget=formula(TEMP_BYTES + 600)), failed)
+    assert (finding.outcome, finding.measured) == (Outcome.KEPT, TEMP_BYTES + 600)
 
 
 def test_a_refusal_that_names_no_size_breaks_the_budget_without_a_measurement() -> None:

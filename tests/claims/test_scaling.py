@@ -34,6 +34,11 @@ def test_copies_of_rows_alone_do_not_grow() -> None:
     assert judge(COPIES, family(8, 8, 8, 8, copied=True)).outcome is Outcome.KEPT
 
 
+def test_a_copy_of_one_byte_is_counted() -> None:
+    finding = judge(COPIES, family(1, 2, 4, 8, copied=True))
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, pytest.approx(1))
+
+
 def test_bytes_at_some_sizes_alone_are_not_measured() -> None:
     finding = judge(COPIES, family(0, 0, 8, 16, copied=True))
     assert finding.outcome is Outcome.NOT_MEASURED

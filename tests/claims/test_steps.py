@@ -7,11 +7,15 @@ import pytest
 from assay import claims
 from assay.judge.case import judge
 from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.module import Shape
+from assay.model.step_graph import StepGraph, StepParameter
 from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.verdict import Outcome
 
 from .cases import GOOD, REFERENCE, TRACED, beside, case, failure, steps
 from .examples import STEPPED, TWO, Example, name_of
+
+VECTOR = Shape(element_type="f32", dimensions=(4,))
 
 
 @pytest.mark.parametrize("example", STEPPED, ids=name_of)
@@ -82,3 +86,30 @@ def test_what_a_framework_does_not_count_is_an_error_not_a_pass() -> None:
     )
     assert finding.outcome is Outcome.ERROR
     assert "got no count of the tensors sent" in finding.reason
+
+
+def graph(name: str, *colours: str) -> StepGraph:
+    """A compiled step of no collectives; the colours are those of its parameters."""
+    parameters = tuple(
+        StepParameter(number=number, shape=VECTOR, colour=colour, donated=False)
+        for number, colour in enumerate(colours)
+    )
+    return StepGraph(
+        canonical=name,
+        raw=name,
+        instructions=9,
+        duplicate_constants=0,
+        parameters=parameters,
+        outputs=(),
+        collectives=(),
+        operations=(),
+    )
+
+
+def test_the_first_three_graphs_that_differ_are_told_each_by_its_step() -> None:
+    compiled = [Step(counters=Counters(compiles=1), graphs=(number,)) for number in range(5)]
+    quiet = Step(counters=Counters(compiles=0))
+    graphs = tuple(graph("abcde"[number], *"xyzuv"[: number + 1]) for number in range(5))
+    seen = StepsSeen(steps=(compiled[0], quiet, *compiled[1:]), graphs=graphs)
+    told = judge(claims.GraphsCompiled(at_most=TWO), case(steps=seen)).reason.split("; step ")
+    assert [each.partition(":")[0] for each in told[1:]] == ["3", "4", "5"]

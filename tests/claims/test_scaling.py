@@ -85,9 +85,9 @@ def test_an_arm_of_no_size_is_an_error() -> None:
     assert "wanted a SizedArm" in finding.reason
 
 
-def test_a_limit_in_another_unit_is_an_error() -> None:
+def test_a_limit_in_another_unit_breaks_the_claim() -> None:
     wrong = replace(MEMORY, at_most=formula(1, Unit.BYTES))
-    assert judge(wrong, family(8, 16, 32, 64)).outcome is Outcome.ERROR
+    assert judge(wrong, family(8, 16, 32, 64)).outcome is Outcome.BROKEN
 
 
 def test_the_fastest_run_at_each_length_counts() -> None:

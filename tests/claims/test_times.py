@@ -127,9 +127,9 @@ def test_a_case_without_times_is_an_error_not_a_pass() -> None:
     assert judge(CLAIM, case()).outcome is Outcome.ERROR
 
 
-def test_a_limit_in_another_unit_is_an_error() -> None:
+def test_a_limit_in_another_unit_breaks_the_claim() -> None:
     finding = judge(claims.TimeRatio(at_most=formula(1, Unit.BYTES)), timed(*[1.0] * 12))
-    assert finding.outcome is Outcome.ERROR
+    assert finding.outcome is Outcome.BROKEN
 
 
 def test_an_arm_may_be_named_in_the_place_of_the_reference() -> None:

@@ -128,8 +128,8 @@ class FitsBudget:
     def judge(self, case: Case) -> Finding:
         """Kept if what the step needs is at most the budget."""
         failure = case.evidence.failure
-        if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY:
-            failure = None
+        if failure is not None and failure.kind is not FailureKind.OUT_OF_MEMORY:
+            failure = None  # FitsBudget is about memory only
         needed = failure.needed_bytes if failure is not None else None
         if needed is None:
             needed = memory_of(case, case.evidence).device_bytes

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.model.target import Availability, DeviceModel, State, TargetName, TargetUnavailable
+from assay.targets import jax_internals
 from assay.targets.environment import cpu_device_count
 from assay.targets.live import request_cpu_devices, verdict_of_a_compile
 from assay.targets.presence import missing_compiler
@@ -53,9 +54,13 @@ def _devices(target: CompileOnlyTarget) -> tuple[Device, ...]:
 
         request_cpu_devices(cpu_device_count([]))
         topology = topologies.get_topology_desc(platform=target.platform, **_options(target))
-        return tuple(topology.devices)
+        devices = tuple(topology.devices)
     except (ImportError, RuntimeError, ValueError) as error:
         raise TargetUnavailable(str(target.name), diagnose(error)) from error
+    if target.model.kind == "gpu":
+        jax_internals.keep_memory_kinds()
+        jax_internals.check_memory_kinds(devices[0])
+    return devices
 
 
 def _options(target: CompileOnlyTarget) -> Mapping[str, str]:

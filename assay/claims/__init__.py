@@ -3,7 +3,7 @@
 from assay.claims.accepted_time import AcceptedTime
 from assay.claims.against import TimeAgainst
 from assay.claims.compile import Compiles, FitsDevice, Parameters
-from assay.claims.copies import CopiedBytes
+from assay.claims.copies import CopiedBytes, CopiedBytesOutsideLoops, DonatedBytesReused
 from assay.claims.growth import TimeGrowth
 from assay.claims.memory import (
     AcceptedTempBytes,
@@ -33,9 +33,11 @@ __all__ = [
     "BytesExponent",
     "Compiles",
     "CopiedBytes",
+    "CopiedBytesOutsideLoops",
     "Cost",
     "DeviceBytesAtMost",
     "DeviceBytesFall",
+    "DonatedBytesReused",
     "FitsBudget",
     "FitsDevice",
     "GraphsCompiled",

@@ -1,12 +1,20 @@
-"""Claims on copies: a loop that changes a part of a buffer writes that part."""
+"""Claims on copies: a program writes what it changes, and reuses the buffers that it is given."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.claims.measurement import module_of
 from assay.judge.comparison import Relation, explain, holds
-from assay.model.buffers import Rewrite, copied_bytes_per_iteration, whole_in_loops
-from assay.model.claim import Case, Formula
+from assay.model.buffers import (
+    Rewrite,
+    copied_bytes_outside_loops,
+    copied_bytes_per_iteration,
+    whole_in_loops,
+    whole_outside_loops,
+)
+from assay.model.claim import Case, Formula, Stopped
+from assay.model.inspection import why_lost
+from assay.model.summary import ModuleSummary
 from assay.model.units import Quantity, Unit, format_bytes, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
@@ -19,9 +27,10 @@ _NAMED = 3
 class CopiedBytes:
     """No iteration of any loop writes more than ``at_most`` in arrays larger than ``larger_than``.
 
-    Counted are arrays that an instruction writes whole: copies, updates that do not happen in
-    place, and new values of an array that the loop carries. ``larger_than`` is what an iteration
-    may well write whole, such as the row that it adds to a stack.
+    Counted are arrays that an instruction writes whole although they repeat another array, but for
+    a part: copies, changes of layout, order or type, and updates that do not happen in place. New
+    values that the program computes are not counted. ``larger_than`` is what an iteration may well
+    write whole, such as the row that it adds to a stack.
     """
 
     larger_than: Formula
@@ -36,37 +45,128 @@ class CopiedBytes:
 
     def judge(self, case: Case) -> Finding:
         """Kept if the worst loop's iteration writes at most the formula's bytes."""
-        module = module_of(case, case.evidence)
-        if not module.buffers_assigned:
-            return Finding(
+        rewrites, above = _assigned(case).rewrites, _bytes(self.larger_than, case)
+        return _at_most(
+            f"what an iteration writes whole in arrays larger than {format_bytes(above)}",
+            copied_bytes_per_iteration(rewrites, above),
+            whole_in_loops(rewrites, above),
+            self.at_most,
+            case,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedBytesOutsideLoops:
+    """Outside of its loops a run writes at most ``at_most`` in arrays larger than ``larger_than``.
+
+    Counted is what ``CopiedBytes`` counts inside of them, once for each execution.
+    """
+
+    larger_than: Formula
+    at_most: Formula = _NONE
+    name: str = "copied-bytes-outside-loops"
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arms that the formulas read."""
+        return (*self.larger_than.needs(arm), *self.at_most.needs(arm))
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if a run writes at most the formula's bytes."""
+        rewrites, above = _assigned(case).rewrites, _bytes(self.larger_than, case)
+        return _at_most(
+            f"what a run writes whole outside of loops in arrays larger than {format_bytes(above)}",
+            copied_bytes_outside_loops(rewrites, above),
+            whole_outside_loops(rewrites, above),
+            self.at_most,
+            case,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DonatedBytesReused:
+    """Outputs take over ``at_least`` bytes of the buffers that the caller donates.
+
+    A buffer that an output takes over, but that is copied all the same, is not reused.
+    """
+
+    at_least: Formula
+    name: str = "donated-bytes-reused"
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arms that the formula reads."""
+        return self.at_least.needs(arm)
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if honoured donations come to the formula's bytes."""
+        donations, limit = _assigned(case).donations, self.at_least.of(case)
+        honoured = sum(each.shape.nbytes for each in donations if each.honoured)
+        measured = Quantity(honoured, self.unit)
+        kept = holds(measured, Relation.AT_LEAST, limit)
+        lost = [f"{each.argument} {why_lost(each)}" for each in donations if not each.honoured]
+        lost = lost if donations else ["no donation reaches the compiler", *case.evidence.warnings]
+        line = explain("reused", measured, Relation.AT_LEAST, limit, self.at_least.text)
+        return Finding(
+            outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+            measured=measured.value,
+            limit=limit.value,
+            reason=line if kept else f"{line}; {_few(lost)}",
+        )
+
+
+def _assigned(case: Case) -> ModuleSummary:
+    """The module, or ``Stopped`` where nothing says which bytes its arrays share."""
+    module = module_of(case, case.evidence)
+    if not module.buffers_assigned:
+        raise Stopped(
+            Finding(
                 outcome=Outcome.NOT_MEASURED,
                 reason="the compiler gave no buffer assignment, so that a copy onto itself and an "
                 "update out of place do not show",
                 advice="use a compiler that takes xla_dump_to as a compile option",
             )
-        size, limit = self.larger_than.of(case), self.at_most.of(case)
-        same_unit(size, Quantity(0, self.unit))
-        above = int(size.value)
-        measured = Quantity(copied_bytes_per_iteration(module.rewrites, above), self.unit)
-        kept = holds(measured, Relation.AT_MOST, limit)
-        what = f"what an iteration writes whole in arrays larger than {size}"
-        line = explain(what, measured, Relation.AT_MOST, limit, self.at_most.text)
-        found = whole_in_loops(module.rewrites, above)
-        return Finding(
-            outcome=Outcome.KEPT if kept else Outcome.BROKEN,
-            measured=measured.value,
-            limit=limit.value,
-            reason=f"{line}; {_listed(found)}" if found else line,
         )
+    return module
 
 
-def _listed(found: Sequence[Rewrite]) -> str:
-    """The largest of them in words: ``copy f32[15,128] of 7.5 KiB, model.py:41``."""
-    words = [
-        f"{each.opcode} {each.shape} of {format_bytes(each.shape.nbytes)}"
-        + (f", {each.source}" if each.source else "")
-        for each in found[:_NAMED]
-    ]
-    if len(found) > _NAMED:
-        words.append(f"and {len(found) - _NAMED} more")
-    return "; ".join(words)
+def _bytes(formula: Formula, case: Case) -> int:
+    size = formula.of(case)
+    same_unit(size, Quantity(0, Unit.BYTES))
+    return int(size.value)
+
+
+def _at_most(
+    what: str, nbytes: int | None, found: Sequence[Rewrite], at_most: Formula, case: Case
+) -> Finding:
+    """Kept if the bytes are known, and at most the formula's; names the largest arrays."""
+    named = _few([_in_words(each) for each in found])
+    if nbytes is None:
+        return Finding(
+            outcome=Outcome.NOT_MEASURED,
+            reason=f"{what} is not known: it is not known how often they are written: {named}",
+        )
+    limit, measured = at_most.of(case), Quantity(nbytes, Unit.BYTES)
+    kept = holds(measured, Relation.AT_MOST, limit)
+    line = explain(what, measured, Relation.AT_MOST, limit, at_most.text)
+    return Finding(
+        outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+        measured=measured.value,
+        limit=limit.value,
+        reason=f"{line}; {named}" if named else line,
+    )
+
+
+def _in_words(rewrite: Rewrite) -> str:
+    """``copy f32[15,128] of 7.5 KiB, model.py:41``."""
+    source = f", {rewrite.source}" if rewrite.source else ""
+    size = format_bytes(rewrite.shape.nbytes)
+    return f"{rewrite.opcode} {rewrite.shape} of {size}{source}"
+
+
+def _few(words: Sequence[str]) -> str:
+    """The first few words, and how many there are besides."""
+    rest = len(words) - _NAMED
+    return "; ".join([*words[:_NAMED], f"and {rest} more"] if rest > 0 else words)

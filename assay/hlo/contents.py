@@ -7,6 +7,7 @@ into fusions and asynchronous operations, through everything that only moves dat
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from math import prod
 from typing import Final
 
@@ -16,7 +17,8 @@ from assay.model.buffers import Content
 from assay.model.module import Shape
 
 _CARRIERS: Final = frozenset({"async-start", "fusion"})
-_CHOICES: Final = frozenset({"concatenate", "select"})
+# A TPU concatenates by the maximum, or the union, of arrays that are padded to the whole.
+_JOINS: Final = frozenset({"add", "maximum", "or"})
 # A reshape that a compiler leaves by itself changes the tiles; in a fusion it only counts anew.
 _RETILES: Final = frozenset({"copy", "copy-start", "reshape", "transpose"})
 _REARRANGES: Final = frozenset({"bitcast-convert", "convert", "pad", "reverse", "slice"})
@@ -27,17 +29,16 @@ _WRITTEN_BY_COPY: Final = 0  # of a copy-start's result; the source comes after 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What an array is filled with.
+    """What an array that repeats another is filled with.
 
-    ``base`` is the value that it takes its elements from, None for new ones. ``rearranged`` tells
-    whether elements change place or type on the way, so that not even shared memory spares the
-    writing, and ``chosen`` whether a select takes them from one array or another. ``by`` is the
-    operation nearest to the result that does more than view it, None if the array is the base
-    itself.
+    ``base`` is the value that it takes its elements from. ``rearranged`` tells whether elements
+    change place or type on the way, so that not even shared memory spares the writing, and
+    ``chosen`` whether a select takes them from one array or another. ``by`` is the operation
+    nearest to the result that does more than view it, None if the array is the base itself.
     """
 
     content: Content
-    base: Value | None
+    base: Value
     rearranged: bool
     chosen: bool
     by: Instruction | None
@@ -55,8 +56,8 @@ def written(instruction: Instruction) -> list[tuple[int, ...]]:
     return [path for path, _ in instruction.shape.arrays()]
 
 
-def origin_of(instruction: Instruction, path: tuple[int, ...]) -> Origin:
-    """What the array at ``path`` of an instruction's result is filled with.
+def origin_of(instruction: Instruction, path: tuple[int, ...]) -> Origin | None:
+    """What the array at ``path`` of an instruction's result repeats; None of computed values.
 
     The base is a value of the instruction's own computation. An array counts as taken from a base
     if at least half of its elements come from there, more than half if it is larger than the base,
@@ -64,17 +65,16 @@ def origin_of(instruction: Instruction, path: tuple[int, ...]) -> Origin:
     """
     shape = instruction.shape.at(path)
     value, trail = _back(Value(instruction, path), instruction)
-    by = trail.by or (value.instruction if _is_within(value, instruction) else None)
     source, elements = _largest(_shares(value, trail, instruction, {}))
     if source is None or not _is_taken(shape, source, elements, trail):
-        return Origin(content=Content.COMPUTED, base=None, rearranged=True, chosen=False, by=by)
+        return None
     forks = _is_within(value, instruction)
     return Origin(
         content=Content.UPDATE if forks else trail.content,
         base=source.base,
         rearranged=forks or trail.rearranged,
         chosen=source.chosen,
-        by=by,
+        by=trail.by or (value.instruction if forks else None),
     )
 
 
@@ -141,22 +141,95 @@ def _shares(
     """The sources of what a trail led back to; each value that is met twice is followed once."""
     if not _is_within(value, start):
         return {_Source(value, chosen=False): trail.narrowest}
-    if value.instruction.opcode not in _CHOICES:
-        return {}
-    selects = value.instruction.opcode == "select"
-    found: dict[_Source, int] = {}
-    for operand in value.instruction.operands[1 if selects else 0 :]:
-        before = Value(operand, (), value.site)
-        if before not in known:
-            known[before] = _shares(*_back(before, start), start, known)
-        for source, elements in known[before].items():
-            if not selects:
+    if value.instruction.opcode == "select":
+        found = _chosen(value, start, known)
+    elif _is_joined(value):
+        found = {}
+        for operand in value.instruction.operands:
+            for source, elements in _shares_of(operand, value, start, known).items():
                 found[source] = found.get(source, 0) + elements
-            elif _is_handed_in(source.base):
-                # Between arrays that the computation made itself, a choice is arithmetic.
-                chosen = _Source(source.base, chosen=True)
-                found[chosen] = max(found.get(chosen, 0), elements)
+    else:
+        return {}
     return {source: min(elements, trail.narrowest) for source, elements in found.items()}
+
+
+def _shares_of(
+    operand: Instruction, of: Value, start: Instruction, known: dict[Value, _Shares]
+) -> _Shares:
+    before = Value(operand, (), of.site)
+    if before not in known:
+        known[before] = _shares(*_back(before, start), start, known)
+    return known[before]
+
+
+def _is_joined(value: Value) -> bool:
+    """Whether a value is arrays side by side."""
+    opcode, operands = value.instruction.opcode, value.instruction.operands
+    return opcode == "concatenate" or (
+        opcode in _JOINS and all(_is_padded(Value(each, (), value.site)) for each in operands)
+    )
+
+
+def _is_padded(value: Value) -> bool:
+    while (before := _seen_through(value)) is not None:
+        value = before
+    return value.instruction.opcode == "pad"
+
+
+class _Decides(Enum):
+    """What decides which side of a select an element is taken from."""
+
+    PLACE = "where the element lies"
+    SCALAR = "one truth for all elements"
+    VALUES = "the values of arrays"
+
+
+def _chosen(value: Value, start: Instruction, known: dict[Value, _Shares]) -> _Shares:
+    """The arrays that a select repeats, of those that its computation was handed.
+
+    By place, one side is an update of the other. By one truth for all, each side must repeat
+    arrays, else the result is computed. By values a choice is arithmetic, as a relu is, except
+    between two states of one array.
+    """
+    truth, *sides = value.instruction.operands
+    either = [
+        {
+            _Source(source.base, chosen=True): elements
+            for source, elements in _shares_of(side, value, start, known).items()
+            if _is_handed_in(source.base)
+        }
+        for side in sides
+    ]
+    decides = _decides(Value(truth, (), value.site))
+    if decides is _Decides.SCALAR:
+        if any(2 * sum(side.values()) <= _elements(value.instruction.shape) for side in either):
+            return {}
+        decides = _Decides.PLACE
+    found = either[0].keys() | either[1].keys()
+    merge = max if decides is _Decides.PLACE else min
+    return {source: merge(side.get(source, 0) for side in either) for source in found}
+
+
+def _decides(truth: Value) -> _Decides:
+    """What a select's predicate is computed from."""
+    pending, seen, decides = [truth], {truth}, _Decides.SCALAR
+    while pending:
+        value = pending.pop()
+        while (before := _seen_through(value)) is not None:
+            value = before
+        instruction = value.instruction
+        if not instruction.shape.at(value.path).dimensions:
+            continue
+        if instruction.opcode == "iota":
+            decides = _Decides.PLACE
+        elif instruction.opcode == "parameter" or (
+            instruction.called or instruction.opcode == "custom-call"
+        ):
+            return _Decides.VALUES
+        operands = [Value(each, (), value.site) for each in instruction.operands]
+        pending.extend(each for each in operands if each not in seen)
+        seen.update(operands)
+    return decides
 
 
 def _seen_through(value: Value) -> Value | None:

@@ -55,7 +55,7 @@ class _Copies:
         self._into: dict[Slice, list[WholeWrite]] = {}
         for each in found:
             base = each.origin.base
-            if each.loop is not None or base is None or each.origin.rearranged:
+            if each.loop is not None or each.origin.rearranged:
                 continue
             self._of.setdefault(behind(base), []).append(each)
             if assignment and (place := assignment.slice_of(each.instruction, each.path)):
@@ -74,7 +74,6 @@ class _Copies:
         found = (*self._of.get(argument, ()), *(self._into.get(into, ()) if into else ()))
         for each in dict.fromkeys(found):
             shape, base = each.instruction.shape.at(each.path), each.origin.base
-            assert base is not None
             spaces = {shape.memory_space, base.instruction.shape.at(base.path).memory_space}
             if shape.nbytes == given.nbytes and spaces == {given.memory_space}:
                 yield each

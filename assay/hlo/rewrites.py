@@ -27,6 +27,7 @@ _MOVES_DATA: Final = frozenset(
         "convert",
         "copy",
         "copy-start",
+        "custom-call",
         "dynamic-update-slice",
         "fusion",
         "pad",
@@ -62,17 +63,17 @@ class _Fillings:
 
     def __init__(self, assignment: BufferAssignment | None) -> None:
         self._assignment = assignment
-        self._known: dict[Array, tuple[Origin, bool | None]] = {}
+        self._known: dict[Array, tuple[Origin | None, bool | None]] = {}
 
-    def of(self, array: Array) -> tuple[Origin, bool | None]:
-        """The array's origin, and whether it lies where its base lay; None if it is not known."""
+    def of(self, array: Array) -> tuple[Origin | None, bool | None]:
+        """What the array repeats, and whether it lies where that lay; None if it is not known."""
         if array not in self._known:
             origin = origin_of(*array)
             self._known[array] = origin, self._in_place(array, origin)
         return self._known[array]
 
-    def _in_place(self, array: Array, origin: Origin) -> bool | None:
-        if self._assignment is None or origin.base is None:
+    def _in_place(self, array: Array, origin: Origin | None) -> bool | None:
+        if self._assignment is None or origin is None:
             return None
         into = self._assignment.slice_of(*array)
         from_ = self._assignment.slice_of(origin.base.instruction, origin.base.path)
@@ -92,8 +93,7 @@ class WholeWrite:
     @property
     def source(self) -> str | None:
         """The line of the instruction, else of the operation at its root, else of what it moves."""
-        base = self.origin.base.instruction if self.origin.base else None
-        candidates = (self.instruction, self.origin.by, base)
+        candidates = (self.instruction, self.origin.by, self.origin.base.instruction)
         return next((each.source for each in candidates if each and each.source), None)
 
 
@@ -102,10 +102,11 @@ def whole_writes(
     counts: Mapping[Computation, Executions],
     assignment: BufferAssignment | None,
 ) -> tuple[WholeWrite, ...]:
-    """Every array written whole that holds what another held, or that a loop carries.
+    """Every array written whole that holds, but for a part, what another array held.
 
-    An update in place is none, and neither is a copy of a buffer onto itself. Scalars are not
-    counted. Without a buffer assignment an update is taken to be in place and a copy to be real.
+    An update in place is none, nor a copy of a buffer onto itself, nor values that the program
+    computes. Scalars are not counted. Without a buffer assignment an update is taken to be in
+    place, and a copy to be real.
     """
     around, fillings = _loops_around(module, counts), _Fillings(assignment)
     carried: dict[Computation, dict[Array, None]] = {}
@@ -194,7 +195,7 @@ def _updated_by(value: Value, fillings: _Fillings) -> Iterator[Value]:
     if value.instruction.opcode not in _UPDATES:
         return
     origin, in_place = fillings.of((value.instruction, value.path))
-    if origin.base and not _is_rewrite(origin, is_carried=True, in_place=in_place):
+    if origin and not _is_rewrite(origin, is_carried=True, in_place=in_place):
         yield replace(origin.base, site=value.site)
 
 
@@ -208,21 +209,19 @@ def _in_computation(
     fillings: _Fillings,
     carried: Mapping[Array, None],
 ) -> Iterator[WholeWrite]:
-    others = (instruction for instruction, _ in carried)
-    for instruction in dict.fromkeys((*computation.of(_MOVES_DATA), *others)):
+    for instruction in computation.of(_MOVES_DATA):
         for path in written(instruction):
             if not instruction.shape.at(path).dimensions:
                 continue
             origin, in_place = fillings.of((instruction, path))
-            if _is_rewrite(origin, is_carried=(instruction, path) in carried, in_place=in_place):
+            is_carried = (instruction, path) in carried
+            if origin and _is_rewrite(origin, is_carried=is_carried, in_place=in_place):
                 yield WholeWrite(
                     instruction=instruction, path=path, origin=origin, in_place=in_place, loop=loop
                 )
 
 
 def _is_rewrite(origin: Origin, *, is_carried: bool, in_place: bool | None) -> bool:
-    if origin.content is Content.COMPUTED:
-        return is_carried
     if origin.chosen:  # a select that only the iteration sees is arithmetic, as a relu's is
         return is_carried
     if origin.rearranged:

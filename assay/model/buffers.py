@@ -16,9 +16,6 @@ class Content(Enum):
     UPDATE = "update"
     """What another array held, with a part replaced that an update in place would write alone."""
 
-    COMPUTED = "computed"
-    """New values, of an array that a loop carries."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
@@ -57,11 +54,17 @@ class Rewrite:
 
 def whole_in_loops(rewrites: Iterable[Rewrite], larger_than: int) -> tuple[Rewrite, ...]:
     """The rewrites in loops, of arrays above a size, largest first."""
-    found = (
-        rewrite
-        for rewrite in rewrites
-        if rewrite.loop and rewrite.shape.nbytes > larger_than and rewrite.executions != 0
-    )
+    return _above((each for each in rewrites if each.loop), larger_than)
+
+
+def whole_outside_loops(rewrites: Iterable[Rewrite], larger_than: int) -> tuple[Rewrite, ...]:
+    """The rewrites outside of loops, of arrays above a size, largest first."""
+    return _above((each for each in rewrites if not each.loop), larger_than)
+
+
+def _above(rewrites: Iterable[Rewrite], larger_than: int) -> tuple[Rewrite, ...]:
+    """Those that are executed, of arrays above a size, largest first."""
+    found = (each for each in rewrites if each.shape.nbytes > larger_than and each.executions != 0)
     return tuple(sorted(found, key=lambda each: -each.shape.nbytes))
 
 
@@ -75,6 +78,19 @@ def copied_bytes_per_iteration(rewrites: Iterable[Rewrite], larger_than: int) ->
     for rewrite in whole_in_loops(rewrites, larger_than):
         per_loop[rewrite.loop] = per_loop.get(rewrite.loop, 0) + rewrite.shape.nbytes
     return max(per_loop.values(), default=0)
+
+
+def copied_bytes_outside_loops(rewrites: Iterable[Rewrite], larger_than: int) -> int | None:
+    """Bytes that one run writes whole outside of loops; None if it is unknown how often.
+
+    Every branch of a conditional counts.
+    """
+    total = 0
+    for rewrite in whole_outside_loops(rewrites, larger_than):
+        if rewrite.nbytes_per_run is None:
+            return None
+        total += rewrite.nbytes_per_run
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

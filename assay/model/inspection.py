@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from assay.model.buffers import Content, Donation, Rewrite
+from assay.model.buffers import Donation, Rewrite
 from assay.model.difference import Difference
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.overlap import AsyncPair
@@ -98,11 +98,7 @@ class Inspection:
         """The arrays that are moved whole: those in loops first, the most bytes per run first."""
         module = self.evidence.module
         found = () if module is None else module.rewrites
-        moved = [
-            each
-            for each in found
-            if each.content is not Content.COMPUTED and each.executions != 0 and not each.in_place
-        ]
+        moved = (each for each in found if each.executions != 0)
         return tuple(sorted(moved, key=_loops_first))
 
     @property

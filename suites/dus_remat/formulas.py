@@ -56,6 +56,11 @@ def _held(case: Case) -> Quantity:
     return Quantity(rows * sizes.row_bytes + arm.weights_held * sizes.weight_bytes, Unit.BYTES)
 
 
+def _stack(case: Case) -> Quantity:
+    sizes, _ = _of(case)
+    return Quantity(sizes.length * sizes.row_bytes, Unit.BYTES)
+
+
 def _power(exponent: float) -> Callable[[Case], Quantity]:
     return lambda _case: Quantity(exponent, Unit.RATIO)
 
@@ -65,6 +70,9 @@ NOTHING = Formula("no whole array", _nothing)
 
 ONE_ROW = Formula("one iteration's rows", _one_row)
 """What an iteration must write: a row; all stages' or all inner layers' rows where it has them."""
+
+THE_STACK = Formula("the donated stack", _stack)
+"""What a loop that updates its stack in place gets and gives back."""
 
 CONSTANT = Formula("an iteration writes rows, however long the stack", _power(0.0))
 

@@ -6,11 +6,14 @@ Upstream's report saw 5 to 8 % of a training step go there.
 """
 
 from assay import Check, claims
-from suites.dus_remat.formulas import CONSTANT, HELD, NOTHING, ONE_ROW
+from suites.dus_remat.formulas import CONSTANT, HELD, NOTHING, ONE_ROW, THE_STACK
 from suites.dus_remat.workloads import COMPILED, GROWN_STACK
 
 LOOPS = ("[!n]*",)
 """All but the controls without remat, which are there for their values."""
+
+IN_ONE_BUFFER = ("plain", "squeeze", "at-set", "conditional")
+"""Loops that keep their stack in the caller's buffer on every compiler, from the first row on."""
 
 test_iteration_writes_no_whole_stack = Check(
     claim=claims.CopiedBytes(at_most=NOTHING, larger_than=ONE_ROW),
@@ -29,5 +32,19 @@ test_loop_needs_no_second_stack = Check(
     claim=claims.TempBytesAtMost(limit=HELD),
     workloads=COMPILED,
     arms=LOOPS,
+    twin="twin-difference",
+)
+
+test_nothing_copies_the_stack_before_or_after_the_loop = Check(
+    claim=claims.CopiedBytesOutsideLoops(larger_than=ONE_ROW),
+    workloads=COMPILED,
+    arms=IN_ONE_BUFFER,
+    twin="twin-difference",
+)
+
+test_donated_stack_is_reused = Check(
+    claim=claims.DonatedBytesReused(at_least=THE_STACK),
+    workloads=COMPILED,
+    arms=IN_ONE_BUFFER,
     twin="twin-difference",
 )

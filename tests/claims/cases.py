@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from assay.judge.reruns import ratio_of_processes
-from assay.model.buffers import Content, Rewrite
+from assay.model.buffers import Content, Donation, Rewrite
 from assay.model.claim import Case, Formula
 from assay.model.evidence import (
     Evidence,
@@ -119,6 +119,24 @@ def rewrite(nbytes: int, **fields: Any) -> Rewrite:
         source="model.py:41",
     )
     return replace(whole, **fields)
+
+
+def outside(nbytes: int, **fields: Any) -> Rewrite:
+    """A whole write of an array that no loop is around."""
+    return rewrite(nbytes, **{"loop": "", "iterations": None, "executions": 1, **fields})
+
+
+def donation(nbytes: int, **fields: Any) -> Donation:
+    honoured = Donation(
+        parameter_number=0,
+        parameter_index=(),
+        argument="state",
+        shape=Shape(element_type="u8", dimensions=(nbytes,)),
+        output_index=(),
+        must=False,
+        copied_by=(),
+    )
+    return replace(honoured, **fields)
 
 
 def growth(*, short: float, long: float) -> GrowthTimes:

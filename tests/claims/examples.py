@@ -15,12 +15,14 @@ from .cases import (
     TEMP_BYTES,
     TRACED,
     case,
+    donation,
     failure,
     family,
     formula,
     grown,
     growth,
     module,
+    outside,
     rerun,
     rewrite,
     steps,
@@ -85,6 +87,16 @@ EXAMPLES: tuple[Example, ...] = (
         claims.CopiedBytes(larger_than=formula(STACK_BYTES - 1)),
         case(module=replace(module(), rewrites=(rewrite(STACK_BYTES - 4),), buffers_assigned=True)),
         case(module=replace(module(), rewrites=(rewrite(STACK_BYTES),), buffers_assigned=True)),
+    ),
+    Example(
+        claims.CopiedBytesOutsideLoops(larger_than=formula(99), at_most=formula(100)),
+        case(module=replace(module(), rewrites=(outside(100),), buffers_assigned=True)),
+        case(module=replace(module(), rewrites=(outside(101),), buffers_assigned=True)),
+    ),
+    Example(
+        claims.DonatedBytesReused(at_least=formula(100)),
+        case(module=replace(module(), donations=(donation(100),), buffers_assigned=True)),
+        case(module=replace(module(), donations=(donation(99),), buffers_assigned=True)),
     ),
     Example(
         claims.TimeGrowth(),
@@ -192,7 +204,9 @@ FROM_MODULE = of(
     "to-host-bytes",
     "to-device-bytes",
     "copied-bytes-per-iteration",
+    "copied-bytes-outside-loops",
     "copied-bytes-per-iteration-exponent",
+    "donated-bytes-reused",
     "parameters",
 )
 COMPILED = (

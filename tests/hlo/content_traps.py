@@ -9,9 +9,9 @@ from .rewrite_traps import (
     COPY,
     COPYING,
     IN_PLACE,
+    MASKED,
     STACK_BYTES,
     UPDATE,
-    WHOLE_COMPUTED,
     WHOLE_COPY,
     WHOLE_UPDATE,
     Trap,
@@ -113,15 +113,7 @@ CONTENT_TRAPS: Mapping[str, Trap] = {
     "a choice by mask between a row and the old stack writes the stack": Trap(
         text=looping(
             "new = f32[8,4] fusion(a, row, i), kind=kLoop, calls=inner",
-            functions="""inner { p = f32[8,4] parameter(0)
-  r = f32[1,4] parameter(1)
-  j = s32[] parameter(2)
-  rows = s32[8,4] iota(), iota_dimension=0
-  js = s32[8,4] broadcast(j), dimensions={}
-  mask = pred[8,4] compare(rows, js), direction=EQ
-  flat = f32[4] reshape(r)
-  rs = f32[8,4] broadcast(flat), dimensions={1}
-  ROOT chosen = f32[8,4] select(mask, rs, p) }""",
+            functions=MASKED,
         ),
         places=IN_PLACE,
         writes=WHOLE_UPDATE,
@@ -232,24 +224,103 @@ CONTENT_TRAPS: Mapping[str, Trap] = {
         writes=((UPDATE, 144), (COPY, STACK_BYTES)),
         fools=by_root,
     ),
-    "an update in place of a new array writes the new array": Trap(
+    "an update in place of a computed array copies nothing": Trap(
         text=looping(
             "scaled = f32[8,4] multiply(a, a)",
             "new = f32[8,4] dynamic-update-slice(scaled, row, i, zero)",
         ),
         places={"state/1": (1, 0), "scaled": (1, 0), "new": (1, 0)},
-        writes=WHOLE_COMPUTED,
-        fools=by_opcode,
+        fools=by_result,
     ),
-    "parts that fill new memory make a new array": Trap(
+    "rows that fill new memory make a new array": Trap(
         text=looping(
             'fresh = f32[8,4] custom-call(), custom_call_target="AllocateBuffer"',
             "begun = f32[8,4] dynamic-update-slice(fresh, row, zero, zero)",
             "new = f32[8,4] dynamic-update-slice(begun, row, one, zero)",
         ),
         places={"state/1": (1, 0), "fresh": (2, 0), "begun": (2, 0), "new": (2, 0)},
-        writes=WHOLE_COMPUTED,
+        fools=by_result,
+    ),
+    "a carry that is a function of itself is computed": Trap(
+        text=looping("new = f32[8,4] tanh(a)"), places=IN_PLACE, fools=by_result
+    ),
+    "a relu of a carry, a choice by its values, is computed": Trap(
+        text=looping(
+            "none = f32[8,4] constant({...})",
+            "positive = pred[8,4] compare(a, none), direction=GT",
+            "new = f32[8,4] select(positive, a, none)",
+        ),
+        places=IN_PLACE,
+        fools=by_select,
+    ),
+    "one truth that keeps a carry or takes its new values is a computation": Trap(
+        text=looping(
+            "late = pred[] compare(i, one), direction=GT",
+            "scaled = f32[8,4] multiply(a, a)",
+            "new = f32[8,4] select(late, scaled, a)",
+        ),
+        places={"state/1": (1, 0), "scaled": (2, 0), "new": (1, 0)},
+        fools=by_select,
+    ),
+    "one truth between a carry and its update writes the carry": Trap(
+        text=looping(
+            "late = pred[] compare(i, one), direction=GT",
+            "new = f32[8,4] fusion(late, a, row, i), kind=kLoop, calls=inner",
+            functions="""inner { t = pred[] parameter(0)
+  p = f32[8,4] parameter(1)
+  r = f32[1,4] parameter(2)
+  j = s32[] parameter(3)
+  z = s32[] constant(0)
+  updated = f32[8,4] dynamic-update-slice(p, r, j, z)
+  ROOT either = f32[8,4] select(t, updated, p) }""",
+        ),
+        places=IN_PLACE,
+        writes=WHOLE_UPDATE,
         fools=by_opcode,
+    ),
+    "a choice by values between a carry and its update writes the carry": Trap(
+        text=looping(
+            "new = f32[8,4] fusion(a, row, i), kind=kLoop, calls=inner",
+            functions="""inner { p = f32[8,4] parameter(0)
+  r = f32[1,4] parameter(1)
+  j = s32[] parameter(2)
+  z = s32[] constant(0)
+  updated = f32[8,4] dynamic-update-slice(p, r, j, z)
+  larger = pred[8,4] compare(p, updated), direction=GT
+  ROOT either = f32[8,4] select(larger, updated, p) }""",
+        ),
+        places=IN_PLACE,
+        writes=WHOLE_UPDATE,
+        fools=by_opcode,
+    ),
+    "a shift register as a TPU writes it, by the maximum of padded parts, moves every row": Trap(
+        text=looping(
+            "kept = f32[7,4] slice(a), slice={[0:7], [0:4]}",
+            "new = f32[8,4] fusion(kept, row), kind=kLoop, calls=inner",
+            functions="""inner { p = f32[7,4] parameter(0)
+  r = f32[1,4] parameter(1)
+  low = f32[] constant(-inf)
+  rest = f32[8,4] pad(p, low), padding=1_0x0_0
+  first = f32[8,4] pad(r, low), padding=0_7x0_0
+  ROOT moved = f32[8,4] maximum(first, rest) }""",
+        ),
+        places=APART,
+        writes=((UPDATE, STACK_BYTES), (COPY, 112)),
+        fools=by_root,
+    ),
+    "the maximum of two whole arrays is computed": Trap(
+        text=looping("b = f32[8,4] tanh(a)", "new = f32[8,4] maximum(a, b)"),
+        places={"state/1": (1, 0), "b": (2, 0), "new": (1, 0)},
+        fools=by_result,
+    ),
+    "a kernel that writes into a copy of its operand writes all": Trap(
+        text=looping(
+            'new = f32[8,4] custom-call(a, row), custom_call_target="kernel", '
+            "output_to_operand_aliasing={{}: (0, {})}",
+        ),
+        places=APART,
+        writes=WHOLE_UPDATE,
+        fools=by_root,
     ),
     "all rows but one, taken out, are copied": Trap(
         text=looping(

@@ -66,9 +66,19 @@ class Trap:
     fools: Callable[[Module, BufferAssignment], int]
 
 
-COPY, UPDATE, COMPUTED = Content.COPY, Content.UPDATE, Content.COMPUTED
+COPY, UPDATE = Content.COPY, Content.UPDATE
 WHOLE_COPY, WHOLE_UPDATE = ((COPY, STACK_BYTES),), ((UPDATE, STACK_BYTES),)
-WHOLE_COMPUTED = ((COMPUTED, STACK_BYTES),)
+
+MASKED = """inner { p = f32[8,4] parameter(0)
+  r = f32[1,4] parameter(1)
+  j = s32[] parameter(2)
+  rows = s32[8,4] iota(), iota_dimension=0
+  js = s32[8,4] broadcast(j), dimensions={}
+  mask = pred[8,4] compare(rows, js), direction=EQ
+  flat = f32[4] reshape(r)
+  rs = f32[8,4] broadcast(flat), dimensions={1}
+  ROOT chosen = f32[8,4] select(mask, rs, p) }"""
+"""A row put into a stack by a mask."""
 
 UPDATED = "new = f32[8,4] dynamic-update-slice(a, row, i, zero)"
 TWO_RESULTS = """two { p = f32[8,4] parameter(0)

@@ -14,9 +14,9 @@ from .conftest import proto_of
 from .content_traps import CONTENT_TRAPS, fused
 from .rewrite_traps import (
     APART,
-    COMPUTED,
     COPY,
     IN_PLACE,
+    MASKED,
     STACK_BYTES,
     TRAPS,
     UPDATED,
@@ -51,15 +51,12 @@ def rewrites(text: str, places: Places | None = None) -> tuple[Rewrite, ...]:
     return assigned(text, places).summary().rewrites
 
 
-def test_new_values_of_a_carried_array_are_listed() -> None:
-    (found,) = rewrites(looping("new = f32[8,4] multiply(a, a)"), IN_PLACE)
-    assert (found.content, found.opcode, found.executions) == (COMPUTED, "multiply", 6)
-    assert found.in_place is None
+MADE = "made = f32[8,4] fusion(a, row, i), kind=kLoop, calls=inner"
+"""A choice by mask: a whole write only where the loop carries it on."""
 
 
-def test_new_values_that_are_not_carried_are_not_listed() -> None:
-    text = looping("used = f32[8,4] multiply(a, a)", UPDATED)
-    assert rewrites(text, IN_PLACE) == ()
+def test_a_choice_by_mask_that_the_loop_does_not_carry_is_not_listed() -> None:
+    assert rewrites(looping(MADE, UPDATED, functions=MASKED), IN_PLACE) == ()
 
 
 @pytest.mark.parametrize(
@@ -102,12 +99,12 @@ keep1 { p = f32[8,4] parameter(0)
 def test_what_a_loop_carries_is_followed_to_where_it_is_written(
     passed_on: str, functions: str
 ) -> None:
-    text = looping("made = f32[8,4] multiply(a, a)", passed_on, functions=functions)
+    text = looping(MADE, passed_on, functions=MASKED + functions)
     assert [(each.instruction, each.loop) for each in rewrites(text)] == [("made", "body")]
 
 
 def test_a_hundred_conditionals_in_a_row_are_each_followed_once() -> None:
-    functions, lines, last = "", ["v0 = f32[8,4] multiply(a, a)"], "v0"
+    functions, lines, last = MASKED, [MADE.replace("made", "v0")], "v0"
     for k in range(100):
         for branch in ("l", "r"):
             functions += f"{branch}{k} {{ ROOT p = f32[8,4] parameter(0) }}\n"

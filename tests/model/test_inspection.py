@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from assay.model.buffers import Content
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.module import Shape
 from tests.report.inspections import (
@@ -69,11 +68,12 @@ def test_copies_in_loops_come_first_and_the_most_bytes_per_run_before_others() -
     assert names == ["unknown", "often", "copy.1", "tiny", "outside"]
 
 
-def test_what_is_computed_in_place_or_never_run_is_no_copy() -> None:
-    computed = replace(REWRITE, content=Content.COMPUTED)
-    in_place = replace(REWRITE, in_place=True)
-    never = replace(REWRITE, executions=0)
-    assert module(rewrites=(computed, in_place, never)).copies == ()
+def test_what_is_never_run_is_no_copy() -> None:
+    assert module(rewrites=(replace(REWRITE, executions=0),)).copies == ()
+
+
+def test_an_array_turned_round_in_its_own_place_is_listed() -> None:
+    assert len(module(rewrites=(replace(REWRITE, in_place=True),)).copies) == 1
 
 
 def test_a_copy_counts_where_the_buffers_are_not_known() -> None:

@@ -16,7 +16,6 @@ Pairs = Sequence[tuple[Loop, Loop]]
 _WRITES: Final = {
     Content.COPY: "copies of",
     Content.UPDATE: "updates that write all of",
-    Content.COMPUTED: "computations of all of",
 }
 
 
@@ -69,10 +68,9 @@ def of_rewrites(before: ModuleSummary, after: ModuleSummary, pairs: Pairs) -> It
     ours = {loop.body: alike(loop) for loop in before.loops}
     theirs = {loop.body: alike(loop) for loop in after.loops}
     theirs |= {other.body: alike(loop) for loop, other in pairs}
-    both_assigned = before.buffers_assigned and after.buffers_assigned
     for change in changes(
-        _rewrite_items(before.rewrites, ours, both_assigned=both_assigned),
-        _rewrite_items(after.rewrites, theirs, both_assigned=both_assigned),
+        _rewrite_items(before.rewrites, ours),
+        _rewrite_items(after.rewrites, theirs),
     ):
         content, shape, loop = change.kind
         where = f"in each iteration of {_in_words(loop)}" if loop else "outside of loops"
@@ -80,16 +78,14 @@ def of_rewrites(before: ModuleSummary, after: ModuleSummary, pairs: Pairs) -> It
 
 
 def _rewrite_items(
-    rewrites: Sequence[Rewrite], loops: Mapping[str, Loop], *, both_assigned: bool
+    rewrites: Sequence[Rewrite], loops: Mapping[str, Loop]
 ) -> Iterator[Item[tuple[Content, Shape, Loop | None]]]:
-    """Writes in place cost nothing, if it is known of both programs which are in place."""
     for rewrite in rewrites:
-        if not (both_assigned and rewrite.in_place):
-            yield Item(
-                kind=(rewrite.content, rewrite.shape, loops.get(rewrite.loop)),
-                nbytes=rewrite.nbytes_per_run,
-                source=rewrite.source,
-            )
+        yield Item(
+            kind=(rewrite.content, rewrite.shape, loops.get(rewrite.loop)),
+            nbytes=rewrite.nbytes_per_run,
+            source=rewrite.source,
+        )
 
 
 def _in_words(loop: Loop) -> str:

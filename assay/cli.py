@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from assay.judge.differences.summaries import differences
-from assay.model.inspection import Comparison, Inspection
+from assay.judge.differences.inspections import compare
+from assay.model.inspection import Inspection
 from assay.model.target import State, TargetError
 from assay.model.units import format_bytes
 from assay.model.verdict import ExitCode
@@ -174,11 +174,7 @@ def report(
 
 def _show(console: Console, after: Inspection, before: Inspection | None, *, as_json: bool) -> None:
     """The page or the object of one inspection, with what is new in it against another."""
-    comparison = None
-    if before is not None:
-        old, new = before.evidence.module, after.evidence.module
-        found = differences(old, new) if old and new else None
-        comparison = Comparison(before=before.subject, error=before.error, differences=found)
+    comparison = None if before is None else compare(before, after)
     if as_json:
         typer.echo(inspection_json(after, comparison))
         return

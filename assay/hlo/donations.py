@@ -43,6 +43,7 @@ def _donation(module: Module, given: _Given, copies: "_Copies") -> Donation:
         output_index=output,
         must=must,
         copied_by=tuple(map(_named, found)),
+        copies_known=copies.known,
     )
 
 
@@ -60,6 +61,11 @@ class _Copies:
             self._of.setdefault(behind(base), []).append(each)
             if assignment and (place := assignment.slice_of(each.instruction, each.path)):
                 self._into.setdefault(place, []).append(each)
+
+    @property
+    def known(self) -> bool:
+        """Whether every copy shows; without an assignment an update out of place does not."""
+        return self._assignment is not None
 
     def of(self, argument: Value) -> Iterator[WholeWrite]:
         """What copies the whole argument, or another array into its buffer.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from assay.hlo.schema import Message
-from assay.hlo.shape import read_shape
+from assay.hlo.shape import read_layouts, read_shape
 from assay.hlo.window import ConvolutionDimensions, WindowDimension, read_convolution, read_window
 from assay.model.module import Shape
 
@@ -45,6 +45,11 @@ class Instruction:
     def layout(self) -> tuple[int, ...]:
         """The dimensions of an array result from minor to major."""
         return tuple(self._message.shape.layout.minor_to_major)
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """The layout of each array of the result, as HLO text writes it, without its memory."""
+        return tuple(read_layouts(self._message.shape))
 
     @property
     def name(self) -> str:

@@ -49,6 +49,8 @@ def inventory(module: Module) -> Inventory:
         ),
         operations=_operations(module),
         host_arrays=_host_arrays(module),
+        argument_layouts=tuple(layout for each in parameters for layout in each.layouts),
+        output_layouts=entry.root.layouts,
     )
 
 

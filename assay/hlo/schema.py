@@ -75,9 +75,10 @@ def split(data: bytes) -> tuple[bytes, bytes]:
     return bytes(message.hlo_module), bytes(message.buffer_assignment)
 
 
-def wrap(module: bytes) -> bytes:
-    """The HloProto of a serialized module alone."""
-    return bytes(_HLO_PROTO_CLASS(hlo_module=module).SerializeToString())
+def wrap(module: bytes, buffer_assignment: bytes = b"") -> bytes:
+    """The HloProto of a serialized module, alone or with its buffer assignment."""
+    message = _HLO_PROTO_CLASS(hlo_module=module, buffer_assignment=buffer_assignment)
+    return bytes(message.SerializeToString())
 
 
 def decode_buffer_assignment(data: bytes) -> Message:

@@ -1,5 +1,6 @@
 """Shapes as a serialised module writes them."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from assay.hlo.schema import MalformedModule, Message
@@ -69,6 +70,17 @@ def read_shape(message: Message) -> Shape:
         dimensions=tuple(message.dimensions),
         memory_space=message.layout.memory_space,
     )
+
+
+def read_layouts(message: Message) -> Iterator[str]:
+    """The layout of each array of a ShapeProto: ``{1,0:T(8,128)}``, without its memory space."""
+    if message.tuple_shapes:
+        for element in message.tuple_shapes:
+            yield from read_layouts(element)
+        return
+    order = ",".join(map(str, message.layout.minor_to_major))
+    tiles = "".join(f"({','.join(map(str, tile.dimensions))})" for tile in message.layout.tiles)
+    yield f"{{{order}{f':T{tiles}' if tiles else ''}}}"
 
 
 # How protobuf writes ``Layout.memory_space`` (field 8, a varint) where it is host memory.

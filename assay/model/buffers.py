@@ -99,7 +99,8 @@ class Donation:
 
     ``output_index`` is the output that takes its buffer over, None if none does. ``copied_by``
     names the instructions (with source lines) that copy the array whole although it was given
-    away, once per run, outside of loops.
+    away, once per run, outside of loops; ``copies_known`` tells whether all of them were seen, for
+    which the buffer assignment is needed.
     """
 
     parameter_number: int
@@ -109,11 +110,14 @@ class Donation:
     output_index: tuple[int, ...] | None
     must: bool
     copied_by: tuple[str, ...]
+    copies_known: bool = True
 
     @property
-    def honoured(self) -> bool:
-        """Whether an output took the buffer over and nothing was copied for it."""
-        return self.output_index is not None and not self.copied_by
+    def honoured(self) -> bool | None:
+        """Whether an output took the buffer over and nothing was copied for it; None if unknown."""
+        if self.output_index is None or self.copied_by:
+            return False
+        return True if self.copies_known else None
 
 
 class Holds(Enum):

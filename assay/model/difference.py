@@ -9,9 +9,12 @@ from assay.model.units import format_bytes
 class Aspect(Enum):
     """What of a program a difference is about; most important first."""
 
+    MEMORY = "memory"
     ARGUMENT = "argument"
     OUTPUT = "output"
     SHARED_BUFFER = "shared buffer"
+    DONATION = "donation"
+    LAYOUT = "layout"
     REWRITE = "whole-buffer rewrite"
     HOST_PLACEMENT = "host placement"
     TRANSFER = "transfer"
@@ -29,9 +32,9 @@ class Difference:
     """One thing of which a program has more, fewer or others than the program before.
 
     ``before`` and ``after`` count the ``subject``: one None is an unknown count, both are no matter
-    of counts. ``nbytes`` is what the program after has more, negative for less; None if unknown. Of
-    rewrites and transfers it counts bytes per run, of all else the arrays themselves. ``source``
-    names the lines that it comes from.
+    of counts; of memory they are bytes. ``nbytes`` is what the program after has more, negative for
+    less; None if unknown. Of rewrites and transfers it counts bytes per run, of all else the arrays
+    themselves. ``source`` names the lines that it comes from.
     """
 
     aspect: Aspect
@@ -44,7 +47,8 @@ class Difference:
 
     def __str__(self) -> str:
         changed = self.before != self.after
-        counts = f" {_count(self.before)} → {_count(self.after)}" if changed else ""
+        in_words = _bytes if self.aspect is Aspect.MEMORY else _count
+        counts = f" {in_words(self.before)} → {in_words(self.after)}" if changed else ""
         where = f" {self.where}" if self.where else ""
         source = f", {self.source}" if self.source else ""
         return f"{self.subject}{counts}{where}{self._traffic}{source}"
@@ -66,6 +70,10 @@ class Difference:
 
 def _count(count: int | None) -> str:
     return "unknown" if count is None else str(count)
+
+
+def _bytes(nbytes: int | None) -> str:
+    return "unknown" if nbytes is None else format_bytes(nbytes)
 
 
 def _signed(nbytes: int) -> str:

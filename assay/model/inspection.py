@@ -113,7 +113,7 @@ class Inspection:
         """The arguments that were given away for nothing, largest first."""
         module = self.evidence.module
         found = () if module is None else module.donations
-        lost = (each for each in found if not each.honoured)
+        lost = (each for each in found if each.honoured is False)
         return tuple(sorted(lost, key=lambda each: -each.shape.nbytes))
 
     @property
@@ -170,12 +170,13 @@ class Comparison:
     """How a program differs from the one called ``before``, most important first.
 
     ``differences`` is None where one of the two has no module; ``error`` says why, if it is the one
-    before.
+    before. ``notes`` say what was not compared.
     """
 
     before: str
     error: str
     differences: tuple[Difference, ...] | None
+    notes: tuple[str, ...] = ()
 
 
 def why_lost(donation: Donation) -> str:

@@ -30,6 +30,7 @@ def _comparison(comparison: Comparison) -> Json:
         "before": comparison.before,
         "error": comparison.error or None,
         "differences": None if found is None else [_difference(each) for each in found],
+        "notes": list(comparison.notes),
     }
 
 

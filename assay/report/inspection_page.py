@@ -91,7 +91,7 @@ def _cell(text: str, width: int, *, right: bool) -> str:
 
 def _print_comparison(console: Console, comparison: Comparison, width: int) -> None:
     found = comparison.differences
-    says = f"none from {comparison.before}: the same program but for names"
+    says = f"none from {comparison.before}: the same HLO but for names"
     if found is None:
         says = f"cannot be told from {comparison.before}: {comparison.error or 'no module to read'}"
     elif found:
@@ -102,6 +102,7 @@ def _print_comparison(console: Console, comparison: Comparison, width: int) -> N
     else:
         console.print()
         _print(console, head, width)
+    _print_list(console, Text("NOT COMPARED", style="bold"), comparison.notes, width)
 
 
 def _print_list(console: Console, head: Text, items: Sequence[str], width: int) -> None:

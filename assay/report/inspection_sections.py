@@ -208,11 +208,19 @@ def _donations(inspection: Inspection) -> Section:
     if not given:
         return Section(title="Donation", says=_NOTHING_GIVEN)
     lost = inspection.lost_donations
-    nbytes = sum(each.shape.nbytes for each in given if each.honoured)
+    unknown = sum(each.honoured is None for each in given)
+    honoured = [each for each in given if each.honoured]
+    nbytes = sum(each.shape.nbytes for each in honoured)
+    says = f"{len(honoured)} of {len(given)} honoured, {size(nbytes)} reused"
+    if unknown:
+        says = (
+            f"{unknown} of {len(given)} taken over by an output; whether they are copied all the "
+            "same is not known without a buffer assignment"
+        )
     return Section(
         title="Donation",
-        says=f"{len(given) - len(lost)} of {len(given)} honoured, {size(nbytes)} reused",
-        style="yellow" if lost else "green",
+        says=says,
+        style="yellow" if lost else "" if unknown else "green",
         heads=("bytes", "argument", "what became of it") if lost else (),
         rows=tuple(map(_lost_row, lost[:ROWS])),
         numbers=1,

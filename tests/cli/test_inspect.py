@@ -8,7 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from assay.hlo.schema import wrap
+from tests.hlo.assigned import assigned
 from tests.hlo.compiled import executable
+from tests.hlo.rewrite_traps import APART, IN_PLACE, UPDATED, looping
 from tests.plugin.project import Ended, Project
 from tests.targets.test_hlo_text import SHARDED, STABLEHLO, STACK_BYTES, UPDATE
 
@@ -86,6 +89,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     dump = executable(UPDATE, "gpu-h100").hlo_proto()
     for name, data in (("dump.hlo.pb", dump), ("dump.gz", gzip.compress(dump))):
         (project.root / name).write_bytes(data)
+    for name, places in (("in_place", IN_PLACE), ("apart", APART)):
+        seen = assigned(
+            looping(UPDATED).replace("looping\n", "looping, is_scheduled=true\n"), places
+        )
+        data = wrap(seen.module, seen.assignment)
+        (project.root / f"{name}.hlo.pb").write_bytes(data)
     (project.root / "cut.pb").write_bytes(dump[:-50])
     (project.root / "binary").write_bytes(bytes(range(256)))
     (project.root / "folder").mkdir()
@@ -226,6 +235,14 @@ def test_diff_tells_a_program_from_another(project: Project) -> None:
     assert other["before"] == "dump.hlo.pb"
     assert {each["aspect"] for each in other["differences"]} >= {"fusion"}
     assert page(project.assay(*shared, "update.hlo"))["diff"]["differences"] == []
+
+
+def test_diff_tells_the_memory_of_two_dumps_of_the_same_hlo(project: Project) -> None:
+    ended = project.assay("inspect", "in_place.hlo.pb", "--diff", "apart.hlo.pb", "--json")
+    told = [each["text"] for each in page(ended)["diff"]["differences"]]
+    assert told[:2] == ["peak 557 B → 429 B", "temporaries 429 B → 301 B"]
+    assert told[2].startswith("updates that write all of f32[8,4] 1 → 0")
+    assert "does not say which toolchain wrote it" in page(ended)["diff"]["notes"][0]
 
 
 def test_a_module_for_more_devices_than_there_are_says_so(project: Project) -> None:

@@ -15,8 +15,10 @@ from assay.model.module import Shape
 from assay.model.overlap import AsyncKind, AsyncPair, Work
 from assay.model.summary import ModuleSummary
 
+from .assigned import assigned
 from .conftest import proto_of
 from .programs import entry, offloading_loop
+from .rewrite_traps import APART, IN_PLACE, UPDATED, looping
 
 
 def summary_of(text: str) -> ModuleSummary:
@@ -330,3 +332,43 @@ def test_the_most_important_comes_first() -> None:
         )
     )
     assert found == [Aspect.ARGUMENT, Aspect.REWRITE, Aspect.TRIPS]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told_as"),
+    [
+        ("{1,0}", "{0,1}", "argument 0 f32[8,4] has layout {0,1}, was {1,0}"),
+        ("{1,0}", "{1,0:T(8,128)}", "argument 0 f32[8,4] has layout {1,0:T(8,128)}, was {1,0}"),
+    ],
+)
+def test_another_layout_of_an_argument_is_told(was: str, now: str, told_as: str) -> None:
+    def taking(layout: str) -> str:
+        return entry(f"x = f32[8,4]{layout} parameter(0)", "ROOT y = f32[8,4]{1,0} negate(x)")
+
+    assert told(taking(was), taking(now)) == [told_as]
+
+
+DONATED = "HloModule given, input_output_alias={ {}: (0, {}, may-alias) }"
+UPDATES = entry("x = f32[8,4] parameter(0)", "ROOT y = f32[8,4] negate(x)")
+COPIES = entry(
+    "x = f32[8,4] parameter(0)", "old = f32[8,4] copy(x)", "ROOT y = f32[8,4] add(x, old)"
+)
+
+
+def test_a_donation_that_is_copied_all_the_same_is_told() -> None:
+    kept, lost = (DONATED + text[text.index("\n") :] for text in (UPDATES, COPIES))
+    before, after = (assigned(text, {"x": (1, 0), "y": (1, 0)}).summary() for text in (kept, lost))
+    found = [each for each in differences(before, after) if each.aspect is Aspect.DONATION]
+    assert [str(each) for each in found] == [
+        "argument x is donated but copied, is donated and reused before (f32[8,4], 128 B)"
+    ]
+
+
+def test_the_same_module_with_another_buffer_assignment_differs() -> None:
+    loop = looping(UPDATED)
+    before, after = (assigned(loop, places).summary() for places in (IN_PLACE, APART))
+    assert before.fingerprint == after.fingerprint
+    (found,) = differences(before, after)
+    assert found.subject == "updates that write all of f32[8,4]"
+    assert differences(before, before) == ()
+    assert differences(before, read(proto_of(loop))) == ()

@@ -182,6 +182,12 @@ def test_without_a_buffer_assignment_a_copy_of_the_argument_still_shows() -> Non
     assert found.copied_by == ("old",)
 
 
+def test_without_a_buffer_assignment_nothing_says_that_it_is_honoured() -> None:
+    (found,) = read(proto_of(giving("ROOT new = f32[8,8] add(x, x)"))).donations
+    assert found.output_index is not None
+    assert found.honoured is None
+
+
 @pytest.mark.parametrize("target", installed("cpu:8", "gpu-h100:8"))
 def test_a_compiled_program_lists_the_argument_that_no_output_took(target: str) -> None:
     """Sharded in, replicated out: XLA is asked for the donation, and has no output that fits."""

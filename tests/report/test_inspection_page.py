@@ -120,7 +120,7 @@ def test_a_failure_is_the_page() -> None:
     ("found", "error", "words"),
     [
         ((DIFFERENCE,), "", "1 from old.py:step, the most important first\n  - trips 15 → 30"),
-        ((), "", "none from old.py:step: the same program but for names"),
+        ((), "", "none from old.py:step: the same HLO but for names"),
         (None, "it does not trace: no", "cannot be told from old.py:step: it does not trace: no"),
     ],
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from assay.judge.differences.tally import Item, changes
+from assay.model.buffers import Donation
 from assay.model.difference import Aspect, Difference
 from assay.model.inventory import Inventory, SharedBuffer
 from assay.model.module import Shape
@@ -18,6 +19,59 @@ def of_arguments(before: Inventory, after: Inventory) -> Iterator[Difference]:
 def of_outputs(before: Inventory, after: Inventory) -> Iterator[Difference]:
     """Outputs of another shape or memory, new ones, and those that are gone."""
     return _of_interface(Aspect.OUTPUT, before.outputs, after.outputs)
+
+
+def of_layouts(before: Inventory, after: Inventory) -> Iterator[Difference]:
+    """Arguments and outputs of the same shape whose elements lie in another order."""
+    for aspect, shapes, old, new in (
+        (Aspect.ARGUMENT, after.arguments, before.argument_layouts, after.argument_layouts),
+        (Aspect.OUTPUT, after.outputs, before.output_layouts, after.output_layouts),
+    ):
+        for number, (shape, was, now) in enumerate(zip(shapes, old, new, strict=False)):
+            if was != now:
+                yield Difference(
+                    aspect=Aspect.LAYOUT,
+                    subject=f"{aspect.value} {number} {shape} has layout {now}, was {was}",
+                )
+
+
+def of_donations(before: Sequence[Donation], after: Sequence[Donation]) -> Iterator[Difference]:
+    """Donated arguments that are reused in one of the programs only.
+
+    A buffer that an output takes over in one of them only is told as shared or not.
+    """
+    ours, theirs = map(_by_parameter, (before, after))
+    for place in dict.fromkeys((*ours, *theirs)):
+        old, new = ours.get(place), theirs.get(place)
+        was, now = (_fate(each) for each in (old, new))
+        lost = bool(old and old.honoured) - bool(new and new.honoured)
+        if was != now and _is_taken(old) == _is_taken(new):
+            given = new or old
+            assert given is not None
+            yield Difference(
+                aspect=Aspect.DONATION,
+                subject=f"argument {given.argument} {now}, {was} before",
+                where=f"({given.shape}, {format_bytes(given.shape.nbytes)})",
+                nbytes=lost * given.shape.nbytes,
+            )
+
+
+def _by_parameter(found: Sequence[Donation]) -> dict[tuple[int, tuple[int, ...]], Donation]:
+    return {(each.parameter_number, each.parameter_index): each for each in found}
+
+
+def _is_taken(donation: Donation | None) -> bool:
+    return donation is not None and donation.output_index is not None
+
+
+def _fate(donation: Donation | None) -> str:
+    if donation is None:
+        return "is not donated"
+    if donation.output_index is None:
+        return "is donated but taken by no output"
+    if donation.copied_by:
+        return "is donated but copied"
+    return "is donated and reused" if donation.honoured else "is donated"
 
 
 def of_host_arrays(before: Inventory, after: Inventory) -> Iterator[Difference]:

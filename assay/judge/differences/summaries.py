@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from assay.judge.differences.interface import of_arguments, of_host_arrays, of_outputs, of_shared
+from assay.judge.differences.interface import (
+    of_arguments,
+    of_donations,
+    of_host_arrays,
+    of_layouts,
+    of_outputs,
+    of_shared,
+)
 from assay.judge.differences.loops import of_loops, of_rewrites
 from assay.judge.differences.matching import matched
 from assay.judge.differences.operations import of_collectives, of_fusions, of_operations
@@ -14,6 +21,7 @@ _OF_INVENTORIES: Final = (
     of_arguments,
     of_outputs,
     of_shared,
+    of_layouts,
     of_host_arrays,
     of_collectives,
     of_fusions,
@@ -28,21 +36,35 @@ _UNNAMED: Final = Difference(
 def differences(before: ModuleSummary, after: ModuleSummary) -> tuple[Difference, ...]:
     """How the program after differs from the one before, most important first.
 
-    Empty if both have one fingerprint; never empty if they have two. What one of the summaries was
-    read without (an inventory, a buffer assignment) is not compared.
+    Never empty if they have two fingerprints. With one fingerprint, the buffer assignments may
+    still differ. What one of the summaries was read without (an inventory, a buffer assignment) is
+    not compared.
     """
     if before.fingerprint and before.fingerprint == after.fingerprint:
-        return ()
+        return _of_assignments(before, after)
     pairs = matched(before.loops, after.loops)
     found = [
         *of_loops(before.loops, after.loops, pairs),
         *of_rewrites(before, after, pairs),
         *of_transfers(before.transfers, after.transfers),
         *of_overlaps(before, after),
+        *of_donations(before.donations, after.donations),
     ]
     if before.inventory and after.inventory:
         for compare in _OF_INVENTORIES:
             found += compare(before.inventory, after.inventory)
     if not found and before.fingerprint != after.fingerprint:
         found.append(_UNNAMED)
+    return tuple(sorted(found, key=lambda difference: difference.weight))
+
+
+def _of_assignments(before: ModuleSummary, after: ModuleSummary) -> tuple[Difference, ...]:
+    """How two modules differ that are one but for which arrays share their memory."""
+    if not (before.buffers_assigned and after.buffers_assigned):
+        return ()
+    pairs = matched(before.loops, after.loops)
+    found = [
+        *of_rewrites(before, after, pairs),
+        *of_donations(before.donations, after.donations),
+    ]
     return tuple(sorted(found, key=lambda difference: difference.weight))

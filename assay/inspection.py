@@ -7,7 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.frameworks.hlo_file import HloFile, NoModule, Source, recognise
+from assay.frameworks.hlo_file import (
+    HloFile,
+    NoModule,
+    Source,
+    recognise,
+    why_not_compiled_again,
+)
 from assay.hlo.allocated import allocated
 from assay.hlo.schema import MalformedModule, split
 from assay.hlo.summary import read
@@ -72,6 +78,9 @@ def inspect(
             f"got {path}, {file.form.value} that no compiler is done with, wanted a target to "
             "compile it for; name one, such as --target gpu-h100, or read it with --as-is"
         )
+    for target in resolved:
+        if why := why_not_compiled_again(file, target.platform):
+            raise InspectionError(f"got {path}, which cannot be compiled for {target.name}: {why}")
     arm = Arm(name=path.name, role=Role.CONTROL, program=partial(_module_program, file.source))
     workload = Workload(suite="inspect", name=path.name, arms=(arm,), framework="hlo")
     yield from _compiled(subject, workload, resolved, _notes(file), timeout_seconds)

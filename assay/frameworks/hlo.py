@@ -8,6 +8,7 @@ from assay.frameworks.framework import Compiled, RanSteps, Ready
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
 from assay.frameworks.memory_stats import memory_of
+from assay.hlo.module import Module
 from assay.hlo.schema import wrap
 from assay.model.blame import WrongValue
 from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
@@ -123,6 +124,8 @@ def parse(source: Source, devices: Sequence[Any]) -> Parsed:
     """
     text = source.module if source.is_stablehlo else jax_internals.stablehlo_from_hlo(source.module)
     module = jax_internals.parse_stablehlo(text)
+    if not source.is_stablehlo and devices[0].platform != "cpu":
+        _keep_on_host(module, source.module)
     replicas = _count(module, "mhlo.num_replicas") or source.replicas
     partitions = _count(module, "mhlo.num_partitions") or source.partitions
     wanted = replicas * partitions
@@ -132,6 +135,18 @@ def parse(source: Source, devices: Sequence[Any]) -> Parsed:
             "with as many; do this: name a larger topology, such as gpu-h100:8 or tpu-v5e:2x4"
         )
     return Parsed(module=module, replicas=replicas, devices=tuple(devices[:wanted]))
+
+
+def _keep_on_host(module: Any, hlo: bytes) -> None:
+    """Places the entry's arguments and results as the HLO did: the conversion drops ``S(5)``."""
+    entry = Module.from_proto(hlo).entry
+    parameters = sorted(
+        entry.of(frozenset({"parameter"})), key=lambda parameter: parameter.parameter_number
+    )
+    arguments = [leaf.on_host for each in parameters for leaf in each.shape.leaves()]
+    results = [leaf.on_host for leaf in entry.root.shape.leaves()]
+    if any(arguments) or any(results):
+        jax_internals.place_on_host(module, arguments, results)
 
 
 def compile_parsed(parsed: Parsed) -> HloCompiled:

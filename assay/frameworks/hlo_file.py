@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 
@@ -16,6 +17,21 @@ _MLIR_BEGINS = ("module", "builtin.module", "#", "!", "//")
 _WANTED = (
     "HLO text, a serialized HloProto or HloModuleProto (.hlo.pb), StableHLO text or bytecode, "
     "or one of these under gzip"
+)
+_MADE_BY_COMPILERS = frozenset({"add-dependency", "async-update", "bitcast", "domain", "fusion"})
+_PHASES = ("-start", "-done")
+_LIBRARY_CALLS = ("__cublas$", "__cudnn$", "__onednn$", "AllocateBuffer")
+_ACROSS_DEVICES = frozenset(
+    {
+        "all-gather",
+        "all-reduce",
+        "all-to-all",
+        "collective-broadcast",
+        "collective-permute",
+        "partition-id",
+        "reduce-scatter",
+        "replica-id",
+    }
 )
 
 
@@ -62,6 +78,46 @@ class HloFile:
     def says_how_many_devices(self) -> bool:
         """Whether the file tells for how many devices its module is; a proto does not."""
         return self.form is not Form.HLO_PROTO
+
+
+def why_not_compiled_again(file: HloFile, platform: str) -> str:
+    """What in a module no compiler takes in, and what to do; "" where a compiler may take it.
+
+    Compilers take StableHLO, into which operations cannot be put that a compiler makes itself. A
+    copy can be put into it for a CPU alone.
+    """
+    if file.form is Form.STABLEHLO:
+        return ""
+    found: Counter[str] = Counter()
+    devices: Counter[str] = Counter()
+    for computation in Module.from_proto(file.source.module).computations:
+        for instruction in computation.instructions:
+            opcode = instruction.opcode
+            if opcode in _ACROSS_DEVICES and not file.says_how_many_devices:
+                devices[opcode] += 1
+            elif opcode == "custom-call":
+                target = instruction.custom_call_target
+                found[target] += target.startswith(_LIBRARY_CALLS)
+            else:
+                is_own = opcode in _MADE_BY_COMPILERS or opcode.endswith(_PHASES)
+                found[opcode] += is_own or (opcode == "copy" and platform != "cpu")
+    if found := +found:
+        return (
+            f"operations that a compiler makes and none takes in ({_listed(found)}), wanted a "
+            "module from before its passes: take the file of the dump that ends in "
+            "before_optimizations.hlo.pb, or StableHLO; to read this one, leave --compile out"
+        )
+    if devices:
+        return (
+            f"operations across devices ({_listed(devices)}) in a proto, which does not say for "
+            "how many devices it is, wanted HLO text, whose first line does; dump it with "
+            "--xla_dump_hlo_as_text"
+        )
+    return ""
+
+
+def _listed(found: Counter[str]) -> str:
+    return ", ".join(f"{count} × {opcode}" for opcode, count in found.most_common())
 
 
 def recognise(data: bytes, name: str) -> HloFile:

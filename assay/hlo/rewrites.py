@@ -91,6 +91,13 @@ class WholeWrite:
     loop: Computation | None
 
     @property
+    def crosses_host_link(self) -> bool:
+        """Whether the array, or what it repeats, lies in host memory, and the other does not."""
+        base = self.origin.base
+        came_from = base.instruction.shape.at(base.path)
+        return self.instruction.shape.at(self.path).on_host != came_from.on_host
+
+    @property
     def source(self) -> str | None:
         """The line of the instruction, else of the operation at its root, else of what it moves."""
         candidates = (self.instruction, self.origin.by, self.origin.base.instruction)
@@ -138,6 +145,7 @@ def plain(found: WholeWrite, counts: Mapping[Computation, Executions]) -> Rewrit
         computation=found.instruction.computation.name,
         instruction=found.instruction.name,
         source=found.source,
+        crosses_host_link=found.crosses_host_link,
     )
 
 

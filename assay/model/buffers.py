@@ -25,8 +25,9 @@ class Rewrite:
     unknown, an upper bound if ``at_most``). ``loop`` names the body of the innermost while loop
     around it and ``iterations`` counts that body's runs; "" and None outside of loops. ``in_place``
     tells whether source and destination share their bytes; None where the buffer assignment is not
-    known. ``opcode`` is the operation at the root, inside whatever fusion or asynchronous pair
-    ``instruction`` is.
+    known. ``crosses_host_link`` tells that one of them lies in host memory, so that the write is a
+    transfer too. ``opcode`` is the operation at the root, inside whatever fusion or asynchronous
+    pair ``instruction`` is.
     """
 
     content: Content
@@ -40,6 +41,7 @@ class Rewrite:
     computation: str
     instruction: str
     source: str | None
+    crosses_host_link: bool = False
 
     @property
     def nbytes_per_execution(self) -> int:

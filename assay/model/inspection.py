@@ -84,8 +84,17 @@ class Inspection:
     @property
     def headroom_bytes(self) -> int | None:
         """Device memory that is left beside the program; negative if it does not fit."""
-        memory, capacity = self.evidence.memory, self.evidence.device_memory_bytes
-        return None if memory is None or capacity is None else capacity - memory.device_bytes
+        needed, capacity = self.needed_bytes, self.evidence.device_memory_bytes
+        return None if needed is None or capacity is None else capacity - needed
+
+    @property
+    def needed_bytes(self) -> int | None:
+        """Device memory that the program needs: what the compiler reserves, at least the peak.
+
+        The compiler's own sum leaves constants out, which are alive at the peak.
+        """
+        memory = self.evidence.memory
+        return None if memory is None else max(memory.device_bytes, self.peak_bytes or 0)
 
     @property
     def peak_bytes(self) -> int | None:
@@ -95,10 +104,13 @@ class Inspection:
 
     @property
     def copies(self) -> tuple[Rewrite, ...]:
-        """The arrays that are moved whole: those in loops first, the most bytes per run first."""
+        """The arrays that are moved whole: those in loops first, the most bytes per run first.
+
+        What crosses the host link is among the transfers instead.
+        """
         module = self.evidence.module
         found = () if module is None else module.rewrites
-        moved = (each for each in found if each.executions != 0)
+        moved = (each for each in found if each.executions != 0 and not each.crosses_host_link)
         return tuple(sorted(moved, key=_loops_first))
 
     @property

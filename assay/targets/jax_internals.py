@@ -32,6 +32,7 @@ __all__ = [
     "keep_memory_kinds",
     "loaded_protos",
     "parse_stablehlo",
+    "place_on_host",
     "saved_residuals",
     "stablehlo_from_hlo",
 ]
@@ -335,6 +336,34 @@ def parse_stablehlo(source: bytes) -> Any:
         except (ir.MLIRError, ValueError) as error:
             words = " ".join(str(error).split())
             raise WrongValue(f"got no StableHLO; wanted a module; do this: mend {words}") from error
+
+
+def place_on_host(module: Any, arguments: Sequence[bool], results: Sequence[bool]) -> None:
+    """Mark those arguments and results of the main function of an `ir.Module` that lie on the host.
+
+    Raises WrongValue where the function has others than these.
+    """
+    ir = importlib.import_module("jaxlib.mlir.ir")
+    main = next(each for each in module.body.operations if "main" in str(each.name))
+    counts = len(main.type.inputs), len(main.type.results)
+    if counts != (len(arguments), len(results)):
+        raise WrongValue(
+            f"got an entry of {len(arguments)} arguments and {len(results)} results, {counts[0]} "
+            f"and {counts[1]} after the conversion to StableHLO; wanted as many, to place them in "
+            "host memory; do this: give the entry arrays in place of tuples"
+        )
+    host = ir.StringAttr.get("pinned_host", module.context)
+    for name, places in (("arg_attrs", arguments), ("res_attrs", results)):
+        old = main.attributes[name] if name in main.attributes else [{}] * len(places)
+        marked = [
+            ir.DictAttr.get(
+                {each.name: each.attr for each in given}
+                | ({"mhlo.memory_kind": host} if on_host else {}),
+                module.context,
+            )
+            for given, on_host in zip(old, places, strict=True)
+        ]
+        main.attributes[name] = ir.ArrayAttr.get(marked, module.context)
 
 
 def compile_stablehlo(

@@ -266,6 +266,7 @@ def test_a_module_for_more_devices_than_there_are_says_so(project: Project) -> N
         (("bare.py:step",), "without 'example_args'"),
         (("unreadable.py:step",), "Python cannot read"),
         (("update.hlo",), "wanted a target to compile it for"),
+        (("dump.hlo.pb", "--compile", "--target", "cpu"), "before_optimizations.hlo.pb"),
         (("update.mlir", "--as-is"), "wanted HLO to read as it stands"),
         (("update.hlo", "--as-is", "--compile"), "wanted one of them"),
         (("update.hlo", "--target", "cpi"), "write cpu"),

@@ -10,7 +10,7 @@ import jax.numpy
 import pytest
 
 from assay.frameworks.hlo import compile_parsed, parse
-from assay.frameworks.hlo_file import Form, NoModule, recognise
+from assay.frameworks.hlo_file import Form, NoModule, recognise, why_not_compiled_again
 from assay.hlo.allocated import allocated
 from assay.hlo.schema import split, wrap
 from assay.hlo.summary import read
@@ -106,3 +106,68 @@ def test_a_file_without_a_module_says_so_and_what_was_wanted(data: bytes, words:
         recognise(data, "some.file")
     assert "some.file" in str(refused.value)
     assert "want" in str(refused.value)
+
+
+REDUCED = """HloModule reduced
+sum { l = f32[] parameter(0)
+  r = f32[] parameter(1)
+  ROOT s = f32[] add(l, r) }
+ENTRY main { x = f32[8] parameter(0)
+  ROOT y = f32[8] all-reduce(x), to_apply=sum, replica_groups={} }
+"""
+ONE_OPERATION = "HloModule one\nENTRY main {{ x = f32[8,8] parameter(0)\n ROOT y = {} }}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "why"),
+    [
+        ("f32[64] bitcast(x)", "1 × bitcast"),
+        ('f32[8,8] custom-call(x), custom_call_target="__cublas$gemm"', "1 × __cublas$gemm"),
+        ('f32[8,8] custom-call(x), custom_call_target="tpu_custom_call"', ""),
+        ("f32[8,8] negate(x)", ""),
+    ],
+)
+def test_what_a_compiler_made_is_not_compiled_again(operation: str, why: str) -> None:
+    file = recognise(ONE_OPERATION.format(operation).encode(), "x")
+    for platform in ("cpu", "cuda", "tpu"):
+        said = why_not_compiled_again(file, platform)
+        assert why in said
+        assert bool(said) == bool(why)
+        assert ("before_optimizations.hlo.pb" in said) == bool(why)
+
+
+def test_a_dump_of_a_compiled_module_lists_what_is_in_the_way() -> None:
+    file = recognise(executable(UPDATE, "cpu").hlo_proto(), "x")
+    assert "× fusion" in why_not_compiled_again(file, "cpu")
+
+
+def test_a_copy_is_compiled_again_on_a_cpu_alone() -> None:
+    file = recognise(ONE_OPERATION.format("f32[8,8] copy(x)").encode(), "x")
+    assert why_not_compiled_again(file, "cpu") == ""
+    assert "1 × copy" in why_not_compiled_again(file, "tpu")
+
+
+def test_operations_across_devices_need_text_which_says_how_many() -> None:
+    text, proto = recognise(REDUCED.encode(), "x"), recognise(module_of_text(REDUCED), "x")
+    assert why_not_compiled_again(text, "cpu") == ""
+    assert "1 × all-reduce" in why_not_compiled_again(proto, "cpu")
+
+
+def test_stablehlo_is_what_compilers_take() -> None:
+    assert why_not_compiled_again(recognise(STABLEHLO.encode(), "x"), "tpu") == ""
+
+
+ON_HOST = """HloModule placed
+ENTRY main { x = f32[1024,1024]{1,0:S(5)} parameter(0)
+  z = f32[8,128] parameter(1)
+  y = f32[1024,1024]{1,0:S(5)} negate(x)
+  w = f32[8,128] negate(z)
+  ROOT out = (f32[1024,1024]{1,0:S(5)}, f32[8,128]) tuple(y, w) }
+"""
+
+
+@pytest.mark.parametrize("target", ["gpu-h100", "tpu-v5e:2x4"])
+def test_arrays_of_the_entry_stay_in_host_memory(target: str) -> None:
+    memory = executable(ON_HOST, target).memory()
+    assert memory.host_argument_bytes == memory.host_output_bytes == 4 * 1024 * 1024
+    assert memory.argument_bytes == 4 * 8 * 128

@@ -232,3 +232,11 @@ def test_a_rewrite_names_the_line_of_the_operation_in_the_fusion() -> None:
     text = looping("new = f32[8,4] fusion(a), kind=kLoop, calls=inner", **fused(root))
     (found,) = rewrites(text)
     assert (found.source, found.opcode, found.instruction) == ("model.py:41", "copy", "new")
+
+
+@pytest.mark.parametrize(("there", "here"), [("S(5)", ""), ("", "S(5)"), ("S(1)", ""), ("", "")])
+def test_a_copy_between_host_and_device_says_that_it_is_a_transfer(there: str, here: str) -> None:
+    there, here = (f"f32[8,4]{{1,0{':' if place else ''}{place}}}" for place in (there, here))
+    text = looping(f"there = {there} copy(a)", f"new = {here} copy(there)")
+    crossed = [each.crosses_host_link for each in rewrites(text)]
+    assert crossed == ["S(5)" in there, ("S(5)" in there) != ("S(5)" in here)]

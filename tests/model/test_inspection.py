@@ -33,6 +33,14 @@ def test_a_program_fits_up_to_the_last_byte(
     assert (inspection.fits, inspection.headroom_bytes) == (fits, headroom)
 
 
+def test_what_is_alive_at_the_peak_is_needed_constants_too() -> None:
+    assert INSPECTION.evidence.module is not None
+    assert INSPECTION.evidence.module.peak is not None
+    peak = replace(INSPECTION.evidence.module.peak, nbytes=7 * GIB)
+    assert module(peak=peak).needed_bytes == 7 * GIB
+    assert module(peak=None).needed_bytes == 6 * GIB
+
+
 def test_a_program_that_the_compiler_finds_too_large_does_not_fit() -> None:
     failure = Failure(
         kind=FailureKind.OUT_OF_MEMORY,
@@ -70,6 +78,10 @@ def test_copies_in_loops_come_first_and_the_most_bytes_per_run_before_others() -
 
 def test_what_is_never_run_is_no_copy() -> None:
     assert module(rewrites=(replace(REWRITE, executions=0),)).copies == ()
+
+
+def test_a_host_transfer_is_listed_among_the_transfers_alone() -> None:
+    assert module(rewrites=(replace(REWRITE, crosses_host_link=True),)).copies == ()
 
 
 def test_an_array_turned_round_in_its_own_place_is_listed() -> None:

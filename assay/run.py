@@ -19,6 +19,7 @@ from assay.model.claim import (
 )
 from assay.model.evidence import Evidence, GrowthTimes, Unavailable
 from assay.model.history import pooled
+from assay.model.names import check_name
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, not_rerun
 from assay.model.timing import Keep, TimedPair, Times, Turns
 from assay.model.verdict import (
@@ -63,6 +64,10 @@ class Trial:
     must_fail: bool = False
     controls: tuple["Trial", ...] = ()
     arms: tuple[Arm, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Reject a claim whose name cannot stand in an id, a record and a path."""
+        check_name("a claim", self.check.claim.name)
 
     @property
     def claim_name(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from assay.model.blame import WrongType
 from assay.model.evidence import FailureKind
+from assay.model.names import check_name
 from assay.model.steps import Steps
 
 
@@ -131,6 +132,10 @@ class Arm:
     names: tuple[str, ...] = ()
     fails_with: FailureKind | None = None
 
+    def __post_init__(self) -> None:
+        """Reject a name that cannot stand in an id, a record and a path."""
+        check_name("an arm", self.name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedArm(Arm):
@@ -210,7 +215,9 @@ class Workload:
     known_defects: tuple[KnownDefect, ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject two arms of one name, references to arms that do not exist, and odd sizes."""
+        """Reject names and sizes that cannot be used, and references to arms that do not exist."""
+        check_name("a suite", self.suite)
+        check_name("a workload", self.name)
         sizes: Mapping[str, object] = self.sizes
         for name, size in sizes.items():
             if not isinstance(size, Integral):

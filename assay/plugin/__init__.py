@@ -8,7 +8,7 @@ import pytest
 from assay.model.claim import Check
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
-from assay.plugin import against
+from assay.plugin import against, misuse
 from assay.plugin.alone import ALONE, Alone
 from assay.plugin.controller import Controller
 from assay.plugin.fixture import assay
@@ -124,10 +124,12 @@ def pytest_pycollect_makeitem(
     """Turn a module's ``test_… = Check(…)`` into its items."""
     if not isinstance(obj, Check) or not name.startswith("test"):
         return None
-    collector.config.stash.setdefault(FOUND, []).append(Found(path=collector.path, check=obj))
+    found = collector.config.stash.setdefault(FOUND, [])
+    misuse.reject_namesakes(name, obj, [each.check for each in found])
+    found.append(Found(path=collector.path, check=obj))
     session = collector.config.stash[Session.KEY]
-    found = against.checks(name, obj, against=session.settings.against)
-    return [item for each in found for item in check_items(collector, *each, session)]
+    checks = against.checks(name, obj, against=session.settings.against)
+    return [item for each in checks for item in check_items(collector, *each, session)]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ import pytest
 
 from assay.model.claim import Check, Claim
 from assay.model.evidence import Evidence
+from assay.model.names import legible, suite_of
 from assay.model.workload import Arm, Program, Role, Workload
 from assay.plugin.items import VERDICTS, conclude
 from assay.plugin.session import Session
@@ -77,13 +78,14 @@ class Assay:
             return Program(function=function, arguments=arguments, in_shardings=placed, **rest)
 
         self._count += 1
+        # The whole of the id, so that no test is judged by the evidence of another.
+        file, _, test = self._node.nodeid.partition("::")
         return Workload(
-            suite=self._node.path.stem,
-            # A slash would divide the name of a baseline's entry.
-            name=f"{self._node.name.replace('/', '-')}-{self._count}",
+            suite=suite_of(file),
+            name=f"{legible(test.replace('::', '.'))}-{self._count}",
             arms=(
                 Arm(
-                    name=getattr(function, "__name__", "program"),
+                    name=legible(getattr(function, "__name__", "program")),
                     role=Role.CONTROL,
                     program=program,
                 ),

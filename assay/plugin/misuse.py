@@ -1,5 +1,6 @@
 """Checks that no run can make sense of, told in words while they are collected."""
 
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -39,6 +40,22 @@ def reject_check(name: str, check: Check) -> None:
         for twin in check.twins if any(map(check.covers, arms)) else ():
             if twin not in arms:
                 raise _refused(name, f"twin={twin!r}", workload)
+
+
+def reject_namesakes(name: str, check: Check, earlier: Sequence[Check]) -> None:
+    """Refuse a second workload of one name in a suite: one's evidence would judge the other.
+
+    Raises:
+        CollectError: the check of that name has one.
+    """
+    known = {(w.suite, w.name): w for each in earlier for w in each.workloads}
+    for workload in check.workloads:
+        place = (workload.suite, workload.name)
+        if known.setdefault(place, workload) is not workload:
+            raise pytest.Collector.CollectError(
+                f"got two workloads named {workload.name!r} in suite {workload.suite!r}, the "
+                f"second in {name}, wanted one; import the first, or rename one of them"
+            )
 
 
 def reject_trial(name: str, trial: Trial) -> None:

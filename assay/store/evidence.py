@@ -12,7 +12,7 @@ import msgspec
 from filelock import FileLock
 
 from assay.model.evidence import Evidence
-from assay.store.files import write_whole
+from assay.store.files import readable, write_whole
 
 FOLDER, GROWTH = "evidence", "growth"
 
@@ -66,5 +66,4 @@ def load_all(directory: Path, folder: str = FOLDER) -> tuple[Evidence, ...]:
 
 def _path(folder: Path, key: tuple[str, str, str, str]) -> Path:
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
-    readable = "-".join(key[1:]).replace(":", "-").replace("/", "-")
-    return folder / f"{readable}-{digest}.json"
+    return folder / f"{readable(key[1:])}-{digest}.json"

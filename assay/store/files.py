@@ -1,8 +1,12 @@
 """Writing files so that a reader sees the old one or the new one, never half of one."""
 
 import os
+import re
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+
+_MOST = 120
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -17,3 +21,8 @@ def write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def readable(names: Iterable[str]) -> str:
+    """Names as one part of a file's name; a digest beside it must tell them apart."""
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", "-".join(names)).lstrip(".-")[:_MOST]

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 from filelock import FileLock
 
-from assay.store.files import write_whole
+from assay.store.files import readable, write_whole
 
 _UNFINISHED = ".unfinished.json"
 _T = TypeVar("_T")
@@ -77,8 +77,7 @@ class Taken(Generic[_T]):
 
     def _path(self, directory: Path, key: Sequence[str]) -> Path:
         digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
-        readable = "-".join(key[1:-1]).replace(":", "-").replace("/", "-")
-        return directory / self.folder / f"{readable}-{digest}.json"
+        return directory / self.folder / f"{readable(key[1:-1])}-{digest}.json"
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -23,6 +23,13 @@ _PLATFORM_PACKAGES = {
     ),
     "tpu": ("libtpu",),
 }
+PACKAGES = frozenset(
+    name
+    for names in (*_FRAMEWORK_PACKAGES.values(), *_PLATFORM_PACKAGES.values())
+    for name in names
+)
+"""Every package that a toolchain of Assay's own frameworks names."""
+
 # From /proc/cpuinfo, widest first; they decide how the CPU compiler vectorises and fuses.
 _VECTOR_SETS = ("amx_tile", "avx512f", "avx2", "avx", "sve2", "sve", "asimd")
 _CPU_FLAGS = Path("/proc/cpuinfo")

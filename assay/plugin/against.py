@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +10,11 @@ from assay.claims import TimeAgainst
 from assay.judge.changes import Sensitivity
 from assay.model.claim import Check, RerunClaim, TimingClaim
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest
-from assay.plugin.settings import Settings
+from assay.plugin.settings import Settings, SettingsError
 from assay.reruns.environments import Environments
+from assay.reruns.recipe import UnreadableToolchain, recipe
 from assay.reruns.side_by_side import Against, rerun
+from assay.store import baselines
 
 _ADDED = "-against"
 """Suffix of a test's name in the ids of the items that are added for it."""
@@ -40,6 +43,23 @@ def checks(name: str, check: Check, *, against: str) -> Iterator[tuple[str, Chec
     yield name, check
     if against and isinstance(check.claim, TimingClaim):
         yield name + _ADDED, Added(claim=TimeAgainst(), workloads=check.workloads, arms=check.arms)
+
+
+def check_toolchains(root: Path) -> None:
+    """Read every toolchain that ``--against baseline`` may install, before anything is installed.
+
+    Raises:
+        SettingsError: one names anything else than released versions of known packages.
+    """
+    for path, stored in baselines.load_all(root):
+        for key, numbers in stored.accepted.items():
+            for number in numbers:
+                try:
+                    recipe(number.toolchain)
+                except UnreadableToolchain as error:
+                    raise SettingsError(
+                        f"--against baseline: {path}, {'/'.join(key)}: {error}"
+                    ) from None
 
 
 def rerun_as_set(

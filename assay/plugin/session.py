@@ -18,10 +18,10 @@ from assay.model.target import TargetName
 from assay.model.timing import Keep, TimedPair, Times
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Arm, Workload
-from assay.plugin.against import rerun_as_set
+from assay.plugin.against import check_toolchains, rerun_as_set
 from assay.plugin.settings import Settings
 from assay.reruns.environments import Environments
-from assay.run import Measured, Run, Trial, record_of
+from assay.run import BASELINE, Measured, Run, Trial, record_of
 from assay.store import accepted_times, baselines
 from assay.store.taken import TakenError
 
@@ -38,8 +38,11 @@ class Session:
 
         Raises:
             BaselineError: a baseline file is damaged.
+            SettingsError: ``--against baseline``, and one names what may not be installed.
         """
         baselines.check_all(settings.baselines)
+        if settings.against == BASELINE:
+            check_toolchains(settings.baselines)
         accepted_times.check_all(settings.baselines)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         self.settings = settings

@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from assay.frameworks.versions import installed_version
+from assay.frameworks.versions import PACKAGES, installed_version
 
 _ASSAY: Final = "assay-xla"
 _OURS_TO_PIN: Final = frozenset({"jax", "jaxlib"})
 _NO_PACKAGES: Final = frozenset({"host-isa", "flags"})
 _FLAG_VARIABLES: Final = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+_RELEASED: Final = re.compile(r"[0-9]+(\.[0-9]+)*(\.post[0-9]+)?")
 _SHAPE: Final = 1  # Of what is kept of an environment; another shape is another key.
 
 
@@ -93,17 +95,37 @@ def _pin(part: str) -> tuple[str, str]:
 
 
 def _from_toolchain(versions: Mapping[str, str]) -> dict[str, str]:
+    """A toolchain comes from a file, which anyone may have written: nothing else is installed."""
     named = {name: version for name, version in versions.items() if name not in _NO_PACKAGES}
     if not named:
         raise _unreadable(str(dict(versions)))
-    return dict(sorted(_pin(f"{name}=={version}") for name, version in named.items()))
+    for name, version in named.items():
+        if name not in PACKAGES:
+            raise UnreadableToolchain(
+                f"got the package {name!r} in an accepted toolchain, accepted are "
+                f"{', '.join(sorted(PACKAGES))}; correct the baseline file"
+            )
+        if not _RELEASED.fullmatch(version):
+            raise UnreadableToolchain(
+                f"got {name} {version!r} in an accepted toolchain, accepted is a released version "
+                "such as 0.10.2; correct the baseline file, or name a version with --against"
+            )
+    return dict(sorted(named.items()))
 
 
 def _flags(text: str) -> dict[str, str]:
-    """``XLA_FLAGS=--a --b LIBTPU_INIT_ARGS=--c``, as a toolchain holds it, by variable."""
+    """``XLA_FLAGS=--a --b LIBTPU_INIT_ARGS=--c``, as a toolchain holds it, by variable.
+
+    A flag that names a file is refused: a compiler may run it (``ptxas``) or write to it.
+    """
     found: dict[str, list[str]] = {}
     current = ""
     for word in text.split():
+        if "/" in word:
+            raise UnreadableToolchain(
+                f"got the flag {word!r} in an accepted toolchain, accepted are flags that name no "
+                "file; correct the baseline file, or name a version with --against"
+            )
         name, equal, rest = word.partition("=")
         begins = bool(equal) and name in _FLAG_VARIABLES
         current = name if begins else current

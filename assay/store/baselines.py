@@ -3,7 +3,7 @@
 The file is sorted and carries no time stamps: writing the same numbers twice gives the same bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,8 +89,8 @@ def load(root: Path, suite: str, target: str) -> Baseline:
     return Baseline(suite, target, accepted)
 
 
-def check_all(root: Path) -> None:
-    """Read every baseline file.
+def load_all(root: Path) -> Iterator[tuple[Path, Baseline]]:
+    """Every baseline file, read.
 
     Raises:
         BaselineError: one of them is damaged, or lies where others belong.
@@ -103,7 +103,13 @@ def check_all(root: Path) -> None:
                 f"{path}: got numbers of {file.suite} on {file.target}, wanted those in {own}; "
                 "move the file to its own place"
             )
-        load(root, file.suite, file.target)
+        yield path, load(root, file.suite, file.target)
+
+
+def check_all(root: Path) -> None:
+    """Read every baseline file; raises as ``load_all`` does."""
+    for _ in load_all(root):
+        pass
 
 
 def save(root: Path, baseline: Baseline) -> Path:

@@ -222,6 +222,15 @@ def test_a_toolchain_that_cannot_be_made_leaves_it_not_measured(tmp_path: Path) 
     assert "errors" not in ended.outcomes
 
 
+def test_a_baseline_that_names_another_package_is_refused_first(tmp_path: Path) -> None:
+    evil = json.dumps(ACCEPTED).replace('"jax"', '"evil"')
+    files = {"test_timed.py": TIMED, "conftest.py": NOWHERE, "baselines/cpu/mine.json": evil}
+    ended = Project(tmp_path, files).pytest("--against=baseline", "-k", "against", target="cpu")
+    assert ended.exit_code == 2
+    assert "got the package 'evil' in an accepted toolchain" in " ".join(ended.output.split())
+    assert not ended.records
+
+
 def test_a_compile_only_target_cannot_run_it(tmp_path: Path) -> None:
     # A callback to this process's Python lowers for no other device.
     lowers = TIMED.replace("partial(rests, 0.02, 0.02)", "double")

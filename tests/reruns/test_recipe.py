@@ -46,6 +46,29 @@ def test_a_toolchain_without_a_package_is_refused() -> None:
         recipe({"host-isa": "x86_64"})
 
 
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [
+        ("evil", "1.0"),
+        ("jax @ https://example.com/evil.whl ; x", "1.0"),
+        ("jaxlib", "0.10.2 @ https://example.com/evil.whl"),
+        ("jaxlib", "0.10.2+local"),
+        ("jaxlib", "0.11.0.dev20260101"),
+        ("jaxlib", "0.10.2 --index-url=https://example.com"),
+        ("jaxlib", "0.10.2\nevil"),
+        ("jaxlib", ""),
+    ],
+)
+def test_an_accepted_toolchain_names_known_packages_only(package: str, version: str) -> None:
+    with pytest.raises(UnreadableToolchain, match=r"got .*accepted .*correct the baseline file"):
+        recipe({**ACCEPTED, package: version})
+
+
+def test_flags_of_an_accepted_toolchain_name_no_file() -> None:
+    with pytest.raises(UnreadableToolchain, match="accepted are flags that name no file"):
+        recipe({**ACCEPTED, "flags": "XLA_FLAGS=--xla_gpu_cuda_data_dir=/tmp/evil"})
+
+
 def test_a_requirement_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(UnreadableToolchain, match="wanted a requirement"):
         recipe("0.10.2", also=("flax >",))

@@ -52,7 +52,8 @@ class TimeAgainst:
             raise Stopped(
                 Finding(
                     outcome=Outcome.NOT_MEASURED,
-                    reason=f"{rerun.ended.value} left no time for two pairs of processes",
+                    reason=f"{rerun.ended.value} left no time for two pairs of processes, "
+                    "and what was taken is not far apart",
                     advice="raise --against-seconds, or time a smaller program",
                 )
             )

@@ -41,8 +41,8 @@ class TimeGrowth:
         times = self.growth(case)
         short, long = times.lengths[0], times.lengths[-1]
         longer = long / short
-        found = ratio_of_turns(times.seconds[0], times.seconds[-1], looks=1)
         limit = longer**-0.5
+        found = ratio_of_turns(times.seconds[0], times.seconds[-1], against=longer * limit, looks=1)
         outcome = _outcome(found, at_most=longer * limit)
         line = (
             f"{format_seconds(times.fastest[-1])} on length {long} against "

@@ -7,6 +7,7 @@ from typing import NoReturn
 from assay.claims.measurement import describe_failure, stop_unless_available, stop_unless_executed
 from assay.judge.changes import Change, Ratio, Sensitivity
 from assay.judge.ratios import LOOKS, ratio_of_turns
+from assay.judge.separation import certainly_slower_after, separated
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
 from assay.model.timing import ArmTimes, Ending, Times, Turns, Work, format_seconds
 from assay.model.units import Quantity, Unit, same_unit
@@ -14,7 +15,6 @@ from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
 
 _AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
-_FEWEST_PAIRS = 2
 _DRIFT = 1.25
 """Beyond so many times, up or down, the machine's own pace is named beside the verdict."""
 
@@ -33,7 +33,13 @@ class AtMost:
 
     def __call__(self, reference: Sequence[float], judged: Sequence[float]) -> bool:
         """Whether the samples so far decide it; looked at often, the error rate still holds."""
-        return len(reference) in LOOKS and self.outcome(reference, judged) is not None
+        if len(reference) in LOOKS:
+            return self.outcome(reference, judged) is not None
+        return separated(reference, judged, against=self.limit) is not None
+
+    def hopeless_after(self, reference: float) -> float:
+        """After how many seconds a run decides it by itself, beside a reference run of so many."""
+        return certainly_slower_after(reference, against=self.limit)
 
     def ratio(self, reference: Sequence[float], judged: Sequence[float]) -> Ratio:
         """The ratio of times, with its interval."""
@@ -87,6 +93,8 @@ class TimeRatio:
             question=str(question),
             enough=question,
             most=LOOKS[-1],
+            fewest=LOOKS[0],
+            hopeless_after=question.hopeless_after,
             work=self.work,
         )
 
@@ -95,7 +103,7 @@ class TimeRatio:
         question = self._question(case)
         times = _taken(case, self._beside(case.arm))
         samples = (times.reference.samples, times.judged.samples)
-        if len(times.judged.samples) < _FEWEST_PAIRS:
+        if not times.judged.samples:
             _stop_too_few(times)
         found, kept = question.ratio(*samples), question.outcome(*samples)
         wanted = f"{question.limit:.4g} ({self.at_most.text})"
@@ -183,6 +191,11 @@ def _too_noisy(times: Times, found: Ratio, question: AtMost, line: str) -> Findi
 
 
 def _told(times: Times, found: Ratio) -> str:
+    if times.ended is Ending.CUT_OFF:
+        return (
+            f"at least {found.ratio:.4g} times what {times.reference.arm!r} takes "
+            f"({_steady(times.reference)}): its run was ended after {_steady(times.judged)}"
+        )
     pairs = f"{found.units} pairs of turns"
     return (
         f"{found.ratio:.4g} times what {times.reference.arm!r} takes "

@@ -94,7 +94,7 @@ class Framework(Protocol):
     ) -> GrowthTimes:
         """Wall times of the growing loop, or of tracing it, short and long in turns, each anew.
 
-        A few turns are always taken, and none begins after ``most_seconds``.
+        A few turns are taken even after ``most_seconds``, and one however long it lasts.
         """
 
     def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:

@@ -25,6 +25,7 @@ from assay.targets.dumps import dump, refuses_options
 
 # The fewest that ``TimeGrowth`` can judge; and more lengths ask for a finer answer.
 _LEAST_TURNS, _TURNS_A_LENGTH = 7, 12
+_STRETCH = 2  # While there are fewer than the least turns, they may last so many times the seconds.
 _GROWTH_SECONDS = 2.0  # in which most loops take all turns, of which the fastest is then steady
 _PLACEMENT = "annotate_device_placement"
 
@@ -118,6 +119,7 @@ class JaxFramework:
     ) -> GrowthTimes:
         """Run every length, or trace it, once unmeasured, then time them in turns."""
         seconds: list[list[float]] = [[] for _ in growth.lengths]
+        longest = time.perf_counter() + _STRETCH * max(most_seconds, _GROWTH_SECONDS)
         with jax.default_device(devices[0]):
             runs = [_grown(growth, *growth.build(each), devices[0]) for each in growth.lengths]
             for run in runs:
@@ -125,7 +127,7 @@ class JaxFramework:
             end = time.perf_counter() + min(most_seconds, _GROWTH_SECONDS)
             turn = list(zip(seconds, runs, strict=True))
             for number in range(_TURNS_A_LENGTH * len(growth.lengths)):
-                if number >= _LEAST_TURNS and time.perf_counter() > end:
+                if number and time.perf_counter() > (end if number >= _LEAST_TURNS else longest):
                     break
                 for times, run in turn if number % 2 == 0 else reversed(turn):
                     times.append(run())

@@ -14,7 +14,7 @@ from assay.frameworks.tracing import ReadyToTrace
 from assay.frameworks.turns import Runner, take_turns
 from assay.model.blame import is_ours
 from assay.model.evidence import FailureKind
-from assay.model.timing import Keep, TimedPair, Times, Work
+from assay.model.timing import Ending, Keep, TimedPair, Times, Work
 from assay.model.workload import Arm
 from assay.targets.jax_internals import InternalsMoved
 
@@ -70,19 +70,22 @@ class PairTimer:
         cool = throttles()
         self._note(machine=machine(devices[0]), before=tools.calibrate(devices))
         self._runners = [self._runner(*each) for each in zip(arms, readies, strict=True)]
+        turns = self._pair.turns
         ended = take_turns(
             tuple(self._runners),
-            enough=self._pair.turns.enough,
-            most=self._pair.turns.most,
+            turns if ends_when_hopeless(self._times) else replace(turns, hopeless_after=None),
             most_seconds=self._pair.most_seconds,
             taken=self._keep_now_and_then,
         )
         self._times = self.times
         self._runners = []
-        self._note(ended=ended, after=tools.calibrate(devices))
+        self._note(ended=ended)
+        # Programs far apart say the same on a machine of any pace.
+        if ended is not Ending.ENOUGH or len(self._times.judged.samples) >= turns.fewest:
+            self._note(after=tools.calibrate(devices))
         self._note_throttles(cool, throttles())
         # The CPU's device is the host, its times the wall's; no tracing is at work on a device.
-        if platform != "cpu" and self._pair.turns.work is Work.RUN:
+        if platform != "cpu" and turns.work is Work.RUN:
             self._profile(tools, readies)
 
     def _ready(self, arm: Arm, tools: Framework, devices: Sequence[Any], platform: str) -> Ready:
@@ -101,7 +104,10 @@ class PairTimer:
             # Whose first run it is must be known where that takes the process down.
             self._at_work(arm.name if runner.first is None else "")
             with _stage(arm.name, _FAILS_BY[self._pair.turns.work]):
-                return ready.run(count)
+                seconds = ready.run(count)
+            if seconds > _KEEP_SECONDS:  # Or who waits for news may lose patience.
+                self._keep(self.times)
+            return seconds
 
         lazily = ready.compile_seconds is None and self._pair.turns.work is Work.RUN
         runner = Runner(run=run, most_runs=ready.most_runs, compiles=lazily)
@@ -142,6 +148,14 @@ class PairTimer:
     def _place(self, arm: str) -> str:
         reference = self._pair.reference
         return "reference" if reference and arm == reference.name else "judged"
+
+
+def ends_when_hopeless(times: Times) -> bool:
+    """Whether the judged arm's first run tells what a run takes.
+
+    Not where it compiles or traces, nor on an accelerator, whose libraries start in it.
+    """
+    return times.judged.compile is not None and times.target.partition(":")[0] == "cpu"
 
 
 @contextmanager

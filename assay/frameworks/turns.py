@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from assay.model.timing import Ending
+from assay.model.timing import Ending, Turns
 
 Clock = Callable[[], float]
 
@@ -18,6 +18,10 @@ _CLOCK_STEPS_A_SAMPLE = 1000  # so that the clock's step is a thousandth of what
 _MOST_RUNS_A_SAMPLE = 1024
 _WARM_RUNS = 2
 _SHARE_OF_A_LONG_RUN = 0.1
+_FAR_SLOWER = 8
+_STRETCH = 2
+"""While too few samples are there to decide at all, turns may last so many times their seconds."""
+
 _READINGS = 20
 
 
@@ -61,44 +65,60 @@ class Runner:
 
 def take_turns(
     runners: tuple[Runner, ...],
+    turns: Turns,
     *,
-    enough: Callable[[Sequence[float], Sequence[float]], bool],
-    most: int,
     most_seconds: float,
     taken: Callable[[], None] = lambda: None,
     clock: Clock = time.perf_counter,
 ) -> Ending:
-    """Run both once, warm them up, then sample A B B A … until ``enough`` says so.
+    """Run both once, warm them up, then sample A B B A … until ``turns.enough`` says so.
 
-    No turns are begun that would end after ``most_seconds``, as far as the runs before tell; first
-    runs that compile are not counted. ``taken`` is called after every two samples of each.
-    ``enough`` gets the samples of both, those of a program by itself as the second. Raises what the
-    programs raise.
+    First runs are the samples where the second program's lasts for ``turns.hopeless_after``. No
+    turn is begun that would end after ``most_seconds``, as far as the runs before tell; twice as
+    many while there are fewer than ``turns.fewest`` samples. First runs that compile are not
+    counted. ``taken`` is called after every two samples of each. Samples of a program by itself are
+    those of the judged one. Raises what the programs raise.
     """
     start = clock()
     for runner in runners:
         runner.begin()
+    *others, judged = runners
+    hopeless_after = turns.hopeless_after
+    if others and hopeless_after and judged.next >= hopeless_after(others[0].next):
+        for runner in runners:
+            runner.samples.append(runner.next)
+        return Ending.ENOUGH
     compiled = sum((runner.first or 0.0) for runner in runners if runner.compiles)
-    end = start + compiled + most_seconds
-    # A run so long needs no warming up, and leaves no time for it.
-    if sum(runner.next for runner in runners) < _SHARE_OF_A_LONG_RUN * most_seconds:
-        least = _CLOCK_STEPS_A_SAMPLE * clock_step(clock)
-        warm = [runner.warm_up(least) for runner in runners]
-        if not all(warm):
-            return Ending.BELOW_CLOCK
-    turns = (*runners, *reversed(runners))
-    *others, judged = (runner.samples for runner in runners)
-    reference = others[0] if others else []
+    if not _warmed_up(runners, most_seconds, clock):
+        return Ending.BELOW_CLOCK
+    reference = others[0].samples if others else []
     with _no_collector():
-        while len(judged) < most:
-            if clock() + sum(map(_sample_seconds, turns)) > end:
+        while len(judged.samples) < turns.most:
+            number = len(judged.samples)
+            cap = most_seconds * (_STRETCH if number < turns.fewest else 1)
+            if clock() + sum(map(_sample_seconds, runners)) > start + compiled + cap:
                 return Ending.SECONDS
-            for runner in turns:
+            for runner in runners if number % 2 == 0 else runners[::-1]:
                 runner.sample()
-            taken()
-            if enough(reference, judged):
+            if number % 2:
+                taken()
+            if turns.enough(reference, judged.samples):
                 return Ending.ENOUGH
     return Ending.TURNS
+
+
+def _warmed_up(runners: Sequence[Runner], most_seconds: float, clock: Clock) -> bool:
+    """Warm up what gains by it; whether samples are then long enough for the clock.
+
+    A run so long needs no warming up, and leaves no time for it; nor does one that takes many times
+    as long as the other, which few samples tell.
+    """
+    if sum(runner.next for runner in runners) >= _SHARE_OF_A_LONG_RUN * most_seconds:
+        return True
+    least = _CLOCK_STEPS_A_SAMPLE * clock_step(clock)
+    far_slower = max(least, _FAR_SLOWER * min(runner.next for runner in runners))
+    warm = [runner.warm_up(least) for runner in runners if runner.next <= far_slower]
+    return all(warm)
 
 
 def clock_step(clock: Clock) -> float:

@@ -1,5 +1,6 @@
 """The parent's side: child processes that observe programs, one request after another."""
 
+import math
 import os
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Self
 
 import cloudpickle
 
+from assay.frameworks.timing import ends_when_hopeless
 from assay.frameworks.versions import toolchain
 from assay.isolate.child import Child, NotStartedError
 from assay.isolate.frames import Answer, GrowthRequest, TimesRequest, decoded
@@ -23,6 +25,7 @@ from assay.observe import unseen
 from assay.targets import environment, resolve
 
 _LOST = (FailureKind.CRASH, FailureKind.TIMEOUT)
+_LEAST_PATIENCE = 1.0
 
 
 class ObservationError(RuntimeError):
@@ -79,7 +82,8 @@ class Observer:
         """The times of two arms in turns, or of one alone; ``keep`` gets them as far as known.
 
         A crash is in the times; so is a child that tells of no progress for as long as a program
-        may take.
+        may take. A first run of the judged arm that is hopelessly slower than the reference's is
+        ended: what it took till then is its sample.
 
         Raises:
             NotPortable: the workload holds something that cannot be pickled.
@@ -94,7 +98,14 @@ class Observer:
                 latest = answer.times
                 keep(latest)
 
-        answer = self._ask(_request(pair), heard)
+        def patience() -> float:
+            return min(self._timeout_seconds, _hopeless_after(pair, latest))
+
+        answer = self._ask(_request(pair), heard, patience)
+        if isinstance(answer, Failure) and answer.kind is FailureKind.TIMEOUT:
+            seconds = patience()
+            if seconds >= _hopeless_after(pair, latest):
+                return _cut_off(latest, seconds)
         if isinstance(answer, Failure) and latest.ended is not Ending.UNFINISHED:
             return replace(latest, not_profiled=answer.message)
         if isinstance(answer, Failure):
@@ -125,23 +136,27 @@ class Observer:
         return answer.evidence
 
     def _ask(
-        self, request: bytes, heard: Callable[[Answer], None] = lambda _: None
+        self,
+        request: bytes,
+        heard: Callable[[Answer], None] = lambda _: None,
+        patience: Callable[[], float] | None = None,
     ) -> Answer | Failure:
         """The final answer, after ``heard`` got those before it; or how the child came to none.
 
         A program has one time limit for all its stages; times have one from each answer to the
-        next.
+        next, of as many seconds as ``patience`` says.
         """
+        patience = patience or (lambda: self._timeout_seconds)
         child = self._running()
         stage: FailureKind | None = None
         try:
             child.send(request)
-            deadline = time.monotonic() + self._timeout_seconds
+            deadline = time.monotonic() + patience()
             while not (answer := decoded(child.receive(deadline - time.monotonic()))).final:
                 stage = answer.stage
-                if answer.times is not None:
-                    deadline = time.monotonic() + self._timeout_seconds
                 heard(answer)
+                if answer.times is not None:
+                    deadline = time.monotonic() + patience()
         except TimeoutError:
             self.close()
             message = f"no answer within {self._timeout_seconds:g} s; raise --compile-timeout"
@@ -205,3 +220,31 @@ def _request(pair: TimedPair) -> bytes:
         most_seconds=pair.most_seconds,
     )
     return bytes(cloudpickle.dumps(request))
+
+
+def _hopeless_after(pair: TimedPair, latest: Times) -> float:
+    """For how long the judged arm's first run may last; without end while it does not run.
+
+    To end it ends the process, so a second at least is worth waiting for.
+    """
+    reference, after = latest.reference.first, pair.turns.hopeless_after
+    is_first_run = (
+        latest.ended is Ending.UNFINISHED
+        and latest.at_work == pair.judged.name
+        and ends_when_hopeless(latest)
+    )
+    if after is None or reference is None or not is_first_run:
+        return math.inf
+    return max(after(reference), _LEAST_PATIENCE)
+
+
+def _cut_off(times: Times, seconds: float) -> Times:
+    """The times of a pair of which the judged arm's first run was ended after so many seconds."""
+    first = times.reference.first
+    assert first is not None
+    return replace(
+        times,
+        ended=Ending.CUT_OFF,
+        reference=replace(times.reference, samples=(first,)),
+        judged=replace(times.judged, first=seconds, samples=(seconds,)),
+    )

@@ -34,6 +34,7 @@ from assay.judge.changes import (
     logarithms,
 )
 from assay.judge.floors import block_floors, floor_interval
+from assay.judge.separation import separated
 
 LOOKS: Final = (12, 16, 24, 32, 48, 64, 96, 128, 192)
 """After so many pairs the samples so far are judged, and no more are taken if they decide."""
@@ -65,18 +66,46 @@ def ratio_of_turns(
     one that a caller's own limit may force, so that looking repeatedly, as ``more_turns`` does,
     keeps them; 1 for samples that are judged once.
 
+    Samples so far apart that noise cannot be why decide at once, also where one pair was taken
+    (``assay.judge.separation``).
+
     Raises:
-        ValueError: sequences of unequal length, fewer than two pairs, or times that are not
-            positive.
+        ValueError: sequences of unequal length, no pair, or times that are not positive.
     """
     errors = sensitivity.errors / looks / VIEWS
-    calm = signed_rank_interval(calm_differences(first, second), errors)
+    (center, bounds), reason = _views(first, second, errors)
+    found = judged(center, bounds, len(first), sensitivity, against=against, better=better)
+    if found.change is Change.TOO_NOISY and better is Better.LESS:
+        beyond = separated(first, second, against=against)
+        if beyond is not None:
+            return far_apart(first, second, beyond, against=against)
+    return replace(found, reason=reason)
+
+
+def far_apart(
+    first: Sequence[float], second: Sequence[float], beyond: Bounds, *, against: float = 1.0
+) -> Ratio:
+    """The ratio of samples that are ``separated``: that of medians, between the bounds."""
+    middles = [
+        float(np.median(logarithms(side, "samples", at_least=1))) for side in (first, second)
+    ]
+    return Ratio(
+        ratio=math.exp(middles[1] - middles[0]),
+        low=math.exp(beyond[0]),
+        high=math.exp(beyond[1]),
+        units=len(first),
+        change=Change.SLOWER if beyond[0] > math.log(against) else Change.FASTER,
+    )
+
+
+def _views(first: Sequence[float], second: Sequence[float], errors: float) -> tuple["View", str]:
     everything = signed_rank_interval(differences(first, second), errors)
+    if len(first) < 2:  # noqa: PLR2004  (one pair has no interval)
+        return everything, ""
+    calm = signed_rank_interval(calm_differences(first, second), errors)
     floors = _floors(first, second, errors) if len(first) >= _FEWEST_FOR_FLOORS else calm[1]
     alike = vary_alike([(first, second)])
-    (center, bounds), reason = of_views(calm, floors, everything, alike=alike)
-    found = judged(center, bounds, len(first), sensitivity, against=against, better=better)
-    return replace(found, reason=reason)
+    return of_views(calm, floors, everything, alike=alike)
 
 
 View = tuple[float, Bounds]
@@ -131,6 +160,8 @@ def more_turns(
         seen = ratio_of_turns(first, second, sensitivity, against=against)
         if seen.change is not Change.TOO_NOISY:
             return 0
+    if separated(first, second, against=against) is not None:
+        return 0
     following = next((look for look in LOOKS if look > pairs), pairs)
     return max(min(following, at_most) - pairs, 0)
 
@@ -139,15 +170,15 @@ def differences(first: Sequence[float], second: Sequence[float]) -> Floats:
     """The difference of logarithms of every pair, the second less the first.
 
     Raises:
-        ValueError: sequences of unequal length, fewer than two pairs, or times that are not
-            positive.
+        ValueError: sequences of unequal length, none, or times that are not positive.
     """
     if len(first) != len(second):
         raise ValueError(
             f"got {len(first)} and {len(second)} samples, wanted as many of each; "
             "take them in turns, and drop a last one without its partner"
         )
-    return logarithms(second, "samples") - logarithms(first, "samples")
+    ours, theirs = (logarithms(side, "samples", at_least=1) for side in (first, second))
+    return theirs - ours
 
 
 def calm_differences(first: Sequence[float], second: Sequence[float]) -> Floats:

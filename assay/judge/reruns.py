@@ -30,10 +30,12 @@ from assay.judge.ratios import (
     View,
     calm_differences,
     differences,
+    far_apart,
     of_views,
     signed_rank_interval,
     vary_alike,
 )
+from assay.judge.separation import separated
 
 PAIR_LOOKS: Final = (4, 6, 9, 12)
 """After so many pairs of processes they are judged, and no more are started if they decide."""
@@ -65,20 +67,41 @@ def ratio_of_processes(
 ) -> Ratio:
     """The second toolchain's time over the first's; slower or faster than ``against`` times it.
 
+    Times so far apart that noise cannot be why decide at once, also where one pair of processes
+    took one turn (``assay.judge.separation``). Else fewer than two pairs of ``FEWEST_TURNS`` are
+    too noisy: one pair cannot tell a toolchain from where a process's memory happens to lie.
+
     Raises:
-        ValueError: fewer than two pairs of processes, or turns that cannot be compared.
+        ValueError: no turns, or turns that cannot be compared.
     """
-    if len(pairs) < 2:  # noqa: PLR2004  (what varies between processes takes two to see)
-        raise ValueError(
-            f"got {len(pairs)} pairs of processes, wanted at least 2; start more: one pair cannot "
-            "tell a toolchain from where a process's memory happens to lie"
-        )
-    for pair in pairs:
-        if len(pair.first) < FEWEST_TURNS:
-            raise ValueError(
-                f"got a pair of processes with {len(pair.first)} turns, wanted at least "
-                f"{FEWEST_TURNS}; take {TURNS_OF_A_PAIR}"
-            )
+    found = _far_apart(pairs, against)
+    if found is not None:
+        return found
+    judged_pairs = [pair for pair in pairs if len(pair.first) >= FEWEST_TURNS]
+    if len(judged_pairs) < 2:  # noqa: PLR2004  (what varies between processes takes two to see)
+        center, _ = signed_rank_interval(differences(*_pooled(pairs)), _ONE_SIGMA)
+        return judged(center, (-math.inf, math.inf), len(pairs), sensitivity, against=against)
+    return _over_processes(judged_pairs, sensitivity, against=against, better=better)
+
+
+def _far_apart(pairs: Sequence[Turns], against: float) -> Ratio | None:
+    first, second = _pooled(pairs)
+    beyond = separated(first, second, against=against, processes=len(pairs))
+    if beyond is None:
+        return None
+    return replace(far_apart(first, second, beyond, against=against), units=len(pairs))
+
+
+def _pooled(pairs: Sequence[Turns]) -> tuple[list[float], list[float]]:
+    return (
+        [seconds for pair in pairs for seconds in pair.first],
+        [seconds for pair in pairs for seconds in pair.second],
+    )
+
+
+def _over_processes(
+    pairs: Sequence[Turns], sensitivity: Sensitivity, *, against: float, better: Better
+) -> Ratio:
     share = sensitivity.errors / (len(PAIR_LOOKS) + 1) / VIEWS
     calm = _over_pairs([calm_differences(each.first, each.second) for each in pairs], share)
     everything = _over_pairs([differences(each.first, each.second) for each in pairs], share)
@@ -101,6 +124,8 @@ def more_pairs(
         seen = ratio_of_processes(pairs, sensitivity, against=against)
         if seen.change is not Change.TOO_NOISY:
             return 0
+    if _far_apart(pairs, against) is not None:
+        return 0
     return next((look - len(pairs) for look in PAIR_LOOKS if look > len(pairs)), 0)
 
 

@@ -54,8 +54,9 @@ class Pair:
 class Rerun:
     """One program on the accepted and on the present toolchain, the new time over the old judged.
 
-    ``ratio`` is None with fewer than two judged pairs. ``unavailable`` or ``failure`` says why
-    there are no more; ``side`` is where, None where it is the comparison itself that cannot run.
+    ``ratio`` is None with fewer than two judged pairs, unless they are far apart. ``unavailable``
+    or ``failure`` says why there are no more; ``side`` is where, None where it is the comparison
+    itself that cannot run.
     A ``twin`` is a must-fail one: see ``RerunRequest``.
     """
 

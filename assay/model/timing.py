@@ -26,6 +26,7 @@ class Ending(Enum):
     TURNS = "the cap of turns"
     SECONDS = "the cap of seconds"
     BELOW_CLOCK = "a run is too short for the clock"
+    CUT_OFF = "a run was ended that certainly takes too long"
     UNFINISHED = "it was interrupted"
 
 
@@ -189,13 +190,17 @@ class Turns:
     Without a ``reference`` the judged arm is timed alone, in a fresh process. ``enough`` gets the
     samples of both so far, the reference's first; it must be picklable. ``question`` says in a word
     what they are to decide: times are shared by all who ask the same. ``work`` says what of the
-    programs is timed.
+    programs is timed. For the first ``fewest`` samples of each, turns may last twice the seconds
+    that they are given. A first run of the judged arm is ended after ``hopeless_after`` the seconds
+    of the reference's: it then decides.
     """
 
     reference: str
     question: str
     enough: Callable[[Sequence[float], Sequence[float]], bool]
     most: int
+    fewest: int = 0
+    hopeless_after: Callable[[float], float] | None = None
     work: Work = Work.RUN
 
 

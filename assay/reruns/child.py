@@ -33,6 +33,7 @@ from assay.targets.remedies import recognise
 
 _LEAST_SAMPLE_SECONDS: Final = 0.005  # beside which the waking of a process is small
 _LONG_RUN_SECONDS: Final = 0.1
+_LONGEST_WARM_UP_SECONDS: Final = 1.0
 _MESSAGE_CHARACTERS: Final = 400
 _T = TypeVar("_T")
 
@@ -101,7 +102,8 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
     program = _stage(FailureKind.BUILD, lambda: built(arm, devices))
     ready = _stage(FailureKind.COMPILER, lambda: tools.ready(program, devices, target.platform))
     runner = Runner(run=ready.run, most_runs=ready.most_runs)
-    _stage(FailureKind.EXECUTION, lambda: _warm(runner))
+    is_compiled = ready.compile_seconds is not None
+    _stage(FailureKind.EXECUTION, lambda: _warm(runner, is_compiled=is_compiled))
     keep(runner)
     assert runner.first is not None
     prepared = Prepared(
@@ -124,10 +126,12 @@ def _known(loaded: Any) -> tuple[Workload, Arm, str]:
     return workload, arm, str(target)
 
 
-def _warm(runner: Runner) -> None:
+def _warm(runner: Runner, *, is_compiled: bool) -> None:
     runner.begin()
-    least = max(_LEAST_SAMPLE_SECONDS, 1000 * clock_step(time.perf_counter))
-    runner.warm_up(least)
+    # A run so long gains nothing by it, and the seconds are better spent on samples.
+    if not is_compiled or runner.next < _LONGEST_WARM_UP_SECONDS:
+        least = max(_LEAST_SAMPLE_SECONDS, 1000 * clock_step(time.perf_counter))
+        runner.warm_up(least)
     # From here on a collection would fall on some sample or other.
     gc.collect()
     gc.disable()

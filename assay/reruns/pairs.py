@@ -23,6 +23,8 @@ from assay.reruns.messages import Prepared
 
 Clock = Callable[[], float]
 
+_STRETCH = 2
+
 
 class Sampled(Protocol):
     """A process that takes a sample when it is told to."""
@@ -117,21 +119,22 @@ def take_pairs(
 
     ``take`` gets the number of the pair and the time to stop at: a long program takes fewer turns,
     so that there is time for the fewest pairs that can be judged. No pair is begun that would not
-    end in time, as far as the one before tells.
+    end in time, as far as the one before tells; while there are not the fewest pairs, time is twice
+    the seconds.
     """
-    end, share = clock() + most_seconds, most_seconds / PAIR_LOOKS[0]
+    start, share = clock(), most_seconds / PAIR_LOOKS[0]
     pairs: list[Pair] = []
     lasted = 0.0
-    while wanted := more_pairs([turns(pair) for pair in pairs], sensitivity):
-        for _ in range(wanted):
-            began = clock()
-            if began + lasted > end:
-                return Enough.SECONDS
-            pairs.append(take(len(pairs), min(began + share, end)))
-            taken(tuple(pairs))
-            lasted = clock() - began
-            if not is_judged(pairs[-1]):
-                return Enough.SECONDS
+    while more_pairs([turns(pair) for pair in pairs], sensitivity):
+        if pairs and not is_judged(pairs[-1]):
+            return Enough.SECONDS
+        began = clock()
+        end = start + most_seconds * (_STRETCH if len(pairs) < PAIR_LOOKS[0] else 1)
+        if began + lasted > end:
+            return Enough.SECONDS
+        pairs.append(take(len(pairs), min(began + share, end)))
+        taken(tuple(pairs))
+        lasted = clock() - began
     return _why(pairs, sensitivity)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from assay.isolate.pickling import pickled
 from assay.judge.changes import DEFAULT, Sensitivity
 from assay.judge.reruns import ratio_of_processes
+from assay.model.change import Change, Ratio
 from assay.model.evidence import Failure, Unavailable
 from assay.model.rerun import Enough, KeepRerun, Pair, Rerun, Side
 from assay.model.workload import Arm, Workload
@@ -172,9 +173,11 @@ class _SideBySide:
             raise RerunError(f"{wrong}: another one comes first on the search path") from None
 
 
-def _judged(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Any:
-    judged = [turns(pair) for pair in pairs if is_judged(pair)]
-    return ratio_of_processes(judged, sensitivity) if len(judged) > 1 else None
+def _judged(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Ratio | None:
+    """The ratio, unless it takes two pairs of enough turns to say anything."""
+    found = ratio_of_processes([turns(pair) for pair in pairs], sensitivity)
+    is_known = found.change is not Change.TOO_NOISY or sum(map(is_judged, pairs)) > 1
+    return found if is_known else None
 
 
 def _why(end: Failure | Unavailable) -> dict[str, Failure | Unavailable]:

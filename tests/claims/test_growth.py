@@ -49,8 +49,13 @@ def test_a_fastest_turn_beyond_the_line_does_not_decide() -> None:
     assert _judged(often).outcome is Outcome.BROKEN
 
 
-def test_six_turns_are_too_few() -> None:
-    times = growth(short=1.0, long=8.0)
-    six = tuple(seconds[:6] for seconds in times.seconds)
-    assert _judged(times).outcome is Outcome.BROKEN
-    assert _judged(replace(times, seconds=six)).outcome is Outcome.NOT_MEASURED
+def test_few_turns_decide_only_what_is_far_from_the_line() -> None:
+    near, far = (growth(short=1.0, long=long) for long in (4.0, 30.0))
+    assert _judged(near).outcome is Outcome.BROKEN
+    assert _judged(_of_turns(near, 3)).outcome is Outcome.NOT_MEASURED
+    assert _judged(_of_turns(far, 1)).outcome is Outcome.BROKEN
+    assert _judged(_of_turns(growth(short=1.0, long=1.1), 1)).outcome is Outcome.NOT_MEASURED
+
+
+def _of_turns(times: GrowthTimes, count: int) -> GrowthTimes:
+    return replace(times, seconds=tuple(seconds[:count] for seconds in times.seconds))

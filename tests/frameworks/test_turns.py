@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from assay.frameworks.turns import Runner, clock_step, take_turns
-from assay.model.timing import Ending
+from assay.model.timing import Ending, Turns
 
 
 @dataclass
@@ -38,10 +39,16 @@ def never(_reference: Sequence[float], _judged: Sequence[float]) -> bool:
     return False
 
 
-def turns(machine: Machine, *seconds: float, **rest: object) -> tuple[Ending, Runner, Runner]:
+def asked(**rest: Any) -> Turns:
+    return Turns(**{"reference": "A", "question": "any", "enough": never, "most": 8, **rest})
+
+
+def turns(
+    machine: Machine, *seconds: float, most_seconds: float = 100.0, **rest: Any
+) -> tuple[Ending, Runner, Runner]:
     a, b = (machine.runner(name, time) for name, time in zip("AB", seconds, strict=True))
-    asked = {"enough": never, "most": 8, "most_seconds": 100.0, **rest}
-    return take_turns((a, b), clock=machine.clock, **asked), a, b  # type: ignore[arg-type]
+    ending = take_turns((a, b), asked(**rest), most_seconds=most_seconds, clock=machine.clock)
+    return ending, a, b
 
 
 def test_turns_alternate_as_a_b_b_a() -> None:
@@ -69,7 +76,7 @@ def test_turns_end_when_they_decide() -> None:
 
     ending, a, _ = turns(Machine(), 0.01, 0.01, enough=enough)
     assert ending is Ending.ENOUGH
-    assert seen == [(2, 2), (4, 4)]
+    assert seen == [(1, 1), (2, 2), (3, 3), (4, 4)]
     assert len(a.samples) == 4
 
 
@@ -81,11 +88,11 @@ def test_a_program_by_itself_takes_all_turns() -> None:
         return len(judged) == 6
 
     alone = machine.runner("A", 0.01)
-    ending = take_turns((alone,), enough=enough, most=8, most_seconds=100.0, clock=machine.clock)
+    ending = take_turns((alone,), asked(enough=enough), most_seconds=100.0, clock=machine.clock)
     assert (ending, len(alone.samples)) == (Ending.ENOUGH, 6)
-    assert seen == [(0, 2), (0, 4), (0, 6)]
+    assert seen == [(0, taken) for taken in range(1, 7)]
     capped = machine.runner("B", 0.01)
-    ended = take_turns((capped,), enough=never, most=99, most_seconds=0.2, clock=machine.clock)
+    ended = take_turns((capped,), asked(most=99), most_seconds=0.2, clock=machine.clock)
     assert ended is Ending.SECONDS
     assert 10 < len(capped.samples) < 20
 
@@ -105,6 +112,28 @@ def test_a_run_of_thirty_seconds_is_run_once_and_no_more() -> None:
     assert machine.order == ["A", "B"]
     assert (a.first, b.first) == pytest.approx((30.0, 30.0))
     assert a.samples == b.samples == []
+
+
+def test_a_hopeless_first_run_is_the_only_one() -> None:
+    machine = Machine()
+    ending, a, b = turns(machine, 0.01, 1.0, hopeless_after=lambda seconds: 16 * seconds)
+    assert (ending, machine.order) == (Ending.ENOUGH, ["A", "B"])
+    assert (a.samples, b.samples) == ([a.first], [b.first])
+
+
+def test_what_is_far_slower_is_not_warmed_up() -> None:
+    machine = Machine()
+    turns(machine, 0.01, 0.2, most=2, most_seconds=30.0)
+    assert "".join(machine.order) == "ABAA" + "ABBA"
+
+
+def test_the_fewest_samples_may_take_twice_the_seconds() -> None:
+    machine = Machine()
+    ending, a, _ = turns(machine, 1.0, 2.0, fewest=4, most=100, most_seconds=10.0)
+    assert (ending, len(a.samples)) == (Ending.SECONDS, 4)
+    assert machine.now == pytest.approx(3 + 4 * 3, rel=0.01)
+    ending, a, _ = turns(Machine(), 2.0, 4.0, fewest=12, most=100, most_seconds=10.0)
+    assert (ending, len(a.samples)) == (Ending.SECONDS, 2)
 
 
 def test_a_long_run_is_not_warmed_up() -> None:
@@ -133,7 +162,7 @@ def test_runs_that_need_arguments_of_their_own_are_bounded() -> None:
     a, b = machine.runner("A", 1e-5), machine.runner("B", 1e-5)
     a.most_runs = 7
     pair = (a, b)
-    ending = take_turns(pair, enough=never, most=8, most_seconds=9.0, clock=machine.clock)
+    ending = take_turns(pair, asked(), most_seconds=9.0, clock=machine.clock)
     assert ending is Ending.BELOW_CLOCK
     assert a.runs_per_sample == 7
 
@@ -150,7 +179,7 @@ def test_a_program_that_fails_leaves_what_was_taken() -> None:
 
     b.run = failing
     with pytest.raises(RuntimeError, match="not again"):
-        take_turns((a, b), enough=never, most=8, most_seconds=9.0, clock=machine.clock)
+        take_turns((a, b), asked(), most_seconds=9.0, clock=machine.clock)
     assert (len(a.samples), len(b.samples)) == (3, 2)
 
 
@@ -160,12 +189,11 @@ def test_no_garbage_is_collected_between_samples() -> None:
     runners = (machine.runner("A", 0.01), machine.runner("B", 0.01))
     take_turns(
         runners,
-        enough=lambda *_: seen.append(gc.isenabled()) or False,  # type: ignore[func-returns-value]
-        most=4,
+        asked(enough=lambda *_: seen.append(gc.isenabled()) or False, most=4),
         most_seconds=9.0,
         clock=machine.clock,
     )
-    assert seen == [False, False]
+    assert seen == [False] * 4
     assert gc.isenabled()
 
 
@@ -187,6 +215,6 @@ def test_first_runs_that_compile_take_nothing_from_the_turns() -> None:
         return Runner(run=run, compiles=True)
 
     a, b = lazily("A"), lazily("B")
-    ending = take_turns((a, b), enough=never, most=8, most_seconds=10.0, clock=machine.clock)
+    ending = take_turns((a, b), asked(), most_seconds=10.0, clock=machine.clock)
     assert (ending, a.first, b.first) == (Ending.TURNS, 50.0, 60.0)
     assert a.samples == pytest.approx([0.01] * 8)

@@ -273,14 +273,16 @@ def test_a_profiler_that_takes_the_process_down_leaves_the_times(
     whole = timed(observer)
     died = Failure(kind=FailureKind.CRASH, message="SIGSEGV")
 
-    def dies(_request: bytes, heard: Any) -> Failure:
+    def dies(_request: bytes, heard: Any, _patience: Any) -> Failure:
         heard(Answer(times=whole, final=False))
         return died
 
     monkeypatch.setattr(observer, "_ask", dies)
     assert timed(observer) == replace(whole, not_profiled="SIGSEGV")
     unfinished = replace(whole, ended=Ending.UNFINISHED)
-    monkeypatch.setattr(observer, "_ask", lambda _, heard: heard(Answer(times=unfinished)) or died)
+    monkeypatch.setattr(
+        observer, "_ask", lambda _, heard, __: heard(Answer(times=unfinished)) or died
+    )
     assert timed(observer).failure == died
 
 

@@ -182,3 +182,18 @@ def test_a_program_too_long_for_the_seconds_is_not_judged() -> None:
     )
     assert ended is Enough.SECONDS
     assert [is_judged(pair) for pair in seen[-1]] == [False]
+
+
+def test_a_program_that_became_many_times_slower_is_judged_by_one_turn() -> None:
+    world = World()
+    seen: list[Sequence[Pair]] = []
+    ended = take_pairs(
+        lambda number, end: world.pair(number, end, 23.5, 0.05),
+        most_seconds=60.0,
+        taken=seen.append,
+        clock=world.clock,
+    )
+    assert ended is Enough.DECIDED
+    assert [len(pair.old.samples) for pair in seen[-1]] == [1]
+    found = ratio_of_processes([turns(pair) for pair in seen[-1]])
+    assert (found.change, found.ratio) == (Change.SLOWER, pytest.approx(470))

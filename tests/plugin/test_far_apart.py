@@ -1,0 +1,57 @@
+"""The worse the slowdown, the sooner it is reported: no limit of seconds hides it."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.model.verdict import Outcome
+from tests.plugin.project import PREAMBLE, Ended, Project
+
+RESTS = (
+    PREAMBLE
+    + """
+import numpy as np
+from functools import partial
+
+def rests(seconds, devices):
+    def rest(x):
+        time.sleep(seconds)
+        return x
+    call = lambda x: jax.pure_callback(rest, X, x)
+    return Program(function=call, arguments=(X,), values=lambda: (np.ones(8, np.float32),))
+
+W = workload(
+    arm("base", partial(rests, 0.05)),
+    arm("slow", partial(rests, 0.6), reference="base"),
+    arm("hangs", partial(rests, 600), reference="base"),
+    arm("twin", partial(rests, 30), Role.TWIN, reference="base"),
+)
+test_time = Check(claim=claims.TimeRatio(), workloads=(W,), arms=("slow", "hangs"), twin="twin")
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    project = Project(tmp_path_factory.mktemp("far"), {"test_far.py": RESTS})
+    return project.pytest("--timing-seconds=1", target="cpu")
+
+
+def test_twelve_times_slower_is_broken_by_what_a_second_takes(ended: Ended) -> None:
+    record = ended.record("slow", "time-ratio")
+    assert record.verdict is Outcome.BROKEN
+    assert record.measured == pytest.approx(12, rel=0.2)
+    assert ended.exit_code == 1
+
+
+def test_a_run_that_does_not_end_is_broken_and_ended(ended: Ended) -> None:
+    record = ended.record("hangs", "time-ratio")
+    assert record.verdict is Outcome.BROKEN
+    assert record.measured > 16
+    assert "at least" in record.reason
+    assert "its run was ended after 1" in record.reason
+    assert record.seconds < 60
+
+
+def test_a_negative_control_that_is_cut_off_proves_the_detector(ended: Ended) -> None:
+    assert ended.record("twin", "time-ratio.must-fail").verdict is Outcome.KEPT

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.timing_alarms``: how often a comparison of times is wrong, how long it takes.
+"""``python -m benchmarks.timing_alarms``: how often a comparison of times is wrong.
 
 Each comparison is Assay's own (``claims.TimeRatio``, turns in one process), of two programs that
 are compiled for it. They differ by the turns of a loop: by none, 5 %, and 2, 10 and 100 times.

@@ -132,6 +132,7 @@ def qualify_target(
     """Decide for one target, feature by feature: pass, fail, cannot-run or not-measured."""
     name = str(resolve(target).name)
     run = from_run or _run_suites(name, level, suites, results_dir, workers)
+    folder = run if run.is_dir() else run.parent
     seen = records.load(run)
     if not any(record.target == name for record in seen):
         _misuse(f"got {run} without a record of {name}, wanted a run on that target")
@@ -141,8 +142,9 @@ def qualify_target(
         platform=platform.platform(),
         python=platform.python_version(),
         date=datetime.now(UTC).date().isoformat(),
+        ending=results.invocation_of(folder).ending,
     )
-    _deliver(qualification, run if run.is_dir() else run.parent)
+    _deliver(qualification, folder)
     raise typer.Exit(qualification.exit_code.value)
 
 

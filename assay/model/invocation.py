@@ -1,21 +1,62 @@
-"""How a run was asked for, and whether it came to its end."""
+"""How a run was asked for, how it ended, and the exit code that follows from both."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from assay.model.verdict import ExitCode
+from assay.model.verdict import ExitCode, Record, exit_code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """Expected verdicts that a run did not reach on a target, in words, and what to do."""
+
+    target: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What a run knows at its end beside its records.
+
+    ``cut_short`` is ``MISUSE``, pytest's own code for Ctrl-C, or ``CRASHED``; None if nothing did.
+    ``failed_elsewhere`` says that pytest failed; ``lost`` are the ids of selected items that never
+    reached a verdict; ``unwritten`` is why a file could not be written. ``coverage`` is one line on
+    the verdicts that were expected, ``missing`` what is to be said of those that are not there.
+    """
+
+    cut_short: ExitCode | None = None
+    failed_elsewhere: bool = False
+    lost: tuple[str, ...] = ()
+    unwritten: str = ""
+    coverage: str = ""
+    missing: tuple[Missing, ...] = ()
+
+    def code(self, records: Iterable[Record]) -> ExitCode:
+        """The exit code of a run with these records: the one rule for all commands and reports."""
+        if self.cut_short is not None:
+            return self.cut_short
+        if self.unwritten:
+            return ExitCode.CRASHED
+        code = exit_code(records)
+        incomplete = self.failed_elsewhere or self.lost or self.missing
+        return ExitCode.BROKEN if code is ExitCode.KEPT and incomplete else code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """The words of a command that reaches the run's items again, and what cut the run short.
-
-    ``cut_short`` is ``MISUSE``, pytest's own code for Ctrl-C, or ``CRASHED``; None if nothing did.
-    """
+    """The words of a command that reaches the run's items again, and how the run ended."""
 
     command: tuple[str, ...] = ("pytest", "suites")
-    cut_short: ExitCode | None = None
+    ending: Ending = field(default_factory=Ending)
 
 
 USUAL: Final = Invocation()
 """What is taken for granted where nothing is known of a run but its records."""
+
+
+def lost_on(ending: Ending, target: str) -> Sequence[str]:
+    """``workload/arm`` of the items of a target that never reached a verdict."""
+    programs = (item.rpartition("[")[2].partition("]")[0] for item in ending.lost)
+    named = (program.removesuffix("/must-fail").rpartition("@") for program in programs)
+    return tuple(dict.fromkeys(program for program, _, where in named if where == target))

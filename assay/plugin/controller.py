@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay.model.invocation import Invocation
+from assay.model.invocation import Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
-from assay.model.verdict import ExitCode, Record, exit_code
+from assay.model.verdict import ExitCode, Record
 from assay.model.workload import Level
 from assay.plugin import benchmarks
 from assay.plugin.items import verdicts_of
 from assay.plugin.orphans import remove_orphans
-from assay.plugin.progress import Progress
+from assay.plugin.progress import Progress, program_of
 from assay.plugin.session import Session
 from assay.plugin.settings import BASELINES, Settings
 from assay.report.junit import junit
@@ -31,7 +31,12 @@ from assay.run import accept_numbers
 from assay.store import records, reruns, results, times
 
 _WIDTH_OF_A_FILE = 100
-_PYTEST_OWN = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+SUMMARY = "summary.md"
+_PYTEST_OWN = (
+    pytest.ExitCode.INTERRUPTED,
+    pytest.ExitCode.INTERNAL_ERROR,
+    pytest.ExitCode.USAGE_ERROR,
+)
 
 
 class Controller:
@@ -50,7 +55,8 @@ class Controller:
         self._invocation = invocation_of(config, session.settings)
         self._interrupted = False
         self._accepted: tuple[Path, ...] = ()
-        self._unwritten: OSError | None = None
+        self._selected: set[str] = set()
+        self._reached: set[str] = set()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -60,11 +66,17 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Iterable[str]) -> None:
         """Learn from a worker what will be observed."""
-        self._progress.expect(ids)
+        self._select(ids)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Learn what will be observed, in a run without workers."""
-        self._progress.expect(item.nodeid for item in session.items)
+        self._select(item.nodeid for item in session.items)
+
+    def _select(self, ids: Iterable[str]) -> None:
+        selected = set(ids)
+        self._progress.expect(selected)
+        if not self._config.option.collectonly:
+            self._selected |= {nodeid for nodeid in selected if program_of(nodeid)}
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Say which program is begun."""
@@ -74,10 +86,13 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each verdict as soon as it is reached."""
+        # A worker's crash is reported under another word; what a mark skips is left out on purpose.
+        if report.when == "call" or report.skipped:
+            self._reached.add(report.nodeid)
         for record in verdicts_of(report):
             if not self._records:
                 # Until it ends; a run that is killed stays what this says.
-                begun = replace(self._invocation, cut_short=ExitCode.MISUSE)
+                begun = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
                 results.write_invocation(self._session.run.directory, begun)
             records.append(self._session.run.directory, record)
             self._records.append(record)
@@ -89,37 +104,58 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write what a run leaves behind, and end with Assay's exit code."""
-        code = exit_code(self._records)
+        """Write what a run leaves behind, and end with the exit code that follows from it all."""
+        ending = self._ended(exitstatus)
+        try:
+            with _deaf_to_ctrl_c():
+                self._write(ending)
+        except OSError as error:
+            self._conclude(replace(ending, unwritten=str(error)))
+        ending = self._invocation.ending
+        if ending.unwritten or (self._records and exitstatus not in _PYTEST_OWN):
+            session.exitstatus = ending.code(self._records).value
+
+    def _ended(self, exitstatus: int) -> Ending:
         cut_short = None
         if self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED:
             cut_short = ExitCode.MISUSE
         elif exitstatus == pytest.ExitCode.INTERNAL_ERROR:
             cut_short = ExitCode.CRASHED
-        self._invocation = replace(self._invocation, cut_short=cut_short)
-        try:
-            with _deaf_to_ctrl_c():
-                self._write()
-        except OSError as error:
-            self._unwritten, code = error, ExitCode.CRASHED
-        if self._unwritten or (self._records and exitstatus not in _PYTEST_OWN):
-            session.exitstatus = code.value or exitstatus
+        return Ending(
+            cut_short=cut_short,
+            failed_elsewhere=exitstatus not in (pytest.ExitCode.OK, *_PYTEST_OWN),
+            lost=tuple(sorted(self._selected - self._reached)),
+        )
 
-    def _write(self) -> None:
+    def _write(self, ending: Ending) -> None:
+        """Write all files, and last the two that say how the run ended."""
         self._times, no_times = times.KEPT.load_all(self._session.directory)
         self._reruns, no_reruns = reruns.KEPT.load_all(self._session.directory)
         self._damaged = (*no_times, *no_reruns)
         if self._records:
             run = self._session.run
-            page = summary(self._records, self._times, self._reruns, self._invocation)
-            results.write(run.directory, "summary.md", page.encode())
             results.write(run.directory, "junit.xml", junit(self._records))
-            results.write_invocation(run.directory, self._invocation)
             self._accepted = accept_numbers(run, self._records)
             remove_orphans(run.baselines, self._records)
             results.point_latest(run.directory)
-        # Last, for it asks the machine of what kind it is, which takes a while.
+        # It asks the machine of what kind it is, which takes a while.
         benchmarks.write_file(self._session.directory, self._config, self._times)
+        self._conclude(ending)
+
+    def _conclude(self, ending: Ending) -> None:
+        """Say how the run ended, in both files alike; what no disk takes, the terminal says."""
+        self._invocation = replace(self._invocation, ending=ending)
+        if not self._records:
+            return
+        directory = self._session.run.directory
+        page = summary(self._records, self._times, self._reruns, self._invocation)
+        try:
+            results.write(directory, SUMMARY, page.encode())
+            results.write_invocation(directory, self._invocation)
+        except OSError as error:
+            if ending.unwritten:
+                return
+            self._conclude(replace(ending, unwritten=str(error)))
 
     def pytest_keyboard_interrupt(self) -> None:
         """Know of it, also where another one hides it from pytest."""
@@ -138,10 +174,11 @@ class Controller:
             terminalreporter.write_line(f"no verdict was reached; what was taken: {taken}")
         for damaged in self._damaged:
             terminalreporter.write_line(f"times: {damaged}")
-        if self._unwritten is not None:
+        unwritten = self._invocation.ending.unwritten
+        if unwritten:
             terminalreporter.write_line(
-                f"assay: not all was written, and so this ends with {ExitCode.CRASHED.value}: "
-                f"{self._unwritten}; make room or give leave to write there, and run again"
+                f"assay: a file could not be written (exit {ExitCode.CRASHED.value}): {unwritten}; "
+                "make room on the disk or allow writing there, and run again"
             )
 
     def _rendered(self, *, colour: bool) -> str:

@@ -1,16 +1,18 @@
 """Qualification: what the records of one run say of one target, feature by feature."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from assay.model.verdict import ExitCode, Outcome, Record, exit_code
+from assay.model.invocation import USUAL, Ending, lost_on
+from assay.model.verdict import ExitCode, Outcome, Record
 from assay.report.judged_claim import JudgedClaim, judged_claim
-from assay.report.ruling import Decision, rule
+from assay.report.ruling import Decision, Ruling, rule
 from assay.report.words import toolchain_versions
 
 QUALIFICATION_SCHEMA = 1
+_LOST = "an item reached no verdict: its worker was lost, or the run ended before it"
 _REPORTED = (Outcome.KNOWN_DEFECT, Outcome.FIXED_UPSTREAM)
 
 
@@ -51,9 +53,19 @@ class Qualification:
 
 
 def qualify(
-    records: Iterable[Record], *, target: str, platform: str, python: str, date: str
+    records: Iterable[Record],
+    *,
+    target: str,
+    platform: str,
+    python: str,
+    date: str,
+    ending: Ending = USUAL.ending,
 ) -> Qualification:
-    """Decide every feature of one target from its records; those of other targets are ignored."""
+    """Decide every feature of one target from its records; those of other targets are ignored.
+
+    What never reached a verdict is ``not-measured``, and fails the qualification.
+    """
+    lost = [tuple(program.split("/")) for program in lost_on(ending, target)]
     mine = tuple(record for record in records if record.target == target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in mine:
@@ -70,8 +82,11 @@ def qualify(
             python=python,
             date=date,
         ),
-        features=tuple(_feature(group, mine) for group in groups.values()),
-        exit_code=exit_code(mine),
+        features=(
+            *(_feature(group, mine, lost) for group in groups.values()),
+            *_lost_features(mine, lost),
+        ),
+        exit_code=ending.code(mine),
     )
 
 
@@ -80,9 +95,31 @@ def to_json(qualification: Qualification) -> bytes:
     return msgspec.json.format(msgspec.json.encode(qualification), indent=2) + b"\n"
 
 
-def _feature(group: Sequence[Record], mine: Sequence[Record]) -> Feature:
+def _lost_features(mine: Sequence[Record], lost: Iterable[tuple[str, ...]]) -> Iterator[Feature]:
+    """Arms of which no claim at all reached a verdict."""
+    suites = {record.workload: record.suite for record in mine}
+    seen = {(record.workload, record.arm) for record in mine}
+    for workload, arm in (each for each in lost if each not in seen):
+        yield Feature(
+            suite=suites.get(workload, workload),
+            arm=arm,
+            decision=Decision.NOT_MEASURED,
+            known=False,
+            reason=_LOST,
+            upstream=(),
+            claims=(),
+        )
+
+
+def _feature(
+    group: Sequence[Record], mine: Sequence[Record], lost: Sequence[tuple[str, ...]]
+) -> Feature:
     claims = tuple(judged_claim(record, mine) for record in group)
     ruling = rule(claims)
+    if ruling.decision is Decision.PASS and any(
+        (record.workload, record.arm) in lost for record in group
+    ):
+        ruling = Ruling(decision=Decision.NOT_MEASURED, reason=_LOST)
     links = dict.fromkeys(claim.upstream for claim in claims if claim.verdict in _REPORTED)
     return Feature(
         suite=group[0].suite,

@@ -12,7 +12,7 @@ from assay.report.explanation import Explanation, explain
 from assay.report.grid import Cell, Grid, Row, grid
 from assay.report.markdown import code, escape, table
 from assay.report.times import HEAD, rows
-from assay.report.words import WORDS, closing_sentence, headline, plural
+from assay.report.words import WORDS, closing_sentence, coverage_lines, headline, plural
 
 _UNJUDGED = (Outcome.NOT_MEASURED, Outcome.CANNOT_RUN)
 
@@ -31,7 +31,8 @@ def summary(
 
 def _blocks(records: tuple[Record, ...], invocation: Invocation) -> Iterator[str]:
     yield "# Assay"
-    yield f"**{escape(closing_sentence(records, cut_short=invocation.cut_short))}**"
+    yield f"**{escape(closing_sentence(records, invocation.ending))}**"
+    yield from map(escape, coverage_lines(invocation.ending))
     yield escape(headline(records))
     yield from _grid_blocks(grid(records))
     found = causes(records)

@@ -11,13 +11,13 @@ from rich.text import Text
 from assay.model.invocation import USUAL, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
-from assay.model.verdict import Outcome, Record, exit_code
+from assay.model.verdict import Outcome, Record
 from assay.report import reruns as rerun
 from assay.report import times as timed
 from assay.report.causes import causes
 from assay.report.explanation import Detail, Explanation, explain
 from assay.report.grid import Cell, Grid, Row, grid, short_names
-from assay.report.words import DASH, WORDS, closing_sentence, headline, plain
+from assay.report.words import DASH, WORDS, closing_sentence, coverage_lines, headline, plain
 
 _INDENT = " " * 2
 _LABEL_WIDTH = 10
@@ -51,10 +51,12 @@ def print_run(
         print_explanation(console, explain(cause, invocation.command))
     print_times(console, times)
     print_reruns(console, reruns)
-    code = exit_code(all_records)
     console.print()
-    style = "bold red" if invocation.cut_short or code.value else "bold green"
-    closing = closing_sentence(all_records, cut_short=invocation.cut_short)
+    ending = invocation.ending
+    for line in coverage_lines(ending):
+        _print(console, Text(line))
+    style = "bold red" if ending.code(all_records).value else "bold green"
+    closing = closing_sentence(all_records, ending)
     _print(console, Text(closing, style=style))
 
 

@@ -2,12 +2,12 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from assay.model.invocation import USUAL
+from assay.model.invocation import USUAL, Ending
 from assay.model.units import Unit, format_quantity
-from assay.model.verdict import MUST_FAIL, ExitCode, Outcome, Record, exit_code
+from assay.model.verdict import MUST_FAIL, ExitCode, Outcome, Record, judged_claims
 
 DASH = "\N{EN DASH}"
 """Stands where there is nothing to tell."""
@@ -126,18 +126,27 @@ def headline(records: Iterable[Record]) -> str:
     return plain(" · ".join(fact for fact in facts if fact))
 
 
-def closing_sentence(records: Iterable[Record], *, cut_short: ExitCode | None = None) -> str:
-    """What the run came to, by the fixed rule, and its counts, worst first."""
+def closing_sentence(records: Iterable[Record], ending: Ending = USUAL.ending) -> str:
+    """What the run came to, by the fixed rule, its exit code and its counts, worst first."""
     seen = tuple(records)
     outcomes = [record.verdict for record in seen]
-    code = cut_short or exit_code(seen)
+    code = ending.code(seen)
     counts = ", ".join(
         f"{outcomes.count(outcome):,} {word.meaning}"
         for outcome, word in WORDS.items()
         if outcome in outcomes
     )
-    came_to = _CUT_SHORT[cut_short] if cut_short else _came_to(code, seen)
-    return f"{came_to} (exit {code.value}): {counts or 'no verdicts'}."
+    lost = f"; {plural(len(ending.lost), 'item')} reached no verdict" if ending.lost else ""
+    came_to = _came_to(code, seen, ending)
+    return f"{came_to} (exit {code.value}): {counts or 'no verdicts'}{lost}."
+
+
+def coverage_lines(ending: Ending) -> Iterator[str]:
+    """How many of the expected verdicts the run reached, then a line for each gap."""
+    if ending.coverage:
+        yield plain(f"coverage: {ending.coverage}")
+    for missing in ending.missing:
+        yield plain(f"missing: {missing.reason}")
 
 
 _CUT_SHORT = {
@@ -146,13 +155,20 @@ _CUT_SHORT = {
 }
 
 
-def _came_to(code: ExitCode, records: Sequence[Record]) -> str:
-    if code is ExitCode.CRASHED:
-        return "Assay itself failed"
-    if code is ExitCode.KEPT:
-        return "Nothing regressed"
-    if any(record.verdict.fails for record in records):
-        return "The run fails"
-    if any(record.verdict.judged for record in records):
-        return "The run judged negative controls only, which is no pass"
-    return "The run judged nothing, which is no pass"
+def _came_to(code: ExitCode, records: Sequence[Record], ending: Ending) -> str:
+    """The first that applies; they stand in the order in which they decide the exit code."""
+    judged = any(record.verdict.judged for record in records)
+    reasons = {
+        "The results are incomplete, for a file could not be written": bool(ending.unwritten),
+        "Assay itself failed": code is ExitCode.CRASHED,
+        "Nothing regressed": code is ExitCode.KEPT,
+        "The run fails": any(record.verdict.fails for record in records),
+        "The run is incomplete": bool(ending.lost),
+        "Expected verdicts are missing": bool(ending.missing),
+        "A test or a worker failed beside the verdicts": judged_claims(records),
+        "The run judged negative controls only, which is no pass": judged,
+        "The run judged nothing, which is no pass": True,
+    }
+    if ending.cut_short:
+        return _CUT_SHORT[ending.cut_short]
+    return next(words for words, applies in reasons.items() if applies)

@@ -84,8 +84,11 @@ def test_what_cannot_be_written_at_the_end_is_told_and_ends_with_3(tmp_path: Pat
     project = Project(tmp_path, {"test_small.py": COMPILES, "results/latest/kept": ""})
     ended = project.pytest()
     assert ended.exit_code == 3, ended.output
-    assert "assay: not all was written, and so this ends with 3: " in ended.output
-    assert "1 kept" in ended.output
+    assert "assay: a file could not be written (exit 3): " in ended.output
+    sentence = "The results are incomplete, for a file could not be written (exit 3): 1 kept."
+    assert sentence in ended.output
+    assert sentence in (project.newest() / "summary.md").read_text()
+    assert "Nothing regressed" not in ended.output
     assert "Traceback" not in ended.output
 
 

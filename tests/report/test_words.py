@@ -7,6 +7,7 @@ from _pytest.mark.expression import Expression
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.model.invocation import Ending, Missing
 from assay.model.verdict import ExitCode, Outcome, Record
 from assay.report.words import (
     WORDS,
@@ -18,6 +19,7 @@ from assay.report.words import (
 )
 
 RecordOf = Callable[..., Record]
+MISSING = Missing(target="cpu:8", reason="cpu:8: none collected")
 
 
 def test_every_verdict_has_a_word_of_its_own() -> None:
@@ -70,8 +72,26 @@ def test_the_last_sentence_follows_the_fixed_rule(
 
 def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordOf) -> None:
     for outcome in (Outcome.KEPT, Outcome.BROKEN):
-        said = closing_sentence([record_of(verdict=outcome)], cut_short=ExitCode.MISUSE)
+        said = closing_sentence([record_of(verdict=outcome)], Ending(cut_short=ExitCode.MISUSE))
         assert said.startswith("Interrupted, and what was not reached was not judged (exit 2)")
+
+
+@pytest.mark.parametrize(
+    ("ending", "begins"),
+    [
+        (Ending(failed_elsewhere=True), "A test or a worker failed beside the verdicts (exit 1)"),
+        (
+            Ending(lost=("test_a[w/a@cpu:8]",)),
+            "The run is incomplete (exit 1): 1 kept; 1 item reac",
+        ),
+        (Ending(missing=(MISSING,)), "Expected verdicts are missing (exit 1)"),
+        (Ending(unwritten="no space"), "The results are incomplete, for a file could not be"),
+    ],
+)
+def test_kept_verdicts_alone_are_no_pass(record_of: RecordOf, ending: Ending, begins: str) -> None:
+    assert closing_sentence([record_of()], ending).startswith(begins)
+    assert ending.code([record_of()]).value == (3 if ending.unwritten else 1)
+    assert ending.code([record_of(verdict=Outcome.ERROR)]) is ExitCode.CRASHED
 
 
 def test_the_headline_names_run_verdicts_work_and_toolchain(record_of: RecordOf) -> None:

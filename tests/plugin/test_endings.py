@@ -1,0 +1,79 @@
+"""The last sentence and the exit code agree, in the terminal, in summary.md and in qualify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.plugin.project import PREAMBLE, Ended, Project
+
+SUITE = (
+    PREAMBLE
+    + """
+W = workload(
+    arm("double", double), arm("lost", double),
+    arm("twin", mismatched, Role.TWIN, fails_with=FailureKind.TRACE),
+)
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,), twin="twin")
+"""
+)
+KILLED_ONCE = """
+import os, signal
+def pytest_runtest_call(item):
+    if "lost" in item.name and "PYTEST_XDIST_WORKER" in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+FAILING = "def test_mine():\n    assert 1 == 2\n"
+
+
+def _sentences(project: Project, ended: Ended) -> tuple[str, str]:
+    """The last sentence on the terminal and that of the newest summary.md."""
+    told = [line for line in ended.output.splitlines() if "(exit " in line]
+    page = (project.newest() / "summary.md").read_text().splitlines()
+    return told[-1], page[2].strip("*")
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Ended]:
+    files = {"mysuites/test_small.py": SUITE, "conftest.py": KILLED_ONCE}
+    project = Project(tmp_path_factory.mktemp("killed"), files)
+    command = ("qualify", "--target", "cpu:8", "--suites", "mysuites", "-n", "1")
+    return project, project.assay(*command)
+
+
+def test_a_killed_worker_is_told_wherever_the_run_is(killed: tuple[Project, Ended]) -> None:
+    project, ended = killed
+    told, page = _sentences(project, ended)
+    assert told == page == "The run is incomplete (exit 1): 2 kept; 1 item reached no verdict."
+    assert project.assay("report", str(project.newest())).output.rstrip().endswith(told)
+
+
+def test_qualify_fails_and_names_the_feature_of_a_killed_worker(
+    killed: tuple[Project, Ended],
+) -> None:
+    project, ended = killed
+    run = str(project.newest())
+    again = project.assay("qualify", "--target", "cpu:8", "--from", run)
+    assert (ended.exit_code, again.exit_code) == (1, 1), again.output
+    page = msgspec.json.decode((Path(run) / "qualification.json").read_bytes())
+    assert {one["arm"]: one["decision"] for one in page["features"]} == {
+        "double": "pass",
+        "lost": "not-measured",
+    }
+
+
+def test_a_failing_plain_test_beside_kept_verdicts_fails_the_run(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"test_small.py": SUITE, "test_plain.py": FAILING})
+    ended = project.pytest()
+    assert ended.exit_code == 1, ended.output
+    told, page = _sentences(project, ended)
+    assert told == page == "A test or a worker failed beside the verdicts (exit 1): 3 kept."
+
+
+def test_a_file_that_no_worker_could_collect_fails_the_run(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"test_small.py": SUITE, "test_odd.py": "import gone\n"})
+    ended = project.pytest("-n", "1")
+    assert ended.exit_code == 1, ended.output
+    assert "Nothing regressed" not in ended.output

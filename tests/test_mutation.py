@@ -73,8 +73,15 @@ def test_every_mutant_has_a_name_of_its_own_and_can_be_compiled() -> None:
 
 
 def test_the_lines_of_a_condition_are_not_those_of_its_body() -> None:
-    lines = {each.text: each.lines for each in mutants_of("f.py", "if a:\n    f(\n        1)\n")}
-    assert lines == {"if a:": range(1, 2), "f(": range(2, 4), "1)": range(2, 4)}
+    source = "def g():\n  if a:\n    f(\n      1)\n"
+    lines = {each.text: each.lines for each in mutants_of("f.py", source)}
+    assert lines == {"if a:": range(2, 3), "f(": range(3, 5), "1)": range(3, 5)}
+
+
+def test_what_the_import_runs_has_no_lines_of_its_own() -> None:
+    source = "a = 1\nclass C:\n  b = 2\n  def f(c=3):\n    return c\n"
+    lines = {each.text: len(each.lines) for each in mutants_of("f.py", source)}
+    assert lines == {"a = 1": 0, "b = 2": 0, "def f(c=3):": 0, "return c": 1}
 
 
 def test_those_who_run_a_line_are_asked_before_their_neighbours() -> None:

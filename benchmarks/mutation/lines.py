@@ -73,7 +73,7 @@ class Map:
         """Whom to ask of these lines: those that run them, this folder's and fast ones first.
 
         A fixture or a cache may have run a line for an earlier test, so the rest of the same files
-        follows. Where no test runs a line, it is a constant: all tests of the file are asked.
+        follows. Of what the import runs, and where no test runs a line, the file's tests are asked.
         """
         ran = self.ran.get(path, {})
         direct = set().union(*(ran.get(line, set()) for line in lines))

@@ -5,7 +5,7 @@ f-strings and strings of several words (both are messages), and what is raised w
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,7 +45,10 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One change to one file; ``lines`` are those of the statement, of which a test runs one."""
+    """One change to one file.
+
+    A test runs one of ``lines``, those of the statement; there are none if the import runs it.
+    """
 
     path: str
     line: int
@@ -68,7 +71,13 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
     starts = [0]
     for each in data.splitlines(keepends=True):
         starts.append(starts[-1] + len(each))
-    changes = sorted(_changes(ast.parse(source)), key=lambda change: change[1].lineno)
+    tree = ast.parse(source)
+    functions = [
+        range(each.body[0].lineno, (each.end_lineno or 0) + 1)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.FunctionDef)
+    ]
+    changes = sorted(_changes(tree), key=lambda change: change[1].lineno)
     for statement, node, new, mutation in changes:
         assert node.end_lineno is not None  # it comes from a file
         assert node.end_col_offset is not None
@@ -82,7 +91,7 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
                 line=node.lineno,
                 text=text,
                 mutation=mutation if count == 1 else f"{mutation} ({count})",
-                lines=_header(statement),
+                lines=_header(statement, functions),
                 mutated=(data[:begin] + new.encode() + data[end:]).decode(),
             )
         )
@@ -94,8 +103,10 @@ _Change = tuple[_Located, str, str]
 """What is replaced, by which text, and how a reader is told."""
 
 
-def _header(statement: ast.stmt) -> range:
-    """The lines of a statement without those of the statements in it."""
+def _header(statement: ast.stmt, functions: Sequence[range]) -> range:
+    """The lines of a statement in a function, without those of the statements in it."""
+    if not any(statement.lineno in body for body in functions):
+        return range(0)
     body = getattr(statement, "body", None)
     end = body[0].lineno - 1 if body else statement.end_lineno or statement.lineno
     return range(statement.lineno, max(end, statement.lineno) + 1)

@@ -15,6 +15,7 @@ from .content_traps import CONTENT_TRAPS, fused
 from .rewrite_traps import (
     APART,
     COPY,
+    COPYING,
     IN_PLACE,
     MASKED,
     STACK_BYTES,
@@ -240,3 +241,61 @@ def test_a_copy_between_host_and_device_says_that_it_is_a_transfer(there: str, h
     text = looping(f"there = {there} copy(a)", f"new = {here} copy(there)")
     crossed = [each.crosses_host_link for each in rewrites(text)]
     assert crossed == ["S(5)" in there, ("S(5)" in there) != ("S(5)" in here)]
+
+
+ADDING = """adding { left = f32[] parameter(0)
+  right = f32[] parameter(1)
+  ROOT sum = f32[] add(left, right) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("opcode", "lines"),
+    [
+        ("copy", "found = f32[8,4] copy(x)"),
+        (
+            "copy-start",
+            "found = (f32[8,4], f32[8,4], u32[]) copy-start(x)\n done = f32[8,4] copy-done(found)",
+        ),
+        (
+            "copy",
+            (
+                "found = ((f32[8,4]), f32[8,4], u32[]) async-start(x), calls=copying\n"
+                "  done = f32[8,4] async-done(found)"
+            ),
+        ),
+        ("reverse", "found = f32[8,4] fusion(x), kind=kLoop, calls=inner"),
+        ("transpose", "found = f32[4,8] transpose(x), dimensions={1,0}"),
+        ("reshape", "found = f32[32] reshape(x)"),
+        ("convert", "found = s32[8,4] convert(x)"),
+        ("bitcast-convert", "found = s32[8,4] bitcast-convert(x)"),
+        ("concatenate", "found = f32[9,4] concatenate(x, row), dimensions={0}"),
+        ("pad", "found = f32[9,4] pad(x, zero), padding=0_1x0_0"),
+        ("reverse", "found = f32[8,4] reverse(x), dimensions={0}"),
+        ("slice", "found = f32[7,4] slice(x), slice={[0:7], [0:4]}"),
+        ("dynamic-update-slice", "found = f32[8,4] dynamic-update-slice(x, row, i, i)"),
+        (
+            "scatter",
+            (
+                "found = f32[8,4] scatter(x, at, row), to_apply=adding, update_window_dims={0,1}, "
+                "inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0"
+            ),
+        ),
+    ],
+)
+def test_each_operation_that_moves_an_array_is_found_outside_of_loops(
+    opcode: str, lines: str
+) -> None:
+    inner = "inner { p = f32[8,4] parameter(0)\n  ROOT r = f32[8,4] reverse(p), dimensions={0} }\n"
+    (found,) = rewrites(f"""HloModule moving
+{COPYING}{inner}{ADDING}
+ENTRY main {{ x = f32[8,4] parameter(0)
+  row = f32[1,4] parameter(1)
+  at = s32[1] parameter(2)
+  i = s32[] parameter(3)
+  zero = f32[] constant(0)
+  {lines}
+  ROOT out = f32[] add(zero, zero) }}
+""")
+    assert (found.instruction, found.opcode, found.loop) == ("found", opcode, "")
+    assert (found.executions, found.in_place) == (1, False)

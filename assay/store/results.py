@@ -36,5 +36,5 @@ def point_latest(directory: Path) -> None:
     link = directory.parent / LATEST
     fresh = directory.parent / f".{LATEST}-{directory.name}"
     fresh.unlink(missing_ok=True)
-    fresh.symlink_to(directory.name, target_is_directory=True)
+    fresh.symlink_to(directory.name)
     fresh.replace(link)

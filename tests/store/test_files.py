@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.store.files import write_whole
+from assay.store.files import readable, write_whole
 
 
 def names_in(folder: Path) -> list[str]:
@@ -50,3 +50,30 @@ def test_an_interrupted_write_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         write_whole(tmp_path / "file", b"new")
     assert names_in(tmp_path) == []
+
+
+def test_a_folder_that_is_removed_meanwhile_does_not_hide_why_writing_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def removed(self: Path, target: Path) -> Path:
+        self.unlink()
+        raise OSError(28, f"no space for {target}")
+
+    monkeypatch.setattr(Path, "replace", removed)
+    with pytest.raises(OSError, match="no space"):
+        write_whole(tmp_path / "file", b"new")
+
+
+@pytest.mark.parametrize(
+    ("names", "part"),
+    [
+        (("norm", "rows"), "norm-rows"),
+        (("a/b", "../c"), "a-b-..-c"),
+        ((".hidden",), "hidden"),
+        (("-option",), "option"),
+        (("a" * 119, "bc"), "a" * 119 + "-"),
+        (("naïve [x=1]",), "na-ve-x-1-"),
+    ],
+)
+def test_names_become_one_part_of_a_files_name(names: tuple[str, ...], part: str) -> None:
+    assert readable(names) == part

@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
+from assay.model.invocation import USUAL, Invocation
+from assay.model.verdict import ExitCode
 from assay.store import results
 
 
@@ -26,3 +30,19 @@ def test_a_link_that_a_killed_run_left_half_made_is_no_hindrance(tmp_path: Path)
     (tmp_path / ".latest-run").symlink_to("gone")
     results.point_latest(tmp_path / "run")
     assert (tmp_path / "latest").resolve() == tmp_path / "run"
+
+
+def test_how_a_run_was_asked_for_is_read_back_from_its_folder(tmp_path: Path) -> None:
+    asked = Invocation(command=("pytest", "a.py"), cut_short=ExitCode.MISUSE)
+    path = results.write_invocation(tmp_path, asked)
+    assert path == tmp_path / "invocation.json"
+    assert results.invocation_of(tmp_path) == asked != USUAL
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[]", None], ids=["half", "another kind", "missing"])
+def test_an_invocation_that_cannot_be_read_is_the_usual_one(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    (path := results.write_invocation(tmp_path, USUAL)).unlink()
+    path.parent.joinpath(path.name if damage else "other").write_bytes(damage or b"")
+    assert results.invocation_of(tmp_path) == USUAL

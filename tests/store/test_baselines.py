@@ -39,6 +39,13 @@ def test_numbers_come_back_under_their_own_key(tmp_path: Path) -> None:
     assert loaded.numbers(("stack", "other", "temp-bytes")) == ()
 
 
+def test_an_arms_numbers_are_those_of_all_its_claims_and_of_no_other_arm() -> None:
+    both = one_number().accepting(("stack", "offload", "copied-bytes"), OLDER)
+    others = both.accepting(("stack", "save", "temp-bytes"), NUMBER)
+    assert others.of_arm("stack", "offload") == (NUMBER, OLDER)
+    assert others.of_arm("stack", "remat") == others.of_arm("other", "offload") == ()
+
+
 def test_no_file_is_no_number(tmp_path: Path) -> None:
     assert load(tmp_path, "scan", "cpu") == Baseline("scan", "cpu")
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from assay.model.claim import Case, Check, Claim, Formula
 from assay.model.evidence import Evidence, FailureKind
+from assay.model.expected import Expected, Fails, Measures, exactly
 from assay.model.module import Direction
 from assay.model.steps import Loop, Steps
 from assay.model.target import TargetError
@@ -44,6 +45,8 @@ __all__ = [
     "Claim",
     "Direction",
     "Evidence",
+    "Expected",
+    "Fails",
     "FailureKind",
     "Finding",
     "Formula",
@@ -51,6 +54,7 @@ __all__ = [
     "KnownDefect",
     "Level",
     "Loop",
+    "Measures",
     "Outcome",
     "Program",
     "Quantity",
@@ -62,4 +66,5 @@ __all__ = [
     "Unit",
     "Workload",
     "claims",
+    "exactly",
 ]

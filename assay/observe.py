@@ -16,7 +16,7 @@ from assay.frameworks.timing import PairTimer, ProgramFailed
 from assay.frameworks.versions import toolchain
 from assay.hlo.schema import split
 from assay.hlo.summary import read
-from assay.model.blame import in_words, is_ours
+from assay.model.blame import is_ours, message_of, users_line
 from assay.model.evidence import (
     Evidence,
     Failure,
@@ -356,9 +356,9 @@ def _end(kind: FailureKind, error: Exception) -> Failure | Unavailable:
     fault = recognise(error) if kind is FailureKind.COMPILER else None
     if fault is not None:
         return Unavailable(reason=fault.reason, remedy=fault.remedy)
-    message = _shorten(in_words(error))
+    message, line = _shorten(message_of(error)), users_line(error)
     if kind is not FailureKind.COMPILER or "RESOURCE_EXHAUSTED" not in text:
-        return Failure(kind=kind, message=message)
+        return Failure(kind=kind, message=message, line=line)
     sizes = next(filter(None, (wording.search(text) for wording in _OUT_OF_MEMORY)), None)
     return Failure(
         kind=FailureKind.OUT_OF_MEMORY,

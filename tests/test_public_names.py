@@ -20,6 +20,8 @@ PUBLIC = [
     "Claim",
     "Direction",
     "Evidence",
+    "Expected",
+    "Fails",
     "FailureKind",
     "Finding",
     "Formula",
@@ -27,6 +29,7 @@ PUBLIC = [
     "KnownDefect",
     "Level",
     "Loop",
+    "Measures",
     "Outcome",
     "Program",
     "Quantity",
@@ -38,6 +41,7 @@ PUBLIC = [
     "Unit",
     "Workload",
     "claims",
+    "exactly",
 ]
 CLAIMS = [
     "AcceptedTempBytes",
@@ -59,6 +63,7 @@ CLAIMS = [
     "Parameters",
     "Refuses",
     "ResidualsOnHost",
+    "Runs",
     "Sent",
     "SentPerStep",
     "TempBytesAtMost",
@@ -73,7 +78,9 @@ CLAIMS = [
 ]
 
 
-@pytest.mark.parametrize(("module", "names"), [(assay, PUBLIC), (claims, CLAIMS)])
+    "Fails",
+    "FailureKind",
+pytest.mark.parametrize(("module", "names"), [(assay, PUBLIC), (claims, CLAIMS)])
 def test_the_public_names_are_listed_sorted_and_there(module: ModuleType, names: list[str]) -> None:
     assert module.__all__ == names == sorted(names)
     assert [name for name in names if not hasattr(module, name)] == []

@@ -2,7 +2,7 @@
 
 from assay.claims.accepted_time import AcceptedTime
 from assay.claims.against import TimeAgainst
-from assay.claims.compile import Compiles, FitsDevice, Parameters
+from assay.claims.compile import Compiles, FitsDevice, Parameters, Runs
 from assay.claims.copies import CopiedBytes, CopiedBytesOutsideLoops, DonatedBytesReused
 from assay.claims.growth import TimeGrowth
 from assay.claims.memory import (
@@ -47,6 +47,7 @@ __all__ = [
     "Parameters",
     "Refuses",
     "ResidualsOnHost",
+    "Runs",
     "Sent",
     "SentPerStep",
     "TempBytesAtMost",

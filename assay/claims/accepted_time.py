@@ -162,7 +162,7 @@ def _stop_unless_timed(case: Case) -> None:
         stop_unless_available(times)
         if times.failure is not None:
             reason = f"nothing to time: {describe_failure(times.failure)}"
-            raise Stopped(Finding(outcome=Outcome.BROKEN, reason=reason))
+            raise Stopped(Finding(outcome=Outcome.BROKEN, reason=reason, failure=times.failure))
         if len(times.judged.samples) < FEWEST_SAMPLES:
             _stop_too_few(times)
 

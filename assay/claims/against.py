@@ -100,5 +100,6 @@ def _stop_if_halted(rerun: Rerun) -> None:
                 outcome=Outcome.NOT_MEASURED if old else Outcome.BROKEN,
                 reason=f"nothing to compare: on {(rerun.side or Side.NEW).value}, {failed}",
                 advice="name another version with --against" if old else "",
+                failure=None if old else rerun.failure,
             )
         )

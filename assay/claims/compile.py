@@ -6,25 +6,25 @@ from assay.claims.measurement import (
     describe_failure,
     memory_of,
     module_of,
+    never_executed,
     stop_unless_available,
+    stop_unless_compiled,
 )
 from assay.claims.memory import finding
 from assay.judge.comparison import Relation, explain, holds
 from assay.model.claim import Case, Formula, MeasurementMissing
-from assay.model.evidence import FailureKind
+from assay.model.evidence import Failure, FailureKind
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
-
-_AFTER_COMPILING = (FailureKind.OUT_OF_MEMORY, FailureKind.EXECUTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiles:
     """The program traces, lowers and compiles, whether or not it then fits or runs.
 
-    Measures the number of failures; running out of memory is ``FitsDevice``'s business, and a
-    program that does not run is ``ValuesEqual``'s.
+    Measures the number of failures. ``FitsDevice`` judges a program that runs out of memory,
+    ``Runs`` one that compiles and fails when it runs.
     """
 
     name: str = "compiles"
@@ -40,15 +40,46 @@ class Compiles:
         evidence = case.evidence
         stop_unless_available(evidence)
         failure = evidence.failure
-        if failure is None or failure.kind in _AFTER_COMPILING:
+        does_not_fit = failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
+        if failure is None or does_not_fit or failure.left_executable:
             return Finding(outcome=Outcome.KEPT, measured=0, limit=0, reason="it compiles")
-        return Finding(
-            outcome=Outcome.BROKEN,
-            measured=1,
-            limit=0,
-            reason=describe_failure(failure),
-            failure=failure.kind,
-        )
+        return _failed(failure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """The program that was compiled runs, and gives results.
+
+    Measures the number of failures: an exception, a crash or a timeout while it runs.
+    """
+
+    name: str = "runs"
+    unit: Unit = Unit.COUNT
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """No other arm."""
+        return ()
+
+    def judge(self, case: Case) -> Finding:
+        """Kept if it ran to its end."""
+        evidence = case.evidence
+        stop_unless_compiled(case, evidence)
+        if evidence.failure is not None:
+            return _failed(evidence.failure)
+        if evidence.values is None:
+            return never_executed(evidence, "results")
+        return Finding(outcome=Outcome.KEPT, measured=0, limit=0, reason="it runs")
+
+
+def _failed(failure: Failure) -> Finding:
+    return Finding(
+        outcome=Outcome.BROKEN,
+        measured=1,
+        limit=0,
+        reason=describe_failure(failure),
+        failure=failure,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +110,7 @@ class FitsDevice:
                 limit=failure.capacity_bytes,
                 reason=describe_failure(failure),
                 advice="shard it further, save less, or offload",
-                failure=failure.kind,
+                failure=failure,
             )
         memory = memory_of(case, evidence)
         if evidence.device_memory_bytes is None:

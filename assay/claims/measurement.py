@@ -7,10 +7,20 @@ from assay.model.timing import Times
 from assay.model.units import format_bytes
 from assay.model.verdict import Finding, Outcome
 
+_DURING = {
+    FailureKind.BUILD: "is built",
+    FailureKind.TRACE: "is traced",
+    FailureKind.LOWERING: "is lowered",
+    FailureKind.COMPILER: "is compiled",
+    FailureKind.EXECUTION: "runs",
+}
+
 
 def describe_failure(failure: Failure) -> str:
     """One line: the stage that failed, the sizes that an out-of-memory error named, the message."""
-    line = f"the program {failure.kind.value}: {failure.message}"
+    when = f" while it {_DURING[failure.during]}" if failure.during in _DURING else ""
+    place = f"{failure.line}: " if failure.line else ""
+    line = f"the program {failure.kind.value}{when}: {place}{failure.message}"
     if failure.needed_bytes is not None and failure.capacity_bytes is not None:
         needed, capacity = format_bytes(failure.needed_bytes), format_bytes(failure.capacity_bytes)
         line = f"the compiler needs {needed} of {capacity} per device"
@@ -30,12 +40,12 @@ def stop_unless_available(seen: Evidence | Times) -> None:
 
 
 def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
-    """Raise ``Stopped`` where there is no executable; one that then did not run is there.
+    """Raise ``Stopped`` where there is no executable; one that then did not run left one.
 
     The judged arm's own failure breaks the claim; a reference arm's leaves it not measured.
     """
     stop_unless_available(evidence)
-    if evidence.failure is not None and evidence.failure.kind is not FailureKind.EXECUTION:
+    if evidence.failure is not None and not evidence.failure.left_executable:
         raise _nothing_to_measure(case, evidence, evidence.failure)
 
 
@@ -54,7 +64,7 @@ def _nothing_to_measure(case: Case, evidence: Evidence, failure: Failure) -> Sto
             outcome=Outcome.BROKEN if own else Outcome.NOT_MEASURED,
             reason=f"nothing to measure: {whose}{describe_failure(failure)}",
             advice="" if own else f"mend {evidence.arm!r}, which it is compared with",
-            failure=failure.kind if own else None,
+            failure=failure if own else None,
         )
     )
 

@@ -136,7 +136,7 @@ class FitsBudget:
         limit, text = self.budget.of(case), self.budget.text
         found = finding("device memory", Quantity(needed, self.unit), Relation.AT_MOST, limit, text)
         if failure is not None:
-            return replace(found, outcome=Outcome.BROKEN, failure=failure.kind)
+            return replace(found, outcome=Outcome.BROKEN, failure=failure)
         return found
 
 

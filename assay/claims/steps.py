@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from assay.claims.measurement import (
+    describe_failure,
     never_executed,
     stop_unless_available,
     stop_unless_compiled,
@@ -208,8 +209,8 @@ class Refuses:
             outcome=Outcome.KEPT if refused else Outcome.BROKEN,
             measured=0 if refused else 1,
             limit=0,
-            reason=f"wanted a {self.error}; the program {failure.kind.value}: {failure.message}",
-            failure=failure.kind,
+            reason=f"wanted a {self.error}; {describe_failure(failure)}",
+            failure=None if refused else failure,
         )
 
 

@@ -159,6 +159,7 @@ def _taken(case: Case, other: str) -> Times:
                 outcome=Outcome.BROKEN if own else Outcome.NOT_MEASURED,
                 reason=f"nothing to time: {words}{describe_failure(times.failure)}",
                 advice="" if own else f"mend {whose}, or compare with another arm",
+                failure=times.failure if own else None,
             )
         )
     return times

@@ -26,7 +26,7 @@ from assay.isolate.frames import (
     write,
 )
 from assay.isolate.pipes import end_with_parent, own_pipes
-from assay.model.blame import in_words
+from assay.model.blame import message_of, users_line
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
 from assay.model.timing import Keep, Times
@@ -81,8 +81,9 @@ def _found(request: bytes, keep: Keep, begin: Begin) -> Answer:
             loaded = cloudpickle.loads(asked.program) if isinstance(asked, GrowthRequest) else asked
     # Loading imports the user's modules, which may raise anything.
     except Exception as error:  # noqa: BLE001
-        words = f"it cannot be loaded in the observer's process: {in_words(error)}"
-        return Answer(failure=Failure(kind=FailureKind.BUILD, message=words))
+        words = f"it cannot be loaded in the observer's process: {message_of(error)}"
+        failure = Failure(kind=FailureKind.BUILD, message=words, line=users_line(error))
+        return Answer(failure=failure)
     begin(None, None)
     if isinstance(asked, TimesRequest):
         return Answer(times=observe_times(loaded, keep))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import isfinite, isinf
 
-from assay.judge.defects import against_defect, known_defect
+from assay.judge.defects import against_defects, known_defects
 from assay.model.blame import in_words, is_ours
 from assay.model.claim import Case, Claim, Stopped
 from assay.model.evidence import FailureKind
@@ -71,15 +71,21 @@ def at_fault(fault: Exception, what: str) -> Finding:
 
 def judge_arm(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
     """The finding on an arm, set against the workload's known defects."""
-    defect = known_defect(
+    name = claim.name
+    entries = known_defects(
         case.workload.known_defects,
         workload=case.workload.name,
         arm=case.arm.name,
-        claim=claim.name,
+        claim=name,
         target=case.evidence.target,
         versions=case.evidence.toolchain.versions,
     )
-    return against_defect(judge(claim, case), defect), defect
+    finding = judge(claim, case)
+    try:
+        return against_defects(finding, entries, name, case)
+    # What an entry expects may be a formula of the suite's own, which may raise anything.
+    except Exception as fault:  # noqa: BLE001
+        return at_fault(fault, f"a known defect of {name!r}"), None
 
 
 def judge_twin(claim: Claim, case: Case) -> Finding:
@@ -109,7 +115,7 @@ def judge_twin(claim: Claim, case: Case) -> Finding:
 
 def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
     """Why a broken claim does not show that the detector works; empty if it does."""
-    if finding.failure is not None and finding.failure is not expected:
+    if finding.failure is not None and finding.failure.kind is not expected:
         if expected is None:
             return "for it failed, and its arm names no failure (fails_with)"
         return f"for it must be one that {expected.value} (fails_with)"

@@ -1,55 +1,61 @@
 """Setting a finding against the defects already known upstream."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from assay.judge.toolchains import in_range
+from assay.model.claim import Case
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import KnownDefect, matches_any
 
 
-def known_defect(
-    defects: Iterable[KnownDefect],
+def known_defects(
+    entries: tuple[KnownDefect, ...],
     *,
     workload: str,
     arm: str,
     claim: str,
     target: str,
     versions: Mapping[str, str],
-) -> KnownDefect | None:
-    """The first entry that speaks of this arm, claim, target and toolchain."""
-    for defect in defects:
-        if (
-            matches_any(workload, defect.workloads)
-            and matches_any(arm, defect.arms)
-            and matches_any(claim, defect.claims)
-            and matches_any(target, defect.targets)
-            and in_range(defect.toolchain, versions)
-        ):
-            return defect
-    return None
+) -> tuple[KnownDefect, ...]:
+    """The entries that speak of this arm, claim, target and toolchain."""
+    return tuple(
+        entry
+        for entry in entries
+        if matches_any(workload, entry.workloads)
+        and matches_any(arm, entry.arms)
+        and entry.ways(claim)
+        and matches_any(target, entry.targets)
+        and in_range(entry.toolchain, versions)
+    )
 
 
-def against_defect(finding: Finding, defect: KnownDefect | None) -> Finding:
-    """Broken as expected is ``known-defect``; kept against expectation is ``fixed-upstream``.
+def against_defects(
+    finding: Finding, entries: tuple[KnownDefect, ...], claim: str, case: Case
+) -> tuple[Finding, KnownDefect | None]:
+    """Broken as an entry expects is ``known-defect``; kept against expectation, ``fixed-upstream``.
 
-    Any other outcome passes through: a crash of Assay or a missing measurement is never a known
-    defect.
+    Broken in any other way stays ``broken``. Any other outcome passes through: a crash of Assay or
+    a missing measurement is never a known defect.
     """
-    if defect is None:
-        return finding
+    if not entries:
+        return finding, None
     if finding.outcome is Outcome.BROKEN:
-        return replace(
-            finding,
-            outcome=Outcome.KNOWN_DEFECT,
-            reason=f"{defect.reason}; seen: {finding.reason}",
-            advice="",
-        )
+        for entry in entries:
+            ways = entry.ways(claim)
+            if any(way.holds(finding.measured, finding.failure, case) for way in ways):
+                reason = f"{entry.reason}; seen: {finding.reason}"
+                known = replace(finding, outcome=Outcome.KNOWN_DEFECT, reason=reason, advice="")
+                return known, entry
+        other = f"{finding.reason}; this is not the known defect ({entries[0].upstream})"
+        return replace(finding, reason=other), None
     if finding.outcome in (Outcome.KEPT, Outcome.IMPROVED):
-        return replace(
+        entry = entries[0]
+        fixed = replace(
             finding,
             outcome=Outcome.FIXED_UPSTREAM,
-            reason=f"{finding.reason}; expected broken: {defect.reason}",
-            advice=f"retire the known defect last seen {defect.last_seen} ({defect.upstream})",
+            reason=f"{finding.reason}; expected broken: {entry.reason}",
+            advice=f"retire the known defect last seen {entry.last_seen} ({entry.upstream})",
         )
-    return finding
+        return fixed, entry
+    return finding, entries[0]

@@ -72,12 +72,17 @@ def line_of(function: Callable[..., Any]) -> str:
 
 def in_words(error: BaseException) -> str:
     """``file:line: Type: message``, the line of the user's code first if there is one."""
+    line, words = users_line(error), message_of(error)
+    return f"{line}: {words}" if line else words
+
+
+def message_of(error: BaseException) -> str:
+    """``Type: message``, in text that UTF-8 can hold."""
     words = str(error) or repr(error)
     # What Assay says of the user's values needs no type; it names the line itself.
     if str(error) and not isinstance(error, UsersFault):
         words = f"{type(error).__name__}: {error}"
-    line = users_line(error)
-    return encodable(f"{line}: {words}" if line else words)
+    return encodable(words)
 
 
 def encodable(text: str) -> str:

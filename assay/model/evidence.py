@@ -26,6 +26,7 @@ class Failure:
 
     ``needed_bytes`` and ``capacity_bytes`` are what an out-of-memory error names, per device.
     ``during`` is the stage that a crash or a timeout ended, named by that stage's own failure.
+    ``line`` is the innermost line of the user's code, ``file:line``, if the exception passed one.
     """
 
     kind: FailureKind
@@ -33,6 +34,7 @@ class Failure:
     needed_bytes: int | None = None
     capacity_bytes: int | None = None
     during: FailureKind | None = None
+    line: str = ""
 
     @property
     def stage(self) -> FailureKind:

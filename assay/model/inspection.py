@@ -204,7 +204,8 @@ def describe(failure: Failure) -> str:
     if failure.needed_bytes is not None and failure.capacity_bytes is not None:
         needed, capacity = format_bytes(failure.needed_bytes), format_bytes(failure.capacity_bytes)
         sizes = f": needs {needed}, the device has {capacity}"
-    return f"it {failure.kind.value}{sizes}: {failure.message}"
+    place = f"{failure.line}: " if failure.line else ""
+    return f"it {failure.kind.value}{sizes}: {place}{failure.message}"
 
 
 def _loops_first(rewrite: Rewrite) -> tuple[bool, float, str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from assay.model.evidence import FailureKind
+from assay.model.evidence import Failure
 from assay.model.units import Unit
 
 RECORD_SCHEMA = 1
@@ -51,7 +51,7 @@ class ExitCode(Enum):
 class Finding:
     """What one claim says of one case: numbers in the claim's unit, the cause, the next step.
 
-    ``failure`` is the kind of the program's failure where that failure decided the finding.
+    ``failure`` is the program's, where it decided the finding.
     """
 
     outcome: Outcome
@@ -59,7 +59,7 @@ class Finding:
     limit: int | float | None = None
     reason: str = ""
     advice: str = ""
-    failure: FailureKind | None = None
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

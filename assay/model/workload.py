@@ -11,6 +11,7 @@ from typing import Any
 
 from assay.model.blame import WrongType
 from assay.model.evidence import FailureKind
+from assay.model.expected import Expected
 from assay.model.names import check_name
 from assay.model.steps import Steps
 
@@ -186,20 +187,37 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDefect:
-    """A claim expected to break on some targets and toolchains, and where that is reported.
+    """Claims expected to break in a known way on some targets and toolchains; where it is reported.
 
-    ``arms``, ``claims``, ``targets`` and ``workloads`` are shell patterns; ``toolchain`` maps a
-    package to a version specifier (``{"jaxlib": ">=0.10"}``). ``last_seen`` is an ISO date.
+    ``arms``, ``targets``, ``workloads`` and the keys of ``expects`` (claims) are shell patterns.
+    ``expects`` says how each claim breaks, in one way or another; broken in any other way it is
+    ``broken``. ``toolchain`` maps a package to a version specifier (``{"jaxlib": ">=0.10"}``).
+    ``last_seen`` is an ISO date.
     """
 
     arms: tuple[str, ...]
-    claims: tuple[str, ...]
+    expects: Mapping[str, Expected | tuple[Expected, ...]]
     targets: tuple[str, ...]
     workloads: tuple[str, ...] = ("*",)
     reason: str
     upstream: str
     last_seen: str
     toolchain: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Reject an entry that expects nothing of a claim."""
+        if not self.expects or not all(map(self.ways, self.expects)):
+            raise ValueError(
+                f"got a known defect of {self.arms} that expects nothing, wanted how its claims "
+                "break; write expects={'temp-bytes': Measures(least=…, most=…)} or Fails(…)"
+            )
+
+    def ways(self, claim: str) -> tuple[Expected, ...]:
+        """The ways in which the claim is expected to break, by the first pattern that matches."""
+        for pattern, expected in self.expects.items():
+            if fnmatchcase(claim, pattern):
+                return expected if isinstance(expected, tuple) else (expected,)
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

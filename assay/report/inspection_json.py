@@ -187,6 +187,7 @@ def _failure(evidence: Evidence) -> Json | None:
     return {
         "kind": failure.kind.value,
         "message": failure.message,
+        "source": failure.line or None,
         "needed_bytes": failure.needed_bytes,
         "capacity_bytes": failure.capacity_bytes,
     }

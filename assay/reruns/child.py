@@ -22,7 +22,7 @@ from assay.frameworks.turns import Runner, clock_step
 from assay.frameworks.versions import toolchain
 from assay.isolate.frames import READY, read, write
 from assay.isolate.pipes import own_pipes
-from assay.model.blame import in_words, is_ours
+from assay.model.blame import is_ours, message_of, users_line
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.target import TargetError, TargetName, TargetUnavailable
 from assay.model.workload import Arm, Workload
@@ -167,8 +167,8 @@ def _told(kind: FailureKind, error: Exception) -> Answer:
     fault = recognise(error) if kind is FailureKind.COMPILER else None
     if fault is not None:
         return Answer(unavailable=Unavailable(reason=fault.reason, remedy=fault.remedy))
-    flat = " ".join(in_words(error).split())
-    return Answer(failure=Failure(kind=kind, message=flat[:_MESSAGE_CHARACTERS]))
+    flat = " ".join(message_of(error).split())[:_MESSAGE_CHARACTERS]
+    return Answer(failure=Failure(kind=kind, message=flat, line=users_line(error)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What today's compilers do not keep, and where that is reported.
+"""What today's compilers do not keep, how it breaks, and where that is reported.
 
 Each entry was seen broken with jaxlib 0.10.2 and 0.12.0.1 (libtpu 0.0.52 for TPUs), or with that
 one of them which its toolchain leaves. The README of this suite tells each story.
@@ -6,127 +6,196 @@ one of them which its toolchain leaves. The README of this suite tells each stor
 
 from functools import partial
 
-from assay import KnownDefect
+from assay import Case, Expected, KnownDefect, Measures
+from suites.dus_remat.formulas import StackWorkload
 
-# Each with its exponent: what is copied whole grows with the stack, and so does its time.
-_COPIES, _MEMORY, _TIME = "copied-bytes-per-iteration*", "temp-bytes-at-most", "time-[ge]*"
-_RATIO = "time-ratio"
 _EVERYWHERE, _CPU, _GPU, _TPU = ("*",), ("cpu*",), ("gpu*",), ("tpu*",)
-_OLDER = {"jaxlib": "<0.12"}
+_OLDER, _NEWER = {"jaxlib": "<0.12"}, {"jaxlib": ">=0.12"}
+_BESIDES = 0.3
+"""Of a stack: rows in flight, and the padding of a TPU's tiles (seen: up to 0.27)."""
+
+_Ways = Expected | tuple[Expected, ...]
 
 _reported = partial(
-    KnownDefect, upstream="https://github.com/google/paxml/issues/17", last_seen="2026-11-21"
+    KnownDefect, upstream="https://github.com/google/paxml/issues/17", last_seen="2026-11-23"
 )
-_related = partial(KnownDefect, upstream="https://github.com/openxla/xla", last_seen="2026-11-21")
+_related = partial(KnownDefect, upstream="https://github.com/openxla/xla", last_seen="2026-11-23")
+
+
+def _bytes_of(stacks: float, case: Case) -> int:
+    assert isinstance(case.workload, StackWorkload)
+    sizes = case.workload.stack
+    return round(stacks * sizes.length * sizes.row_bytes)
+
+
+def _stacks(count: float) -> Measures:
+    """So many whole stacks, and less than a third of one besides."""
+    return Measures(least=partial(_bytes_of, count), most=partial(_bytes_of, count + _BESIDES))
+
+
+def _copies(count: float) -> dict[str, _Ways]:
+    """An iteration writes so many stacks whole, which grows with the stack's length."""
+    return {
+        "copied-bytes-per-iteration": _stacks(count),
+        # 1 for what is copied alone; less by the row that each iteration writes besides.
+        "copied-bytes-per-iteration-exponent": Measures(least=0.8, most=1.1),
+    }
+
+
+def _holds(count: float) -> dict[str, _Ways]:
+    """Temporaries hold so many stacks."""
+    return {"temp-bytes-at-most": _stacks(count)}
+
+
+_TIME: dict[str, _Ways] = {
+    # In proportion to the length is 1, and up to 4 where the longer stack leaves a cache.
+    "time-growth": Measures(most=6.0),
+    # In proportion is 1, and seen up to 1.5 where the stack leaves a cache on the way.
+    "time-exponent": Measures(least=0.5, most=1.75),
+}
+_RATIO: dict[str, _Ways] = {
+    # Three stacks of 15 rows, each read and written, for one row.
+    "time-ratio": Measures(most=2.0 * 3 * 15)
+}
 
 KNOWN_DEFECTS = (
     _reported(
         arms=("reshape-read",),
-        claims=(_COPIES, _MEMORY, _TIME),
+        expects=_copies(5) | _holds(3) | _TIME,
         targets=_CPU,
         reason="a row read back from the reshaped stack makes the reshape a stack of its own: "
         "five copies in each iteration",
     ),
     _reported(
         arms=("reshape", "at-add-reshape", "two-stacks"),
-        claims=(_COPIES, _MEMORY, _TIME),
+        expects=_copies(3) | _holds(2) | _TIME,
         targets=_CPU,
         toolchain=_OLDER,
         reason="the reshape is taken for a new stack, and is copied there and back",
     ),
     _reported(
-        arms=("reshape", "reshape-read", "at-add-reshape", "two-stacks", "two-updates"),
-        claims=(_COPIES, _MEMORY),
+        arms=("reshape", "reshape-read", "at-add-reshape", "two-stacks"),
+        expects=_copies(4) | _holds(2),
         targets=_TPU,
         reason="the view has other tiles than the stack: each iteration lays the whole stack out "
         "anew, there and back",
     ),
     _reported(
         arms=("two-updates",),
-        claims=(_COPIES, _MEMORY, _TIME),
-        targets=_CPU,
-        reason="of two updates through two views only one shares the stack's bytes",
+        expects=_copies(2) | _holds(1),
+        targets=_TPU,
+        reason="the second view has other tiles than the stack, which is laid out anew for it",
     ),
-    _reported(
-        arms=("barrier",),
-        claims=(_COPIES, _MEMORY, _TIME, _RATIO),
-        targets=_CPU,
-        reason="a barrier round the view keeps the stack before and after it apart",
+    *(
+        _reported(
+            arms=("two-updates",),
+            expects=_copies(copies) | _holds(1) | _TIME,
+            targets=_CPU,
+            toolchain=toolchain,
+            reason="of two updates through two views only one shares the stack's bytes",
+        )
+        for toolchain, copies in ((_OLDER, 4), (_NEWER, 2))
+    ),
+    *(
+        _reported(
+            arms=("barrier",),
+            expects=_copies(copies) | _holds(held) | _TIME | _RATIO,
+            targets=_CPU,
+            toolchain=toolchain,
+            reason="a barrier round the view keeps the stack before and after it apart",
+        )
+        for toolchain, copies, held in ((_OLDER, 3, 2), (_NEWER, 2, 1))
     ),
     _related(
         arms=("transposed", "vmapped"),
-        claims=(_COPIES, _MEMORY, _TIME, _RATIO),
+        expects=_copies(2) | _holds(1) | _TIME | _RATIO,
         targets=_CPU,
         reason="the stack is really transposed there and back; GPU and TPU choose a layout in "
         "which it is a view",
     ),
     _related(
         arms=("bitcast-converted",),
-        claims=(_COPIES, _MEMORY),
+        expects=_copies(2) | _holds(1),
         targets=_TPU,
         reason="the stack becomes integers and numbers again, whole, in each iteration",
     ),
     _related(
         arms=("bitcast-converted",),
-        claims=(_TIME,),
+        expects=_TIME,
         targets=_CPU,
-        toolchain={"jaxlib": ">=0.12"},
+        toolchain=_NEWER,
         reason="the update behind the bitcast shares the stack's bytes, but writes all of them; "
         "only the time shows it",
     ),
     _related(
         arms=("read-old", "read-old-dot"),
-        claims=(_COPIES, _MEMORY, _TIME),
+        expects=_copies(2) | _holds(1) | _TIME,
         targets=_CPU,
         reason="the read of the old stack is scheduled after the write, so the old one is copied "
         "first; read the new stack where it is another row",
     ),
     _related(
         arms=("read-old-barrier",),
-        claims=(_COPIES, _MEMORY, _TIME),
+        expects=_copies(2) | _holds(1) | _TIME,
         targets=_CPU,
         toolchain=_OLDER,
         reason="the barrier that orders the read before the write makes copies of its own",
     ),
     _related(
         arms=("read-old-dot-barrier",),
-        claims=(_COPIES,),
+        expects=_copies(2),
         targets=_CPU,
         toolchain=_OLDER,
         reason="the barrier that orders the read before the write makes copies of its own",
     ),
-    _related(
-        arms=("swap",),
-        claims=(_COPIES, _MEMORY, _TIME),
-        targets=_EVERYWHERE,
-        reason="stacks that change places are copied past each other; unroll the loop by two",
+    *(
+        _related(
+            arms=("swap",),
+            expects=_copies(copies) | _holds(held) | _TIME,
+            targets=targets,
+            reason="stacks that change places are copied past each other; unroll the loop by two",
+        )
+        for targets, copies, held in ((_CPU, 4, 2), ((*_GPU, *_TPU), 3, 1))
     ),
     _related(
-        arms=("duplicate", "keep-old"),
-        claims=(_COPIES, _TIME),
+        arms=("duplicate",),
+        expects=_copies(1) | _TIME,
         targets=_EVERYWHERE,
         reason="two carries cannot share one buffer: each iteration copies the stack; make the "
         "second after the loop",
     ),
+    *(
+        _related(
+            arms=("keep-old",),
+            expects=_copies(copies) | _TIME,
+            targets=targets,
+            reason="two carries cannot share one buffer: each iteration copies the stack; make "
+            "the second after the loop",
+        )
+        for targets, copies in (((*_CPU, *_GPU), 2), (_TPU, 1))
+    ),
     _related(
         arms=("conditional",),
-        claims=(_COPIES, _MEMORY),
+        expects=_copies(3) | _holds(1),
         targets=_GPU,
         toolchain=_OLDER,
         reason="the branches do not share the stack's buffer; choose between rows instead",
     ),
     _related(
         arms=("pipeline", "pipeline-4"),
-        claims=(_COPIES,),
+        expects=_copies(2),
         targets=_CPU,
         reason="the gradient of a carried stack is read and cleared row by row, and the read is "
         "scheduled after the write; let the scan stack its results",
     ),
-    _related(
-        arms=("pipeline-4", "pipeline-4-ys"),
-        claims=(_MEMORY,),
-        targets=_GPU,
-        toolchain=_OLDER,
-        reason="between the loops the saved stack is copied once into another layout",
+    *(
+        _related(
+            arms=(arm,),
+            expects=_holds(stacks),
+            targets=_GPU,
+            toolchain=_OLDER,
+            reason="between the loops the saved stack is copied once into another layout",
+        )
+        for arm, stacks in (("pipeline-4", 16.3), ("pipeline-4-ys", 16.7))
     ),
 )

@@ -9,3 +9,7 @@ from suites.dus_remat.workloads import EXECUTED_WORKLOADS
 test_stack_equals_the_plainly_written_one = Check(
     claim=claims.ValuesEqual(), workloads=EXECUTED_WORKLOADS, twin="twin-one-row-wrong"
 )
+
+test_program_runs = Check(
+    claim=claims.Runs(), workloads=EXECUTED_WORKLOADS, twin="twin-does-not-run"
+)

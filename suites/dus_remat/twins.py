@@ -46,6 +46,7 @@ def twin_arms(sizes: StackSizes) -> tuple[StackArm, ...]:
         twin(name="twin-difference", program=partial(program, difference, 1)),
         twin(name="twin-one-row-wrong", program=wrong),
         twin(name="twin-does-not-trace", program=_does_not_trace, fails_with=FailureKind.TRACE),
+        twin(name="twin-does-not-run", program=_does_not_run, fails_with=FailureKind.EXECUTION),
     )
 
 
@@ -68,3 +69,21 @@ def _does_not_trace(_devices: Sequence[Any]) -> Program:
         return x + jnp.zeros(x.shape[0] + 1)
 
     return Program(function=mismatched, arguments=(jax.ShapeDtypeStruct((8,), jnp.float32),))
+
+
+def _does_not_run(_devices: Sequence[Any]) -> Program:
+    """A program that compiles, and fails when it runs."""
+
+    def fails(x: jax.Array) -> jax.Array:
+        return jax.pure_callback(_refuse, x, x)
+
+    return Program(
+        function=lambda x: x * 2,
+        arguments=(jax.ShapeDtypeStruct((8,), jnp.float32),),
+        values=lambda: (jnp.ones(8, jnp.float32),),
+        observe=fails,
+    )
+
+
+def _refuse(_x: Any) -> Any:
+    raise RuntimeError("this program must not run")

@@ -1,12 +1,20 @@
-"""What today's PyTorch/XLA does not keep, and where that is reported."""
+"""What today's PyTorch/XLA does not keep, how it breaks, and where that is reported."""
 
-from assay import KnownDefect
+from assay import Fails, FailureKind, KnownDefect, exactly
+
+_ORDERS = 3
+"""Of callbacks, one for each step in turn."""
+
+_WAITS = Fails(kind=FailureKind.CRASH, message="the process ended by SIGABRT")
 
 KNOWN_DEFECTS = (
     KnownDefect(
         workloads=("minimal",),
         arms=("*-shuffled",),
-        claims=("graphs-compiled", "steps-until-last-compile"),
+        expects={
+            "graphs-compiled": exactly(_ORDERS),
+            "steps-until-last-compile": exactly(_ORDERS),
+        },
         targets=("cpu*", "tpu"),
         upstream="https://github.com/pytorch/xla/issues/4160",
         last_seen="2026-11-21",
@@ -16,7 +24,11 @@ KNOWN_DEFECTS = (
     KnownDefect(
         workloads=("fsdp",),
         arms=("replicas-*",),
-        claims=("graphs-compiled", "steps-until-last-compile", "values-equal"),
+        expects={
+            "graphs-compiled": _WAITS,
+            "steps-until-last-compile": _WAITS,
+            "values-equal": _WAITS,
+        },
         targets=("cpu*",),
         upstream="https://github.com/pytorch/xla",
         last_seen="2026-11-21",

@@ -10,6 +10,7 @@ from suites.scan_offload.custom_vjp_programs import custom_vjp_program
 from suites.scan_offload.formulas import BlockArm
 from suites.scan_offload.programs import HIDDEN, RESIDUAL, Sizes, Writing
 from suites.scan_offload.twins import (
+    does_not_run,
     does_not_trace,
     oversized,
     step_twice,
@@ -209,6 +210,12 @@ def twin_arms(sizes: Sizes, build: Build) -> tuple[BlockArm, ...]:
             role=twin,
             program=does_not_trace,
             fails_with=FailureKind.TRACE,
+        ),
+        BlockArm(
+            name="twin-does-not-run",
+            role=twin,
+            program=does_not_run,
+            fails_with=FailureKind.EXECUTION,
         ),
         BlockArm(
             name="twin-oversized",

@@ -49,17 +49,26 @@ def _moved_bytes(case: Case, devices: int) -> int:
     return elements * _F32_BYTES // devices
 
 
+def moved_bytes(case: Case) -> int:
+    """The moved activations on one device."""
+    return _moved_bytes(case, case.evidence.device_count)
+
+
+def row_bytes(case: Case) -> int:
+    """One layer's share of them."""
+    return moved_bytes(case) // _sizes(case).layers
+
+
 def _moved_everywhere(case: Case) -> Quantity:
     return Quantity(_moved_bytes(case, 1), Unit.BYTES)
 
 
 def _moved_per_device(case: Case) -> Quantity:
-    return Quantity(_moved_bytes(case, case.evidence.device_count), Unit.BYTES)
+    return Quantity(moved_bytes(case), Unit.BYTES)
 
 
 def _in_use(case: Case) -> Quantity:
-    stack = _moved_bytes(case, case.evidence.device_count)
-    rows = _ROWS_IN_FLIGHT * stack // _sizes(case).layers
+    rows = _ROWS_IN_FLIGHT * moved_bytes(case) // _sizes(case).layers
     return Quantity(rows + case.evidence.on_chip_memory_bytes, Unit.BYTES)
 
 

@@ -1,141 +1,214 @@
-"""What today's compilers do not keep, and where that is reported.
+"""What today's compilers do not keep, how it breaks, and where that is reported.
 
-Each entry was seen broken on jaxlib 0.10.2 and 0.12.0.1 with libtpu 0.0.51, unless it says on
+Each entry was seen broken on jaxlib 0.10.2 and 0.12.0.1 with libtpu 0.0.52, unless it says on
 which. The README of this suite tells each story.
 """
 
-from assay import KnownDefect
+from functools import partial
+
+from assay import Case, Expected, Fails, FailureKind, KnownDefect, Measures, exactly
+from suites.scan_offload.formulas import IN_USE, moved_bytes, row_bytes
 
 _REPORT = "https://github.com/openxla/xla/issues/17541"
 _JAX_REPORT = "https://github.com/jax-ml/jax/issues/23869"
-_SEEN = "2026-11-20"
+_SEEN = "2026-11-23"
+_GPU, _TPU = ("gpu*",), ("tpu*",)
+_OLD_LIBTPU, _LIBTPU = {"libtpu": "<0.0.52"}, {"libtpu": ">=0.0.52"}
+
+_Ways = dict[str, Expected | tuple[Expected, ...]]
+_entry = partial(KnownDefect, upstream=_REPORT, last_seen=_SEEN)
+
+
+def _rows(count: float, case: Case) -> float:
+    """So many rows, of which the moved stack has one for each layer."""
+    return count * row_bytes(case)
+
+
+def _stack(share: float, case: Case) -> float:
+    """A share of what is moved."""
+    return share * moved_bytes(case)
+
+
+def _times_accepted(factor: float, case: Case) -> float:
+    assert case.accepted is not None
+    return factor * case.accepted.value
+
+
+_SAVES_NOTHING = Measures(least=partial(_rows, -2), most=partial(_rows, 2))
+"""Within two rows, for the loops differ."""
+
+_NOTHING_MOVES: _Ways = {
+    "host-bytes": exactly(0),
+    "device-bytes-fall": _SAVES_NOTHING,
+    "to-host-bytes": exactly(0),
+    "to-device-bytes": exactly(0),
+}
+
+
+_A_ROW_MORE = exactly(lambda case: moved_bytes(case) + row_bytes(case))
+
+
+def _every_iteration(more: int, case: Case) -> float:
+    """The whole stack in each iteration of two layers, and so many times more."""
+    return (moved_bytes(case) // row_bytes(case) / 2 + more) * moved_bytes(case)
+
+
+_EVERY_ITERATION = Measures(least=partial(_every_iteration, 0), most=partial(_every_iteration, 4))
+_UNROLLED_MOVES: _Ways = {
+    "host-bytes": Measures(least=partial(_stack, 1.0), most=partial(_stack, 1.1)),
+    "device-bytes-fall": Measures(least=partial(_stack, -2.0), most=0),
+    "to-host-bytes": _EVERY_ITERATION,
+    "to-device-bytes": _EVERY_ITERATION,
+    "temp-bytes": Measures(least=partial(_stack, 1.0), most=partial(_stack, 3.0)),
+}
+
+
+def _nothing_and_half_the_stack(case: Case) -> float:
+    nothing = case.other("nothing").memory
+    assert nothing is not None
+    return nothing.temp_bytes + IN_USE.of(case).value + moved_bytes(case) / 2
+
+
+def _all(way: Expected) -> _Ways:
+    """Nothing can be measured."""
+    names = ("compiles", "fits-device", "no-worse-than-nothing", "temp-bytes", "runs")
+    return dict.fromkeys((*names, "values-equal", *_NOTHING_MOVES), way)
+
+
 _UNROLLED = "the offloader does not follow the stack through an unrolled body's reshape"
-_DEVICES = ("gpu*", "tpu*")
-_OFFLOAD = ("host-bytes", "device-bytes-fall", "to-host-bytes", "to-device-bytes")
-_AFTER_COMPILING = (*_OFFLOAD, "fits-device", "no-worse-than-nothing", "temp-bytes", "values-equal")
+_STRAIGHT_BACK = (
+    "each row goes to the host and straight back: the whole activation crosses both ways in every "
+    "step, one row of it is kept on the host, and the device saves nothing"
+)
+_DOES_NOT_COMPILE = Fails(
+    kind=FailureKind.COMPILER, message="Expected instruction to have shape equal to"
+)
+_DOES_NOT_TRACE = Fails(kind=FailureKind.TRACE, message="Custom VJP fwd rule forward")
 
 KNOWN_DEFECTS = (
-    KnownDefect(
+    _entry(
         arms=("offload-residual-output", "offload-residual-on-carry"),
-        claims=("residuals-on-host",),
+        expects={"residuals-on-host": exactly(0)},
         targets=("*",),
         reason="a name on the block's output, or on the carry outside jax.checkpoint, is not what "
         "autodiff saves: it saves the block's input, so the policy never sees the name",
         upstream=_JAX_REPORT,
-        last_seen=_SEEN,
     ),
-    KnownDefect(
+    _entry(
         arms=("offload-residual-output", "offload-residual-on-carry"),
-        claims=_OFFLOAD,
-        targets=_DEVICES,
+        expects=_NOTHING_MOVES,
+        targets=(*_GPU, *_TPU),
         reason="the name is ignored, in silence; name the value at the block's input instead",
-        upstream=_REPORT,
-        last_seen=_SEEN,
     ),
-    KnownDefect(
+    _entry(
         arms=("outside-offload-*", "nested-offload-residual-output"),
-        claims=("device-bytes-fall",),
-        targets=_DEVICES,
+        expects={"device-bytes-fall": _SAVES_NOTHING},
+        targets=_GPU,
         reason="with remat outside the scan the stack goes to the host and the recomputation "
         "makes it again on the device: it moves, but saves nothing",
-        upstream=_REPORT,
-        last_seen=_SEEN,
     ),
-    KnownDefect(
+    _entry(
+        arms=("outside-offload-*", "nested-offload-residual-output"),
+        expects={
+            "device-bytes-fall": Measures(least=partial(_stack, -0.6), most=partial(_rows, 2))
+        },
+        targets=_TPU,
+        reason="with remat outside the scan the stack goes to the host and the recomputation "
+        "makes it again on the device: it moves, but saves nothing",
+    ),
+    _entry(
         arms=("unroll-2-offload-*",),
-        claims=("compiles", *_AFTER_COMPILING),
-        targets=("gpu*",),
+        expects=_all(_DOES_NOT_COMPILE),
+        targets=_GPU,
         reason=_UNROLLED,
-        upstream=_REPORT,
-        last_seen=_SEEN,
     ),
-    KnownDefect(
+    _entry(
         arms=("unroll-2-offload-*",),
-        claims=("compiles", *_AFTER_COMPILING),
-        targets=("tpu*",),
-        toolchain={"libtpu": "<0.0.52"},
+        expects=_all(_DOES_NOT_COMPILE),
+        targets=_TPU,
+        toolchain=_OLD_LIBTPU,
         reason=_UNROLLED,
-        upstream=_REPORT,
-        last_seen=_SEEN,
     ),
-    KnownDefect(
+    _entry(
         arms=("unroll-2-offload-*",),
-        claims=(*_OFFLOAD, "temp-bytes"),
-        targets=("tpu*",),
-        toolchain={"libtpu": ">=0.0.52"},
+        expects=_UNROLLED_MOVES,
+        targets=_TPU,
+        toolchain=_LIBTPU,
         reason="since libtpu 0.0.52 an offload in an unrolled scan compiles, and moves the whole "
         "stack to the host and back in every iteration",
-        upstream=_REPORT,
-        last_seen="2026-11-22",
     ),
-    KnownDefect(
+    _entry(
         arms=("outside-offload-residual-*",),
-        claims=("temp-bytes",),
+        expects={
+            "temp-bytes": Measures(
+                least=partial(_times_accepted, 1.1), most=partial(_times_accepted, 1.25)
+            )
+        },
         targets=("tpu-v5e*", "tpu-v5p*"),
-        toolchain={"libtpu": ">=0.0.52"},
+        toolchain=_LIBTPU,
         reason="libtpu 0.0.52 takes a sixth to a fifth more temporaries than 0.0.51",
-        upstream=_REPORT,
-        last_seen="2026-11-22",
     ),
-    KnownDefect(
+    _entry(
         arms=("loop-offload-residual-input",),
-        claims=_OFFLOAD,
-        targets=("gpu*",),
+        expects=_NOTHING_MOVES,
+        targets=_GPU,
         reason="without a scan the compiler drops the copies to the host and back as redundant",
-        upstream=_REPORT,
-        last_seen=_SEEN,
     ),
-    KnownDefect(
+    _entry(
         arms=("loop-offload-residual-input",),
-        claims=("host-bytes", "to-host-bytes", "to-device-bytes"),
-        targets=("tpu*",),
+        expects={
+            "host-bytes": Measures(least=partial(_rows, 1), most=partial(_stack, 0.5)),
+            "to-host-bytes": _A_ROW_MORE,
+            "to-device-bytes": _A_ROW_MORE,
+        },
+        targets=_TPU,
         reason="without a scan each block's input is placed by itself: one row more than the stack "
         "is moved, and the compiler's analysis counts only some of the rows as host memory",
-        upstream=_REPORT,
-        last_seen=_SEEN,
     ),
-    KnownDefect(
+    _entry(
         arms=("custom-vjp-literal*",),
-        claims=("compiles", *_AFTER_COMPILING),
+        expects=_all(_DOES_NOT_TRACE),
         targets=("*",),
         reason="JAX rejects the report's program by type: its forward rule returns the output in "
         "host memory where the function returns it on the device",
-        upstream=_REPORT,
-        last_seen=_SEEN,
     ),
-    KnownDefect(
+    _entry(
         arms=("custom-vjp-roundtrip*",),
-        claims=_OFFLOAD,
-        targets=("gpu*",),
+        expects=_NOTHING_MOVES,
+        targets=_GPU,
         reason="the compiler removes the round trip of the output, and what autodiff saves stays "
         "on the device",
-        upstream=_REPORT,
-        last_seen=_SEEN,
     ),
-    KnownDefect(
-        arms=("custom-vjp-roundtrip*", "custom-vjp-residual-remat"),
-        claims=("host-bytes", "device-bytes-fall"),
-        targets=("tpu*",),
-        reason="each row goes to the host and straight back: the whole activation crosses both "
-        "ways in every step, one row of it is kept on the host, and the device saves nothing",
-        upstream=_REPORT,
-        last_seen=_SEEN,
+    _entry(
+        arms=("custom-vjp-roundtrip*",),
+        expects={"host-bytes": exactly(partial(_rows, 1)), "device-bytes-fall": _SAVES_NOTHING},
+        targets=_TPU,
+        reason=_STRAIGHT_BACK,
     ),
-    KnownDefect(
+    _entry(
         arms=("custom-vjp-residual-remat",),
-        claims=_OFFLOAD,
-        targets=("gpu*",),
-        reason="jax.checkpoint around the custom_vjp undoes its offload",
-        upstream=_REPORT,
-        last_seen=_SEEN,
+        expects={
+            "host-bytes": exactly(partial(_rows, 1)),
+            "device-bytes-fall": Measures(least=partial(_stack, -1), most=0),
+        },
+        targets=_TPU,
+        reason=_STRAIGHT_BACK,
     ),
-    KnownDefect(
+    _entry(
+        arms=("custom-vjp-residual-remat",),
+        expects=_NOTHING_MOVES,
+        targets=_GPU,
+        reason="jax.checkpoint around the custom_vjp undoes its offload",
+    ),
+    _entry(
         arms=("offload-hidden",),
-        claims=("device-bytes-fall", "no-worse-than-nothing"),
-        targets=("tpu*",),
+        expects={
+            # Half of the stack stays, and a part of it was on the device before.
+            "device-bytes-fall": Measures(least=partial(_stack, 0.4)),
+            "no-worse-than-nothing": Measures(most=_nothing_and_half_the_stack),
+        },
+        targets=_TPU,
         reason="the TPU compiler keeps a bf16 copy of the stack on the device beside the f32 one "
         "on the host: the policy costs more device memory than saving nothing",
-        upstream=_REPORT,
-        last_seen=_SEEN,
     ),
 )

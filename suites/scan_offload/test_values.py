@@ -13,3 +13,7 @@ test_loss_and_gradients_equal_those_without_offload = Check(
     arms=("*save-*", "*offload-*", "outside-*", "nested-*", "unroll-*", "custom-*", "no-remat"),
     twin="twin-wrong-gradient",
 )
+
+test_program_runs = Check(
+    claim=claims.Runs(), workloads=EXECUTED_WORKLOADS, twin="twin-does-not-run"
+)

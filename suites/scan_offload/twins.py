@@ -24,6 +24,24 @@ def does_not_trace(_devices: Sequence[Any]) -> Program:
     return Program(function=mismatched, arguments=(jax.ShapeDtypeStruct((8,), jnp.float32),))
 
 
+def does_not_run(_devices: Sequence[Any]) -> Program:
+    """A program that compiles, and fails when it runs."""
+
+    def fails(x: jax.Array) -> jax.Array:
+        return jax.pure_callback(_refuse, x, x)
+
+    return Program(
+        function=lambda x: x * 2,
+        arguments=(jax.ShapeDtypeStruct((8,), jnp.float32),),
+        values=lambda: (jnp.ones(8, jnp.float32),),
+        observe=fails,
+    )
+
+
+def _refuse(_x: Any) -> Any:
+    raise RuntimeError("this program must not run")
+
+
 def oversized(devices: Sequence[Any]) -> Program:
     """A program whose argument alone is 8 TiB, 1 TiB on each of eight devices."""
     mesh = mesh_of(devices)

@@ -1,4 +1,4 @@
-"""What stock compilers do not hold, and where a remedy in the compiler was offered.
+"""What stock compilers do not hold, how much it needs, and where a remedy was offered.
 
 The pull request that would have mended it (passes that split tensors) was closed without a merge.
 Each entry was seen broken with jaxlib 0.12.0.1 (libtpu 0.0.52 for TPUs). The README of this suite
@@ -7,16 +7,71 @@ tells the story.
 
 from functools import partial
 
-from assay import KnownDefect
+from assay import Case, KnownDefect, Measures
 
-_FITS = ("fits-device",)
 _H100, _V5E = ("gpu-h100*",), ("tpu-v5e*",)
+_BESIDES = 0.05
+"""Of what is needed: temporaries beside the one array, which differ from release to release."""
+
+_GB_ON_H100 = {
+    ("kernel-mvp", "plain"): 36_000,
+    ("kernel-mvp-products", "plain"): 36_000,
+    ("knn-l2-10m", "plain"): 404,
+    ("knn-l2-10m-products", "plain"): 404,
+    ("knn-l1-10m", "plain"): 404,
+    ("chain", "plain"): 4_001,
+    ("sgpr-gradient", "plain"): 210.4,
+    ("sgpr-gradient-houseelectric", "plain"): 394.2,
+    ("encoder-forward", "plain"): 211.2,
+    ("encoder-forward", "dot-product-attention"): 211.2,
+    ("encoder-forward", "checkpoint"): 211.2,
+    ("encoder-gradient-65536", "plain"): 5_510,
+    ("encoder-gradient-65536", "dot-product-attention"): 5_510,
+    ("encoder-gradient-65536", "checkpoint"): 2_206,
+    ("encoder-gradient-131072", "plain"): 22_015,
+    ("encoder-gradient-131072", "dot-product-attention"): 22_015,
+    ("encoder-gradient-131072", "checkpoint"): 8_810,
+    ("decoder-gradient-16384", "plain"): 276.6,
+    ("decoder-gradient-16384", "dot-product-attention"): 276.6,
+}
+"""What the compiler needs of an H100 for a workload's arm, in 10⁹ bytes, as it was measured."""
+
+_GB_ON_V5E = {
+    ("kernel-mvp", "plain"): 35_998,
+    ("knn-l2-10m", "plain"): 404.2,
+    ("knn-l2-10m-products", "plain"): 404.2,
+    ("knn-l1-10m", "plain"): 404.2,
+    ("knn-l2-1m", "plain"): 40.4,
+    ("knn-cosine-glove-100", "plain"): 47.7,
+    ("encoder-forward", "plain"): 109.7,
+    ("encoder-forward", "dot-product-attention"): 211.2,
+    ("encoder-forward", "checkpoint"): 109.7,
+    ("encoder-gradient-65536", "plain"): 5_509,
+    ("encoder-gradient-65536", "dot-product-attention"): 5_509,
+    ("encoder-gradient-65536", "checkpoint"): 2_199,
+    ("encoder-gradient-65536", "flash"): 51.2,
+    ("decoder-gradient-16384", "plain"): 139.0,
+    ("decoder-gradient-16384", "dot-product-attention"): 138.4,
+    ("attention-flash", "plain"): 17.4,
+    ("attention-flash", "dot-product-attention"): 17.4,
+}
+"""The same of a TPU v5e."""
+
+
+def _needed(share: float, case: Case) -> float:
+    table = _GB_ON_V5E if case.evidence.target.startswith("tpu") else _GB_ON_H100
+    return share * table[case.workload.name, case.arm.name] * 1e9
+
 
 _unsplit = partial(
     KnownDefect,
-    claims=_FITS,
+    expects={
+        "fits-device": Measures(
+            least=partial(_needed, 1 - _BESIDES), most=partial(_needed, 1 + _BESIDES)
+        )
+    },
     upstream="https://github.com/tensorflow/tensorflow/pull/58679",
-    last_seen="2026-11-21",
+    last_seen="2026-11-23",
 )
 
 KNOWN_DEFECTS = (

@@ -5,7 +5,7 @@ gradient; JAX's own attention, which takes its softmax in single precision, has 
 """
 
 from assay import Check, claims
-from suites.tensor_splitting.executed import DOUBLE, SINGLE
+from suites.tensor_splitting.executed import DOUBLE, EXECUTED, SINGLE
 
 OTHERS = ("[!p]*",)
 """All but ``plain``, which is the truth."""
@@ -23,3 +23,5 @@ test_single_precision_agrees_to_its_rounding = Check(
     arms=OTHERS,
     twin="twin-wrong-value",
 )
+
+test_program_runs = Check(claim=claims.Runs(), workloads=EXECUTED, twin="twin-does-not-run")

@@ -50,6 +50,7 @@ TWO = formula(2, Unit.COUNT)
 
 EXAMPLES: tuple[Example, ...] = (
     Example(claims.Compiles(), case(), case(failure=failure())),
+    Example(claims.Runs(), case(), case(failure=REFUSED)),
     Example(claims.FitsDevice(), case(), with_memory(temp_bytes=80 * 2**30)),
     Example(claims.HostBytes(equal=STACK), case(), with_memory(host_temp_bytes=STACK_BYTES - 1)),
     Example(claims.DeviceBytesFall(by=STACK), case(), with_memory(temp_bytes=TEMP_BYTES + 1)),

@@ -106,7 +106,8 @@ def test_the_must_fail_twin_breaks_the_claim_by_a_measurement(example: Example) 
     finding = judge(example.claim, example.breaks)
     assert finding.outcome is Outcome.BROKEN
     assert finding.measured != finding.limit
-    control = replace(example.breaks, arm=replace(example.breaks.arm, fails_with=finding.failure))
+    kind = finding.failure.kind if finding.failure else None
+    control = replace(example.breaks, arm=replace(example.breaks.arm, fails_with=kind))
     assert judge_twin(example.claim, control).outcome is Outcome.KEPT
 
 

@@ -10,8 +10,11 @@ from tests.plugin.project import PREAMBLE, Ended, Project
 SUITE = (
     PREAMBLE
     + """
+from assay import FailureKind, Fails
+
 KNOWN = KnownDefect(
-    arms=("known",), claims=("compiles",), targets=("*",), reason="shapes do not fit",
+    arms=("known",), targets=("*",), reason="shapes do not fit",
+    expects={"compiles": Fails(kind=FailureKind.TRACE, message="incompatible shapes")},
     upstream="https://example.org/1", last_seen="2026-11-20",
 )
 W = workload(

@@ -10,7 +10,8 @@ import pytest
 
 from assay.judge.case import at_fault, judge, judge_arm, judge_twin, vouched
 from assay.model.claim import Case, Stopped
-from assay.model.evidence import Evidence, FailureKind, Toolchain
+from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
+from assay.model.expected import Measures
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm, KnownDefect, Program, Role, Workload
@@ -56,7 +57,7 @@ def _program(devices: Sequence[Any]) -> Program:
 
 DEFECT = KnownDefect(
     arms=("arm",),
-    claims=("says",),
+    expects={"says": Measures(least=2, most=2)},
     targets=("cpu*",),
     reason="upstream drops it",
     upstream="https://example.org/1",
@@ -164,6 +165,29 @@ def test_broken_as_expected_is_a_known_defect() -> None:
     assert finding.advice == ""
 
 
+def test_broken_in_another_way_stays_broken_and_says_so() -> None:
+    worse = replace(BROKEN, measured=3)
+    finding, defect = judge_arm(saying(worse), case_with(DEFECT))
+    assert (finding.outcome, defect) == (Outcome.BROKEN, None)
+    assert finding.reason.endswith("this is not the known defect (https://example.org/1)")
+    assert judge_arm(saying(UNMEASURED), case_with(DEFECT))[0].outcome is Outcome.BROKEN
+
+
+def test_the_second_entry_speaks_where_the_first_expects_something_else() -> None:
+    other = replace(DEFECT, expects={"says": Measures(least=3)})
+    assert judge_arm(saying(BROKEN), case_with(other, DEFECT))[1] is DEFECT
+
+
+def test_an_expectation_that_cannot_be_computed_is_no_known_defect() -> None:
+    def divided(_case: Case) -> float:
+        return 1 // 0
+
+    broken = replace(DEFECT, expects={"says": Measures(least=divided)})
+    finding, defect = judge_arm(saying(BROKEN), case_with(broken))
+    assert (finding.outcome, defect) == (Outcome.BROKEN, None)
+    assert "ZeroDivisionError" in finding.reason
+
+
 @pytest.mark.parametrize("better", [KEPT, IMPROVED])
 def test_kept_against_expectation_is_fixed_upstream_and_asks_for_retirement(
     better: Finding,
@@ -193,7 +217,7 @@ def test_what_was_not_judged_is_never_a_known_defect(claim: Says) -> None:
     [
         {"workloads": ("other",)},
         {"arms": ("other",)},
-        {"claims": ("else",)},
+        {"expects": {"else": Measures(least=2, most=2)}},
         {"targets": ("gpu",)},
         {"toolchain": {"jaxlib": ">=0.12"}},
     ],
@@ -223,16 +247,17 @@ def _control(fails_with: FailureKind | None) -> Case:
 
 
 COMPILER, TRACE = FailureKind.COMPILER, FailureKind.TRACE
+UNCOMPILED, UNTRACED = (Failure(kind=kind, message="no") for kind in (COMPILER, TRACE))
 
 
 @pytest.mark.parametrize(
     ("finding", "fails_with", "words"),
     [
         (UNMEASURED, None, "nothing was measured"),
-        (replace(UNMEASURED, failure=TRACE), None, "names no failure"),
-        (replace(UNMEASURED, failure=TRACE), TRACE, "nothing was measured"),
-        (replace(BROKEN, failure=TRACE), None, "names no failure"),
-        (replace(BROKEN, failure=TRACE), COMPILER, "it must be one that does not compile"),
+        (replace(UNMEASURED, failure=UNTRACED), None, "names no failure"),
+        (replace(UNMEASURED, failure=UNTRACED), TRACE, "nothing was measured"),
+        (replace(BROKEN, failure=UNTRACED), None, "names no failure"),
+        (replace(BROKEN, failure=UNTRACED), COMPILER, "it must be one that does not compile"),
         (replace(BROKEN, measured=inf), None, "is not finite"),
     ],
 )
@@ -246,8 +271,8 @@ def test_a_control_that_fails_for_another_reason_fails_the_run(
     assert found.reason.endswith(finding.reason)
 
 
-@pytest.mark.parametrize("failure", [None, COMPILER])
-def test_a_control_may_fail_as_its_arm_says_or_be_measured(failure: FailureKind | None) -> None:
+@pytest.mark.parametrize("failure", [None, UNCOMPILED])
+def test_a_control_may_fail_as_its_arm_says_or_be_measured(failure: Failure | None) -> None:
     finding = replace(BROKEN, failure=failure)
     assert judge_twin(saying(finding), _control(COMPILER)).outcome is Outcome.KEPT
 

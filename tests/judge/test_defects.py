@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from assay.judge.defects import known_defect
+from assay.judge.defects import known_defects
+from assay.model.evidence import Failure, FailureKind
+from assay.model.expected import Expected, Fails, Measures, exactly
+from assay.model.units import Quantity, Unit
 from assay.model.workload import KnownDefect
 
 DEFECT = KnownDefect(
     arms=("offload-*", "nested"),
-    claims=("host-bytes",),
+    expects={"host-bytes": exactly(0)},
     targets=("gpu*", "tpu-v5?:*"),
     workloads=("block*",),
     toolchain={"jaxlib": ">=0.10,<0.12"},
@@ -28,7 +31,7 @@ def found(
     jaxlib: str = "0.10.2",
 ) -> KnownDefect | None:
     versions = {"jaxlib": jaxlib} if jaxlib else {}
-    return known_defect(
+    entries = known_defects(
         defects or (DEFECT,),
         workload=workload,
         arm=arm,
@@ -36,6 +39,7 @@ def found(
         target=target,
         versions=versions,
     )
+    return next(iter(entries), None)
 
 
 def test_an_entry_that_matches_in_everything_is_found() -> None:
@@ -57,7 +61,7 @@ def test_workload_patterns_match_the_whole_name() -> None:
 def test_an_entry_that_names_no_workload_speaks_of_all() -> None:
     everywhere = KnownDefect(
         arms=DEFECT.arms,
-        claims=DEFECT.claims,
+        expects=DEFECT.expects,
         targets=DEFECT.targets,
         reason="",
         upstream="",
@@ -103,3 +107,55 @@ def test_the_first_of_two_entries_speaks() -> None:
     second = replace(DEFECT, reason="another")
     assert found(DEFECT, second) is DEFECT
     assert found(replace(DEFECT, arms=("none",)), second) is second
+
+
+KILLED = Failure(kind=FailureKind.CRASH, message="the process ended by SIGKILL")
+TOO_LARGE = Failure(kind=FailureKind.OUT_OF_MEMORY, message="17 GB", needed_bytes=17)
+
+
+@pytest.mark.parametrize(
+    ("way", "measured", "failure", "holds"),
+    [
+        (Measures(least=1, most=3), 1, None, True),
+        (Measures(least=1, most=3), 3, None, True),
+        (Measures(least=1, most=3), 4, None, False),
+        (Measures(least=1, most=3), 0.5, None, False),
+        (Measures(least=1), 10**9, None, True),
+        (Measures(most=3), -5, None, True),
+        (Measures(least=1, most=3), None, None, False),
+        (Measures(least=1, most=3), 2, KILLED, False),
+        (Measures(least=1, most=20), 17, TOO_LARGE, True),
+        (Measures(), float("nan"), None, False),
+        (Measures(), float("inf"), None, False),
+        (exactly(2), 2, None, True),
+        (exactly(2), 2.5, None, False),
+        (exactly(lambda sizes: sizes * 2), 8, None, True),
+        (exactly(lambda sizes: Quantity(sizes, Unit.BYTES)), 4, None, True),
+        (Fails(kind=FailureKind.CRASH, message="SIGKILL"), None, KILLED, True),
+        (Fails(kind=FailureKind.CRASH, message="SIGABRT"), None, KILLED, False),
+        (Fails(kind=FailureKind.COMPILER, message="SIGKILL"), None, KILLED, False),
+        (Fails(kind=FailureKind.CRASH, message="SIGKILL"), 1, None, False),
+    ],
+)
+def test_what_is_expected_holds_for_nothing_else(
+    *, way: Expected, measured: float | None, failure: Failure | None, holds: bool
+) -> None:
+    assert way.holds(measured, failure, 4) is holds
+
+
+def test_a_fragment_that_every_message_holds_is_refused() -> None:
+    with pytest.raises(ValueError, match="wanted a part of the failure's message"):
+        Fails(kind=FailureKind.CRASH, message=" ")
+
+
+@pytest.mark.parametrize("expects", [{}, {"host-bytes": ()}])
+def test_an_entry_that_expects_nothing_is_refused(expects: dict[str, Expected]) -> None:
+    with pytest.raises(ValueError, match="expects nothing"):
+        replace(DEFECT, expects=expects)
+
+
+def test_the_first_pattern_that_matches_a_claim_says_how_it_breaks() -> None:
+    both = replace(DEFECT, expects={"host-bytes": exactly(1), "host-*": (exactly(2), exactly(3))})
+    assert both.ways("host-bytes") == (exactly(1),)
+    assert both.ways("host-rows") == (exactly(2), exactly(3))
+    assert both.ways("temp-bytes") == ()

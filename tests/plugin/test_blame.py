@@ -11,7 +11,7 @@ from tests.plugin.project import PREAMBLE, Ended, Project
 FAULTS = (
     PREAMBLE
     + """
-from assay import Formula, Quantity
+from assay import Formula, Quantity, exactly
 
 V = jnp.ones(8)
 
@@ -66,10 +66,34 @@ W = workload(
     arm("locked", locked(LOCK)),
     arm("sound", runs(one, lambda x: x)),
 )
+KNOWN = KnownDefect(
+    arms=("*",), expects={"parameters": exactly(1)}, targets=("*",),
+    reason="one is dropped", upstream="https://example.org/1", last_seen="2026-11-23",
+)
+K = workload(
+    arm("as-known", double),
+    arm("raises", does_not_trace),
+    arm("killed", lambda devices: os.kill(os.getpid(), 9)),
+    name="known", known_defects=(KNOWN,),
+)
+test_known = Check(
+    claim=claims.Parameters(equal=Formula("two", lambda case: Quantity(2, Unit.COUNT))),
+    workloads=(K,),
+)
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
+test_runs = Check(
+    claim=claims.Runs(), workloads=(W,),
+    arms=("values-*", "observe-raises", "dies-running", "sound"),
+)
 test_temp = Check(
     claim=claims.TempBytesAtMost(limit=Formula("raises", lambda case: 1 // 0)),
     workloads=(W,), arms=("sound", "dies-running"),
+)
+test_memory = Check(
+    claim=claims.TempBytesAtMost(
+        limit=Formula("a MiB", lambda case: Quantity(2**20, Unit.BYTES)), name="memory"
+    ),
+    workloads=(W,), arms=("dies-running",),
 )
 test_number = Check(
     claim=claims.TempBytesAtMost(limit=Formula("a number", lambda case: 512), name="number"),
@@ -97,10 +121,20 @@ def _line(text: str) -> str:
     return f"test_blame.py:{line}"
 
 
+@pytest.mark.parametrize(
+    ("arm", "verdict"), [("as-known", "known-defect"), ("raises", "broken"), ("killed", "broken")]
+)
+def test_a_known_defect_absorbs_nothing_but_what_it_expects(
+    ended: Ended, arm: str, verdict: str
+) -> None:
+    assert ended.record(arm, "parameters").verdict.value == verdict
+
+
 def test_no_fault_of_the_user_is_called_one_of_assay(ended: Ended) -> None:
     assert ended.exit_code == 1, ended.output
     assert "fault of Assay" not in ended.output
-    assert {record.verdict.value for record in ended.records} == {"kept", "broken"}
+    verdicts = {record.verdict.value for record in ended.records}
+    assert verdicts == {"kept", "broken", "known-defect"}
 
 
 @pytest.mark.parametrize(
@@ -119,6 +153,34 @@ def test_a_fault_of_the_program_names_its_line(
     record = ended.record(arm)
     assert record.verdict.value == "broken"
     assert words.format(line=_line(line)) in record.reason
+
+
+@pytest.mark.parametrize(
+    ("arm", "words"),
+    [
+        ("values-raise", "does not run: {line}: KeyError: 'no data today'"),
+        ("values-no-tuple", "does not run: {line}: got ArrayImpl from Program.values(), wanted"),
+        ("observe-raises", "does not run: {line}: AttributeError: "),
+        ("dies-running", "takes its process down while it runs: the process ended by SIGABRT"),
+    ],
+)
+def test_a_program_that_does_not_run_compiles(ended: Ended, arm: str, words: str) -> None:
+    lines = {
+        "values-raise": "no data today",
+        "values-no-tuple": 'arm("values-no-tuple"',
+        "observe-raises": 'arm("observe-raises"',
+        "dies-running": "def dies",
+    }
+    record = ended.record(arm, "runs")
+    assert ended.record(arm).verdict.value == "kept"
+    assert (record.verdict.value, record.measured, record.limit) == ("broken", 1, 0)
+    assert words.format(line=_line(lines[arm])) in record.reason
+    assert ended.record("sound", "runs").verdict.value == "kept"
+
+
+def test_what_was_seen_before_a_crash_is_kept(ended: Ended) -> None:
+    assert ended.record("dies-running", "temp-bytes-at-most").verdict.value == "broken"
+    assert ended.record("dies-running", "memory").verdict.value == "kept"
 
 
 def test_a_program_that_cannot_be_sent_is_broken(ended: Ended) -> None:

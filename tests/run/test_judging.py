@@ -7,6 +7,7 @@ import pytest
 from assay import claims
 from assay.model.claim import Case, Formula
 from assay.model.evidence import Evidence, Toolchain
+from assay.model.expected import Measures
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import RECORD_SCHEMA, Finding, Outcome
 from assay.model.workload import Arm, KnownDefect, Workload
@@ -66,7 +67,7 @@ def test_a_record_says_what_was_judged_and_on_what(harness: Harness) -> None:
 def test_a_known_defect_puts_its_link_on_the_record(harness: Harness) -> None:
     defect = KnownDefect(
         arms=("offload",),
-        claims=("fits-device",),
+        expects={"fits-device": Measures()},
         targets=("gpu*",),
         reason="too large",
         upstream="https://example.org/1",
@@ -91,7 +92,12 @@ def test_a_twin_that_keeps_the_claim_fails_the_run(harness: Harness) -> None:
 
 def test_a_known_defect_does_not_excuse_the_twin(harness: Harness) -> None:
     anything = KnownDefect(
-        arms=("*",), claims=("*",), targets=("*",), reason="", upstream="link", last_seen=""
+        arms=("*",),
+        expects={"*": Measures()},
+        targets=("*",),
+        reason="",
+        upstream="link",
+        last_seen="",
     )
     (record,) = harness.judge(trial(TWIN, FITS, must_fail=True, defects=(anything,)))
     assert (record.verdict, record.upstream) == (Outcome.BROKEN, "")

@@ -154,7 +154,7 @@ def test_a_known_defect_speaks_of_arms_claims_and_workloads_that_exist(
     entry = next(known for known in BLOCK.known_defects if known is defect)
     arms = {arm.name for workload in WORKLOADS for arm in workload.arms}
     assert all(any(matches_any(arm, [pattern]) for arm in arms) for pattern in entry.arms)
-    assert set(entry.claims) <= _claims()
+    assert set(entry.expects) <= _claims()
     names = {workload.name for workload in WORKLOADS}
     assert all(any(matches_any(name, [w]) for name in names) for w in entry.workloads)
     assert entry.upstream.startswith("https://")

@@ -110,7 +110,7 @@ def test_a_known_defect_speaks_of_arms_claims_and_workloads_that_exist(
     claims = {parameter.values[0].claim.name for parameter in CHECKS}  # type: ignore[union-attr]
     assert all(any(matches_any(arm, [pattern]) for arm in arms) for pattern in defect.arms)
     assert all(any(matches_any(name, [pattern]) for name in names) for pattern in defect.workloads)
-    assert set(defect.claims) <= claims
+    assert set(defect.expects) <= claims
 
 
 def test_no_known_defect_excuses_memsafe() -> None:

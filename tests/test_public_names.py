@@ -78,9 +78,7 @@ CLAIMS = [
 ]
 
 
-    "Fails",
-    "FailureKind",
-pytest.mark.parametrize(("module", "names"), [(assay, PUBLIC), (claims, CLAIMS)])
+@pytest.mark.parametrize(("module", "names"), [(assay, PUBLIC), (claims, CLAIMS)])
 def test_the_public_names_are_listed_sorted_and_there(module: ModuleType, names: list[str]) -> None:
     assert module.__all__ == names == sorted(names)
     assert [name for name in names if not hasattr(module, name)] == []

@@ -191,7 +191,7 @@ def test_a_program_that_cannot_be_sent_is_broken(ended: Ended) -> None:
 @pytest.mark.parametrize("claim", ["temp-bytes-at-most", "number"])
 def test_a_formula_that_fails_names_its_line(ended: Ended, claim: str) -> None:
     record = ended.record("sound", claim)
-    line = _line('"raises"') if claim == "temp-bytes-at-most" else _line('"a number"')
+    line = _line('Formula("raises"') if claim == "temp-bytes-at-most" else _line('"a number"')
     assert record.verdict.value == "broken"
     assert line in record.reason
     assert "the check's own code failed" in record.reason

@@ -253,7 +253,9 @@ def _compile(
     try:
         traced = watch.stage("trace", FailureKind.TRACE, lambda: tools.trace(program))
         lowered = watch.stage(
-            "lower", FailureKind.LOWERING, lambda: tools.lower(traced, target.platform)
+            "lower",
+            FailureKind.LOWERING,
+            lambda: tools.lower(traced, target.platform, target.devices()),
         )
         compiled = watch.stage(
             "compile", FailureKind.COMPILER, lambda: tools.compile(lowered, target.devices())
@@ -295,7 +297,7 @@ def _execute(
     devices, loop = target.devices(), program.steps
     watch.begin(None, evidence)
     if loop is not None:
-        ran = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.run_steps(loop))
+        ran = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.run_steps(loop, devices))
         watch.begin(None, None)
         start = time.perf_counter()
         evidence = replace(evidence, steps=steps_seen(ran), values=_results(ran))

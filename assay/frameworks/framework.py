@@ -66,7 +66,8 @@ class Ready(Protocol):
 class Framework(Protocol):
     """The stages of one framework, each of which may fail with the framework's own exception.
 
-    Law: a stage that returns has really done its work; nothing is read from a cache of another run.
+    Laws: a stage that returns has really done its work; nothing is read from a cache of another
+    run. Whatever is compiled, run or timed goes through ``check_placement``.
     """
 
     # ``Any`` is the framework's own object, passed from stage to stage untouched.
@@ -74,14 +75,17 @@ class Framework(Protocol):
     def trace(self, program: Program) -> Any:
         """The traced program."""
 
-    def lower(self, traced: Any, platform: str) -> Any:
-        """The traced program lowered for ``cpu``, ``cuda`` or ``tpu``."""
+    def lower(self, traced: Any, platform: str, devices: Sequence[Any]) -> Any:
+        """The traced program lowered for ``cpu``, ``cuda`` or ``tpu``.
+
+        ``devices`` are the target's; a program that names none is for the first.
+        """
 
     def describe(self, program: Program, traced: Any, lowered: Any) -> Traced:
         """What tracing and lowering tell; ``lowered`` is None where lowering failed."""
 
     def compile(self, lowered: Any, devices: Sequence[Any]) -> Compiled:
-        """The executable, for the devices that the program was lowered for or for the first."""
+        """The executable, for the devices that the program was lowered for."""
 
     def device_memory_bytes(self, device: Any) -> int | None:
         """The memory that a live device says programs can use; None where it says nothing."""
@@ -112,7 +116,7 @@ class Framework(Protocol):
     def profile(self, ready: Ready) -> DeviceTimes | None:
         """The device's own times of a run, None where it has none to tell."""
 
-    def run_steps(self, steps: Steps) -> RanSteps:
+    def run_steps(self, steps: Steps, devices: Sequence[Any]) -> RanSteps:
         """Run a training loop and tell what was counted in each step, and what it compiled.
 
         Raises ``Unsupported`` where the framework has no steps that could be counted.

@@ -8,6 +8,7 @@ from assay.frameworks.framework import Compiled, RanSteps, Ready
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
 from assay.frameworks.memory_stats import memory_of
+from assay.frameworks.placement import check_placement
 from assay.hlo.module import Module
 from assay.hlo.schema import wrap
 from assay.model.blame import WrongValue
@@ -59,7 +60,7 @@ class HloFramework:
         parsed: Parsed = program.function(*program.arguments)
         return parsed
 
-    def lower(self, traced: Parsed, platform: str) -> Parsed:
+    def lower(self, traced: Parsed, platform: str, devices: Sequence[Any]) -> Parsed:
         """A module is lowered already."""
         return traced
 
@@ -75,7 +76,7 @@ class HloFramework:
 
     def compile(self, lowered: Parsed, devices: Sequence[Any]) -> Compiled:
         """Compile for the devices that the module was parsed for."""
-        return compile_parsed(lowered)
+        return compile_parsed(lowered, devices)
 
     def device_memory_bytes(self, device: Any) -> int | None:
         """The allocator's limit."""
@@ -106,9 +107,9 @@ class HloFramework:
         """As in JAX."""
         return self._jax.profile(ready)
 
-    def run_steps(self, steps: Steps) -> RanSteps:
+    def run_steps(self, steps: Steps, devices: Sequence[Any]) -> RanSteps:
         """As in JAX."""
-        return self._jax.run_steps(steps)
+        return self._jax.run_steps(steps, devices)
 
 
 def program_of(source: Source, devices: Sequence[Any]) -> Program:
@@ -149,17 +150,19 @@ def _keep_on_host(module: Any, hlo: bytes) -> None:
         jax_internals.place_on_host(module, arguments, results)
 
 
-def compile_parsed(parsed: Parsed) -> HloCompiled:
-    """The executable. Raises what the compiler raises."""
+def compile_parsed(parsed: Parsed, target: Sequence[Any]) -> HloCompiled:
+    """The executable for the target's devices. Raises what the compiler raises."""
     module, devices, replicas = parsed.module, parsed.devices, parsed.replicas
     with dump() as dumped:
         try:
             executable = jax_internals.compile_stablehlo(module, devices, dumped.options, replicas)
+            proto = dumped.hlo_proto()
         except Exception as error:  # whatever a plugin makes of options that it does not know
             if not refuses_options(error):
                 raise
-            return HloCompiled(jax_internals.compile_stablehlo(module, devices, {}, replicas), None)
-        return HloCompiled(executable, dumped.hlo_proto())
+            executable, proto = jax_internals.compile_stablehlo(module, devices, {}, replicas), None
+    check_placement({*devices, *jax_internals.loaded_devices(executable)}, target)
+    return HloCompiled(executable, proto)
 
 
 def _count(module: Any, attribute: str) -> int | None:

@@ -12,6 +12,13 @@ from jax.extend import core
 
 from assay.frameworks.arrays import tensor_of
 from assay.frameworks.framework import RanSteps, Ready, Unsupported
+from assay.frameworks.jax_placement import (
+    check_compiled,
+    check_results,
+    is_jitted,
+    jitted,
+    lowered_for,
+)
 from assay.frameworks.jax_steps import run_steps
 from assay.frameworks.jax_timing import calibrate, profile, ready_program, ready_steps
 from assay.frameworks.memory_stats import memory_of
@@ -53,23 +60,16 @@ class JaxFramework:
 
     def trace(self, program: Program) -> jax.stages.Traced:
         """Trace the jitted function for the program's argument shapes."""
-        shardings = {}
-        if program.in_shardings is not None:
-            shardings["in_shardings"] = program.in_shardings
-        if program.out_shardings is not None:
-            shardings["out_shardings"] = program.out_shardings
-        jitted: Any = program.function
-        # What is jitted already, and asked for nothing else, keeps what it was jitted with.
-        if shardings or program.donate_argnums or not hasattr(jitted, "trace"):
-            jitted = jax.jit(jitted, donate_argnums=program.donate_argnums, **shardings)
+        function, arguments = jitted(program)
         with (program.context or nullcontext)():
-            traced: jax.stages.Traced = jitted.trace(*program.arguments)
+            traced: jax.stages.Traced = function.trace(*arguments)
             return traced
 
-    def lower(self, traced: jax.stages.Traced, platform: str) -> jax.stages.Lowered:
+    def lower(
+        self, traced: jax.stages.Traced, platform: str, devices: Sequence[Any]
+    ) -> jax.stages.Lowered:
         """Lower to StableHLO for the platform."""
-        lowered: jax.stages.Lowered = traced.lower(lowering_platforms=(platform,))
-        return lowered
+        return lowered_for(traced, platform, devices)
 
     def describe(
         self, program: Program, traced: jax.stages.Traced, lowered: jax.stages.Lowered | None
@@ -89,15 +89,17 @@ class JaxFramework:
         )
 
     def compile(self, lowered: jax.stages.Lowered, devices: Sequence[Any]) -> JaxCompiled:
-        """Compile for the devices of the program's shardings."""
+        """Compile for the devices that the program was lowered for."""
         with dump() as dumped:
             try:
                 compiled = lowered.compile(compiler_options=dict(dumped.options))
+                proto = dumped.hlo_proto()
             except Exception as error:  # whatever jax makes of a compiler's refusal
                 if not refuses_options(error):
                     raise
-                return JaxCompiled(lowered.compile(), None)
-            return JaxCompiled(compiled, dumped.hlo_proto())
+                compiled, proto = lowered.compile(), None
+        check_compiled(compiled, lowered, devices)
+        return JaxCompiled(compiled, proto)
 
     def device_memory_bytes(self, device: jax.Device) -> int | None:
         """The allocator's limit, which CPU devices do not have."""
@@ -108,9 +110,15 @@ class JaxFramework:
         """Run ``program.observe`` on ``program.values()`` and bring the results to the host."""
         assert program.values is not None
         assert program.observe is not None
-        shardings = {} if program.in_shardings is None else {"in_shardings": program.in_shardings}
+        observe, values, shardings = program.observe, program.values, program.in_shardings
         with (program.context or nullcontext)(), jax.default_device(devices[0]):
-            results = jax.jit(program.observe, **shardings)(*program.values())
+            if shardings is None:
+                results = jax.jit(observe)(*values())
+            elif is_jitted(observe):
+                results = observe(*jax.device_put(tuple(values()), shardings))
+            else:
+                results = jax.jit(observe, in_shardings=shardings)(*values())
+        check_results(results, devices)
         leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
         return tuple(tensor_of(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
 
@@ -136,13 +144,15 @@ class JaxFramework:
     def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
         """Compile the function, put its values on the devices; or build the loop."""
         if program.steps is not None:
-            return ready_steps(program.steps)
+            return ready_steps(program.steps, devices)
         if program.function is None or program.values is None:
             raise Unsupported(
                 "got a program without values to run it on, wanted some to time it with; "
                 "give Program(values=...), or time another arm"
             )
-        return ready_program(program, lambda: self.lower(self.trace(program), platform), devices[0])
+        return ready_program(
+            program, lambda: self.lower(self.trace(program), platform, devices), devices
+        )
 
     def forget(self) -> None:
         """Clear jax's caches of traced functions, those within the program among them."""
@@ -156,9 +166,9 @@ class JaxFramework:
         """By JAX's own profiler."""
         return profile(ready.run)
 
-    def run_steps(self, steps: Steps) -> RanSteps:
+    def run_steps(self, steps: Steps, devices: Sequence[Any]) -> RanSteps:
         """Run the loop; what it compiles is counted, and nothing that is sent."""
-        return run_steps(steps)
+        return run_steps(steps, devices)
 
 
 def _grown(
@@ -170,15 +180,15 @@ def _grown(
     """What takes one time of one length, in seconds."""
     if growth.traced:
         return partial(_traced, function, make())
-    jitted = jax.jit(function, donate_argnums=growth.donate_argnums)
-    return partial(_timed, jitted, jax.device_put(make(), device), device)
+    run = jax.jit(function, donate_argnums=growth.donate_argnums)
+    return partial(_timed, run, jax.device_put(make(), device), device)
 
 
 def _traced(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
     # A function of its own each time: what was jitted before is not traced again.
-    jitted = jax.jit(partial(function))
+    anew = jax.jit(partial(function))
     start = time.perf_counter()
-    jitted.trace(*arguments)
+    anew.trace(*arguments)
     return time.perf_counter() - start
 
 
@@ -186,8 +196,10 @@ def _timed(run: Callable[..., Any], made: tuple[Any, ...], device: jax.Device) -
     # A copy, which the run may be given to keep.
     arguments = jax.block_until_ready(jax.device_put(made, device, may_alias=False))
     start = time.perf_counter()
-    jax.block_until_ready(run(*arguments))
-    return time.perf_counter() - start
+    results = jax.block_until_ready(run(*arguments))
+    seconds = time.perf_counter() - start
+    check_results(results, [device])
+    return seconds
 
 
 def _equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:

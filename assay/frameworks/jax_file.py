@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from assay.frameworks.jax_placement import shape_of
 from assay.model.blame import WrongType, WrongValue
 from assay.model.workload import Program
 
@@ -34,11 +35,8 @@ def program(path: str, function: str, devices: Sequence[Any]) -> Program:
     shardings: Any = jax.sharding.SingleDeviceSharding(devices[0])
     if hasattr(module, "example_shardings"):
         shardings = module.example_shardings(devices)
-    shapes = jax.tree.map(_shape, tuple(arguments))
-    if not _is_jitted(called):
-        return Program(function=called, arguments=shapes, in_shardings=shardings)
-    # What is jitted takes no shardings any more; its arguments do.
-    return Program(function=called, arguments=_placed(shapes, shardings))
+    shapes = jax.tree.map(shape_of, tuple(arguments))
+    return Program(function=called, arguments=shapes, in_shardings=shardings)
 
 
 def _imported(path: Path) -> ModuleType:
@@ -58,30 +56,3 @@ def _named(module: ModuleType, name: str, path: str) -> Any:
     if not hasattr(module, name):
         raise WrongValue(f"got {path} without {name}, wanted a function of that name")
     return getattr(module, name)
-
-
-def _is_jitted(function: Any) -> bool:
-    return hasattr(function, "trace") and hasattr(function, "lower")
-
-
-def _shape(leaf: Any) -> Any:
-    """The shape of an array, so that no argument is on a device; any other value as it is."""
-    if isinstance(leaf, jax.ShapeDtypeStruct) or not hasattr(leaf, "shape"):
-        return leaf
-    weak = getattr(leaf, "weak_type", False)
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
-
-
-def _placed(arguments: Any, shardings: Any) -> Any:
-    def place(sharding: Any, below: Any) -> Any:
-        return jax.tree.map(lambda leaf: _on(leaf, sharding), below)
-
-    if isinstance(shardings, jax.sharding.Sharding):
-        return place(shardings, arguments)
-    return jax.tree.map(place, tuple(shardings), arguments)
-
-
-def _on(leaf: Any, sharding: Any) -> Any:
-    if not isinstance(leaf, jax.ShapeDtypeStruct) or sharding is None:
-        return leaf
-    return leaf.update(sharding=sharding)

@@ -1,6 +1,6 @@
 """A training loop in JAX, and what it has compiled step by step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,22 +8,30 @@ import jax
 
 from assay.frameworks.arrays import tensor_of
 from assay.frameworks.framework import RanStep, RanSteps
+from assay.frameworks.jax_placement import check_results
 from assay.model.steps import Counters, Steps
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
-def run_steps(steps: Steps) -> RanSteps:
+def run_steps(steps: Steps, devices: Sequence[Any]) -> RanSteps:
     """Build the loop, then count what each step has compiled; what is sent is not counted.
 
     Caches are cleared first: what another program had compiled would not be compiled again.
     """
+    with jax.default_device(devices[0]):
+        return _run(steps, devices)
+
+
+def _run(steps: Steps, devices: Sequence[Any]) -> RanSteps:
     loop = steps.build()
     jax.clear_caches()
     ran = []
     for _ in range(steps.count):
         with _compile_seconds() as seconds:
-            results = jax.device_get(dict(loop.step()))
+            given = dict(loop.step())
+            results = jax.device_get(given)
+        check_results(given, devices)
         counted = Counters(
             sent=None,
             sent_bytes=None,

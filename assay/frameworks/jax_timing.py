@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from assay.frameworks.jax_placement import check_compiled, check_results
 from assay.frameworks.xspace import device_times
 from assay.model.steps import Steps
 from assay.model.timing import Calibration, DeviceTimes
@@ -72,29 +73,35 @@ class ReadySteps:
     """A loop whose steps are timed; what a step compiles falls into its first run."""
 
     step: Callable[[], Mapping[str, Any]]
+    devices: Sequence[Any]
     trace_seconds: float | None = None
     compile_seconds: float | None = None
     most_runs: int = 64
 
     def run(self, count: int) -> float:
         """The seconds of so many steps, the results of each of which are waited for."""
-        start = time.perf_counter()
-        for _ in range(count):
-            jax.block_until_ready(dict(self.step()))
-        return time.perf_counter() - start
+        results: Mapping[str, Any] = {}
+        with jax.default_device(self.devices[0]):
+            start = time.perf_counter()
+            for _ in range(count):
+                results = jax.block_until_ready(dict(self.step()))
+            seconds = time.perf_counter() - start
+        check_results(results, self.devices)
+        return seconds
 
 
 def ready_program(
-    program: Program, lower: Callable[[], jax.stages.Lowered], device: jax.Device
+    program: Program, lower: Callable[[], jax.stages.Lowered], devices: Sequence[Any]
 ) -> ReadyProgram:
     """The program, compiled, with its values where it was compiled to take them."""
     assert program.values is not None
     start = time.perf_counter()
-    with (program.context or nullcontext)(), jax.default_device(device):
+    with (program.context or nullcontext)(), jax.default_device(devices[0]):
         lowered = lower()
         traced = time.perf_counter()
         compiled = lowered.compile()
         end = time.perf_counter()
+        check_compiled(compiled, lowered, devices)
         values = jax.device_put(program.values(), compiled.input_shardings[0])
     leaves, tree = jax.tree.flatten(values)
     infos = jax.tree.leaves(compiled.args_info[0], is_leaf=lambda each: hasattr(each, "donated"))
@@ -108,9 +115,10 @@ def ready_program(
     )
 
 
-def ready_steps(steps: Steps) -> ReadySteps:
+def ready_steps(steps: Steps, devices: Sequence[Any]) -> ReadySteps:
     """The loop, built."""
-    return ReadySteps(step=steps.build().step)
+    with jax.default_device(devices[0]):
+        return ReadySteps(step=steps.build().step, devices=devices)
 
 
 def calibrate(device: jax.Device) -> Calibration:

@@ -94,7 +94,9 @@ class PairTimer:
             program = built(arm, devices)
         with _stage(arm.name, FailureKind.COMPILER):
             if self._pair.turns.work is Work.TRACE:
-                return ReadyToTrace(tools=tools, program=program, platform=platform)
+                return ReadyToTrace(
+                    tools=tools, program=program, platform=platform, devices=devices
+                )
             ready = tools.ready(program, devices, platform)
         self._note_arm(arm.name, trace=ready.trace_seconds, compile=ready.compile_seconds)
         return ready

@@ -16,6 +16,7 @@ from assay.frameworks.framework import Compiled, RanStep, RanSteps, Ready, Unsup
 from assay.frameworks.hlo import compile_parsed, parse
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax_timing import calibrate
+from assay.frameworks.placement import check_placement
 from assay.model.evidence import GrowthTimes, Tensor, Traced
 from assay.model.steps import Loop, Steps
 from assay.model.timing import Calibration, DeviceTimes
@@ -68,7 +69,7 @@ class TorchXlaFramework:
         results = jax.tree.leaves(program.function(*arguments))
         return Staged(results=tuple(results))
 
-    def lower(self, traced: Staged, platform: str) -> bytes:
+    def lower(self, traced: Staged, platform: str, devices: Sequence[Any]) -> bytes:
         """The HloModuleProto of all results together; it is the same for every platform."""
         return internals.staged_module(traced.results)
 
@@ -84,7 +85,7 @@ class TorchXlaFramework:
 
     def compile(self, lowered: bytes, devices: Sequence[Any]) -> Compiled:
         """Compile for the first of the devices."""
-        return compile_parsed(parse(Source(module=lowered, is_stablehlo=False), devices))
+        return compile_parsed(parse(Source(module=lowered, is_stablehlo=False), devices), devices)
 
     def device_memory_bytes(self, device: Any) -> int | None:
         """PyTorch/XLA says nothing of it that a program could rely on."""
@@ -99,6 +100,7 @@ class TorchXlaFramework:
         arguments = jax.tree.map(lambda tensor: tensor.to(here), program.values())
         results = program.observe(*arguments)
         torch_xla.sync(wait=True)
+        _check_platform(devices)
         leaves = jax.tree_util.tree_leaves_with_path(results)
         return tuple(_tensor(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
 
@@ -116,6 +118,7 @@ class TorchXlaFramework:
                 "give Program(steps=...)"
             )
         internals.start(program.steps.environment)
+        _check_platform(devices)
         loop = program.steps.build()
         torch_xla.sync(wait=True)
         return ReadyLoop(loop=loop)
@@ -131,9 +134,10 @@ class TorchXlaFramework:
         """PyTorch/XLA's own profiler is not read."""
         return None
 
-    def run_steps(self, steps: Steps) -> RanSteps:
+    def run_steps(self, steps: Steps, devices: Sequence[Any]) -> RanSteps:
         """Build the loop, wait for what that staged, then run and count each step by itself."""
         internals.start(steps.environment)
+        _check_platform(devices)
         loop = steps.build()
         torch_xla.sync(wait=True)
         ran = [self._step(loop) for _ in range(steps.count)]
@@ -153,6 +157,11 @@ class TorchXlaFramework:
             results=tuple(_tensor(name, tensor) for name, tensor in results.items()),
             compiled=tuple(path.read_bytes() for path in compiled),
         )
+
+
+def _check_platform(devices: Sequence[Any]) -> None:
+    """PyTorch/XLA has devices of its own: they are of the target's platform, or it is an error."""
+    check_placement({internals.platform()}, {devices[0].platform})
 
 
 def _placeholder(tensor: torch.Tensor) -> Any:

@@ -93,6 +93,14 @@ def _run_something() -> None:
     del one
 
 
+def platform() -> str:
+    """The platform of PyTorch/XLA's own devices, in the word of jax's devices."""
+    from torch_xla import runtime
+
+    name = str(runtime.device_type()).lower()
+    return "gpu" if name == "cuda" else name
+
+
 def wait() -> None:
     """Wait until the device has done all that it was given; stages and compiles nothing."""
     import torch_xla

@@ -1,7 +1,9 @@
 """Tracing made ready to be timed: what is done before any compiler, each time from nothing."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from assay.frameworks.framework import Framework
 from assay.model.workload import Program
@@ -16,6 +18,7 @@ class ReadyToTrace:
     tools: Framework
     program: Program
     platform: str
+    devices: Sequence[Any]
     trace_seconds: float | None = None
     compile_seconds: float | None = None
     most_runs: int = _MOST_RUNS
@@ -27,7 +30,7 @@ class ReadyToTrace:
     def _once(self) -> float:
         self.tools.forget()
         start = time.perf_counter()
-        lowered = self.tools.lower(self.tools.trace(self.program), self.platform)
+        lowered = self.tools.lower(self.tools.trace(self.program), self.platform, self.devices)
         seconds = time.perf_counter() - start
         del lowered
         return seconds

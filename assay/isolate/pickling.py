@@ -1,9 +1,12 @@
 """Pickling: a workload with one arm, sent to a process that may not have the user's modules."""
 
+import copyreg
+import io
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 import cloudpickle
 
@@ -30,7 +33,7 @@ def pickled(workload: Workload, arm: Arm, target: str) -> bytes:
     for module in foreign:
         cloudpickle.register_pickle_by_value(module)
     try:
-        return bytes(cloudpickle.dumps((bare, alone, target)))
+        return _dumped((bare, alone, target))
     # Pickling runs the user's objects' code, which may raise anything.
     except Exception as error:
         raise NotPortable(
@@ -41,6 +44,31 @@ def pickled(workload: Workload, arm: Arm, target: str) -> bytes:
     finally:
         for module in foreign:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def _dumped(value: object) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file).dump(value)
+    return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  (cloudpickle has no types)
+    """Sends functions that are jitted with their attributes, without which jax cannot trace them.
+
+    A ``PjitFunction`` pickles its own state alone (jaxlib 0.10 to 0.12, pjit.cc).
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj).__name__ != "PjitFunction":
+            return super().reducer_override(obj)
+        state = (obj.__getstate__(), dict(obj.__dict__))
+        return copyreg.__newobj__, (type(obj),), state, None, None, _restore  # type: ignore[attr-defined]
+
+
+def _restore(jitted: Any, state: tuple[Any, dict[str, Any]]) -> None:
+    own, attributes = state
+    jitted.__setstate__(own)
+    jitted.__dict__.update(attributes)
 
 
 def _modules_of(arm: Arm) -> list[ModuleType]:

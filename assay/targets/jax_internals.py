@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jax import Device
-    from jax.stages import Compiled
+    from jax.stages import Compiled, Lowered
 
 __all__ = [
     "Device",
@@ -30,7 +30,9 @@ __all__ = [
     "host_memory_supported",
     "is_on_host",
     "keep_memory_kinds",
+    "loaded_devices",
     "loaded_protos",
+    "lowered_devices",
     "parse_stablehlo",
     "place_on_host",
     "saved_residuals",
@@ -97,6 +99,20 @@ def loaded_protos(executable: Any) -> tuple[bytes, ...]:
     except jax.errors.JaxRuntimeError as error:
         raise ModuleUnreadable(str(error)) from error
     return tuple(bytes(module.as_serialized_hlo_module_proto()) for module in modules)
+
+
+def lowered_devices(lowered: Lowered) -> tuple[Device, ...]:
+    """The devices that a lowered program will be compiled for."""
+    devices = getattr(getattr(lowered, "_lowering", None), "_device_list", None)
+    if devices is None:
+        raise InternalsMoved("the devices of a jax.stages.Lowered")
+    return tuple(devices)
+
+
+def loaded_devices(executable: Any) -> tuple[Device, ...]:
+    """The devices that an executable can run on here; none for a compile-only one."""
+    devices = getattr(executable, "local_devices", tuple)
+    return tuple(devices())
 
 
 def host_memory_supported(device: Device) -> bool:

@@ -59,7 +59,8 @@ def test_what_jax_exports_is_stablehlo_that_compiles() -> None:
     exported = jax.export.export(jax.jit(jax.numpy.sin), platforms=["cpu"])(shape)
     file = recognise(exported.mlir_module_serialized, "exported")
     assert file.form is Form.STABLEHLO
-    compiled = compile_parsed(parse(file.source, resolve("cpu").devices()))
+    devices = resolve("cpu").devices()
+    compiled = compile_parsed(parse(file.source, devices), devices)
     assert compiled.memory().argument_bytes == 8 * 128 * 4
 
 

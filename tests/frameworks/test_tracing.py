@@ -51,7 +51,10 @@ def _program(function: Any, _devices: Any) -> Program:
 
 def test_a_function_within_is_traced_again_each_time() -> None:
     ready = ReadyToTrace(
-        tools=JaxFramework(), program=_program(_outer, None), platform=jax.default_backend()
+        tools=JaxFramework(),
+        program=_program(_outer, None),
+        platform=jax.default_backend(),
+        devices=jax.devices(),
     )
     SEEN.clear()
     assert ready.run(3) >= 3 * SLEEP

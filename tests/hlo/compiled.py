@@ -35,7 +35,8 @@ def executable(text: str, target: str) -> HloCompiled:
         replicas=replicas,
         partitions=partitions,
     )
-    return compile_parsed(parse(source, resolve(target).devices()))
+    devices = resolve(target).devices()
+    return compile_parsed(parse(source, devices), devices)
 
 
 @functools.cache

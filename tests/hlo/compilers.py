@@ -38,7 +38,8 @@ def compiled(
     traced = framework.trace(
         Program(function=function, arguments=placed, donate_argnums=donate, out_shardings=here)
     )
-    return framework.compile(framework.lower(traced, found.platform), found.devices())
+    devices = found.devices()
+    return framework.compile(framework.lower(traced, found.platform, devices), devices)
 
 
 def _is_missing(name: str) -> bool:

@@ -1,0 +1,107 @@
+"""A JAX program placed on the devices of a target."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from assay.frameworks.placement import check_placement
+from assay.model.blame import WrongValue
+from assay.model.workload import Program
+from assay.targets import jax_internals
+
+
+def jitted(program: Program) -> tuple[Any, tuple[Any, ...]]:
+    """The program's function, jitted, and its arguments, under the program's shardings.
+
+    A function that is jitted already keeps what it was jitted with: its arguments get the
+    shardings, as an outer ``jax.jit`` would drop its donations and static arguments.
+
+    Raises:
+        WrongValue: a jitted function is to be jitted with something else besides.
+    """
+    function: Any = program.function
+    if not is_jitted(function):
+        options = {
+            name: value
+            for name in ("in_shardings", "out_shardings")
+            if (value := getattr(program, name)) is not None
+        }
+        options["donate_argnums"] = program.donate_argnums
+        return jax.jit(function, **options), program.arguments
+    for name in ("out_shardings", "donate_argnums"):
+        if getattr(program, name) not in (None, ()):
+            raise WrongValue(
+                f"got Program({name}=…) for {function.__name__!r}, which is jitted already, wanted "
+                f"a plain function; give jax.jit the {name}, or Program the plain function"
+            )
+    if program.in_shardings is None:
+        return function, program.arguments
+    return function, placed(program.arguments, program.in_shardings)
+
+
+def is_jitted(function: Any) -> bool:
+    """Whether ``jax.jit`` made the function."""
+    return hasattr(function, "trace") and hasattr(function, "lower")
+
+
+def shape_of(leaf: Any) -> Any:
+    """The shape of an array, so that no argument is on a device; any other value as it is."""
+    if isinstance(leaf, jax.ShapeDtypeStruct) or not hasattr(leaf, "shape"):
+        return leaf
+    weak = getattr(leaf, "weak_type", False)
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
+
+
+def placed(arguments: Any, shardings: Any) -> Any:
+    """The arguments' shapes with the shardings, of which one may stand for a whole subtree."""
+
+    def place(sharding: Any, below: Any) -> Any:
+        return jax.tree.map(lambda leaf: _on(shape_of(leaf), sharding), below)
+
+    if isinstance(shardings, jax.sharding.Sharding):
+        return place(shardings, arguments)
+    return jax.tree.map(place, tuple(shardings), arguments, is_leaf=lambda each: each is None)
+
+
+def lowered_for(
+    traced: jax.stages.Traced, platform: str, devices: Sequence[Any]
+) -> jax.stages.Lowered:
+    """The program lowered for the devices of its shardings, or for the first if it has none.
+
+    Raises:
+        WrongValue: its shardings are of other devices than these.
+    """
+    with jax.default_device(devices[0]):
+        lowered: jax.stages.Lowered = traced.lower(lowering_platforms=(platform,))
+    foreign = set(jax_internals.lowered_devices(lowered)) - set(devices)
+    if foreign:
+        raise WrongValue(
+            f"got a program for {min(map(str, foreign))}, which is no device of the target; wanted "
+            "shardings, meshes and arrays on the target's devices; make them of the devices that "
+            "program(devices) or shardings(devices) is called with"
+        )
+    return lowered
+
+
+def check_compiled(
+    compiled: jax.stages.Compiled, lowered: jax.stages.Lowered, devices: Sequence[Any]
+) -> None:
+    """Raise ``Misplaced`` unless the executable is for some of these devices."""
+    shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
+    used = {device for each in shardings for device in each.device_set}
+    used |= set(jax_internals.loaded_devices(compiled.runtime_executable()))
+    # A program without arguments and results has no shardings.
+    check_placement(used | set(jax_internals.lowered_devices(lowered)), devices)
+
+
+def check_results(results: Any, devices: Sequence[Any]) -> None:
+    """Raise ``Misplaced`` unless all arrays among the results are on these devices."""
+    arrays = (leaf for leaf in jax.tree.leaves(results) if isinstance(leaf, jax.Array))
+    check_placement({device for array in arrays for device in array.devices()}, devices)
+
+
+def _on(leaf: Any, sharding: Any) -> Any:
+    if not isinstance(leaf, jax.ShapeDtypeStruct) or sharding is None:
+        return leaf
+    return leaf.update(sharding=sharding)

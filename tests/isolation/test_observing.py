@@ -39,7 +39,7 @@ class Tools:
     def trace(self, program: Program) -> object:
         return program
 
-    def lower(self, traced: object, platform: str) -> object:
+    def lower(self, traced: object, platform: str, devices: object) -> object:
         return traced
 
     def describe(self, program: Program, traced: object, lowered: object) -> Traced:

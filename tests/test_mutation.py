@@ -55,6 +55,7 @@ def test_a_change_is_made(source: str, mutation: str, mutated: str) -> None:
         "x = 'several words'",
         "raise ValueError('word')  # removed",
         "f(reason='word')  # removed",
+        "x = math.hypot(a, b)  # symmetric",
         "import a",
         "__all__ = ['a']",
     ],

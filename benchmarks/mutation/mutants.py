@@ -35,6 +35,7 @@ _OPERATIONS: Final[dict[type[ast.operator], type[ast.operator]]] = {
     ast.RShift: ast.LShift,
 }
 _NAMES: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
+_SYMMETRIC: Final = {"hypot", "isclose", "max", "maximum", "min", "minimum"}
 _MESSAGES: Final = {"reason", "advice", "remedy", "message"}
 _TYPING: Final = {"TypeVar", "NewType", "cast", "TypedDict"}
 
@@ -224,10 +225,10 @@ def _operations(node: ast.expr) -> Iterator[_Change]:
 def _calls(node: ast.expr) -> Iterator[_Change]:
     if not isinstance(node, ast.Call):
         return
-    if isinstance(node.func, ast.Name) and node.func.id in _NAMES:
-        other = _NAMES[node.func.id]
-        yield node.func, other, f"{node.func.id} → {other}"
-    first = node.args[:2]
+    name = ast.unparse(node.func).rpartition(".")[2]
+    if isinstance(node.func, ast.Name) and name in _NAMES:
+        yield node.func, _NAMES[name], f"{name} → {_NAMES[name]}"
+    first = [] if name in _SYMMETRIC else node.args[:2]
     if len(first) == 2 and not any(isinstance(each, ast.Starred) for each in first):  # noqa: PLR2004 # a pair
         swapped = [node.args[1], node.args[0], *node.args[2:]]
         changed = ast.Call(func=node.func, args=swapped, keywords=node.keywords)

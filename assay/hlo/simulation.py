@@ -59,7 +59,7 @@ def simulated_trips(loop: Instruction, first: Callable[[Path], int]) -> int:
         if not _computed(goes_on, state, {}):
             return count
         if tuple(state.values()) in met:
-            break
+            raise NotSimulated("the loop comes back to a state that it had before")
         met.add(tuple(state.values()))
         known: dict[Value, int] = {}
         state = {path: _computed(value, state, known) for path, value in after.items()}

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.hlo.module import Module
+from assay.hlo.simulation import NotSimulated, simulated_trips
 from assay.hlo.trips import TripCount, TripCounter
 from assay.model.module import TripSource
 
@@ -296,6 +297,16 @@ def test_a_loop_that_runs_longer_than_is_tried_has_a_reason() -> None:
     count = count_of(words.replace("LAST_LOW", "10001"))
     assert count.trips is None
     assert "ends in or" in count.reason
+
+
+def test_a_loop_that_comes_back_to_a_state_is_given_up_at_once() -> None:
+    text = counting_loop(init="5", bound="0", step="-1", direction="NE").replace(
+        "next = s32[] add(i, step)", "next = s32[] multiply(i, step)"
+    )
+    loop = Module.from_proto(proto_of(text)).entry.root
+    with pytest.raises(NotSimulated, match="comes back"):
+        simulated_trips(loop, lambda _: 5)
+    assert simulated_trips(loop, lambda _: 0) == 0
 
 
 @given(

@@ -214,7 +214,7 @@ class Run:
         noisy = trial.is_timing and outcome is Outcome.NOT_MEASURED
         if outcome.judged or outcome is Outcome.ERROR or noisy:
             return False
-        arms = (replace(trial, arm=arm, must_fail=False, arms=()) for arm in trial.arms)
+        arms = (replace(trial, arm=arm, must_fail=False) for arm in trial.arms)
         return any(judge(arm.check.claim, self._measured(arm)).outcome.judged for arm in arms)
 
     def _case(self, trial: Trial) -> Case:

@@ -1,14 +1,16 @@
 """No arm is kept unless every negative control broke the claim on the same workload and target."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import pytest
 
 from assay import claims
-from assay.model.claim import Formula
+from assay.model.claim import Case, Formula
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.units import Quantity, Unit
-from assay.model.verdict import Outcome
+from assay.model.verdict import Finding, Outcome
+from assay.model.workload import Arm
 from assay.run import Accept, Trial
 from assay.store import baselines
 
@@ -77,6 +79,37 @@ def test_a_control_that_cannot_run_fails_the_run_where_the_claim_can(harness: Ha
     record, control = harness.judge(arm, control_of(arm))
     assert (record.verdict, control.verdict) == (Outcome.NOT_MEASURED, Outcome.BROKEN)
     assert "cannot be judged here: no such memory" in control.reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Says:
+    """A claim with one finding for each arm."""
+
+    of: Mapping[str, Finding]
+    name: str = "says"
+    unit: Unit = Unit.COUNT
+    uses_baseline: bool = False
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        return ()
+
+    def judge(self, case: Case) -> Finding:
+        return self.of[case.arm.name]
+
+
+@pytest.mark.parametrize(
+    ("arm_outcome", "control_outcome"),
+    [(Outcome.KEPT, Outcome.BROKEN), (Outcome.NOT_MEASURED, Outcome.NOT_MEASURED)],
+)
+def test_a_control_without_a_measurement_fails_the_run_where_the_claim_has_one(
+    harness: Harness, arm_outcome: Outcome, control_outcome: Outcome
+) -> None:
+    unmeasured = Finding(outcome=Outcome.NOT_MEASURED, reason="it does not show")
+    kept = Finding(outcome=Outcome.KEPT, measured=1, limit=2, reason="it shows")
+    own = kept if arm_outcome is Outcome.KEPT else unmeasured
+    arm = trial(claim=Says(of={"offload": own, "twin": unmeasured}), twins=(TWIN,))
+    record, control = harness.judge(arm, control_of(arm))
+    assert (record.verdict, control.verdict) == (Outcome.NOT_MEASURED, control_outcome)
 
 
 def test_a_control_cannot_run_where_the_claim_cannot(harness: Harness) -> None:

@@ -116,12 +116,6 @@ def test_without_a_toolchain_nothing_is_measured(harness: Harness, rerunner: Rer
     assert rerunner.asked == []
 
 
-def test_a_run_that_cannot_rerun_says_so(harness: Harness) -> None:
-    run = replace(harness.start(), against="0.9.0")
-    with pytest.raises(NotImplementedError, match=r"got .*wanted .*Run\(rerun=...\)"):
-        run.judge(trial(claim=CLAIM))
-
-
 def against_baseline(harness: Harness, rerunner: Rerunner, arm: Arm = OFFLOAD) -> str:
     run = replace(harness.start(), rerun=rerunner, against=BASELINE)
     return run.judge(trial(arm, claim=CLAIM)).reason

@@ -14,7 +14,10 @@ from assay.model.workload import Arm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostBytes:
-    """The step keeps exactly the formula's bytes per device in host memory."""
+    """The step needs exactly the formula's bytes per device of host memory.
+
+    Temporaries, arguments and outputs count; an output that reuses an argument counts once.
+    """
 
     equal: Formula
     name: str = "host-bytes"
@@ -26,9 +29,9 @@ class HostBytes:
         return self.equal.needs(arm)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the compiler's host temporaries are the formula's bytes."""
+        """Kept if the compiler's host bytes are the formula's bytes."""
         stop_unless_placement_shows(case.evidence)
-        measured = Quantity(memory_of(case, case.evidence).host_temp_bytes, self.unit)
+        measured = Quantity(memory_of(case, case.evidence).host_bytes, self.unit)
         limit = self.equal.of(case)
         return finding("host memory", measured, Relation.EQUAL, limit, self.equal.text)
 

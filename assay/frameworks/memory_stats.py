@@ -15,5 +15,6 @@ def memory_of(stats: Any) -> Memory:
         host_temp_bytes=stats.host_temp_size_in_bytes,
         host_argument_bytes=stats.host_argument_size_in_bytes,
         host_output_bytes=stats.host_output_size_in_bytes,
+        host_alias_bytes=stats.host_alias_size_in_bytes,
         reported_peak_bytes=getattr(stats, "peak_memory_in_bytes", None),
     )

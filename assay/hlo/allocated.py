@@ -34,6 +34,7 @@ def allocated(buffer_assignment: bytes) -> Memory:
         host_temp_bytes=total(_is_temporary, HOST_MEMORY_SPACE),
         host_argument_bytes=total(_is_argument, HOST_MEMORY_SPACE),
         host_output_bytes=total(_is_output, HOST_MEMORY_SPACE),
+        host_alias_bytes=total(_is_both, HOST_MEMORY_SPACE),
     )
 
 

@@ -1,7 +1,7 @@
 """Inventory: the operations of a module, counted by opcode, shape and source line."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from assay.hlo.instruction import Instruction
@@ -49,9 +49,16 @@ def inventory(module: Module) -> Inventory:
         ),
         operations=_operations(module),
         host_arrays=_host_arrays(module),
+        argument_names=tuple(_names(parameters)),
         argument_layouts=tuple(layout for each in parameters for layout in each.layouts),
         output_layouts=entry.root.layouts,
     )
+
+
+def _names(parameters: Iterable[Instruction]) -> Iterator[str]:
+    for each in parameters:
+        for path, _ in each.shape.arrays():
+            yield (each.op_name or each.name) + "".join(f"[{index}]" for index in path)
 
 
 def _operations(module: Module) -> tuple[Operations, ...]:

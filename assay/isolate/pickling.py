@@ -52,7 +52,7 @@ def _dumped(value: object) -> bytes:
     return file.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  (cloudpickle has no types)
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """Sends functions that are jitted with their attributes, without which jax cannot trace them.
 
     A ``PjitFunction`` pickles its own state alone (jaxlib 0.10 to 0.12, pjit.cc).

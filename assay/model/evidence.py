@@ -105,7 +105,10 @@ class Traced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The compiler's memory analysis, bytes per device (XLA ``CompiledMemoryStats``)."""
+    """The compiler's memory analysis, bytes per device (XLA ``CompiledMemoryStats``).
+
+    What lies in host memory counts in the ``host_…`` fields alone.
+    """
 
     temp_bytes: int
     argument_bytes: int
@@ -114,12 +117,19 @@ class Memory:
     host_temp_bytes: int
     host_argument_bytes: int = 0
     host_output_bytes: int = 0
+    host_alias_bytes: int = 0
     reported_peak_bytes: int | None = None
 
     @property
     def device_bytes(self) -> int:
         """Device memory the step needs: temp + argument + output − alias."""
         return self.temp_bytes + self.argument_bytes + self.output_bytes - self.alias_bytes
+
+    @property
+    def host_bytes(self) -> int:
+        """Host memory the step needs: temp + argument + output − alias."""
+        needed = self.host_temp_bytes + self.host_argument_bytes + self.host_output_bytes
+        return needed - self.host_alias_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

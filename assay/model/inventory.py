@@ -34,9 +34,10 @@ class SharedBuffer:
 class Inventory:
     """What a module takes, gives, and is made of.
 
-    ``operations`` leaves out what only passes values on. ``host_arrays`` are the places at which
-    an array comes to lie in host memory, with the array's shape. The layouts are those of the
-    arguments and outputs, in the same order, as HLO text writes them (``{1,0:T(8,128)}``).
+    ``argument_names`` are in the order of the arguments. ``operations`` leaves out what only passes
+    values on. ``host_arrays`` are the places at which an array comes to lie in host memory, with
+    its shape. The layouts are those of the arguments and outputs, in the same order, as HLO text
+    writes them (``{1,0:T(8,128)}``).
     """
 
     arguments: tuple[Shape, ...]
@@ -44,5 +45,6 @@ class Inventory:
     shared: tuple[SharedBuffer, ...]
     operations: tuple[Operations, ...]
     host_arrays: tuple[Operations, ...]
+    argument_names: tuple[str, ...] = ()
     argument_layouts: tuple[str, ...] = ()
     output_layouts: tuple[str, ...] = ()

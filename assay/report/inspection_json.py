@@ -7,7 +7,7 @@ from assay.model.buffers import Donation, LiveBuffer, Rewrite
 from assay.model.difference import Difference
 from assay.model.evidence import Evidence
 from assay.model.inspection import Comparison, Inspection, Overlap
-from assay.model.module import Loop, Transfer
+from assay.model.module import Loop, Shape, Transfer
 from assay.model.summary import ModuleSummary
 
 Json = dict[str, Any]
@@ -60,6 +60,8 @@ def _inspection(inspection: Inspection) -> Json:
         "overlap": [_overlap(each) for each in inspection.overlaps] if known else None,
         "peak": [_live(each) for each in module.peak.buffers] if module and module.peak else None,
         "donations": [_donation(each) for each in module.donations] if module else None,
+        "arguments": _arguments(module),
+        "outputs": _outputs(module),
         "loops": [_loop(each) for each in module.loops] if module else None,
         "fingerprint": (module.fingerprint or None) if module else None,
         "warnings": list(inspection.warnings),
@@ -77,12 +79,33 @@ def _memory(inspection: Inspection) -> Json:
         "output_bytes": memory.output_bytes if memory else None,
         "alias_bytes": memory.alias_bytes if memory else None,
         "host_temp_bytes": memory.host_temp_bytes if memory else None,
+        "host_argument_bytes": memory.host_argument_bytes if memory else None,
+        "host_output_bytes": memory.host_output_bytes if memory else None,
+        "host_alias_bytes": memory.host_alias_bytes if memory else None,
         "peak_bytes": inspection.peak_bytes,
         "fits": inspection.fits,
         "device_bytes": memory.device_bytes if memory else None,
         "capacity_bytes": inspection.evidence.device_memory_bytes,
         "headroom_bytes": inspection.headroom_bytes,
     }
+
+
+def _arguments(module: ModuleSummary | None) -> list[Json] | None:
+    if module is None or module.inventory is None:
+        return None
+    named = zip(module.inventory.argument_names, module.inventory.arguments, strict=True)
+    return [{"argument": name, **_placed(shape)} for name, shape in named]
+
+
+def _outputs(module: ModuleSummary | None) -> list[Json] | None:
+    if module is None or module.inventory is None:
+        return None
+    return [_placed(shape) for shape in module.inventory.outputs]
+
+
+def _placed(shape: Shape) -> Json:
+    memory = "host" if shape.on_host else "device"
+    return {"shape": str(shape), "bytes": shape.nbytes, "memory": memory}
 
 
 def _transfers(module: ModuleSummary | None) -> Json:

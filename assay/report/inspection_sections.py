@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.model.buffers import Donation, LiveBuffer, Rewrite
+from assay.model.evidence import Memory
 from assay.model.inspection import Inspection, Overlap, why_lost
+from assay.model.inventory import Inventory
 from assay.model.module import Transfer
+from assay.model.summary import ModuleSummary
 
 ROWS: Final = 10
 """How many rows of a list are shown; the rest is counted."""
@@ -42,6 +45,8 @@ def sections(inspection: Inspection) -> Iterator[Section]:
     """What the program was seen to do; nothing of what failed before it was compiled."""
     if inspection.evidence.memory or inspection.evidence.module:
         yield _memory(inspection)
+    if inspection.evidence.memory and inspection.evidence.memory.host_bytes:
+        yield _host_memory(inspection.evidence.memory, inspection.evidence.module)
     if inspection.evidence.module is None:
         return
     yield _transfers(inspection)
@@ -68,7 +73,7 @@ def _memory(inspection: Inspection) -> Section:
         "arguments": memory.argument_bytes,
         "outputs": memory.output_bytes,
         "of them shared": memory.alias_bytes,
-        "host": memory.host_temp_bytes,
+        "host": memory.host_bytes,
         "peak": inspection.peak_bytes,
     }
     row = tuple(_UNKNOWN if each is None else size(each) for each in parts.values())
@@ -76,6 +81,34 @@ def _memory(inspection: Inspection) -> Section:
     return Section(
         title="Memory", says=says, style=style, heads=heads, rows=(row,), numbers=len(heads)
     )
+
+
+def _host_memory(memory: Memory, module: ModuleSummary | None) -> Section:
+    parts = {
+        "temporaries": memory.host_temp_bytes,
+        "arguments": memory.host_argument_bytes,
+        "outputs": memory.host_output_bytes,
+        "of them shared": memory.host_alias_bytes,
+    }
+    there = tuple(_on_host(module.inventory)) if module and module.inventory else ()
+    return Section(
+        title="Host memory",
+        says=", ".join(f"{name} {size(nbytes)}" for name, nbytes in parts.items()),
+        heads=("bytes", "holds", "name", "shape") if there else (),
+        rows=there[:ROWS],
+        numbers=1,
+        more=len(there) - ROWS,
+    )
+
+
+def _on_host(inventory: Inventory) -> Iterator[tuple[str, ...]]:
+    """The arguments and outputs that lie in host memory."""
+    for name, shape in zip(inventory.argument_names, inventory.arguments, strict=True):
+        if shape.on_host:
+            yield size(shape.nbytes), "argument", name, str(shape)
+    for number, shape in enumerate(inventory.outputs):
+        if shape.on_host:
+            yield size(shape.nbytes), "output", str(number), str(shape)
 
 
 def _transfers(inspection: Inspection) -> Section:

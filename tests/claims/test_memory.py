@@ -31,6 +31,13 @@ def test_host_bytes_are_exact_in_both_directions(off: int) -> None:
     assert f"1 B too {'much' if off > 0 else 'little'}" in finding.reason
 
 
+def test_host_arguments_and_outputs_are_host_bytes() -> None:
+    shared = with_memory(host_argument_bytes=7, host_output_bytes=5, host_alias_bytes=2)
+    finding = judge(claims.HostBytes(equal=STACK), shared)
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, STACK_BYTES + 10)
+    assert "10 B too much" in finding.reason
+
+
 def test_an_offload_that_keeps_the_devices_copy_has_host_bytes_but_no_fall() -> None:
     useless = with_memory(temp_bytes=TEMP_BYTES + STACK_BYTES)
     assert judge(claims.HostBytes(equal=STACK), useless).outcome is Outcome.KEPT

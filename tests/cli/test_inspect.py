@@ -66,6 +66,9 @@ FIXED_MEMORY = {
     "output_bytes",
     "alias_bytes",
     "host_temp_bytes",
+    "host_argument_bytes",
+    "host_output_bytes",
+    "host_alias_bytes",
     "peak_bytes",
     "fits",
 }

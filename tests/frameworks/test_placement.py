@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -17,10 +18,14 @@ from assay.frameworks import hlo, jax_placement
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
 from assay.frameworks.placement import Misplaced, check_placement
+from assay.hlo.allocated import allocated
+from assay.hlo.schema import split
 from assay.model.evidence import Evidence, FailureKind
+from assay.model.inspection import Inspection, Means
 from assay.model.steps import Loop, Steps
 from assay.model.workload import Arm, Growth, Program, Role, Workload
 from assay.observe import observe
+from assay.report.inspection_json import to_json
 from assay.targets import prepare, resolve
 
 TPU, GPU = "tpu-v5e:2x4", "gpu-h100"
@@ -247,3 +252,49 @@ def test_a_sharding_may_stand_for_a_subtree() -> None:
     assert one.sharding is None
     assert two.sharding == here
     assert scalar == 2.0
+
+
+def hosted(devices: Any) -> Program:
+    """An argument on the host that comes back from the device, and one that stays there."""
+    host = SingleDeviceSharding(devices[0], memory_kind="pinned_host")
+    device = host.with_memory_kind("device")
+
+    def step(given: jax.Array, kept: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.device_put(given, device) + 1, kept
+
+    shape = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+    return Program(
+        function=step,
+        arguments=(shape, shape),
+        in_shardings=(host, host),
+        out_shardings=(device, host),
+        donate_argnums=(1,),
+    )
+
+
+@pytest.mark.parametrize("target", [TPU, GPU])
+def test_a_dump_tells_of_the_host_what_the_compiler_tells(target: str) -> None:
+    tools, found = JaxFramework(), resolve(target)
+    lowered = tools.lower(tools.trace(hosted(found.devices())), found.platform, found.devices())
+    compiled = tools.compile(lowered, found.devices())
+    told, dumped = compiled.memory(), allocated(split(compiled.hlo_proto())[1])
+    for name in ("host_argument_bytes", "host_output_bytes", "host_alias_bytes", "host_bytes"):
+        assert getattr(dumped, name) == getattr(told, name), name
+
+
+@pytest.mark.parametrize("target", [TPU, GPU])
+def test_arguments_and_results_on_the_host_are_told(target: str) -> None:
+    evidence = seen(target, hosted)
+    assert evidence.memory, evidence.failure
+    assert evidence.memory.host_argument_bytes == 8 * MIB
+    assert evidence.memory.host_output_bytes == evidence.memory.host_alias_bytes == 4 * MIB
+    assert evidence.memory.host_bytes == 8 * MIB
+    assert 4 * MIB <= evidence.memory.device_bytes - evidence.memory.temp_bytes < 5 * MIB
+    inspection = Inspection(subject="s", means=Means.COMPILED, evidence=evidence)
+    page = json.loads(to_json(inspection))
+    assert [each["memory"] for each in page["arguments"]] == ["host", "host"]
+    assert [each["argument"] for each in page["arguments"]] == ["given", "kept"]
+    assert [each["memory"] for each in page["outputs"]] == ["device", "host"]
+    assert page["transfers"]["to_device_bytes_per_step"] == 4 * MIB
+    assert page["transfers"]["to_host_bytes_per_step"] == 0
+    assert [each["honoured"] for each in page["donations"]] == [True]

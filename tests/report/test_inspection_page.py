@@ -11,6 +11,8 @@ from rich.console import Console
 from assay.model.difference import Aspect, Difference
 from assay.model.evidence import Failure, FailureKind
 from assay.model.inspection import Comparison, Inspection
+from assay.model.inventory import Inventory
+from assay.model.module import Shape
 from assay.report.inspection_page import print_inspection
 from assay.report.inspection_sections import duration, size
 from tests.report.inspections import (
@@ -18,6 +20,7 @@ from tests.report.inspections import (
     DONATION,
     GIB,
     INSPECTION,
+    MEMORY,
     MIB,
     PAIR,
     PEAK,
@@ -27,6 +30,27 @@ from tests.report.inspections import (
     seen,
 )
 
+ON_HOST = Shape(element_type="f32", dimensions=(1024, 1024), memory_space=5)
+ON_DEVICE = replace(ON_HOST, memory_space=0)
+HOSTED = seen(
+    memory=replace(
+        MEMORY,
+        host_argument_bytes=5 * MIB,
+        host_output_bytes=4 * MIB,
+        host_alias_bytes=4 * MIB,
+    ),
+    module=replace(
+        INSPECTION.evidence.module,
+        inventory=Inventory(
+            arguments=(ON_DEVICE, ON_HOST),
+            argument_names=("x", "state"),
+            outputs=(ON_DEVICE, ON_HOST),
+            shared=(),
+            operations=(),
+            host_arrays=(),
+        ),
+    ),
+)
 DIFFERENCE = Difference(aspect=Aspect.TRIPS, subject="trips", before=15, after=30)
 
 
@@ -50,6 +74,15 @@ def section(inspection: Inspection, title: str) -> str:
         (seen(device_memory_bytes=4 * GIB), "MEMORY", "DOES NOT FIT: 6.00 GiB needed of 4.00 GiB"),
         (seen(device_memory_bytes=None), "MEMORY", "memory of this device is not known"),
         (seen(memory=None), "MEMORY", "no buffer assignment in this dump: dump with --xla_dump"),
+        (
+            INSPECTION,
+            "HOST MEMORY",
+            "temporaries 60.0 MiB, arguments 0 B, outputs 0 B, of them sha",
+        ),
+        (HOSTED, "HOST MEMORY", "arguments 5.00 MiB, outputs 4.00 MiB, of them shared 4.00 MiB"),
+        (HOSTED, "HOST MEMORY", "4.00 MiB argument state f32[1024,1024]S(5)"),
+        (HOSTED, "HOST MEMORY", "4.00 MiB output 1 f32[1024,1024]S(5)"),
+        (HOSTED, "MEMORY", "65.0 MiB"),
         (INSPECTION, "TRANSFERS", "60.0 MiB to the host and 0 B to the device per step"),
         (INSPECTION, "TRANSFERS", "4.00 MiB 15 to-host copy-start.1 train.py:12"),
         (module(transfers=()), "TRANSFERS", "none between host and device"),

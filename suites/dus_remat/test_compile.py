@@ -7,4 +7,8 @@ turned off where they met a view that they did not know.
 from assay import Check, claims
 from suites.dus_remat.workloads import COMPILED
 
-test_loop_compiles = Check(claim=claims.Compiles(), workloads=COMPILED, twin="twin-does-not-trace")
+test_loop_compiles = Check(
+    claim=claims.Compiles(),
+    workloads=COMPILED,
+    twin=("twin-does-not-trace", "twin-does-not-compile"),
+)

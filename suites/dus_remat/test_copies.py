@@ -7,6 +7,7 @@ Upstream's report saw 5 to 8 % of a training step go there.
 
 from assay import Check, claims
 from suites.dus_remat.formulas import CONSTANT, HELD, NOTHING, ONE_ROW, THE_STACK
+from suites.dus_remat.twins import COPYING
 from suites.dus_remat.workloads import COMPILED, GROWN_STACK
 
 LOOPS = ("[!n]*",)
@@ -19,7 +20,7 @@ test_iteration_writes_no_whole_stack = Check(
     claim=claims.CopiedBytes(at_most=NOTHING, larger_than=ONE_ROW),
     workloads=COMPILED,
     arms=LOOPS,
-    twin="twin-turned-round",
+    twin=tuple(COPYING),
 )
 
 test_what_an_iteration_writes_does_not_grow_with_the_stack = Check(
@@ -46,5 +47,5 @@ test_donated_stack_is_reused = Check(
     claim=claims.DonatedBytesReused(at_least=THE_STACK),
     workloads=COMPILED,
     arms=IN_ONE_BUFFER,
-    twin="twin-difference",
+    twin=("twin-difference", "twin-no-stack-back"),
 )

@@ -1,14 +1,17 @@
 """Programs that must break a claim: each is run beside the arms that keep it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from assay import FailureKind, Program, Role
+from suites.dus_remat.carries import duplicate
 from suites.dus_remat.formulas import StackArm
 from suites.dus_remat.programs import stack_program
 from suites.dus_remat.stacks import (
@@ -17,9 +20,12 @@ from suites.dus_remat.stacks import (
     Repeated,
     Stacks,
     StackSizes,
+    Step,
     write,
+    written,
 )
 from suites.dus_remat.writes import plain
+from suites.failing import does_not_compile, does_not_run, does_not_trace
 
 
 def turned_round(now: Iteration, stacks: Stacks) -> Next:
@@ -30,10 +36,69 @@ def turned_round(now: Iteration, stacks: Stacks) -> Next:
 TURNED_ROUND = Repeated(step=turned_round)
 
 
+def turned_round_in_a_branch(now: Iteration, stacks: Stacks) -> Next:
+    """Turn the order of all rows round in every other iteration, and write the row."""
+    turned = lax.cond(now.index % 2 == 0, lambda s: jnp.flip(s, axis=0), lambda s: s, stacks[0])
+    return (written(now, turned),), now.row
+
+
+def by_mask(now: Iteration, stacks: Stacks) -> Next:
+    """Choose for each row of the stack between the old one and the new."""
+    here = jnp.arange(now.sizes.length) == now.index
+    row = now.row.reshape(stacks[0].shape[1:])[None]
+    return (jnp.where(here.reshape(-1, *[1] * row[0].ndim), row, stacks[0]),), now.row
+
+
+def reading(other: Callable[[Iteration, jax.Array], jax.Array]) -> Step:
+    """Read rows of an array that is made of the whole stack, then write one row in place."""
+
+    def step(now: Iteration, stacks: Stacks) -> Next:
+        made = other(now, stacks[0])
+
+        def added(index: jax.Array, row: jax.Array) -> jax.Array:
+            return row + lax.dynamic_index_in_dim(made, index, 0).reshape(row.shape)
+
+        # No fusion computes the rows one by one for a loop that reads them.
+        row = lax.fori_loop(0, now.index + 1, added, now.row)
+        return (write(stacks[0], row, now.index),), row
+
+    return step
+
+
+def turned(_now: Iteration, stack: jax.Array) -> jax.Array:
+    """All rows in reverse order."""
+    return jnp.flip(stack, axis=0)
+
+
+def shifted(now: Iteration, stack: jax.Array) -> jax.Array:
+    """Each row one further, and the new one in front."""
+    row = now.row.reshape(stack.shape[1:])[None]
+    return jnp.concatenate([row, stack[:-1]])
+
+
+def no_stack_back(sizes: StackSizes, stacks: Stacks, row: jax.Array, weight: jax.Array) -> Next:
+    """The largest element of each row: no output has the room of the donated stack."""
+    (after,), row = Repeated(step=plain)(sizes, stacks, row, weight)
+    return (after.reshape(sizes.length, -1).max(axis=1),), row
+
+
 def difference(sizes: StackSizes, stacks: Stacks, row: jax.Array, weight: jax.Array) -> Next:
     """How the loop changed its stack: both are alive after it, in the room of one."""
     after, row = Repeated(step=plain)(sizes, stacks, row, weight)
     return (after[0] - stacks[0],), row
+
+
+COPYING: Mapping[str, tuple[Step, int]] = MappingProxyType(
+    {
+        "twin-duplicate": (duplicate, 2),
+        "twin-reads-turned-round": (reading(turned), 1),
+        "twin-reads-shifted": (reading(shifted), 1),
+        "twin-by-mask": (by_mask, 1),
+        "twin-turned-round-in-a-branch": (turned_round_in_a_branch, 1),
+    }
+)
+"""The ways in which an iteration may write a stack whole, each with the stacks that it is given:
+one negative control for each path of the detector."""
 
 
 def twin_arms(sizes: StackSizes) -> tuple[StackArm, ...]:
@@ -43,10 +108,18 @@ def twin_arms(sizes: StackSizes) -> tuple[StackArm, ...]:
     twin = partial(StackArm, role=Role.TWIN, reference="plain")
     return (
         twin(name="twin-turned-round", program=partial(program, TURNED_ROUND, 1)),
+        *(
+            twin(name=name, program=partial(program, Repeated(step=step), count))
+            for name, (step, count) in COPYING.items()
+        ),
         twin(name="twin-difference", program=partial(program, difference, 1)),
+        twin(name="twin-no-stack-back", program=partial(program, no_stack_back, 1)),
         twin(name="twin-one-row-wrong", program=wrong),
-        twin(name="twin-does-not-trace", program=_does_not_trace, fails_with=FailureKind.TRACE),
-        twin(name="twin-does-not-run", program=_does_not_run, fails_with=FailureKind.EXECUTION),
+        twin(name="twin-does-not-trace", program=does_not_trace, fails_with=FailureKind.TRACE),
+        twin(
+            name="twin-does-not-compile", program=does_not_compile, fails_with=FailureKind.COMPILER
+        ),
+        twin(name="twin-does-not-run", program=does_not_run, fails_with=FailureKind.EXECUTION),
     )
 
 
@@ -60,30 +133,3 @@ def _with_a_row_off(observe: Callable[..., Any], stack: jax.Array, *others: jax.
     seen = observe(stack, *others)
     wrong = jax.tree.map(lambda rows: rows.at[-1].multiply(1.001), seen["stacks"])
     return {**seen, "stacks": wrong}
-
-
-def _does_not_trace(_devices: Sequence[Any]) -> Program:
-    """A program whose shapes do not fit together."""
-
-    def mismatched(x: jax.Array) -> jax.Array:
-        return x + jnp.zeros(x.shape[0] + 1)
-
-    return Program(function=mismatched, arguments=(jax.ShapeDtypeStruct((8,), jnp.float32),))
-
-
-def _does_not_run(_devices: Sequence[Any]) -> Program:
-    """A program that compiles, and fails when it runs."""
-
-    def fails(x: jax.Array) -> jax.Array:
-        return jax.pure_callback(_refuse, x, x)
-
-    return Program(
-        function=lambda x: x * 2,
-        arguments=(jax.ShapeDtypeStruct((8,), jnp.float32),),
-        values=lambda: (jnp.ones(8, jnp.float32),),
-        observe=fails,
-    )
-
-
-def _refuse(_x: Any) -> Any:
-    raise RuntimeError("this program must not run")

@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any
 
 from assay import FailureKind, Program, Role
+from suites.failing import does_not_compile, does_not_run, does_not_trace
 from suites.scan_offload.custom_vjp_programs import custom_vjp_program
 from suites.scan_offload.formulas import BlockArm
 from suites.scan_offload.programs import HIDDEN, RESIDUAL, Sizes, Writing
 from suites.scan_offload.twins import (
-    does_not_run,
-    does_not_trace,
     oversized,
+    oversized_temporaries,
     step_twice,
     wrong_gradient,
 )
@@ -212,6 +212,12 @@ def twin_arms(sizes: Sizes, build: Build) -> tuple[BlockArm, ...]:
             fails_with=FailureKind.TRACE,
         ),
         BlockArm(
+            name="twin-does-not-compile",
+            role=twin,
+            program=does_not_compile,
+            fails_with=FailureKind.COMPILER,
+        ),
+        BlockArm(
             name="twin-does-not-run",
             role=twin,
             program=does_not_run,
@@ -221,6 +227,12 @@ def twin_arms(sizes: Sizes, build: Build) -> tuple[BlockArm, ...]:
             name="twin-oversized",
             role=twin,
             program=oversized,
+            fails_with=FailureKind.OUT_OF_MEMORY,
+        ),
+        BlockArm(
+            name="twin-oversized-temporaries",
+            role=twin,
+            program=oversized_temporaries,
             fails_with=FailureKind.OUT_OF_MEMORY,
         ),
     )

@@ -7,8 +7,14 @@ so there the sum of its memory analysis is held against the device model.
 from assay import Check, claims
 from suites.scan_offload.workloads import COMPILED, WORKLOADS
 
-test_step_compiles = Check(claim=claims.Compiles(), workloads=WORKLOADS, twin="twin-does-not-trace")
+test_step_compiles = Check(
+    claim=claims.Compiles(),
+    workloads=WORKLOADS,
+    twin=("twin-does-not-trace", "twin-does-not-compile"),
+)
 
 test_step_fits_the_device = Check(
-    claim=claims.FitsDevice(), workloads=COMPILED, twin="twin-oversized"
+    claim=claims.FitsDevice(),
+    workloads=COMPILED,
+    twin=("twin-oversized", "twin-oversized-temporaries"),
 )

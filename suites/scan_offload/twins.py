@@ -7,39 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from assay import Program
 from suites.scan_offload.programs import mesh_of
 
 _MORE_THAN_ANY_DEVICE_BYTES = 2**43
-
-
-def does_not_trace(_devices: Sequence[Any]) -> Program:
-    """A program whose shapes do not fit together."""
-
-    def mismatched(x: jax.Array) -> jax.Array:
-        return x + jnp.zeros(x.shape[0] + 1)
-
-    return Program(function=mismatched, arguments=(jax.ShapeDtypeStruct((8,), jnp.float32),))
-
-
-def does_not_run(_devices: Sequence[Any]) -> Program:
-    """A program that compiles, and fails when it runs."""
-
-    def fails(x: jax.Array) -> jax.Array:
-        return jax.pure_callback(_refuse, x, x)
-
-    return Program(
-        function=lambda x: x * 2,
-        arguments=(jax.ShapeDtypeStruct((8,), jnp.float32),),
-        values=lambda: (jnp.ones(8, jnp.float32),),
-        observe=fails,
-    )
-
-
-def _refuse(_x: Any) -> Any:
-    raise RuntimeError("this program must not run")
 
 
 def oversized(devices: Sequence[Any]) -> Program:
@@ -50,6 +24,18 @@ def oversized(devices: Sequence[Any]) -> Program:
     return Program(
         function=lambda x: x * 2, arguments=(wide,), in_shardings=(rows,), out_shardings=rows
     )
+
+
+def oversized_temporaries(devices: Sequence[Any]) -> Program:
+    """A program of 4 MiB that keeps temporaries of 8 TiB on one device."""
+    row = jax.ShapeDtypeStruct((2**20,), jnp.float32)
+    rows = _MORE_THAN_ANY_DEVICE_BYTES // (2**20 * 4)
+
+    def hold(x: jax.Array) -> jax.Array:
+        # What a barrier hands on is an array, of which no fusion makes a sum as it goes.
+        return lax.optimization_barrier(x * jnp.ones((rows, 1))).sum(axis=0)
+
+    return Program(function=hold, arguments=(row,), in_shardings=SingleDeviceSharding(devices[0]))
 
 
 def wrong_gradient(build: Callable[[Sequence[Any]], Program], devices: Sequence[Any]) -> Program:

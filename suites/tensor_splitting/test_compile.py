@@ -5,5 +5,7 @@ from suites.tensor_splitting.executed import EXECUTED
 from suites.tensor_splitting.workloads import COMPILED
 
 test_problem_compiles = Check(
-    claim=claims.Compiles(), workloads=(*COMPILED, *EXECUTED), twin="twin-does-not-trace"
+    claim=claims.Compiles(),
+    workloads=(*COMPILED, *EXECUTED),
+    twin=("twin-does-not-trace", "twin-does-not-compile"),
 )

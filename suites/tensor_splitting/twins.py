@@ -11,6 +11,7 @@ from jax import lax
 from jax.sharding import SingleDeviceSharding
 
 from assay import Arm, FailureKind, Program, Role
+from suites.failing import does_not_compile, does_not_run, does_not_trace
 from suites.tensor_splitting.arms import PLAIN, Tried, Write, by, plainly, program
 from suites.tensor_splitting.problems import Function, Problem, array
 
@@ -36,8 +37,11 @@ def twin_arms(tried: Tried) -> tuple[Arm, ...]:
             for name, write in slowed.items()
         ),
         twin(name="twin-wrong-value", program=partial(_wrong_value, tried)),
-        twin(name="twin-does-not-trace", program=_does_not_trace, fails_with=FailureKind.TRACE),
-        twin(name="twin-does-not-run", program=_does_not_run, fails_with=FailureKind.EXECUTION),
+        twin(name="twin-does-not-trace", program=does_not_trace, fails_with=FailureKind.TRACE),
+        twin(
+            name="twin-does-not-compile", program=does_not_compile, fails_with=FailureKind.COMPILER
+        ),
+        twin(name="twin-does-not-run", program=does_not_run, fails_with=FailureKind.EXECUTION),
     )
 
 
@@ -79,30 +83,3 @@ def _off_by_a_little(observe: Callable[..., Any], *arguments: Any) -> Any:
         lambda leaf: leaf * 1.001 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
         observe(*arguments),
     )
-
-
-def _does_not_trace(_devices: Sequence[Any]) -> Program:
-    """A program whose shapes do not fit together."""
-
-    def mismatched(x: jax.Array) -> jax.Array:
-        return x + jnp.zeros(x.shape[0] + 1)
-
-    return Program(function=mismatched, arguments=(array(8),))
-
-
-def _does_not_run(_devices: Sequence[Any]) -> Program:
-    """A program that compiles, and fails when it runs."""
-
-    def fails(x: jax.Array) -> jax.Array:
-        return jax.pure_callback(_refuse, x, x)
-
-    return Program(
-        function=lambda x: x * 2,
-        arguments=(array(8),),
-        values=lambda: (jnp.ones(8, jnp.float32),),
-        observe=fails,
-    )
-
-
-def _refuse(_x: Any) -> Any:
-    raise RuntimeError("this program must not run")

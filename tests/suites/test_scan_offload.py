@@ -70,12 +70,13 @@ def _workload_on(target: str) -> Workload:
 
 # A claim held against an accepted number is put to its twin in tests/run.
 JUDGED = [
-    pytest.param(check, target, id=f"{parameter.id}-{target}")
+    pytest.param(check, control, target, id=f"{parameter.id}-{control}-{target}")
     for parameter in CHECKS
     for target in TARGETS
     if isinstance(check := parameter.values[0], Check)
     and not check.claim.uses_baseline
     and _workload_on(target) in check.workloads
+    for control in check.twins
 ]
 
 
@@ -85,15 +86,15 @@ def test_there_are_checks_to_be_sound() -> None:
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_every_check_has_a_twin_in_all_its_workloads(check: Check) -> None:
-    assert check.twin
+    assert check.twins
     for workload in check.workloads:
-        assert workload.arm(check.twin)
+        assert all(workload.arm(control) for control in check.twins)
 
 
 @pytest.mark.xdist_group("observed")
-@pytest.mark.parametrize(("check", "target"), JUDGED)
-def test_the_twin_breaks_its_claim(check: Check, target: str, seen: Seen) -> None:
-    case = seen.case(check, _workload_on(target), check.twin, target)
+@pytest.mark.parametrize(("check", "control", "target"), JUDGED)
+def test_the_twin_breaks_its_claim(check: Check, control: str, target: str, seen: Seen) -> None:
+    case = seen.case(check, _workload_on(target), control, target)
     finding = judge_twin(check.claim, case)
     assert finding.outcome is Outcome.KEPT, finding.reason
 

@@ -1,0 +1,143 @@
+"""Each path of a detector has a negative control: with the path disabled, that control notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from assay import Check, Outcome
+from assay.frameworks.jax import JaxFramework
+from assay.hlo import contents, donations, rewrites
+from assay.hlo.schema import split
+from assay.hlo.summary import read
+from assay.judge.case import judge_twin
+from assay.model import buffers
+from assay.model.claim import Case
+from assay.model.evidence import Evidence, Memory, Toolchain
+from assay.model.target import TargetName
+from assay.model.workload import Workload
+from assay.targets import known, prepare, resolve
+from suites.dus_remat import test_copies
+from suites.dus_remat.workloads import EXECUTED
+from suites.scan_offload import test_compile
+from suites.scan_offload.workloads import COMPILED
+from tests.hlo.compilers import installed
+
+COPIES = test_copies.test_iteration_writes_no_whole_stack
+OUTSIDE = test_copies.test_nothing_copies_the_stack_before_or_after_the_loop
+REUSED = test_copies.test_donated_stack_is_reused
+FITS = test_compile.test_step_fits_the_device
+BLOCK = COMPILED[1]
+
+Patch = tuple[Any, str, Any]
+"""An object, the name of its part that a path needs, and what to put in place of it."""
+
+PATHS: dict[str, tuple[Check, str, Patch]] = {
+    "copies": (
+        COPIES,
+        "twin-duplicate",
+        (contents, "_RETILES", contents._RETILES - {"copy", "copy-start"}),
+    ),
+    "the in-place check": (
+        COPIES,
+        "twin-duplicate",
+        (rewrites._Fillings, "_in_place", lambda *_: True),
+    ),
+    "elements in another order": (
+        COPIES,
+        "twin-reads-turned-round",
+        (contents, "_REARRANGES", frozenset()),
+    ),
+    "arrays side by side": (
+        COPIES,
+        "twin-reads-shifted",
+        (contents, "_is_joined", lambda _: False),
+    ),
+    "a choice by place": (COPIES, "twin-by-mask", (contents, "_chosen", lambda *_: {})),
+    "what a loop carries on": (COPIES, "twin-by-mask", (rewrites, "_carried", lambda *_: ())),
+    "branches": (
+        COPIES,
+        "twin-turned-round-in-a-branch",
+        (rewrites, "_RUNS_OTHERS", frozenset()),
+    ),
+    "copies outside of loops": (
+        OUTSIDE,
+        "twin-difference",
+        (buffers, "whole_outside_loops", lambda *_: ()),
+    ),
+    "copies of what is donated": (
+        REUSED,
+        "twin-difference",
+        (donations._Copies, "of", lambda *_: ()),
+    ),
+}
+
+
+@cache
+def _compiled(name: str, arm: str, target: str) -> tuple[bytes, bytes, Memory]:
+    prepare(map(TargetName.parse, known()))
+    found, framework = resolve(target), JaxFramework()
+    workload = next(each for each in (EXECUTED, BLOCK) if each.name == name)
+    program = workload.arm(arm).program(found.devices())
+    lowered = framework.lower(framework.trace(program), found.platform)
+    compiled = framework.compile(lowered, found.devices())
+    return *split(compiled.hlo_proto()), compiled.memory()
+
+
+def _judged(check: Check, workload: Workload, arm: str, target: str) -> Outcome:
+    """The verdict on a negative control, analysed anew."""
+    module, assignment, memory = _compiled(workload.name, arm, target)
+    model = resolve(target).model
+    evidence = Evidence(
+        workload=workload.name,
+        arm=arm,
+        target=target,
+        toolchain=Toolchain(versions={}),
+        device_memory_bytes=model.memory_bytes if model else None,
+        memory=memory,
+        module=read(module, assignment),
+    )
+    case = Case(workload=workload, arm=workload.arm(arm), evidence=evidence)
+    return judge_twin(check.claim, case).outcome
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_disabled_path_is_noticed_by_its_control(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, control, patch = PATHS[path]
+    assert _judged(check, EXECUTED, control, "cpu:8") is Outcome.KEPT
+    monkeypatch.setattr(*patch)
+    assert _judged(check, EXECUTED, control, "cpu:8") is Outcome.BROKEN
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")  # as it must
+@pytest.mark.parametrize("check", [COPIES, OUTSIDE, REUSED], ids=["in", "outside", "reused"])
+def test_every_control_breaks_its_claim(check: Check) -> None:
+    outcomes = {name: _judged(check, EXECUTED, name, "cpu:8") for name in check.twins}
+    assert set(outcomes.values()) == {Outcome.KEPT}, outcomes
+
+
+def test_every_control_on_copies_has_a_path() -> None:
+    paths = {(id(check), control) for check, control, _ in PATHS.values()}
+    assert {(id(COPIES), name) for name in COPIES.twins} <= paths
+
+
+WITHOUT: dict[str, Callable[[Memory], int]] = {
+    "twin-oversized": lambda memory: memory.temp_bytes,
+    "twin-oversized-temporaries": lambda memory: memory.argument_bytes + memory.output_bytes,
+}
+"""What is left of a program's memory without the part that each control is made of."""
+
+
+@pytest.mark.parametrize("target", installed("gpu-h100:8"))
+@pytest.mark.parametrize("control", FITS.twins)
+def test_each_kind_of_memory_that_is_not_counted_is_noticed(
+    control: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _judged(FITS, BLOCK, control, target) is Outcome.KEPT
+    monkeypatch.setattr(Memory, "device_bytes", property(WITHOUT[control]))
+    assert _judged(FITS, BLOCK, control, target) is Outcome.BROKEN

@@ -82,7 +82,7 @@ def _compiled(name: str, arm: str, target: str) -> tuple[bytes, bytes, Memory]:
     found, framework = resolve(target), JaxFramework()
     workload = next(each for each in (EXECUTED, BLOCK) if each.name == name)
     program = workload.arm(arm).program(found.devices())
-    lowered = framework.lower(framework.trace(program), found.platform)
+    lowered = framework.lower(framework.trace(program), found.platform, found.devices())
     compiled = framework.compile(lowered, found.devices())
     return *split(compiled.hlo_proto()), compiled.memory()
 

@@ -37,7 +37,7 @@ def of(text: str) -> StepGraph:
     return canonical(Module.from_proto(proto_of(text)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(step=steps(), seeds=st.tuples(SEEDS, SEEDS))
 def test_what_a_tracer_chooses_by_chance_changes_nothing(
     step: Step, seeds: tuple[int, int]
@@ -54,7 +54,7 @@ def test_what_a_tracer_chooses_by_chance_changes_nothing(
     assert one.operations == other.operations
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(step=steps(), seeds=st.tuples(SEEDS, SEEDS), data=st.data())
 def test_another_operation_or_constant_in_any_place_that_is_alive_is_seen(
     step: Step, seeds: tuple[int, int], data: st.DataObject
@@ -75,7 +75,7 @@ def others(node: Node) -> list[Node]:
     return [replace(node, opcode=each) for each in alike if each != node.opcode]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(step=steps(), seeds=st.tuples(SEEDS, SEEDS), data=st.data())
 def test_one_more_output_is_seen(step: Step, seeds: tuple[int, int], data: st.DataObject) -> None:
     value = data.draw(st.sampled_from(step.values()))
@@ -83,7 +83,7 @@ def test_one_more_output_is_seen(step: Step, seeds: tuple[int, int], data: st.Da
     assert of(as_text(step, seeds[0])).canonical != of(as_text(more, seeds[1])).canonical
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(step=steps(collectives=False), data=st.data())
 def test_a_rewired_step_is_equated_only_if_some_numbering_makes_it_the_same(
     step: Step, data: st.DataObject
@@ -184,7 +184,7 @@ def test_a_token_is_the_same_on_whichever_operand_comes_first(
     assert one.canonical != other.canonical
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(step=steps(), seeds=st.tuples(SEEDS, SEEDS))
 def test_orders_change_nothing_even_if_any_array_may_be_a_token(
     step: Step, seeds: tuple[int, int]

@@ -23,7 +23,7 @@ def of(text: str) -> str:
     return fingerprint(Module.from_proto(proto_of(text)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(program=programs(), seeds=st.tuples(SEEDS, SEEDS))
 def test_names_lines_and_orders_that_mean_nothing_change_nothing(
     program: Program, seeds: tuple[int, int]
@@ -32,7 +32,7 @@ def test_names_lines_and_orders_that_mean_nothing_change_nothing(
     assert of(one) == of(other)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(program=programs(), seed=SEEDS, data=st.data())
 def test_another_operation_in_any_place_that_is_alive_is_seen(
     program: Program, seed: int, data: st.DataObject

@@ -32,7 +32,7 @@ def found_in(loop: Loop) -> Counter[Written]:
     return Counter(map(seen, emitted(loop).summary().rewrites))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(loops())
 def test_every_whole_write_of_any_loop_is_found_and_nothing_else(loop: Loop) -> None:
     assert found_in(loop) == expected(loop)
@@ -56,4 +56,4 @@ def test_a_simpler_detector_is_caught(detector: Detector) -> None:
             written.nbytes for written in expected(loop).elements()
         )
 
-    find(loops(), is_wrong, settings=settings(max_examples=300, deadline=None))
+    find(loops(), is_wrong, settings=settings(max_examples=300))

@@ -245,7 +245,7 @@ def test_graphs_that_were_read_are_told_apart(text: str, line: str) -> None:
     assert difference_of_steps(of(PLAIN), of(text)) == line
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(one=steps(), other=steps(), seeds=st.tuples(st.integers(0, 99), st.integers(0, 99)))
 def test_the_line_begins_with_the_same_graph_for_no_other(
     one: Step, other: Step, seeds: tuple[int, int]

@@ -60,7 +60,7 @@ def products(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
     return *shapes, (dims("c"), dims("b"))
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(product=products())
 def test_pieces_of_any_product_give_the_whole(product: Any) -> None:
     left, right, dimension_numbers = product

@@ -77,7 +77,7 @@ def test_counters_beyond_32_bits_are_exact(shape: tuple[int, ...]) -> None:
     assert places(counters(shape), dim, start, 4) == wanted
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.data())
 def test_counters_of_any_piece_are_the_places_in_the_whole(data: st.DataObject) -> None:
     size = data.draw(st.sampled_from([7, 2**16, 2**31 - 1]) | st.integers(2, 2**31 - 1))

@@ -54,7 +54,7 @@ def test_an_embedding_is_cut_along_tokens_features_and_vocabulary(mode: str) -> 
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(vectors)
 def test_rows_from_pieces_of_a_table_are_the_rows_to_the_bit(mode: str, at: np.ndarray) -> None:
     table = np.stack([AWKWARD, np.roll(AWKWARD, 1)], 1)
@@ -65,7 +65,7 @@ def test_rows_from_pieces_of_a_table_are_the_rows_to_the_bit(mode: str, at: np.n
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(vectors, vectors)
 def test_elements_from_pieces_of_either_dimension_are_the_elements(
     mode: str, rows: np.ndarray, columns: np.ndarray

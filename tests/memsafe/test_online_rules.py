@@ -83,7 +83,7 @@ def test_pieces_of_doubles_give_the_whole_to_double_rounding() -> None:
     assert_pieces_give_the_whole(together, drawn(3, 6, dtype=jnp.float64), expect=ROWS)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(
     shape=st.lists(st.integers(1, 6), min_size=1, max_size=3),
     shift=st.sampled_from(sorted(SHIFTS)),
@@ -107,7 +107,7 @@ def test_pieces_of_any_shape_over_any_dimensions_give_the_whole(
 
 
 @pytest.mark.usefixtures("doubles")
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(size=st.integers(2, 30), shift=st.sampled_from(sorted(SHIFTS)), data=st.data())
 def test_slices_of_any_length_give_the_whole_to_double_rounding(
     size: int, shift: str, data: st.DataObject

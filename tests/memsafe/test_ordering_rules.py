@@ -85,13 +85,13 @@ def test_a_top_k_of_nothing_or_of_everything_is_not_merged(k: int) -> None:
     assert_stays_whole(lambda x: lax.top_k(x, k), numbers(6))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(rows, st.integers(1, 4))
 def test_a_top_k_by_pieces_keeps_order_ties_and_nan(array: np.ndarray, k: int) -> None:
     assert_merges_to_the_bit(lambda x: lax.top_k(x, k), array, merges=1)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(integers, st.integers(1, 4))
 def test_a_top_k_of_integers_by_pieces_keeps_ties_with_the_lowest(
     array: np.ndarray, k: int
@@ -106,7 +106,7 @@ def test_places_in_blocks_are_counted_in_elements() -> None:
 
 
 @pytest.mark.parametrize("extreme", [lax.argmax, lax.argmin])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(rows)
 def test_the_place_of_an_extreme_is_the_first_among_equals_or_the_first_nan(
     extreme: Callable[..., Array], array: np.ndarray
@@ -115,7 +115,7 @@ def test_the_place_of_an_extreme_is_the_first_among_equals_or_the_first_nan(
 
 
 @pytest.mark.parametrize("extreme", [lax.argmax, lax.argmin])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(integers)
 def test_the_place_of_an_extreme_integer_is_the_first_among_equals(
     extreme: Callable[..., Array], array: np.ndarray

@@ -24,7 +24,6 @@ def test_random_programs_keep_their_values_and_their_budgets() -> None:
 
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         database=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),

@@ -112,7 +112,7 @@ def test_nan_and_infinities_come_through_as_from_the_whole(name: str) -> None:
     assert_pieces_give_the_whole(lambda x: NUMBERS[name](x, (1,)), x, expect=ROWS)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(
     shape=st.lists(st.integers(1, 6), max_size=3),
     name=st.sampled_from(sorted(NUMBERS)),

@@ -66,7 +66,7 @@ def test_rows_are_added_by_pieces_of_table_features_and_tokens(name: str, mode: 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", [*ADDITIONS, "scatter-mul"])
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(vectors)
 def test_whole_numbers_are_added_exactly_wherever_they_fall(
     name: str, mode: str, at: np.ndarray
@@ -83,7 +83,7 @@ def test_whole_numbers_are_added_exactly_wherever_they_fall(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=4)
+@settings(max_examples=4)
 @given(vectors)
 def test_rows_are_set_in_pieces_of_the_table_alone(mode: str, at: np.ndarray) -> None:
     assert_pieces_give_the_whole(

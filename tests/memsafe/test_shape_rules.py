@@ -155,7 +155,7 @@ def _grouped(draw: st.DrawFn, primes: list[int]) -> list[int]:
     return [math.prod(primes[start:end]) for start, end in itertools.pairwise(cuts)]
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(shapes_=factorings())
 def test_pieces_of_any_reshape_give_the_whole(
     shapes_: tuple[tuple[int, ...], tuple[int, ...]],
@@ -184,7 +184,7 @@ def _contiguous(before: tuple[int, ...], after: tuple[int, ...]) -> list[Any]:
     return [axes for axes, _ in finest.values()]
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 @given(data=st.data(), shape=SIZES)
 def test_pieces_of_any_transpose_give_the_whole(data: st.DataObject, shape: list[int]) -> None:
     order = data.draw(st.permutations(range(len(shape))))
@@ -196,7 +196,7 @@ def test_pieces_of_any_transpose_give_the_whole(data: st.DataObject, shape: list
     assert_pieces_give_the_whole(transposed, numbered(tuple(shape)), expect=expect)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 @given(data=st.data(), shape=SIZES)
 def test_pieces_of_any_broadcast_give_the_whole(data: st.DataObject, shape: list[int]) -> None:
     dims = sorted(data.draw(st.permutations(range(len(shape))))[: data.draw(st.integers(0, 3))])

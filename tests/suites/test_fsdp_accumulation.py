@@ -53,7 +53,7 @@ _LOOPS = st.lists(_PLANS, min_size=1, max_size=2).flatmap(
 )
 
 
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=8, derandomize=True)
 @given(plans=_LOOPS)
 def test_steps_compile_one_graph_for_each_pattern_of_callbacks(
     process: ProcessPoolExecutor, plans: list[Plan]

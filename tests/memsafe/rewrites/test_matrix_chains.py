@@ -65,7 +65,7 @@ def chains(draw: Any) -> Any:
     return sizes, stored, order, flips
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(chains())
 def test_any_chain_through_transposes_costs_the_least_or_stays_as_written(chain: Any) -> None:
     sizes, stored, order, flips = chain

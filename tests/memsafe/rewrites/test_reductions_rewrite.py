@@ -105,7 +105,7 @@ def test_a_nan_among_the_terms_is_the_largest_and_the_least(reduced: Any) -> Non
     assert np.isnan(values[3]).all()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     dims=st.permutations(["left", "right", "last", "other"]),
     last=st.integers(1, 6),

@@ -231,7 +231,7 @@ OPERATIONS = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 5)), max_size=10))
 def test_any_program_keeps_its_bits_and_a_second_pass_finds_nothing(operations: Any) -> None:
     def function(x: Any) -> Any:

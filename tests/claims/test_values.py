@@ -1,8 +1,10 @@
-"""Results are equal bit for bit where the arithmetic is one, and never equal to a NaN."""
+"""Results are equal bit for bit where the arithmetic is one, else to rounding, each element."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from assay import claims
@@ -47,20 +49,110 @@ def test_the_tolerance_is_the_rounding_of_tf32() -> None:
     assert judge(claims.ValuesEqual(), beyond).outcome is Outcome.BROKEN
 
 
-@pytest.mark.parametrize("bad", [NAN, INFINITY, -INFINITY])
-@pytest.mark.parametrize("both", [True, False], ids=["both-sides", "one-side"])
-def test_a_value_that_is_no_number_equals_nothing_not_even_itself(
-    *, bad: float, both: bool
+@pytest.mark.parametrize("odd", [NAN, INFINITY, -INFINITY])
+@pytest.mark.parametrize("target", ["cpu:8", "gpu"])
+def test_equal_values_that_are_not_finite_are_equal(odd: float, target: str) -> None:
+    same = of([1.0, odd, 2.0])
+    finding = judge(claims.ValuesEqual(), results(same, same, target))
+    assert (finding.outcome, finding.measured) == (Outcome.KEPT, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ([1.0, NAN, 2.0], [1.0, 3.0, 2.0]),
+        ([1.0, 3.0, 2.0], [1.0, NAN, 2.0]),
+        ([1.0, INFINITY, 2.0], [1.0, -INFINITY, 2.0]),
+        ([1.0, INFINITY, 2.0], [1.0, NAN, 2.0]),
+        ([1.0, 2.0, NAN], [1.0, NAN, NAN]),
+    ],
+)
+def test_values_that_are_not_finite_alike_break_the_claim(
+    ours: list[float], theirs: list[float]
 ) -> None:
-    theirs = of([bad if both else 1.0])
-    finding = judge(claims.ValuesEqual(), results(of([bad]), theirs, "gpu"))
+    finding = judge(claims.ValuesEqual(), results(of(ours), of(theirs), "gpu"))
     assert (finding.outcome, finding.measured) == (Outcome.BROKEN, INFINITY)
-    assert "finite" in finding.reason
+    assert f"{ours[1]:.9g} against {theirs[1]:.9g} at [1]" in finding.reason
+    assert "in 1 of 3 elements" in finding.reason
 
 
-def test_a_reference_that_is_no_number_proves_nothing() -> None:
-    finding = judge(claims.ValuesEqual(), results(of([1.0]), of([NAN]), "gpu"))
-    assert finding.outcome is Outcome.BROKEN
+def test_a_complex_number_with_one_part_not_finite_is_compared_by_parts() -> None:
+    left, right = complex(NAN, 1.0), complex(NAN, 2.0)
+    same, other = of([left], "complex64"), of([right], "complex64")
+    assert judge(claims.ValuesEqual(), results(same, same)).outcome is Outcome.KEPT
+    assert judge(claims.ValuesEqual(), results(other, same, "gpu")).outcome is Outcome.BROKEN
+
+
+def test_a_difference_names_the_index_both_values_and_how_many() -> None:
+    ours, theirs = of([[1.0, 2.0], [3.0, 5.0]]), of([[1.0, 2.0], [3.0, 4.0]])
+    finding = judge(claims.ValuesEqual(), results(ours, theirs))
+    assert "5 against 4 at [1, 1]; 1 of 4 elements differ, by 1 at most" in finding.reason
+
+
+_WIDE = claims.ValuesEqual(exact_on=(), relative_tolerance=2.0**-14)
+_SMALL = (1e-4 * (1 + np.arange(64) / 64)).astype(np.float32)
+
+
+def _with_small(small: Any) -> tuple[Any, ...]:
+    return of(np.concatenate([np.ones(192, np.float32), small]))
+
+
+def test_small_elements_that_are_wholly_wrong_break_the_claim() -> None:
+    reference = _with_small(_SMALL)
+    wrong = judge(_WIDE, results(_with_small(_SMALL * 0.75), reference))
+    assert float(_SMALL.max()) * 0.25 < 2.0**-14
+    assert wrong.outcome is Outcome.BROKEN
+    assert "64 of 256 elements differ" in wrong.reason
+
+
+def test_an_element_that_cancelled_may_be_off_relative_to_itself() -> None:
+    terms = np.random.default_rng(7).normal(size=(4096, 256)).astype(np.float32)
+    one_way = np.add.accumulate(terms, axis=1)[:, -1]
+    other = np.add.accumulate(terms[:, ::-1], axis=1)[:, -1]
+    relative = np.abs(one_way - other) / np.abs(one_way)
+    assert relative.max() > 2.0**-14
+    assert judge(_WIDE, results(of(one_way), of(other))).outcome is Outcome.KEPT
+
+
+def test_what_rounding_leaves_of_the_largest_is_not_held_to_itself() -> None:
+    ours, claim = of([1.0, 1e-13], "float64"), replace(_WIDE, relative_tolerance=1e-9)
+    kept = judge(claim, results(ours, of([1.0, 3e-13], "float64")))
+    assert kept.outcome is Outcome.KEPT
+    wrong = judge(claim, results(ours, of([1.0, 3e-11], "float64")))
+    assert wrong.outcome is Outcome.BROKEN
+
+
+def _computed() -> Any:
+    return {"loss": np.float64(3.0), "gradients": (np.array([1.0, 2.0]),)}
+
+
+def test_a_function_may_be_the_truth() -> None:
+    claim = claims.ValuesEqual(truth=_computed)
+    ours = (tensor(3.0, path="['loss']"), tensor([1.0, 2.0], path="['gradients'][0]"))
+    assert claim.needs(case().arm) == ()
+    finding = judge(claim, case(values=ours))
+    assert finding.outcome is Outcome.KEPT
+    assert finding.reason.startswith("all 2 results against _computed(): all ")
+    off = (ours[0], tensor([1.0, 2.5], path="['gradients'][0]"))
+    assert judge(claim, case(values=off)).outcome is Outcome.BROKEN
+
+
+def test_a_file_may_be_the_truth(tmp_path: Path) -> None:
+    stored = tmp_path / "truth.npz"
+    np.savez(stored, **{"['loss']": np.array([1.0, 2.0])})
+    claim = claims.ValuesEqual(truth=stored)
+    ours = (tensor([1.0, 2.0], path="['loss']"),)
+    assert judge(claim, case(values=ours)).outcome is Outcome.KEPT
+    assert judge(claim, case(values=of([1.0, 2.0]))).outcome is Outcome.BROKEN
+
+
+def test_a_truth_that_raises_names_its_line() -> None:
+    def gone() -> Any:
+        raise KeyError("no truth")
+
+    finding = judge(claims.ValuesEqual(truth=gone), case(values=of([1.0])))
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert "test_values.py:" in finding.reason
 
 
 @pytest.mark.parametrize("missing", ["ours", "theirs"])

@@ -178,7 +178,7 @@ def test_a_problem_by_hand_is_the_problem_as_written(name: str) -> None:
     with jax.enable_x64(problem.is_double):
         plain = _tensors(problem.plain(*problem.values()))
         for way in problem.ways.values():
-            assert largest_difference(_tensors(way(*problem.values())), plain).ratio < 1e-9
+            assert largest_difference(_tensors(way(*problem.values())), plain, 1e-9).ratio < 1e-9
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -188,7 +188,7 @@ def test_attention_by_hand_and_by_jax_is_attention_as_written(*, causal: bool) -
     plain = _tensors(problem.plain(*problem.values()))
     for name in ("lax-map", "dot-product-attention"):
         way = problem.ways[name]
-        assert largest_difference(_tensors(way(*problem.values())), plain).ratio < 1e-5
+        assert largest_difference(_tensors(way(*problem.values())), plain, 1e-5).ratio < 1e-5
 
 
 def test_the_bound_is_the_likelihood_where_every_point_is_inducing() -> None:

@@ -7,8 +7,9 @@ held to themselves. An element that is off by more than r relative to itself is 
 cancelled to less than tolerance / r of its terms. A sum of many terms of random sign does so with
 a probability of at most tolerance / r (the density of the normal distribution at 0). Of N elements
 so many are no chance as a Poisson variable of mean N · tolerance / r reaches once in a million
-arrays. Elements below 1/256 of the tolerance, relative to the largest, are left out: only rounding
-is left of them (seen: rows of a gradient in f64 at 7e-13 of the largest).
+arrays. A difference of less than 1/256 of the tolerance, relative to the largest value, is left
+out: values on the way were rounded too (seen: a gradient in f64 with rows at 7e-12 of its largest
+value, off by 1e-15 of that).
 """
 
 from collections.abc import Sequence
@@ -95,17 +96,19 @@ def _same_odd(ours: _Array, reference: _Array) -> npt.NDArray[np.bool_]:
     """Where both are NaN, or the same infinity; in each part of a complex number."""
     if np.iscomplexobj(ours) or np.iscomplexobj(reference):
         real = _same_odd(ours.real, reference.real) | (ours.real == reference.real)
-        return real & (_same_odd(ours.imag, reference.imag) | (ours.imag == reference.imag))
-    return (np.isnan(ours) & np.isnan(reference)) | (np.isinf(ours) & (ours == reference))
+        both = real & (_same_odd(ours.imag, reference.imag) | (ours.imag == reference.imag))
+        return np.asarray(both, dtype=np.bool_)
+    alike: npt.NDArray[np.bool_] = np.isnan(ours) & np.isnan(reference)
+    return np.asarray(alike | (np.isinf(ours) & (ours == reference)), dtype=np.bool_)
 
 
 def _relative(
     gaps: npt.NDArray[np.float64], ours: _Array, reference: _Array, floor: float
 ) -> npt.NDArray[np.float64]:
-    """How far each element is off relative to itself; 0 for what is too small to tell."""
+    """How far each element is off relative to itself; 0 for what is off by the floor at most."""
     with np.errstate(invalid="ignore"):
         size = np.maximum(np.abs(ours), np.abs(reference))
-    held = np.isfinite(size) & (size > floor) & (gaps > 0)
+    held = np.isfinite(size) & (gaps > floor)
     return np.divide(gaps, size, out=np.zeros(gaps.shape), where=held)
 
 

@@ -139,7 +139,8 @@ def test_a_function_may_be_the_truth() -> None:
 
 def test_a_file_may_be_the_truth(tmp_path: Path) -> None:
     stored = tmp_path / "truth.npz"
-    np.savez(stored, **{"['loss']": np.array([1.0, 2.0])})
+    named: dict[str, Any] = {"['loss']": np.array([1.0, 2.0])}
+    np.savez(stored, **named)
     claim = claims.ValuesEqual(truth=stored)
     ours = (tensor([1.0, 2.0], path="['loss']"),)
     assert judge(claim, case(values=ours)).outcome is Outcome.KEPT

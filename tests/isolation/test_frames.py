@@ -1,0 +1,65 @@
+"""Frames: one time limit covers a whole frame, and an answer holds any text of a program."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from assay.isolate.frames import Answer, decoded, encoded, read, write
+from assay.model.evidence import Evidence, Failure, FailureKind, Tensor, Toolchain
+
+ODD = "\udcff"
+"""A lone surrogate: what Python makes of a byte in a file name that is no UTF-8."""
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as mine, os.fdopen(writing, "wb", buffering=0) as theirs:
+        yield mine, theirs
+
+
+def test_a_frame_that_trickles_is_given_up_in_time(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    mine, theirs = pipe
+    over = threading.Event()
+
+    def trickle() -> None:
+        theirs.write(struct.pack("<I", 1000))
+        while not over.wait(0.02):
+            theirs.write(b"x")
+
+    writer = threading.Thread(target=trickle)
+    writer.start()
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        read(mine, 0.2)
+    assert time.monotonic() - start < 2
+    over.set()
+    writer.join()
+
+
+def test_a_whole_frame_is_read(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    mine, theirs = pipe
+    write(theirs, b"whole")
+    assert read(mine, 1) == b"whole"
+
+
+def test_an_answer_holds_text_that_utf_8_cannot() -> None:
+    evidence = Evidence(
+        workload=ODD,
+        arm="arm",
+        target="cpu",
+        toolchain=Toolchain(versions={"jax": "0"}),
+        failure=Failure(kind=FailureKind.EXECUTION, message=f"no file {ODD}"),
+        values=(Tensor(path=ODD, dtype="uint8", shape=(2,), data=b"\xff\x00"),),
+    )
+    seen = decoded(encoded(Answer(evidence=evidence))).evidence
+    assert seen is not None
+    assert seen.failure == Failure(kind=FailureKind.EXECUTION, message="no file \\udcff")
+    assert seen.values == (Tensor(path="\\udcff", dtype="uint8", shape=(2,), data=b"\xff\x00"),)

@@ -40,6 +40,7 @@ _INSTALL = {
     "hlo": "pip install jax",
     "torch_xla": "tox run -e torch_xla, or pip install 'assay-xla[torch_xla]' (7 GB)",
 }
+KNOWN = tuple(_FRAMEWORKS)
 _KEEPS_STATE = frozenset({"torch_xla"})
 
 
@@ -59,6 +60,13 @@ def preload(name: str) -> None:
         import_only()
 
 
+def why_missing(name: str) -> str:
+    """That a known framework is not installed and how to install it, empty if it is there."""
+    if name not in _PACKAGE or find_spec(_PACKAGE[name]) is not None:
+        return ""
+    return f"{name} is not installed; {_INSTALL[name]}"
+
+
 def framework(name: str) -> Framework:
     """The framework of that name.
 
@@ -68,6 +76,6 @@ def framework(name: str) -> Framework:
     if name not in _FRAMEWORKS:
         known = ", ".join(sorted(_FRAMEWORKS))
         raise FrameworkMissing(f"got framework {name!r}, wanted one of {known}")
-    if find_spec(_PACKAGE[name]) is None:
-        raise FrameworkMissing(f"{name} is not installed; {_INSTALL[name]}")
+    if missing := why_missing(name):
+        raise FrameworkMissing(missing)
     return _FRAMEWORKS[name]()

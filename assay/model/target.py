@@ -11,6 +11,9 @@ from typing import Literal
 
 Kind = Literal["cpu", "gpu", "tpu"]
 
+LIVE_MODELS = ("cpu", "gpu", "tpu")
+"""Models of targets that run programs on a device of this machine."""
+
 _PART = re.compile(r"[a-z0-9_]+")
 _TOPOLOGY = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*)*")
 NAME_SHAPE = (

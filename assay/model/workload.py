@@ -14,6 +14,7 @@ from assay.model.evidence import FailureKind
 from assay.model.expected import Expected
 from assay.model.names import check_name
 from assay.model.steps import Steps
+from assay.model.target import LIVE_MODELS
 
 
 class Level(IntEnum):
@@ -178,9 +179,12 @@ class Scope:
 
     def holds(self, arm: str, target: str, level: Level) -> bool:
         """Whether this scope has the arm tried on the target at that level."""
+        # One compiled-for device is written without its number: gpu-h100:* holds gpu-h100 too.
+        model = target.partition(":")[0]
+        spelt = (target,) if model in LIVE_MODELS or ":" in target else (target, f"{target}:1")
         return (
             self.level <= level
-            and matches_any(target, self.targets)
+            and any(matches_any(each, self.targets) for each in spelt)
             and matches_any(arm, self.arms)
         )
 

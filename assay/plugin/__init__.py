@@ -74,6 +74,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="compare two toolchains on one program for at most this long; default: 300",
     )
     group.addoption(
+        "--require-framework",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="fail where this framework is not installed (torch_xla), instead of leaving it out",
+    )
+    group.addoption(
         "--compile-timeout",
         default="900",
         metavar="SECONDS",

@@ -19,14 +19,16 @@ from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record
 from assay.model.workload import Level
 from assay.plugin import benchmarks
-from assay.plugin.items import verdicts_of
-from assay.plugin.orphans import remove_orphans
+from assay.plugin.coverage import Tally, slot_of
+from assay.plugin.items import FRAMEWORK, TimedItem, TrialItem, verdicts_of
+from assay.plugin.orphans import FOUND, remove_orphans
 from assay.plugin.progress import Progress, program_of
 from assay.plugin.session import Session
 from assay.plugin.settings import BASELINES, Settings
 from assay.report.junit import junit
 from assay.report.summary import summary
 from assay.report.terminal import print_run
+from assay.report.words import coverage_lines
 from assay.run import accept_numbers
 from assay.store import records, reruns, results, times
 
@@ -55,6 +57,7 @@ class Controller:
         self._invocation = invocation_of(config, session.settings)
         self._interrupted = False
         self._accepted: tuple[Path, ...] = ()
+        self._tally = Tally(config, session.settings)
         self._selected: set[str] = set()
         self._reached: set[str] = set()
 
@@ -71,11 +74,19 @@ class Controller:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Learn what will be observed, in a run without workers."""
         self._select(item.nodeid for item in session.items)
+        if self._collects_only:
+            for item in session.items:
+                if isinstance(item, TrialItem | TimedItem):
+                    self._tally.expect(item.nodeid, slot_of(item.trial))
+
+    @property
+    def _collects_only(self) -> bool:
+        return bool(self._config.option.collectonly)
 
     def _select(self, ids: Iterable[str]) -> None:
         selected = set(ids)
         self._progress.expect(selected)
-        if not self._config.option.collectonly:
+        if not self._collects_only:
             self._selected |= {nodeid for nodeid in selected if program_of(nodeid)}
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -89,7 +100,10 @@ class Controller:
         # A worker's crash is reported under another word; what a mark skips is left out on purpose.
         if report.when == "call" or report.skipped:
             self._reached.add(report.nodeid)
+        framework = getattr(report, FRAMEWORK, "")
         for record in verdicts_of(report):
+            if framework:
+                self._tally.add(report.nodeid, framework, record)
             if not self._records:
                 # Until it ends; a run that is killed stays what this says.
                 begun = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
@@ -112,7 +126,8 @@ class Controller:
         except OSError as error:
             self._conclude(replace(ending, unwritten=str(error)))
         ending = self._invocation.ending
-        if ending.unwritten or (self._records and exitstatus not in _PYTEST_OWN):
+        concerned = self._records or ending.missing
+        if ending.unwritten or (concerned and exitstatus not in _PYTEST_OWN):
             session.exitstatus = ending.code(self._records).value
 
     def _ended(self, exitstatus: int) -> Ending:
@@ -121,7 +136,13 @@ class Controller:
             cut_short = ExitCode.MISUSE
         elif exitstatus == pytest.ExitCode.INTERNAL_ERROR:
             cut_short = ExitCode.CRASHED
+        coverage, missing = "", ()
+        if cut_short is None and exitstatus not in _PYTEST_OWN and not self._collects_only:
+            checked = bool(self._selected or self._config.stash.get(FOUND, []))
+            coverage, missing = self._tally.judge(self._records, checked=checked)
         return Ending(
+            coverage=coverage,
+            missing=missing,
             cut_short=cut_short,
             failed_elsewhere=exitstatus not in (pytest.ExitCode.OK, *_PYTEST_OWN),
             lost=tuple(sorted(self._selected - self._reached)),
@@ -138,6 +159,8 @@ class Controller:
             self._accepted = accept_numbers(run, self._records)
             remove_orphans(run.baselines, self._records)
             results.point_latest(run.directory)
+        covered = self._tally.record() if self._records or self._collects_only else None
+        self._accepted += (covered,) if covered else ()
         # It asks the machine of what kind it is, which takes a while.
         benchmarks.write_file(self._session.directory, self._config, self._times)
         self._conclude(ending)
@@ -167,11 +190,14 @@ class Controller:
             terminalreporter.ensure_newline()
             terminalreporter.write(self._rendered(colour=terminalreporter.hasmarkup))
             terminalreporter.write_line(f"records: {self._session.directory}")
-            for path in self._accepted:
-                terminalreporter.write_line(f"accepted, to be committed: {path}")
+        elif self._invocation.ending.missing:
+            for line in coverage_lines(self._invocation.ending):
+                terminalreporter.write_line(line)
         elif self._session.directory.exists():
             taken = self._session.directory
             terminalreporter.write_line(f"no verdict was reached; what was taken: {taken}")
+        for path in self._accepted:
+            terminalreporter.write_line(f"accepted, to be committed: {path}")
         for damaged in self._damaged:
             terminalreporter.write_line(f"times: {damaged}")
         unwritten = self._invocation.ending.unwritten

@@ -18,6 +18,9 @@ from assay.plugin.session import Session
 from assay.run import Trial, record_of
 
 PAYLOAD = "assay_verdicts"
+FRAMEWORK = "assay_framework"
+"""On the report of a check's item: its program's framework. A rerun is asked for by an option."""
+
 VERDICTS: pytest.StashKey[list[Record]] = pytest.StashKey()
 
 
@@ -258,6 +261,10 @@ def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
     records = item.stash.get(VERDICTS, [])
     item.stash[VERDICTS] = []
     setattr(report, PAYLOAD, [msgspec.json.encode(record).decode() for record in records])
+    if isinstance(item, TrialItem | TimedItem) and not isinstance(
+        item.trial.check.claim, RerunClaim
+    ):
+        setattr(report, FRAMEWORK, item.trial.workload.framework)
 
 
 def verdicts_of(report: pytest.TestReport) -> list[Record]:

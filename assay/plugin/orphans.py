@@ -12,10 +12,11 @@ from assay.model.claim import Check
 from assay.model.units import Unit
 from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
 from assay.model.workload import Role
+from assay.plugin.coverage import is_whole, whole_folders
 from assay.plugin.items import VERDICTS, conclude
 from assay.plugin.session import Session
 from assay.run import Accept
-from assay.store import accepted_times, baselines
+from assay.store import accepted_times, baselines, coverage
 
 ORPHANED = ".orphaned"
 """Suffix of a claim's name on the line of an entry that nothing measures."""
@@ -28,9 +29,6 @@ class Found:
     path: Path
     check: Check
 
-
-_PARTIAL = ("lf", "ignore", "ignore_glob")
-"""pytest's options under which the files of a folder are not all collected."""
 
 FOUND: pytest.StashKey[list[Found]] = pytest.StashKey()
 
@@ -108,27 +106,30 @@ def remove_orphans(root: Path, records: Iterable[Record]) -> None:
 
 
 def _whole_suites(session: pytest.Session) -> dict[str, list[Check]]:
-    """The checks of every suite that was collected folder by folder.
+    """The checks of every suite that the run holds as a whole, none of one that is gone.
 
     One file, one item or the last failures alone do not tell what the others measure.
     """
     config = session.config
-    if session.testsfailed or any(vars(config.option).get(name) for name in _PARTIAL):
+    folders = whole_folders(config)
+    if session.testsfailed or not folders:
         return {}
-    folders = [path for text in config.args if (path := _argument(config, text)).is_dir()]
-    suites: dict[str, list[Found]] = {}
-    for found in config.stash.get(FOUND, []):
-        for suite in {workload.suite for workload in found.check.workloads}:
-            suites.setdefault(suite, []).append(found)
-    return {
-        suite: [one.check for one in found]
-        for suite, found in suites.items()
-        if all(any(one.path.is_relative_to(folder) for folder in folders) for one in found)
+    found: dict[str, list[Found]] = {}
+    for one in config.stash.get(FOUND, []):
+        for suite in {workload.suite for workload in one.check.workloads}:
+            found.setdefault(suite, []).append(one)
+    root = config.stash[Session.KEY].settings.baselines
+    known = coverage.load(root)
+    gone = known.folders if known else {}
+    suites: dict[str, list[Check]] = {
+        suite: []
+        for suite, folder in gone.items()
+        if suite not in found and is_whole(config.rootpath / folder, folders)
     }
-
-
-def _argument(config: pytest.Config, text: str) -> Path:
-    return config.invocation_params.dir / text
+    for suite, checks in found.items():
+        if all(is_whole(one.path, folders) for one in checks):
+            suites[suite] = [one.check for one in checks]
+    return suites
 
 
 def _orphans(suites: Mapping[str, Sequence[Check]], session: Session) -> Iterator[Orphan]:

@@ -22,7 +22,7 @@ from assay.plugin.against import check_toolchains, rerun_as_set
 from assay.plugin.settings import Settings
 from assay.reruns.environments import Environments
 from assay.run import BASELINE, Measured, Run, Trial, record_of
-from assay.store import accepted_times, baselines
+from assay.store import accepted_times, baselines, coverage
 from assay.store.taken import TakenError
 
 _LIVE = ("gpu", "tpu")
@@ -41,6 +41,7 @@ class Session:
             SettingsError: ``--against baseline``, and one names what may not be installed.
         """
         baselines.check_all(settings.baselines)
+        coverage.load(settings.baselines)
         if settings.against == BASELINE:
             check_toolchains(settings.baselines)
         accepted_times.check_all(settings.baselines)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
 from assay.model.target import State
 from assay.model.workload import Level
 from assay.reruns.recipe import UnreadableToolchain, recipe
@@ -23,7 +24,10 @@ BASELINES = "baselines"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run was asked to do; ``targets`` are canonical names, in the order asked."""
+    """What a run was asked to do; ``targets`` are canonical names, in the order asked.
+
+    ``named`` says that they were asked for; ``required`` are frameworks that must be installed.
+    """
 
     root: Path
     targets: tuple[str, ...]
@@ -36,6 +40,8 @@ class Settings:
     why: str
     against: str
     against_seconds: float
+    named: bool
+    required: tuple[str, ...]
 
     @classmethod
     def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
@@ -66,6 +72,8 @@ class Settings:
             why=_why(options["why"], accept),
             against=_against(options["against"]),
             against_seconds=_against_seconds(options["against_seconds"], options["against"]),
+            named=bool(options["target"]),
+            required=_frameworks(options["require_framework"]),
         )
 
 
@@ -80,6 +88,15 @@ def _targets(asked: Sequence[str]) -> tuple[str, ...]:
         for target, availability in survey()
         if availability.state is not State.UNAVAILABLE
     )
+
+
+def _frameworks(asked: Sequence[str]) -> tuple[str, ...]:
+    names = [name.strip() for text in asked for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in KNOWN_FRAMEWORKS:
+            known = ", ".join(KNOWN_FRAMEWORKS)
+            raise SettingsError(f"got --require-framework={name}, wanted one of {known}")
+    return tuple(names)
 
 
 def _folder(option: str, path: Path, *, written: bool) -> Path:

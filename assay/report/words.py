@@ -164,10 +164,10 @@ def _came_to(code: ExitCode, records: Sequence[Record], ending: Ending) -> str:
         "Nothing regressed": code is ExitCode.KEPT,
         "The run fails": any(record.verdict.fails for record in records),
         "The run is incomplete": bool(ending.lost),
+        "The run judged nothing, which is no pass": not judged,
+        "The run judged negative controls only, which is no pass": not judged_claims(records),
         "Expected verdicts are missing": bool(ending.missing),
-        "A test or a worker failed beside the verdicts": judged_claims(records),
-        "The run judged negative controls only, which is no pass": judged,
-        "The run judged nothing, which is no pass": True,
+        "A test or a worker failed beside the verdicts": True,
     }
     if ending.cut_short:
         return _CUT_SHORT[ending.cut_short]

@@ -1,0 +1,110 @@
+"""Expected verdicts are data: what is no longer reached fails the run, and is told in a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import PREAMBLE, Ended, Project
+
+SUITE = (
+    PREAMBLE
+    + """
+W = workload(arm("one", double), arm("two", double), suite="SUITE", scopes=(
+    Scope(level=Level.QUICK, targets=("cpu:8", "cpu:4")), Scope(level=Level.FULL, targets=("tpu",)),
+))
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
+"""
+)
+TORCH = SUITE.replace('suite="SUITE"', 'suite="torch", framework="torch_xla"')
+FILE = "baselines/coverage.json"
+FILES = {
+    "mine/test_mine.py": SUITE.replace("SUITE", "mine"),
+    "other/test_other.py": SUITE.replace("SUITE", "other"),
+    "torch/test_torch.py": TORCH,
+}
+COLLECTED = ("--collect-only", "--update-baselines=all", "-q")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Three suites of two verdicts each on cpu:8, expected; torch_xla is not installed."""
+    pytest.importorskip("jax")
+    project = Project(tmp_path_factory.mktemp("covered"), FILES)
+    assert FILE in project.pytest(*COLLECTED).changed
+    return project
+
+
+@pytest.fixture(scope="module")
+def whole(project: Project) -> Ended:
+    return project.pytest()
+
+
+@pytest.fixture(scope="module")
+def shrunk(project: Project, whole: Ended) -> Project:
+    """The same without one suite, and with one arm less in another."""
+    assert whole.exit_code == 0, whole.output
+    (project.root / "other/test_other.py").unlink()
+    fewer = FILES["mine/test_mine.py"].replace('arm("two", double), ', "")
+    project.write({"mine/test_mine.py": fewer})
+    return project
+
+
+def test_a_whole_run_tells_its_coverage(project: Project, whole: Ended) -> None:
+    line = (
+        "coverage: 4 of 4 expected verdicts on 1 target; 2 of 1 suite not run: torch_xla is not "
+        "installed; "
+    )
+    assert line in " ".join(whole.output.split())
+    assert line in (project.newest() / "summary.md").read_text().replace("\\", "")
+    assert not project.pytest(*COLLECTED).changed, "writing twice gives the same bytes"
+
+
+def test_lost_verdicts_fail_the_run_that_held_them(shrunk: Project) -> None:
+    ended = shrunk.pytest()
+    words = " ".join(ended.output.split())
+    assert ended.exit_code == 1, ended.output
+    assert "coverage: 1 of 4 expected verdicts on 1 target" in words
+    assert "missing: other on cpu:8: 0 of 2 expected verdicts (compiles); bring the checks" in words
+    assert "missing: mine on cpu:8: 1 of 2 expected verdicts (compiles)" in words
+    assert "Expected verdicts are missing (exit 1)" in words
+
+
+@pytest.mark.parametrize("selection", [("-k", "one"), ("mine/test_mine.py",), ("torch", "mine")])
+def test_a_part_is_held_to_what_it_selects(shrunk: Project, selection: tuple[str, ...]) -> None:
+    ended = shrunk.pytest(*selection)
+    assert ended.exit_code == int("torch" in selection), ended.output
+    assert "missing: other" not in ended.output
+
+
+def test_what_is_gone_on_purpose_is_accepted(shrunk: Project) -> None:
+    ended = shrunk.pytest("--update-baselines=all")
+    assert (ended.exit_code, FILE in ended.changed) == (0, True), ended.output
+    assert '"other"' not in (shrunk.root / FILE).read_text()
+
+
+def test_a_framework_that_is_required_must_be_installed(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"torch/test_torch.py": TORCH, "mine.py": ""})
+    project.pytest(*COLLECTED)
+    ended = project.pytest("--require-framework=torch_xla")
+    assert ended.exit_code == 1, ended.output
+    words = " ".join(ended.output.split())
+    assert "missing: torch on cpu:8: none of 2 of 2 expected verdicts judged anything" in words
+
+
+def test_a_target_that_is_named_must_be_judged(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"mine/test_mine.py": FILES["mine/test_mine.py"]})
+    ended = project.pytest(target="cpu:8,cpu:2,tpu")
+    words = " ".join(ended.output.split())
+    assert ended.exit_code == 1, ended.output
+    assert "missing: nothing was judged on cpu:2: no workload's scopes try it at" in words
+    assert "missing: nothing was judged on tpu: no workload's scopes try it at" in words
+    assert (project.root / FILE).exists() is False
+
+
+def test_one_gpu_is_tried_where_its_number_is_left_out(tmp_path: Path) -> None:
+    suite = FILES["mine/test_mine.py"].replace('("cpu:8", "cpu:4")', '("gpu-h100:*",)')
+    project = Project(tmp_path, {"mine/test_mine.py": suite})
+    ended = project.pytest("--collect-only", "-q", target="gpu-h100")
+    assert "test_compiles[small/one@gpu-h100]" in ended.output

@@ -1,0 +1,48 @@
+"""The file of expected verdicts: sorted, the same bytes twice, and damaged ones are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.model.coverage import Coverage, Slot
+from assay.model.workload import Level
+from assay.store import coverage
+from assay.store.baselines import BaselineError
+
+SLOTS = {
+    Slot("jax", suite, target, claim): 3
+    for suite in ("b", "a")
+    for target in ("tpu-v4", "cpu:8")
+    for claim in ("z", "y.must-fail")
+}
+
+
+def test_what_is_written_is_read_back_and_sorted(tmp_path: Path) -> None:
+    before = Coverage(counts={Level.QUICK: SLOTS}, folders={"b": "suites/b", "a": "suites/a"})
+    path = coverage.save(tmp_path, before)
+    first = path.read_bytes()
+    after = coverage.load(tmp_path)
+    assert after == before
+    coverage.save(tmp_path, Coverage(counts=after.counts, folders={**after.folders}))
+    assert path.read_bytes() == first
+    assert first.index(b'"a"') < first.index(b'"b"')
+
+
+def test_without_a_file_nothing_is_expected(tmp_path: Path) -> None:
+    assert coverage.load(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        '{"schema":2,"suites":{}}',
+        '{"schema":1,"suites":{"a":{"folder":"a","levels":{"slow":{}}}}}',
+        '{"schema":1,"suites":{"a":{"folder":"a","levels":{"quick":{"jax":{"cpu":{"c":"1"}}}}}}}',
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / coverage.FILE_NAME).write_text(text)
+    with pytest.raises(BaselineError):
+        coverage.load(tmp_path)

@@ -1,0 +1,42 @@
+"""Coverage in words: what was reached, what is missing and what to do."""
+
+from assay.model.coverage import Gap, Reached, Slot
+from assay.report.coverage import coverage_line, missing_of, nothing_judged
+
+JAX = Slot("jax", "mine", "cpu:8", "compiles")
+TORCH = Slot("torch_xla", "lazy", "cpu:8", "compiles")
+
+
+def reached(counts: dict[Slot, int]) -> Reached:
+    return Reached(counts=counts, judged=(), reasons={}, suites=(), targets=("cpu:8",), folders={})
+
+
+def test_the_line_counts_no_verdict_twice_and_names_what_is_left_out() -> None:
+    line = coverage_line({JAX: 3, TORCH: 4}, reached({JAX: 5}), {"torch_xla": "not installed"})
+    assert line == (
+        "3 of 3 expected verdicts on 1 target; 4 of 1 suite not run: not installed; "
+        "2 more than expected, record them with --update-baselines=new"
+    )
+
+
+def test_a_target_that_is_not_available_is_one_line() -> None:
+    gaps = [Gap("jax", suite, "tpu-v4", 3, 0, "", ("compiles",)) for suite in ("a", "b")]
+    (line,) = missing_of(gaps, {"tpu-v4": "no libtpu; pip install libtpu"})
+    assert line.reason == "tpu-v4 is not available: no libtpu; pip install libtpu"
+
+
+def test_a_gap_names_some_claims_and_what_to_do() -> None:
+    (line,) = missing_of([Gap("jax", "a", "cpu:8", 9, 2, "", tuple("vwxyz"))], {})
+    assert line.reason == (
+        "a on cpu:8: 2 of 9 expected verdicts (v, w, x, y and 1 more); bring the checks back, or "
+        "accept that with --update-baselines=all"
+    )
+    (line,) = missing_of([Gap("jax", "a", "cpu:8", 9, 9, "no compiler", ())], {})
+    assert (
+        line.reason == "a on cpu:8: none of 9 of 9 expected verdicts judged anything: no compiler"
+    )
+
+
+def test_a_named_target_without_verdicts_says_why() -> None:
+    assert nothing_judged("tpu", ["no device"]).reason == "nothing was judged on tpu: no device"
+    assert "no workload's scopes" in nothing_judged("tpu", []).reason

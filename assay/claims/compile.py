@@ -112,15 +112,15 @@ class FitsDevice:
                 advice="shard it further, save less, or offload",
                 failure=failure,
             )
-        memory = memory_of(case, evidence)
+        memory_of(case, evidence)
+        needed = Quantity(evidence.needed_bytes or 0, self.unit)
         if evidence.device_memory_bytes is None:
             return Finding(
                 outcome=Outcome.CANNOT_RUN,
-                measured=memory.device_bytes,
+                measured=needed.value,
                 reason="this target has no memory size of its own",
                 advice="judge it on a GPU or TPU target",
             )
-        needed = Quantity(memory.device_bytes, Unit.BYTES)
         capacity = Quantity(evidence.device_memory_bytes, Unit.BYTES)
         kept = holds(needed, Relation.AT_MOST, capacity)
         return Finding(

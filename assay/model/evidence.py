@@ -199,3 +199,14 @@ class Evidence:
     steps: StepsSeen | None = None
     warnings: tuple[str, ...] = ()
     seconds: Seconds = field(default_factory=Seconds)
+
+    @property
+    def needed_bytes(self) -> int | None:
+        """Device memory that the program needs: what the compiler reserves, at least the peak.
+
+        The compiler's own sum leaves constants out, which are alive at the peak.
+        """
+        if self.memory is None:
+            return None
+        peak = self.module.peak if self.module else None
+        return max(self.memory.device_bytes, peak.nbytes if peak else 0)

@@ -84,17 +84,8 @@ class Inspection:
     @property
     def headroom_bytes(self) -> int | None:
         """Device memory that is left beside the program; negative if it does not fit."""
-        needed, capacity = self.needed_bytes, self.evidence.device_memory_bytes
+        needed, capacity = self.evidence.needed_bytes, self.evidence.device_memory_bytes
         return None if needed is None or capacity is None else capacity - needed
-
-    @property
-    def needed_bytes(self) -> int | None:
-        """Device memory that the program needs: what the compiler reserves, at least the peak.
-
-        The compiler's own sum leaves constants out, which are alive at the peak.
-        """
-        memory = self.evidence.memory
-        return None if memory is None else max(memory.device_bytes, self.peak_bytes or 0)
 
     @property
     def peak_bytes(self) -> int | None:

@@ -60,7 +60,7 @@ def _memory(inspection: Inspection) -> Section:
     memory = inspection.evidence.memory
     if memory is None:
         return Section(title="Memory", says=_NO_ASSIGNMENT)
-    needs = f"{_size(inspection.needed_bytes)} needed"
+    needs = f"{_size(inspection.evidence.needed_bytes)} needed"
     headroom, capacity = inspection.headroom_bytes, inspection.evidence.device_memory_bytes
     says, style = f"{needs}; the memory of this device is not known", ""
     if headroom is not None and capacity is not None:

@@ -6,10 +6,11 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge, judge_twin
+from assay.model.buffers import Peak
 from assay.model.evidence import FailureKind
 from assay.model.verdict import Outcome
 
-from .cases import MEMORY, OUT_OF_MEMORY, case, failure
+from .cases import MEMORY, OUT_OF_MEMORY, case, failure, module
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,15 @@ def test_a_step_fits_up_to_its_last_byte() -> None:
     finding = judge(claims.FitsDevice(), case(device_memory_bytes=MEMORY.device_bytes))
     assert finding.outcome is Outcome.KEPT
     assert finding.advice == ""
+
+
+def test_constants_that_are_alive_at_the_peak_must_fit_too() -> None:
+    peak = Peak(nbytes=MEMORY.device_bytes + 1, at="", line=None, buffers=())
+    large = replace(module(), peak=peak)
+    finding = judge(
+        claims.FitsDevice(), case(module=large, device_memory_bytes=MEMORY.device_bytes)
+    )
+    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, MEMORY.device_bytes + 1)
 
 
 def test_a_step_one_byte_over_does_not_fit() -> None:

@@ -37,8 +37,8 @@ def test_what_is_alive_at_the_peak_is_needed_constants_too() -> None:
     assert INSPECTION.evidence.module is not None
     assert INSPECTION.evidence.module.peak is not None
     peak = replace(INSPECTION.evidence.module.peak, nbytes=7 * GIB)
-    assert module(peak=peak).needed_bytes == 7 * GIB
-    assert module(peak=None).needed_bytes == 6 * GIB
+    assert module(peak=peak).evidence.needed_bytes == 7 * GIB
+    assert module(peak=None).evidence.needed_bytes == 6 * GIB
 
 
 def test_a_program_that_the_compiler_finds_too_large_does_not_fit() -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from assay import Check, Outcome
 from assay.frameworks.jax import JaxFramework
-from assay.hlo import contents, donations, rewrites
+from assay.hlo import contents, donations, executions, moves, rewrites, summary
 from assay.hlo.schema import split
 from assay.hlo.summary import read
-from assay.judge.case import judge_twin
+from assay.judge.case import judge, judge_twin
 from assay.model import buffers
 from assay.model.claim import Case
 from assay.model.evidence import Evidence, Memory, Toolchain
@@ -22,7 +22,7 @@ from assay.model.workload import Workload
 from assay.targets import known, prepare, resolve
 from suites.dus_remat import test_copies
 from suites.dus_remat.workloads import EXECUTED
-from suites.scan_offload import test_compile
+from suites.scan_offload import test_compile, test_transfers
 from suites.scan_offload.workloads import COMPILED
 from tests.hlo.compilers import installed
 
@@ -87,8 +87,12 @@ def _compiled(name: str, arm: str, target: str) -> tuple[bytes, bytes, Memory]:
     return *split(compiled.hlo_proto()), compiled.memory()
 
 
-def _judged(check: Check, workload: Workload, arm: str, target: str) -> Outcome:
+def _judged(check: Check, workload: Workload, control: str, target: str) -> Outcome:
     """The verdict on a negative control, analysed anew."""
+    return judge_twin(check.claim, _case(workload, control, target)).outcome
+
+
+def _case(workload: Workload, arm: str, target: str) -> Case:
     module, assignment, memory = _compiled(workload.name, arm, target)
     model = resolve(target).model
     evidence = Evidence(
@@ -96,12 +100,12 @@ def _judged(check: Check, workload: Workload, arm: str, target: str) -> Outcome:
         arm=arm,
         target=target,
         toolchain=Toolchain(versions={}),
+        device_count=8,
         device_memory_bytes=model.memory_bytes if model else None,
         memory=memory,
         module=read(module, assignment),
     )
-    case = Case(workload=workload, arm=workload.arm(arm), evidence=evidence)
-    return judge_twin(check.claim, case).outcome
+    return Case(workload=workload, arm=workload.arm(arm), evidence=evidence)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -126,6 +130,29 @@ def test_every_control_on_copies_has_a_path() -> None:
     assert {(id(COPIES), name) for name in COPIES.twins} <= paths
 
 
+TO_HOST = test_transfers.test_activation_goes_to_the_host_once_a_step
+TO_DEVICE = test_transfers.test_activation_comes_back_once_a_step
+TRANSFERS: dict[str, tuple[Check, Patch]] = {
+    "what is started asynchronously": (TO_HOST, (moves, "_inside", lambda *_: ())),
+    "updates in host memory": (TO_HOST, (moves, "_by_update", lambda *_: ())),
+    "slices of host memory": (TO_DEVICE, (moves, "_by_operation", lambda *_: ())),
+    "trips of loops": (TO_DEVICE, (executions.Executions, "times", lambda each, _: each)),
+}
+"""A claim of an equal number of bytes needs no control of its own for a path: where a detector is
+blind on it, the arms that move the bytes break the claim."""
+
+
+@pytest.mark.parametrize("target", installed("gpu-h100:8"))
+@pytest.mark.parametrize("path", TRANSFERS)
+def test_a_disabled_path_of_transfers_breaks_the_claim_of_an_arm_that_offloads(
+    path: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, patch = TRANSFERS[path]
+    assert judge(check.claim, _case(BLOCK, "offload-hidden", target)).outcome is Outcome.KEPT
+    monkeypatch.setattr(*patch)
+    assert judge(check.claim, _case(BLOCK, "offload-hidden", target)).outcome is Outcome.BROKEN
+
+
 WITHOUT: dict[str, Callable[[Memory], int]] = {
     "twin-oversized": lambda memory: memory.temp_bytes,
     "twin-oversized-temporaries": lambda memory: memory.argument_bytes + memory.output_bytes,
@@ -139,5 +166,6 @@ def test_each_kind_of_memory_that_is_not_counted_is_noticed(
     control: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _judged(FITS, BLOCK, control, target) is Outcome.KEPT
+    monkeypatch.setattr(summary, "peak", lambda *_: None)  # it would tell of the same bytes
     monkeypatch.setattr(Memory, "device_bytes", property(WITHOUT[control]))
     assert _judged(FITS, BLOCK, control, target) is Outcome.BROKEN

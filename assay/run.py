@@ -8,7 +8,7 @@ from time import perf_counter
 
 from assay.judge.case import judge, judge_arm, judge_twin, no_control, vouched
 from assay.judge.stored_times import FEWEST_ACCEPTED
-from assay.judge.toolchains import nearest_accepted
+from assay.judge.toolchains import nearest_accepted, no_newer
 from assay.model.claim import (
     Case,
     Check,
@@ -231,6 +231,7 @@ class Run:
             evidence=mine,
             others=others,
             accepted=self._accepted_number(trial, mine),
+            earlier=no_newer(self._stored(trial), mine.toolchain.identity),
         )
 
     def _accepted_number(self, trial: Trial, seen: Evidence) -> AcceptedNumber | None:
@@ -243,11 +244,16 @@ class Run:
             arm = replace(trial, arm=workload.arm(trial.arm.reference), must_fail=False)
             case = self._case(arm)
             return self._accepted(arm, case, judge_arm(claim, case)[0])[1].accepted
+        return nearest_accepted(self._stored(trial), seen.toolchain.identity)
+
+    def _stored(self, trial: Trial) -> tuple[AcceptedNumber, ...]:
+        """All accepted numbers of the arm, or of the one that a control is compared with."""
+        claim, workload = trial.check.claim, trial.workload
+        if not claim.uses_baseline:
+            return ()
         name = trial.arm.reference if trial.must_fail else trial.arm.name
         stored = baselines.load(self.baselines, workload.suite, trial.target)
-        return nearest_accepted(
-            stored.numbers((workload.name, name, claim.name)), seen.toolchain.identity
-        )
+        return stored.numbers((workload.name, name, claim.name))
 
     def _timed(self, trial: Trial, case: Case) -> Case:
         """The case with the times that its claim asks for, taken once a run."""

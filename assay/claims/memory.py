@@ -164,7 +164,7 @@ class AcceptedTempBytes:
         """Kept if temp bytes are as accepted, ``improved`` if less, broken if more or missing."""
         measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
         versions = case.evidence.toolchain.identity
-        return against_accepted(measured, case.accepted, versions, self.tolerance)
+        return against_accepted(measured, case.accepted, versions, self.tolerance, case.earlier)
 
 
 def finding(

@@ -55,6 +55,13 @@ def nearest_accepted(
     return best[-1] if best else None
 
 
+def no_newer(accepted: Iterable[_Accepted], versions: Mapping[str, str]) -> tuple[_Accepted, ...]:
+    """What was accepted on toolchains no newer than this one, the oldest first."""
+    compiler, _ = age(versions)
+    older = (number for number in accepted if age(number.toolchain)[0] <= compiler)
+    return tuple(sorted(older, key=lambda number: age(number.toolchain)))
+
+
 def in_range(specifiers: Mapping[str, str], versions: Mapping[str, str]) -> bool:
     """Whether every package named is present at a version that its specifier admits."""
     return all(

@@ -22,6 +22,7 @@ class MeasurementMissing(LookupError):
 class Case:
     """All that a claim may look at: one arm's evidence, other arms', and the accepted number.
 
+    ``earlier`` are the numbers accepted on toolchains no newer than this one, oldest first.
     ``times`` are there for a ``TimingClaim`` alone, ``sessions`` and ``history`` for a
     ``StoredTimeClaim``, ``rerun`` for a ``RerunClaim``.
     """
@@ -31,6 +32,7 @@ class Case:
     evidence: Evidence
     others: Mapping[str, Evidence] = field(default_factory=dict)
     accepted: AcceptedNumber | None = None
+    earlier: tuple[AcceptedNumber, ...] = ()
     times: Times | None = None
     sessions: tuple[Times, ...] = ()
     history: History | None = None

@@ -23,7 +23,7 @@ def coverage_line(
         if slots:
             number = sum(expected[slot] for slot in slots)
             suites = plural(len({slot.suite for slot in slots}), "suite")
-            parts.append(f"{number:,} of {suites} not run: {reason}")
+            parts.append(f"{plural(number, 'verdict')} of {suites} not run: {reason}")
     more = sum(max(0, n - expected.get(slot, 0)) for slot, n in reached.counts.items())
     if more:
         parts.append(f"{more:,} more than expected, record them with --update-baselines=new")

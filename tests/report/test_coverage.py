@@ -14,7 +14,7 @@ def reached(counts: dict[Slot, int]) -> Reached:
 def test_the_line_counts_no_verdict_twice_and_names_what_is_left_out() -> None:
     line = coverage_line({JAX: 3, TORCH: 4}, reached({JAX: 5}), {"torch_xla": "not installed"})
     assert line == (
-        "3 of 3 expected verdicts on 1 target; 4 of 1 suite not run: not installed; "
+        "3 of 3 expected verdicts on 1 target; 4 verdicts of 1 suite not run: not installed; "
         "2 more than expected, record them with --update-baselines=new"
     )
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from assay.claims import AcceptedTempBytes
 from assay.model.claim import Case
 from assay.model.units import Unit
 from assay.model.verdict import AcceptedNumber, Finding, Outcome
@@ -226,3 +227,34 @@ def test_a_damaged_baseline_file_stops_the_trial(accepted: Harness) -> None:
     baselines.path_of(accepted.baselines, "scan", TARGET).write_bytes(b"")
     with pytest.raises(baselines.BaselineError):
         accepted.judge(trial())
+
+
+def test_many_small_steps_are_not_accepted_one_by_one(harness: Harness) -> None:
+    """Thirty releases of one per cent each gave a third more, all kept."""
+    claim = AcceptedTempBytes(tolerance=0.01)
+    verdicts, needed = [], 100_000
+    for release in range(30):
+        harness.observed.versions = {"jaxlib": f"0.{release}"}
+        harness.observed.temp_bytes["offload"] = needed
+        (record,) = harness.judge(trial(OFFLOAD, claim), accept=Accept.NEW)
+        verdicts.append(record.verdict)
+        needed = round(needed * 1.009)
+    assert verdicts[:2] == [Outcome.KEPT] * 2
+    assert set(verdicts[2:]) == {Outcome.BROKEN}
+    assert max(value for value, _ in stored(harness)) <= 101_000
+    harness.observed.versions = {"jaxlib": "0.2"}
+    harness.observed.temp_bytes["offload"] = round(100_000 * 1.009**2)
+    (record,) = harness.judge(trial(OFFLOAD, claim))
+    assert (record.verdict, record.limit) == (Outcome.BROKEN, 100_000)
+    assert "more than the best accepted" in record.reason
+
+
+def test_a_worse_number_that_was_accepted_on_purpose_is_the_new_start(harness: Harness) -> None:
+    claim = AcceptedTempBytes(tolerance=0.01)
+    steps = [(100_000, Accept.NEW), (150_000, Accept.ALL), (150_900, Accept.NEW)]
+    for release, (needed, accept) in enumerate(steps):
+        harness.observed.versions = {"jaxlib": f"0.{release}"}
+        harness.observed.temp_bytes["offload"] = needed
+        (record,) = harness.judge(trial(OFFLOAD, claim), accept=accept)
+        assert record.verdict is Outcome.KEPT
+    assert [value for value, _ in stored(harness)] == [100_000, 150_000, 150_900]

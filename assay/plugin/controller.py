@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay.model.invocation import Ending, Invocation
+from assay.model.invocation import Ending, Invocation, Missing
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record
@@ -136,7 +136,8 @@ class Controller:
             cut_short = ExitCode.MISUSE
         elif exitstatus == pytest.ExitCode.INTERNAL_ERROR:
             cut_short = ExitCode.CRASHED
-        coverage, missing = "", ()
+        coverage = ""
+        missing: tuple[Missing, ...] = ()
         if cut_short is None and exitstatus not in _PYTEST_OWN and not self._collects_only:
             checked = bool(self._selected or self._config.stash.get(FOUND, []))
             coverage, missing = self._tally.judge(self._records, checked=checked)

@@ -53,8 +53,8 @@ def shrunk(project: Project, whole: Ended) -> Project:
 
 def test_a_whole_run_tells_its_coverage(project: Project, whole: Ended) -> None:
     line = (
-        "coverage: 4 of 4 expected verdicts on 1 target; 2 verdicts of 1 suite not run: torch_xla is not "
-        "installed; "
+        "coverage: 4 of 4 expected verdicts on 1 target; 2 verdicts of 1 suite not run: torch_xla "
+        "is not installed; "
     )
     assert line in " ".join(whole.output.split())
     assert line in (project.newest() / "summary.md").read_text().replace("\\", "")

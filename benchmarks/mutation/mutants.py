@@ -36,7 +36,7 @@ _OPERATIONS: Final[dict[type[ast.operator], type[ast.operator]]] = {
 }
 _NAMES: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _SYMMETRIC: Final = {"hypot", "isclose", "max", "maximum", "min", "minimum"}
-_MESSAGES: Final = {"reason", "advice", "remedy", "message", "strict"}  # zip's strict asserts
+_MESSAGES: Final = {"reason", "advice", "remedy", "message", "help", "strict"}  # zip's asserts
 _TYPING: Final = {"TypeVar", "NewType", "cast", "TypedDict"}
 
 

@@ -56,6 +56,49 @@ OPERATIONS = {
     "element": ("get-tuple-element(pair), index=0", "H", (0, 0)),
 }
 
+DIMENSIONS = (
+    "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+    "index_vector_dim=1, to_apply=sum"
+)
+ROWS = """
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+sums { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  e = f32[] add(a, c)
+  f = f32[] add(b, d)
+  ROOT g = (f32[], f32[]) tuple(e, f) }
+"""
+AT_ROWS = {
+    "scatter in place": (f"H scatter(h, at, r), {DIMENSIONS}", (16, 0)),
+    "scatter of a device base": (f"H scatter(d, at, r), {DIMENSIONS}", (128, 0)),
+    "scatter of a host base to device": (f"D scatter(h, at, r), {DIMENSIONS}", (0, 128)),
+    "scatter of a host row": (f"D scatter(d, at, q), {DIMENSIONS}", (0, 16)),
+    "scatter into two bases": (f"(H, D) scatter(h, d, at, r, r), {DIMENSIONS}s", (16, 0)),
+    "scatter into two crossing": (f"(H, D) scatter(d, h, at, r, r), {DIMENSIONS}s", (128, 128)),
+    "scatter of the second's row": (f"(D, D) scatter(d, d, at, r, q), {DIMENSIONS}s", (0, 16)),
+    "update by a host row": ("D dynamic-update-slice(d, q, i, i)", (0, 16)),
+    "update within host": ("H dynamic-update-slice(h, q, i, i)", (0, 0)),
+    "gather from host": (
+        ("R gather(h, at), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,4}"),
+        (0, 16),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AT_ROWS)
+def test_an_operation_on_rows_moves_the_rows(name: str, summary: Summary) -> None:
+    operation, expected = AT_ROWS[name]
+    more = ("at = s32[1] parameter(4)", "q = f32[1,4]{1,0:S(5)} parameter(5)")
+    assert (
+        moved(summary, with_computations(ROWS, *ARGUMENTS, *more, f"ROOT x = {operation}"))
+        == expected
+    )
+
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_one_operation_moves(name: str, summary: Summary) -> None:

@@ -1,0 +1,118 @@
+"""Every option is read once, and what cannot be used is named with the option it was given to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.model.workload import Level
+from assay.plugin import pytest_addoption
+from assay.plugin.settings import Settings, SettingsError
+from assay.run import Accept
+
+
+def usual() -> dict[str, Any]:
+    """The options of a run that names none, as the plugin declares them."""
+    parser = pytest.Parser(_ispytest=True)
+    pytest_addoption(parser)
+    return vars(parser.parse([]))
+
+
+def parsed(root: Path, **options: Any) -> Settings:
+    given: Mapping[str, Any] = {**usual(), "target": ["cpu:8"], **options}
+    return Settings.parse(root, given)
+
+
+def test_without_options_a_run_is_quick_and_accepts_nothing(tmp_path: Path) -> None:
+    assert parsed(tmp_path) == Settings(
+        root=tmp_path,
+        targets=("cpu:8",),
+        level=Level.QUICK,
+        accept=Accept.NOTHING,
+        results=tmp_path / "results",
+        baselines=tmp_path / "baselines",
+        compile_timeout_seconds=900,
+        timing_seconds=30,
+        why="",
+        against="",
+        against_seconds=300,
+    )
+
+
+def test_each_option_is_read(tmp_path: Path) -> None:
+    options = {
+        "target": ["cpu:8, cpu:4", "", "cpu:8"],
+        "level": "full",
+        "update_baselines": "all",
+        "results_dir": "r",
+        "baselines_dir": "b",
+        "compile_timeout": "1.5",
+        "timing_seconds": "2",
+        "why": " it  is\nmeant ",
+        "against": "0.10.2",
+        "against_seconds": "3",
+    }
+    assert parsed(tmp_path, **options) == Settings(
+        root=tmp_path,
+        targets=("cpu:8", "cpu:4"),
+        level=Level.FULL,
+        accept=Accept.ALL,
+        results=tmp_path / "r",
+        baselines=tmp_path / "b",
+        compile_timeout_seconds=1.5,
+        timing_seconds=2,
+        why="it is meant",
+        against="0.10.2",
+        against_seconds=3,
+    )
+
+
+@pytest.mark.parametrize(("text", "accept"), [("new", Accept.NEW), ("nothing", Accept.NOTHING)])
+def test_what_is_accepted_is_one_of_three_words(tmp_path: Path, text: str, accept: Accept) -> None:
+    assert parsed(tmp_path, update_baselines=text).accept is accept
+
+
+def test_the_toolchain_of_accepted_numbers_can_be_compared_with(tmp_path: Path) -> None:
+    assert parsed(tmp_path, against="baseline").against == "baseline"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"level": "slow"}, "give --level quick"),
+        ({"target": [" , "]}, "got --target without a name"),
+        ({"update_baselines": "yes"}, "got --update-baselines=yes, wanted new or all"),
+        ({"compile_timeout": "0"}, "got --compile-timeout=0, wanted a positive .*; try 900"),
+        ({"timing_seconds": "inf"}, "got --timing-seconds=inf, wanted a positive .*; try 30"),
+        ({"timing_seconds": "nan"}, "got --timing-seconds=nan"),
+        ({"timing_seconds": "soon"}, "got --timing-seconds=soon"),
+        ({"against": "0.10.2", "against_seconds": "-1"}, "--against-seconds=-1, .*; try 300"),
+        ({"against_seconds": "9"}, "got --against-seconds=9 with nothing to compare"),
+        ({"against": "newest"}, "--against: .*newest"),
+        ({"why": "slower"}, "got --why='slower' with nothing to accept"),
+        ({"results_dir": "file"}, "got --results-dir=.*file, where .* is a file"),
+        ({"results_dir": "file/below"}, "got --results-dir=.*below, where .*file is a file"),
+        ({"baselines_dir": "file"}, "got --baselines-dir=.*file, where .* is a file"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match=words):
+        parsed(tmp_path, **options)
+
+
+def test_only_folders_that_are_written_must_be_writable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, *_: not str(path).endswith("locked"))
+    (tmp_path / "locked").mkdir()
+    assert parsed(tmp_path, baselines_dir="locked/b").baselines == tmp_path / "locked" / "b"
+    with pytest.raises(SettingsError, match=r"got --baselines-dir=.*b, where .*locked cannot be"):
+        parsed(tmp_path, baselines_dir="locked/b", update_baselines="new")
+    with pytest.raises(SettingsError, match=r"got --results-dir=.*r, where .*locked cannot be"):
+        parsed(tmp_path, results_dir="locked/r")

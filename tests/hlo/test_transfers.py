@@ -83,8 +83,10 @@ AT_ROWS = {
     "update by a host row": ("D dynamic-update-slice(d, q, i, i)", (0, 16)),
     "update within host": ("H dynamic-update-slice(h, q, i, i)", (0, 0)),
     "gather from host": (
-        ("R gather(h, at), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
-        "index_vector_dim=1, slice_sizes={1,4}"),
+        (
+            "R gather(h, at), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+            "index_vector_dim=1, slice_sizes={1,4}"
+        ),
         (0, 16),
     ),
 }

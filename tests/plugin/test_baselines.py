@@ -93,7 +93,9 @@ def test_another_number_is_broken_and_both_are_told(story: Story) -> None:
 
 
 def test_an_orphaned_number_fails_with_its_advice(story: Story) -> None:
-    assert _verdict(story.edited, "temp-bytes.orphaned", "gone") == "broken"
+    record = story.edited.record("gone", "temp-bytes.orphaned")
+    assert (record.suite, record.workload, record.target) == ("mine", "small", "cpu:8")
+    assert (record.verdict.value, record.measured, record.limit) == ("broken", 1, 0)
     assert "baselines[mine/small/gone/temp-bytes@cpu:8]" in story.edited.output
     assert ADVICE in story.edited.output
 
@@ -148,6 +150,7 @@ def _orphans(project: Project, *arguments: str) -> list[str]:
         (("suite", "-k", "other"), []),
         (("suite/test_memory.py",), []),
         (("suite", "--ignore=suite/test_other.py"), []),
+        (("suite", "--ignore-glob=*_other.py"), []),
     ],
 )
 def test_orphans_are_told_only_where_the_whole_suite_is_collected(

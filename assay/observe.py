@@ -251,7 +251,9 @@ def _compile(
     lowered: Any = None
     end: Failure | Unavailable | None = None
     try:
-        traced = watch.stage("trace", FailureKind.TRACE, lambda: tools.trace(program))
+        traced = watch.stage(
+            "trace", FailureKind.TRACE, lambda: tools.trace(program, target.devices())
+        )
         lowered = watch.stage(
             "lower",
             FailureKind.LOWERING,

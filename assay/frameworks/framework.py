@@ -72,8 +72,8 @@ class Framework(Protocol):
 
     # ``Any`` is the framework's own object, passed from stage to stage untouched.
 
-    def trace(self, program: Program) -> Any:
-        """The traced program."""
+    def trace(self, program: Program, devices: Sequence[Any]) -> Any:
+        """The traced program; ``devices`` are the target's, which tracing may ask about."""
 
     def lower(self, traced: Any, platform: str, devices: Sequence[Any]) -> Any:
         """The traced program lowered for ``cpu``, ``cuda`` or ``tpu``.

@@ -54,7 +54,7 @@ class HloFramework:
     def __init__(self) -> None:
         self._jax = JaxFramework()
 
-    def trace(self, program: Program) -> Parsed:
+    def trace(self, program: Program, devices: Sequence[Any]) -> Parsed:
         """What ``program.function`` parses, see ``program_of``."""
         assert program.function is not None
         parsed: Parsed = program.function(*program.arguments)

@@ -13,6 +13,7 @@ from jax.extend import core
 from assay.frameworks.arrays import tensor_of
 from assay.frameworks.framework import RanSteps, Ready, Unsupported
 from assay.frameworks.jax_placement import (
+    abstractly_on,
     check_compiled,
     check_results,
     is_jitted,
@@ -58,10 +59,10 @@ class JaxCompiled:
 class JaxFramework:
     """The stages of JAX."""
 
-    def trace(self, program: Program) -> jax.stages.Traced:
+    def trace(self, program: Program, devices: Sequence[Any]) -> jax.stages.Traced:
         """Trace the jitted function for the program's argument shapes."""
         function, arguments = jitted(program)
-        with (program.context or nullcontext)():
+        with abstractly_on(devices[0]), (program.context or nullcontext)():
             traced: jax.stages.Traced = function.trace(*arguments)
             return traced
 
@@ -151,7 +152,7 @@ class JaxFramework:
                 "give Program(values=...), or time another arm"
             )
         return ready_program(
-            program, lambda: self.lower(self.trace(program), platform, devices), devices
+            program, lambda: self.lower(self.trace(program, devices), platform, devices), devices
         )
 
     def forget(self) -> None:

@@ -1,6 +1,7 @@
 """A JAX program placed on the devices of a target."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -62,6 +63,21 @@ def placed(arguments: Any, shardings: Any) -> Any:
     if isinstance(shardings, jax.sharding.Sharding):
         return place(shardings, arguments)
     return jax.tree.map(place, tuple(shardings), arguments, is_leaf=lambda each: each is None)
+
+
+def abstractly_on(device: Any) -> AbstractContextManager[Any]:
+    """Tells what is traced within the kind of the device, which Pallas kernels for a TPU ask for.
+
+    An abstract mesh without axes changes no sharding; ``jax.default_device`` would run on the
+    device what a program computes while it is traced.
+    """
+    if device.platform != "tpu":
+        return nullcontext()
+    abstract = jax.sharding.AbstractDevice(
+        device_kind=device.device_kind, num_cores=device.num_cores, platform=device.platform
+    )
+    mesh = jax.sharding.AbstractMesh((), (), abstract_device=abstract)
+    return jax.sharding.use_abstract_mesh(mesh)
 
 
 def lowered_for(

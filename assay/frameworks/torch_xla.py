@@ -60,7 +60,7 @@ class ReadyLoop:
 class TorchXlaFramework:
     """The stages of PyTorch/XLA; a compile-only target's compiler is reached through its HLO."""
 
-    def trace(self, program: Program) -> Staged:
+    def trace(self, program: Program, devices: Sequence[Any]) -> Staged:
         """Call the function on placeholders in the place of its arguments' meta tensors."""
         assert program.function is not None
         internals.start(program.steps.environment if program.steps else {})

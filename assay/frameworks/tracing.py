@@ -30,7 +30,8 @@ class ReadyToTrace:
     def _once(self) -> float:
         self.tools.forget()
         start = time.perf_counter()
-        lowered = self.tools.lower(self.tools.trace(self.program), self.platform, self.devices)
+        traced = self.tools.trace(self.program, self.devices)
+        lowered = self.tools.lower(traced, self.platform, self.devices)
         seconds = time.perf_counter() - start
         del lowered
         return seconds

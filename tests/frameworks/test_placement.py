@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from assay.frameworks import hlo, jax_placement
@@ -275,8 +277,9 @@ def hosted(devices: Any) -> Program:
 @pytest.mark.parametrize("target", [TPU, GPU])
 def test_a_dump_tells_of_the_host_what_the_compiler_tells(target: str) -> None:
     tools, found = JaxFramework(), resolve(target)
-    lowered = tools.lower(tools.trace(hosted(found.devices())), found.platform, found.devices())
-    compiled = tools.compile(lowered, found.devices())
+    devices = found.devices()
+    traced = tools.trace(hosted(devices), devices)
+    compiled = tools.compile(tools.lower(traced, found.platform, devices), devices)
     told, dumped = compiled.memory(), allocated(split(compiled.hlo_proto())[1])
     for name in ("host_argument_bytes", "host_output_bytes", "host_alias_bytes", "host_bytes"):
         assert getattr(dumped, name) == getattr(told, name), name
@@ -298,3 +301,27 @@ def test_arguments_and_results_on_the_host_are_told(target: str) -> None:
     assert page["transfers"]["to_device_bytes_per_step"] == 4 * MIB
     assert page["transfers"]["to_host_bytes_per_step"] == 0
     assert [each["honoured"] for each in page["donations"]] == [True]
+
+
+def copied_by_hand(x_ref: Any, y_ref: Any, scratch: Any, semaphore: Any) -> None:
+    lanes = pltpu.get_tpu_info().num_lanes
+    for source, to in ((x_ref, scratch), (scratch, y_ref)):
+        pltpu.make_async_copy(source, to, semaphore).start()
+        pltpu.make_async_copy(source, to, semaphore).wait()
+    assert lanes == 128
+
+
+def test_a_pallas_kernel_is_traced_and_lowered_for_the_target() -> None:
+    shape = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+    anywhere = pl.BlockSpec(memory_space=pl.ANY)
+    kernel = pl.pallas_call(
+        copied_by_hand,
+        out_shape=shape,
+        in_specs=[anywhere],
+        out_specs=anywhere,
+        scratch_shapes=[pltpu.VMEM(shape.shape, shape.dtype), pltpu.SemaphoreType.DMA],
+    )
+    evidence = seen(TPU, lambda _: Program(function=kernel, arguments=(shape,)))
+    assert evidence.failure is None
+    assert evidence.memory
+    assert evidence.memory.output_bytes == 256 * 256 * 4

@@ -66,7 +66,7 @@ def test_without_forgetting_it_would_be_traced_once() -> None:
     tools.forget()
     SEEN.clear()
     for _ in range(3):
-        tools.trace(program)
+        tools.trace(program, jax.devices())
     assert len(SEEN) == 1
 
 

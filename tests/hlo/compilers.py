@@ -34,11 +34,11 @@ def compiled(
         arguments,
         is_leaf=lambda each: isinstance(each, tuple) and all(isinstance(n, int) for n in each),
     )
-    framework = JaxFramework()
-    traced = framework.trace(
-        Program(function=function, arguments=placed, donate_argnums=donate, out_shardings=here)
+    framework, devices = JaxFramework(), found.devices()
+    program = Program(
+        function=function, arguments=placed, donate_argnums=donate, out_shardings=here
     )
-    devices = found.devices()
+    traced = framework.trace(program, devices)
     return framework.compile(framework.lower(traced, found.platform, devices), devices)
 
 

@@ -204,7 +204,7 @@ def test_a_compiled_program_lists_the_argument_that_no_output_took(target: str) 
     )
     program = Program(function=lambda x, y: y * 2 + x.sum(), arguments=(x, y), donate_argnums=(0,))
     framework = JaxFramework()
-    lowered = framework.lower(framework.trace(program), resolve(target).platform, devices)
+    lowered = framework.lower(framework.trace(program, devices), resolve(target).platform, devices)
     assert lowered.as_text().count("jax.buffer_donor") == 1
     compiled = framework.compile(lowered, resolve(target).devices())
     (found,) = read(*split(compiled.hlo_proto())).donations

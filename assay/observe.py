@@ -1,5 +1,6 @@
 """Program → evidence: trace, lower, compile, read and, where the target runs, execute."""
 
+import gzip
 import re
 import time
 import warnings
@@ -33,6 +34,7 @@ from assay.targets.jax_internals import InternalsMoved, ModuleUnreadable
 from assay.targets.remedies import recognise
 
 _MESSAGE_CHARACTERS = 400
+_FASTEST = 1
 _SIZE = r"([0-9.]+)([KMGT]?)i?B?"
 # libtpu's two wordings (0.0.51): a little over the device's memory, and far over it.
 _OUT_OF_MEMORY = (
@@ -283,12 +285,13 @@ def _read_module(evidence: Evidence, compiled: Compiled, watch: _Watch) -> Evide
     watch.begin(None, None)
     start = time.perf_counter()
     try:
-        module = read(*split(compiled.hlo_proto()))
+        proto = compiled.hlo_proto()
+        module = read(*split(proto))
     # A jaxlib may not understand what a newer plugin compiled; the program is not at fault.
     except ModuleUnreadable as error:
         return replace(evidence, module_unreadable=_shorten(str(error)))
     watch.seconds["read"] = time.perf_counter() - start
-    return replace(evidence, module=module)
+    return replace(evidence, module=module, hlo_gz=gzip.compress(proto, _FASTEST, mtime=0))
 
 
 def _execute(

@@ -22,6 +22,7 @@ from assay.model.history import pooled
 from assay.model.names import check_name
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, not_rerun
 from assay.model.timing import Keep, TimedPair, Times, Turns
+from assay.model.units import Unit
 from assay.model.verdict import (
     MUST_FAIL,
     RECORD_SCHEMA,
@@ -157,6 +158,7 @@ class Run:
             if finding.outcome.holds and not self._accepts_times(trial):
                 finding = vouched(finding, self._control_findings(trial))
                 case = case if finding.outcome.holds else replace(case, accepted=seen.accepted)
+            finding = self._with_hlo(trial, finding, case)
         record = record_of(
             self.name,
             trial,
@@ -168,6 +170,17 @@ class Run:
         )
         taken = pooled(case.sessions) if case.sessions else case.times or case.rerun
         return record, taken or case.evidence.growth
+
+    def _with_hlo(self, trial: Trial, finding: Finding, case: Case) -> Finding:
+        """The finding; for bytes that regressed, with the command that compares the HLO."""
+        in_bytes = trial.check.claim.unit is Unit.BYTES and finding.measured is not None
+        if finding.outcome is not Outcome.BROKEN or not in_bytes:
+            return finding
+        place = (trial.workload.suite, trial.workload.name)
+        names = (trial.arm.name, *case.others)
+        keys = [(*place, name, trial.target) for name in names]
+        hints = (finding.advice, evidence.keep_to_compare(self.directory, keys))
+        return replace(finding, advice="; ".join(filter(None, hints)))
 
     def evidence(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         """The evidence of one arm on one target, computed once a run."""

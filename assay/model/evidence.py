@@ -175,6 +175,7 @@ class Evidence:
     the module that it compiled. ``values`` is None where the program was not executed, and
     ``not_executed`` then says why; ``steps`` where no loop of steps was run. ``growth`` is there
     where the growing loop was timed, and nothing else of the arm was looked at then.
+    ``hlo_gz`` is the HloProto of the module, gzipped, which the store keeps as a file of its own.
     ``warnings`` are what the framework warned of on the way (a donation that no output can use).
     """
 
@@ -193,6 +194,7 @@ class Evidence:
     memory: Memory | None = None
     module: ModuleSummary | None = None
     module_unreadable: str = ""
+    hlo_gz: bytes = b""
     values: tuple[Tensor, ...] | None = None
     not_executed: Unavailable | None = None
     growth: GrowthTimes | None = None

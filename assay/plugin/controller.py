@@ -30,7 +30,7 @@ from assay.report.summary import summary
 from assay.report.terminal import print_run
 from assay.report.words import coverage_lines
 from assay.run import accept_numbers
-from assay.store import records, reruns, results, times
+from assay.store import evidence, records, reruns, results, times
 
 _WIDTH_OF_A_FILE = 100
 SUMMARY = "summary.md"
@@ -157,6 +157,7 @@ class Controller:
         if self._records:
             run = self._session.run
             results.write(run.directory, "junit.xml", junit(self._records))
+            evidence.drop_hlo(run.directory)
             self._accepted = accept_numbers(run, self._records)
             remove_orphans(run.baselines, self._records)
             results.point_latest(run.directory)

@@ -8,6 +8,8 @@ from assay.model.verdict import Outcome, Record
 from assay.report.causes import Cause
 from assay.report.words import WORDS, amount, plain, plural, rerun
 
+_SHOWN = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
@@ -49,8 +51,17 @@ def _title(cause: Cause) -> str:
     spread = f"{plural(len(cause.claims), 'claim')} on {plural(len(cause.targets), 'target')}"
     counts = f"{plural(len(cause.records), 'verdict')}, {spread}"
     if cause.verdict is Outcome.KNOWN_DEFECT:
-        return f"{cause.example.suite}/{cause.example.arm} · {counts}"
-    return f"{WORDS[cause.verdict].meaning} · {counts}"
+        workloads = ", ".join(dict.fromkeys(record.workload for record in cause.records))
+        return f"{cause.example.suite}/{workloads}/{cause.example.arm} · {counts}"
+    return f"{WORDS[cause.verdict].meaning} · {programs(cause)} · {counts}"
+
+
+def programs(cause: Cause) -> str:
+    """The workloads and arms of a cause, as many as one line holds."""
+    names = dict.fromkeys(f"{record.workload}/{record.arm}" for record in cause.records)
+    shown = list(names)[:_SHOWN]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _of_one(record: Record, command: Sequence[str]) -> Iterator[Detail]:
@@ -76,8 +87,11 @@ def _why(record: Record) -> Iterator[Detail]:
     next_step = record.advice or WORDS[record.verdict].next_step
     if record.reason:
         yield Detail(label="cause", text=plain(record.reason))
+    advice, colon, command = next_step.partition(": assay inspect ")
     if next_step:
-        yield Detail(label="next", text=plain(next_step))
+        yield Detail(label="next", text=plain(advice))
+    if colon:
+        yield Detail(label="run", text=plain(f"assay inspect {command}"), verbatim=True)
     if record.upstream and record.verdict.judged:
         yield Detail(label="upstream", text=plain(record.upstream), verbatim=True)
 

@@ -8,7 +8,7 @@ from assay.model.timing import Times
 from assay.model.verdict import Outcome, Record
 from assay.report import reruns as rerun
 from assay.report.causes import Cause, causes
-from assay.report.explanation import Explanation, explain
+from assay.report.explanation import Explanation, explain, programs
 from assay.report.grid import Cell, Grid, Row, grid
 from assay.report.markdown import code, escape, table
 from assay.report.times import HEAD, rows
@@ -44,7 +44,7 @@ def _blocks(records: tuple[Record, ...], invocation: Invocation) -> Iterator[str
     unjudged = [cause for cause in found if cause.verdict in _UNJUDGED]
     if unjudged:
         yield "## What could not be judged"
-        head = ("verdict", "how many", "claims", "on", "cause", "next")
+        head = ("verdict", "how many", "programs", "claims", "on", "cause", "next")
         yield table(head, map(_unjudged_row, unjudged))
 
 
@@ -90,7 +90,7 @@ def _cell(cell: Cell | None) -> str:
 def _explanation_block(explanation: Explanation) -> str:
     lines = [f"### {WORDS[explanation.verdict].text} · {escape(explanation.title)}", ""]
     for detail in explanation.details:
-        text = code(detail.text) if detail.label == "rerun" else _text_or_link(detail.text)
+        text = code(detail.text) if detail.label in ("rerun", "run") else _text_or_link(detail.text)
         lines.append(f"- {detail.label}: {text}")
     return "\n".join(lines)
 
@@ -104,6 +104,7 @@ def _unjudged_row(cause: Cause) -> tuple[str, ...]:
     return (
         escape(WORDS[cause.verdict].meaning),
         plural(len(cause.records), "verdict"),
+        escape(programs(cause)),
         escape(", ".join(cause.claims)),
         escape(", ".join(cause.targets)),
         escape(cause.example.reason),

@@ -4,7 +4,7 @@ What is seen of growing loops, which are timed apart from all else, lies in a fo
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +15,16 @@ from assay.model.evidence import Evidence
 from assay.store.files import readable, write_whole
 
 FOLDER, GROWTH = "evidence", "growth"
+KEPT_HLO = "hlo"
+"""The folder of the programs that broke a claim on bytes, and of those they are compared with."""
+_HLO = ".hlo.pb.gz"
+
+Key = tuple[str, str, str, str]
 
 
 def once(
     directory: Path,
-    key: tuple[str, str, str, str],
+    key: Key,
     observe: Callable[[], Evidence],
     folder: str = FOLDER,
 ) -> Evidence:
@@ -40,7 +45,13 @@ def once(
 
 
 def _without_modules(path: Path, evidence: Evidence) -> Evidence:
-    """The evidence, after the graphs of its steps were written beside it: ``….graph0.hlo.pb``."""
+    """The evidence, after its HLO and the graphs of its steps were written beside it.
+
+    The names end in ``.hlo.pb.gz`` and ``.graph0.hlo.pb``.
+    """
+    if evidence.hlo_gz:
+        write_whole(path.with_suffix(_HLO), evidence.hlo_gz)
+        evidence = replace(evidence, hlo_gz=b"")
     if evidence.steps is None:
         return evidence
     for number, module in enumerate(evidence.steps.modules):
@@ -53,10 +64,40 @@ def load(path: Path) -> Evidence:
     return msgspec.json.decode(path.read_bytes(), type=Evidence)
 
 
-def find(directory: Path, key: tuple[str, str, str, str]) -> Evidence | None:
+def find(directory: Path, key: Key) -> Evidence | None:
     """The evidence of (suite, workload, arm, target), if it was observed in this run."""
     path = _path(directory / FOLDER, key)
     return load(path) if path.exists() else None
+
+
+def keep_to_compare(directory: Path, keys: Sequence[Key]) -> str:
+    """Keep the HLO of a program, and of those it is compared with, where the run's end leaves it.
+
+    Returns what to do with it, empty if the program has none.
+    """
+    kept = [_kept(directory, key) for key in keys]
+    if kept[0] is None:
+        return ""
+    others = [str(path) for path in kept[1:] if path is not None]
+    command = f"assay inspect {kept[0]} --diff {others[0] if others else 'OTHER'}"
+    if others:
+        return f"compare the two programs: {command}"
+    return f"baselines store no HLO; compare with that of an earlier run or toolchain: {command}"
+
+
+def _kept(directory: Path, key: Key) -> Path | None:
+    path = _path(directory / FOLDER, key).with_suffix(_HLO)
+    kept = directory / KEPT_HLO / path.name
+    if path.exists() and not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        write_whole(kept, path.read_bytes())
+    return kept if kept.exists() else None
+
+
+def drop_hlo(directory: Path) -> None:
+    """Delete the HLO of all programs that no broken claim kept."""
+    for path in (directory / FOLDER).glob(f"*{_HLO}"):
+        path.unlink()
 
 
 def load_all(directory: Path, folder: str = FOLDER) -> tuple[Evidence, ...]:
@@ -64,6 +105,6 @@ def load_all(directory: Path, folder: str = FOLDER) -> tuple[Evidence, ...]:
     return tuple(load(path) for path in sorted((directory / folder).glob("*.json")))
 
 
-def _path(folder: Path, key: tuple[str, str, str, str]) -> Path:
+def _path(folder: Path, key: Key) -> Path:
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
     return folder / f"{readable(key[1:])}-{digest}.json"

@@ -95,6 +95,16 @@ test_memory = Check(
     ),
     workloads=(W,), arms=("dies-running",),
 )
+test_diff = Check(
+    claim=claims.TempBytesAtMost(
+        limit=Formula(
+            "less than nothing", lambda case: Quantity(-1, Unit.BYTES),
+            lambda arm: ("values-raise",)
+        ),
+        name="diff",
+    ),
+    workloads=(W,), arms=("sound",),
+)
 test_number = Check(
     claim=claims.TempBytesAtMost(limit=Formula("a number", lambda case: 512), name="number"),
     workloads=(W,), arms=("sound",),
@@ -112,8 +122,13 @@ if "assay.isolate" in sys.orig_argv:
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    return Project(tmp_path_factory.mktemp("blame"), {"test_blame.py": FAULTS}).pytest()
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("blame"), {"test_blame.py": FAULTS})
+
+
+@pytest.fixture(scope="module")
+def ended(project: Project) -> Ended:
+    return project.pytest()
 
 
 def _line(text: str) -> str:
@@ -128,6 +143,18 @@ def test_a_known_defect_absorbs_nothing_but_what_it_expects(
     ended: Ended, arm: str, verdict: str
 ) -> None:
     assert ended.record(arm, "parameters").verdict.value == verdict
+
+
+def test_bytes_that_regressed_name_the_command_that_compares_both(
+    project: Project, ended: Ended
+) -> None:
+    advice = ended.record("sound", "diff").advice
+    command = advice.partition("compare the two programs: assay ")[2].split()
+    page = project.assay(*command)
+    assert page.exit_code == 0, page.output
+    assert "DIFFERENCES" in page.output
+    assert not list(project.newest().glob("evidence/*.hlo.pb.gz"))
+    assert len(list(project.newest().glob("hlo/*.hlo.pb.gz"))) == 2
 
 
 def test_no_fault_of_the_user_is_called_one_of_assay(ended: Ended) -> None:

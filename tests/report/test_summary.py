@@ -43,7 +43,27 @@ def test_a_pipe_in_a_reason_opens_no_column(record_of: RecordOf) -> None:
     page = summary([record_of(verdict=Outcome.CANNOT_RUN, reason="a | b\nc", advice="<b>x</b>")])
     (row,) = [line for line in page.splitlines() if "a \\| b c" in line]
     assert "\\<b\\>x\\</b\\>" in row
-    assert row.replace("\\|", "").count("|") == 7
+    assert row.replace("\\|", "").count("|") == 8
+
+
+def test_every_cause_names_its_workloads_and_arms(record_of: RecordOf) -> None:
+    unjudged = {"verdict": Outcome.CANNOT_RUN, "reason": "no device", "measured": None}
+    known = {"verdict": Outcome.KNOWN_DEFECT, "upstream": "https://example.org/1"}
+    page = summary(
+        [
+            *(record_of(workload=f"w{number}", **unjudged) for number in range(5)),
+            *(record_of(workload=name, arm="tie", **known) for name in ("block", "flax")),
+        ]
+    )
+    assert "w0/offload-hidden, w1/offload-hidden, w2/offload-hidden and 2 more" in page
+    assert "scan\\_offload/block, flax/tie" in page
+
+
+def test_a_command_that_compares_hlo_stands_by_itself(record_of: RecordOf) -> None:
+    advice = "compare the two programs: assay inspect a.hlo.pb.gz --diff b.hlo.pb.gz"
+    page = summary([record_of(verdict=Outcome.BROKEN, advice=advice)])
+    assert "- next: compare the two programs\n" in page
+    assert "- run: `assay inspect a.hlo.pb.gz --diff b.hlo.pb.gz`" in page
 
 
 def test_an_upstream_that_is_no_link_is_text(record_of: RecordOf) -> None:

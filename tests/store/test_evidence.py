@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,18 @@ def test_an_observation_that_fails_leaves_no_evidence_and_no_lock_held(
 
 def test_a_run_without_evidence_has_none(tmp_path: Path) -> None:
     assert load_all(tmp_path) == ()
+
+
+def test_hlo_stays_only_where_it_is_to_be_compared(tmp_path: Path) -> None:
+    for arm in ("mine", "theirs", "other"):
+        observed = partial(replace, PLAIN, arm=arm, hlo_gz=arm.encode())
+        assert once(tmp_path, ("s", "w", arm, "cpu"), observed).hlo_gz == b""
+    keys = [("s", "w", name, "cpu") for name in ("mine", "theirs")]
+    both = evidence.keep_to_compare(tmp_path, keys)
+    alone = evidence.keep_to_compare(tmp_path, keys[:1])
+    evidence.drop_hlo(tmp_path)
+    kept = {path.read_bytes(): str(path) for path in tmp_path.rglob("*.hlo.pb.gz")}
+    assert set(kept) == {b"mine", b"theirs"}
+    assert both.endswith(f": assay inspect {kept[b'mine']} --diff {kept[b'theirs']}")
+    assert alone.endswith(f": assay inspect {kept[b'mine']} --diff OTHER")
+    assert evidence.keep_to_compare(tmp_path, [("s", "w", "none", "cpu")]) == ""

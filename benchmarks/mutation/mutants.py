@@ -229,7 +229,8 @@ def _calls(node: ast.expr) -> Iterator[_Change]:
     if isinstance(node.func, ast.Name) and name in _NAMES:
         yield node.func, _NAMES[name], f"{name} → {_NAMES[name]}"
     first = [] if name in _SYMMETRIC else node.args[:2]
-    if len(first) == 2 and not any(isinstance(each, ast.Starred) for each in first):  # noqa: PLR2004 # a pair
+    texts = {ast.unparse(each) for each in first}
+    if len(texts) == 2 and not any(isinstance(each, ast.Starred) for each in first):  # noqa: PLR2004 # a pair
         swapped = [node.args[1], node.args[0], *node.args[2:]]
         changed = ast.Call(func=node.func, args=swapped, keywords=node.keywords)
         yield node, ast.unparse(changed), f"{ast.unparse(node.func)}: arguments swapped"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,3 +122,24 @@ def test_a_reducer_is_not_counted() -> None:
 def test_a_loop_that_never_runs_runs_nothing() -> None:
     counts = counts_by_name(nest([(0, 0), (0, 5)]))
     assert counts["body0"] == counts["body1"] == Executions(count=0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "total"), [(3, 4, 7), (0, 4, 4), (None, 4, None), (4, None, None)]
+)
+def test_the_sum_of_two_callers_is_known_only_if_both_are(
+    one: int | None, other: int | None, total: int | None
+) -> None:
+    assert Executions(count=one).plus(Executions(count=other)) == Executions(count=total)
+    bound = Executions(count=one).plus(Executions(count=other, at_most=True))
+    assert bound == Executions(count=total, at_most=True)
+
+
+@pytest.mark.parametrize(
+    ("count", "factor", "product"),
+    [(3, 4, 12), (None, 4, None), (4, None, None), (0, None, 0), (None, 0, 0)],
+)
+def test_what_never_runs_runs_nothing_however_often(
+    count: int | None, factor: int | None, product: int | None
+) -> None:
+    assert Executions(count=count).times(factor) == Executions(count=product)

@@ -299,3 +299,28 @@ ENTRY main {{ x = f32[8,4] parameter(0)
 """)
     assert (found.instruction, found.opcode, found.loop) == ("found", opcode, "")
     assert (found.executions, found.in_place) == (1, False)
+
+
+def test_a_mask_of_sixty_doubled_steps_is_followed_once() -> None:
+    steps = "".join(f"  m{k + 1} = pred[8,4] or(m{k}, m{k})\n" for k in range(60))
+    masked = MASKED.replace("mask = pred", "m0 = pred").replace(
+        "  ROOT chosen = f32[8,4] select(mask,", f"{steps}  ROOT chosen = f32[8,4] select(m60,"
+    )
+    text = looping(MADE, "new = f32[8,4] bitcast(made)", functions=masked)
+    assert [each.instruction for each in rewrites(text)] == ["made"]
+
+
+def test_half_of_an_array_of_a_wider_type_is_taken_from_all_of_its_elements() -> None:
+    text = """HloModule widening
+inner { p = bf16[8,4] parameter(0)
+  z = f32[4,4] parameter(1)
+  c = f32[8,4] convert(p)
+  h = f32[4,4] slice(c), slice={[0:4], [0:4]}
+  ROOT r = f32[8,4] concatenate(h, z), dimensions={0} }
+ENTRY main { x = bf16[8,4] parameter(0)
+  y = f32[] parameter(1)
+  z = f32[4,4] broadcast(y), dimensions={}
+  ROOT found = f32[8,4] fusion(x, z), kind=kLoop, calls=inner }
+"""
+    (found,) = rewrites(text)
+    assert (found.instruction, found.content) == ("found", Content.UPDATE)

@@ -139,6 +139,7 @@ def test_the_arms_own_failure_breaks_the_claim_without_a_number(
     finding = verdict_on(example, failure=failure(kind), memory=None, module=None, values=None)
     assert finding.outcome is Outcome.BROKEN
     assert finding.measured is None
+    assert finding.failure == failure(kind)
     assert finding.reason == f"nothing to measure: the program {kind.value}: INTERNAL: it broke"
 
 
@@ -159,7 +160,7 @@ def test_a_program_that_does_not_trace_breaks_a_tracing_claim(example: Example) 
 def test_a_reference_arms_failure_leaves_the_claim_not_measured(example: Example) -> None:
     failed = {name: replace(other, failure=failure()) for name, other in OTHERS.items()}
     finding = judge(example.claim, replace(example.keeps, others=failed))
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert (finding.outcome, finding.failure) == (Outcome.NOT_MEASURED, None)
     (needed,) = example.claim.needs(example.keeps.arm)
     assert f"reference arm {needed!r}" in finding.reason
 

@@ -8,7 +8,7 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge, judge_twin
-from assay.judge.changes import Change
+from assay.judge.changes import Change, Sensitivity
 from assay.judge.ratios import LOOKS, ratio_of_turns
 from assay.model.claim import GrowthClaim, Stopped, TimingClaim
 from assay.model.evidence import Failure, FailureKind, Unavailable
@@ -165,3 +165,17 @@ def test_another_question_has_times_of_its_own() -> None:
     twice = replace(CLAIM, at_most=formula(2, Unit.RATIO))
     assert twice.turns(case()).question != CLAIM.turns(case()).question
     assert replace(CLAIM).turns(case()).question == CLAIM.turns(case()).question
+
+
+def test_the_question_names_the_limit_and_both_changes() -> None:
+    assert CLAIM.turns(case()).question == "at most 1, 0.02 to 0.05"
+    traced = claims.TraceTimeRatio(at_most=formula(2, Unit.RATIO), least_change=0.01)
+    assert traced.turns(case()).question == "tracing: at most 2, 0.01 to 0.05"
+
+
+def test_a_wide_interval_below_the_line_is_no_pass() -> None:
+    samples = noisy(0.8, 0.2, pairs=12, seed=1)
+    found = ratio_of_turns([1.0] * 12, samples, Sensitivity(least=0.02, seen=0.05))
+    assert found.low < 0.7
+    assert 1.03 < found.high < 1.05
+    assert judge(CLAIM, timed(*samples)).outcome is Outcome.NOT_MEASURED

@@ -275,3 +275,20 @@ def test_the_calm_half_is_kept_whichever_program_was_slower() -> None:
     first, second = [1.0] * 12 + [9.0] * 12, [1.1] * 12 + [2.0] * 12
     assert calm_differences(first, second) == pytest.approx([math.log(1.1)] * 12)
     assert calm_differences(second, first) == pytest.approx([-math.log(1.1)] * 12)
+
+
+def test_where_more_is_better_one_pair_far_apart_decides_nothing() -> None:
+    assert ratio_of_turns([1.0], [100.0]).change is Change.SLOWER
+    found = ratio_of_turns([1.0], [100.0], better=Better.MORE)
+    assert found.change is Change.TOO_NOISY
+
+
+def test_far_below_a_large_limit_is_faster_though_it_takes_longer() -> None:
+    found = ratio_of_turns([1.0] * 3, [2.0] * 3, against=1000.0)
+    assert (found.change, found.ratio) == (Change.FASTER, pytest.approx(2.0))
+
+
+def test_the_looks_are_those_that_the_error_rate_was_measured_with() -> None:
+    assert LOOKS == (12, 16, 24, 32, 48, 64, 96, 128, 192)
+    following = [look + more_turns([1.0] * look, [1.0] * look) for look in range(13, 192, 5)]
+    assert following == [min(each for each in LOOKS if each >= look) for look in range(13, 192, 5)]

@@ -125,3 +125,9 @@ def test_pairs_are_started_until_they_decide() -> None:
     noisy = processes(1.0, 8, layout=0.3)
     assert more_pairs(noisy[:4]) == PAIR_LOOKS[1] - 4
     assert more_pairs(noisy) == 0
+
+
+def test_two_pairs_of_processes_give_an_interval_and_one_gives_none() -> None:
+    one, two = processes(1.0, 1, count=1), processes(1.0, 1, count=2)
+    assert ratio_of_processes(one).low == 0
+    assert 0 < ratio_of_processes(two).low < ratio_of_processes(two).high < float("inf")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.mutation.__main__ import ROOMS, listed_mutants, mutants_in
 from benchmarks.mutation.lines import Map
 from benchmarks.mutation.mutants import mutants_of
 
@@ -103,3 +104,8 @@ def test_a_line_that_no_test_runs_is_asked_of_all_tests_of_its_file() -> None:
     found = Map(seconds={"t.py::a": 1.0}, ran={"file.py": {9: {"t.py::a"}}})
     assert found.tests("file.py", range(1, 2), "", 60.0) == ["t.py::a"]
     assert found.tests("other.py", range(1, 2), "", 60.0) == []
+
+
+def test_every_listed_mutant_is_still_there_and_has_a_reason() -> None:
+    there = {each.key for room in ROOMS.values() for each in mutants_in(room)}
+    assert [key for key, reason in listed_mutants().items() if key not in there or not reason] == []

@@ -78,8 +78,8 @@ class Row:
 def main() -> int:
     """Prints a table and the survivors; 1 if a room fails or the list is wrong."""
     arguments = _parser().parse_args()
-    everything = {name: _mutants(room.files) for name, room in ROOMS.items()}
-    listed = {(each["file"], each["line"], each["mutation"]) for each in _listed()}
+    everything = {name: mutants_in(room) for name, room in ROOMS.items()}
+    listed = set(listed_mutants())
     there = {mutant.key for mutants in everything.values() for mutant in mutants}
     wrong = [f"listed, but gone: {key}" for key in sorted(listed - there)]
     rows = []
@@ -118,14 +118,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _mutants(patterns: Sequence[str]) -> list[Mutant]:
-    paths = sorted(path for pattern in patterns for path in _REPOSITORY.glob(pattern))
+def mutants_in(room: Room) -> list[Mutant]:
+    """Every mutant of a room's files."""
+    paths = sorted(path for pattern in room.files for path in _REPOSITORY.glob(pattern))
     names = [path.relative_to(_REPOSITORY).as_posix() for path in paths]
     return [each for name in names for each in mutants_of(name, (_REPOSITORY / name).read_text())]
 
 
-def _listed() -> list[dict[str, str]]:
-    return list(tomllib.loads(_EQUIVALENT.read_text()).get("equivalent", ()))
+def listed_mutants() -> dict[Key, str]:
+    """The mutants that no test can notice, each with the reason."""
+    entries = tomllib.loads(_EQUIVALENT.read_text())["equivalent"]
+    return {(each["file"], each["line"], each["mutation"]): each["reason"] for each in entries}
 
 
 def _sample(mutants: Sequence[Mutant], seed: str) -> list[Mutant]:

@@ -7,21 +7,19 @@ from pathlib import Path
 from time import perf_counter
 
 from assay.judge.case import judge, judge_arm, judge_twin, no_control, vouched
-from assay.judge.stored_times import FEWEST_ACCEPTED
 from assay.judge.toolchains import nearest_accepted, no_newer
 from assay.model.claim import (
     Case,
     Check,
+    Claim,
     GrowthClaim,
     RerunClaim,
-    StoredTimeClaim,
     TimingClaim,
 )
 from assay.model.evidence import Evidence, GrowthTimes, Unavailable
-from assay.model.history import pooled
 from assay.model.names import check_name
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, not_rerun
-from assay.model.timing import Keep, TimedPair, Times, Turns
+from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, Turns
 from assay.model.units import Unit
 from assay.model.verdict import (
     MUST_FAIL,
@@ -32,8 +30,7 @@ from assay.model.verdict import (
     Record,
 )
 from assay.model.workload import Arm, Workload
-from assay.sessions import Sessions
-from assay.store import accepted_times, baselines, evidence, reruns, times
+from assay.store import baselines, evidence, reruns, times
 
 Measured = Times | Rerun | GrowthTimes
 """What a claim on times was judged by."""
@@ -119,8 +116,7 @@ def _reruns_nothing(request: RerunRequest, keep: KeepRerun) -> Rerun:
 class Run:
     """A run's folder, its observer and its baselines; ``timing_seconds`` caps the turns of times.
 
-    ``why`` is the reason that is kept with times that are accepted. ``against`` is what
-    ``--against`` names, empty if nothing is to be rerun.
+    ``against`` is what ``--against`` names, empty if nothing is to be rerun.
     """
 
     name: str
@@ -131,7 +127,6 @@ class Run:
     time: Callable[[TimedPair, Keep], Times] = _takes_no_times
     time_growth: Callable[[Workload, Arm, str, float], Evidence] = _times_no_growth
     timing_seconds: float = 30.0
-    why: str = ""
     rerun: Callable[[RerunRequest, KeepRerun], Rerun] = _reruns_nothing
     against: str = ""
     _controls: dict[tuple[str, str, str], tuple[Finding, Case]] = field(default_factory=dict)
@@ -168,8 +163,7 @@ class Run:
             upstream=defect.upstream if defect else "",
             seconds=perf_counter() - start,
         )
-        taken = pooled(case.sessions) if case.sessions else case.times or case.rerun
-        return record, taken or case.evidence.growth
+        return record, case.times or case.rerun or case.evidence.growth
 
     def _with_hlo(self, trial: Trial, finding: Finding, case: Case) -> Finding:
         """The finding; for bytes that regressed, with the command that compares the HLO."""
@@ -198,7 +192,7 @@ class Run:
 
     def _accepts_times(self, trial: Trial) -> bool:
         """Whether times are accepted now, with which a control can be compared from now on."""
-        return isinstance(trial.check.claim, StoredTimeClaim) and self.accept is not Accept.NOTHING
+        return _is_of_a_machine(trial.check.claim) and self.accept is not Accept.NOTHING
 
     def _measured(self, trial: Trial) -> Case:
         """All that the claim looks at, with what it asks to be timed or rerun."""
@@ -247,7 +241,9 @@ class Run:
             earlier=no_newer(self._stored(trial), mine.toolchain.identity),
         )
 
-    def _accepted_number(self, trial: Trial, seen: Evidence) -> AcceptedNumber | None:
+    def _accepted_number(
+        self, trial: Trial, seen: Evidence, machine: str = ""
+    ) -> AcceptedNumber | None:
         """The number to compare with; for a control, that of the arm that it is compared with."""
         claim, workload = trial.check.claim, trial.workload
         if not claim.uses_baseline:
@@ -257,16 +253,20 @@ class Run:
             arm = replace(trial, arm=workload.arm(trial.arm.reference), must_fail=False)
             case = self._case(arm)
             return self._accepted(arm, case, judge_arm(claim, case)[0])[1].accepted
-        return nearest_accepted(self._stored(trial), seen.toolchain.identity)
+        if trial.must_fail and isinstance(claim, TimingClaim) and claim.unit is Unit.RATIO:
+            # The ratio to itself of the arm that the control is compared with.
+            return AcceptedNumber(value=1, toolchain=seen.toolchain.identity)
+        return nearest_accepted(self._stored(trial, machine), seen.toolchain.identity)
 
-    def _stored(self, trial: Trial) -> tuple[AcceptedNumber, ...]:
+    def _stored(self, trial: Trial, machine: str = "") -> tuple[AcceptedNumber, ...]:
         """All accepted numbers of the arm, or of the one that a control is compared with."""
         claim, workload = trial.check.claim, trial.workload
         if not claim.uses_baseline:
             return ()
         name = trial.arm.reference if trial.must_fail else trial.arm.name
         stored = baselines.load(self.baselines, workload.suite, trial.target)
-        return stored.numbers((workload.name, name, claim.name))
+        numbers = stored.numbers((workload.name, name, claim.name))
+        return tuple(number for number in numbers if number.machine == machine)
 
     def _timed(self, trial: Trial, case: Case) -> Case:
         """The case with the times that its claim asks for, taken once a run."""
@@ -278,11 +278,11 @@ class Run:
         # There is nothing to time, or the claim is at fault: its judge says the same again.
         except Exception:  # noqa: BLE001
             return case
-        if isinstance(claim, StoredTimeClaim):
-            return self._sessions(trial).taken(
-                claim, case, lambda case: self._times(trial, claim.turns(case))
-            )
-        return replace(case, times=self._times(trial, turns))
+        taken = self._times(trial, turns)
+        if _is_of_a_machine(claim) and taken.machine is not None:
+            number = self._accepted_number(trial, case.evidence, taken.machine.fingerprint)
+            case = replace(case, accepted=number)
+        return replace(case, times=taken)
 
     def _times(self, trial: Trial, turns: Turns) -> Times:
         pair = TimedPair(
@@ -291,23 +291,10 @@ class Run:
             judged=trial.arm,
             target=trial.target,
             turns=turns,
-            # The sessions of an arm share the seconds of a pair.
-            most_seconds=self.timing_seconds / (1 if turns.reference else FEWEST_ACCEPTED),
+            # The processes of an arm alone share the seconds of a pair.
+            most_seconds=self.timing_seconds / (1 if turns.reference else PROCESSES_ALONE),
         )
         return times.KEPT.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
-
-    def _sessions(self, trial: Trial) -> Sessions:
-        arm = trial.arm.reference if trial.must_fail else trial.arm.name
-        return Sessions(
-            run=self.name,
-            directory=self.directory,
-            baselines=self.baselines,
-            key=(trial.workload.name, arm, trial.check.claim.name),
-            twin=trial.must_fail,
-            new=self.accept is Accept.NEW,
-            all=self.accept is Accept.ALL,
-            why=self.why,
-        )
 
     def _rerun(self, trial: Trial, case: Case) -> Case:
         """The case with the rerun that its claim asks for, made once a run."""
@@ -363,16 +350,17 @@ class Run:
 
     def _accepted(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
         claim = trial.check.claim
-        if isinstance(claim, StoredTimeClaim):
-            return self._sessions(trial).accepted(claim, case, finding)
         if not self.accepts(trial, case, finding) or finding.measured is None:
             return finding, case
         versions = case.evidence.toolchain.identity
-        number = AcceptedNumber(value=finding.measured, toolchain=versions)
+        value = finding.measured
+        if isinstance(claim, TimingClaim) and case.accepted and finding.outcome is Outcome.KEPT:
+            # Within its tolerance nothing becomes slower step by step.
+            value = min(value, case.accepted.value)
+        machine = _machine(case) if _is_of_a_machine(claim) else ""
+        number = AcceptedNumber(value=value, toolchain=versions, machine=machine)
         reason = f"accepted now: {finding.reason}"
-        kept = replace(
-            finding, outcome=Outcome.KEPT, limit=finding.measured, reason=reason, advice=""
-        )
+        kept = replace(finding, outcome=Outcome.KEPT, limit=value, reason=reason, advice="")
         return kept, replace(case, accepted=number)
 
     def accepts(self, trial: Trial, case: Case, finding: Finding) -> bool:
@@ -381,7 +369,10 @@ class Run:
         ``new`` takes what no number exists for, and a new toolchain's number that is no worse.
         What ended in an error was not measured, and nothing takes it.
         """
-        if not trial.check.claim.uses_baseline or not finding.outcome.judged:
+        claim = trial.check.claim
+        # On a machine that is new there is nothing to judge a time by.
+        is_first = _is_of_a_machine(claim) and case.accepted is None
+        if not claim.uses_baseline or not (finding.outcome.judged or is_first):
             return False
         if self.accept is Accept.NEW:
             return case.accepted is None or (
@@ -389,6 +380,15 @@ class Run:
                 and dict(case.accepted.toolchain) != case.evidence.toolchain.identity
             )
         return self.accept is Accept.ALL
+
+
+def _is_of_a_machine(claim: Claim) -> bool:
+    """Whether its number holds for the machine alone that it was measured on: a time."""
+    return claim.uses_baseline and claim.unit is Unit.SECONDS
+
+
+def _machine(case: Case) -> str:
+    return case.times.machine.fingerprint if case.times and case.times.machine else ""
 
 
 def record_of(
@@ -424,7 +424,7 @@ def record_of(
 
 
 def accept_numbers(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
-    """Write the numbers that the records say were accepted now, and times; returns the files.
+    """Write the numbers that the records say were accepted now; returns the files.
 
     One process calls this once, at the end of a run, so that no two write the same file.
     """
@@ -432,12 +432,9 @@ def accept_numbers(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
     for record in records:
         if run.accept is Accept.NOTHING or record.baseline is None or record.must_fail:
             continue
-        if record.baseline.machine:  # A time, which was put aside with all that belongs to it.
-            continue
         place = (record.suite, record.target)
         if place not in changed:
             changed[place] = baselines.load(run.baselines, *place)
         key = (record.workload, record.arm, record.claim)
         changed[place] = changed[place].accepting(key, record.baseline)
-    written = tuple(baselines.save(run.baselines, baseline) for baseline in changed.values())
-    return written + accepted_times.write_accepted(run.baselines, run.directory)
+    return tuple(baselines.save(run.baselines, baseline) for baseline in changed.values())

@@ -16,7 +16,7 @@ ABOVE_ASSAY = ("memsafe", "suites", "tests", "benchmarks")
 _OBSERVING = frozenset(
     {"model", "hlo", "targets", "frameworks", "observe", "isolate", "inspection"}
 )
-_JUDGING = frozenset({"model", "judge", "claims", "store", "sessions", "run"})
+_JUDGING = frozenset({"model", "judge", "claims", "store", "run"})
 _EVERYTHING = _OBSERVING | _JUDGING | {"report"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
@@ -32,8 +32,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "inspection": frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"}),
     "reruns": frozenset({"model", "judge", "targets", "frameworks", "isolate"}),
     "report": frozenset({"model"}),
-    "sessions": frozenset({"model", "judge", "store"}),
-    "run": frozenset({"model", "judge", "store", "sessions"}),
+    "run": frozenset({"model", "judge", "store"}),
     "plugin": _EVERYTHING | {"reruns"},
     "cli": _EVERYTHING | {"plugin"},
     # The package itself: the words at the ground, and the claims for who asks.

@@ -66,6 +66,7 @@ CLAIMS = [
     "Runs",
     "Sent",
     "SentPerStep",
+    "StoredTimeRatio",
     "TempBytesAtMost",
     "TimeAgainst",
     "TimeExponent",

@@ -22,7 +22,7 @@ from assay.claims.steps import (
     SentPerStep,
     TracingSends,
 )
-from assay.claims.times import TimeRatio, TraceTimeRatio
+from assay.claims.times import StoredTimeRatio, TimeRatio, TraceTimeRatio
 from assay.claims.tracing import NamesMatch, ResidualsOnHost
 from assay.claims.transfers import TransferredBytes
 from assay.claims.values import ValuesEqual
@@ -50,6 +50,7 @@ __all__ = [
     "Runs",
     "Sent",
     "SentPerStep",
+    "StoredTimeRatio",
     "TempBytesAtMost",
     "TimeAgainst",
     "TimeExponent",

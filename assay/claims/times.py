@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from assay.claims.measurement import describe_failure, stop_unless_available, stop_unless_executed
+from assay.judge.baseline import ACCEPT_ALL, ACCEPT_NEW
 from assay.judge.changes import Change, Ratio, Sensitivity
 from assay.judge.ratios import LOOKS, ratio_of_turns
 from assay.judge.separation import certainly_slower_after, separated
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
 from assay.model.timing import ArmTimes, Ending, Times, Turns, Work, format_seconds
 from assay.model.units import Quantity, Unit, same_unit
-from assay.model.verdict import Finding, Outcome
+from assay.model.verdict import AcceptedNumber, Finding, Outcome
 from assay.model.workload import Arm
 
 _AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
@@ -35,6 +36,12 @@ class AtMost:
         """Whether the samples so far decide it; looked at often, the error rate still holds."""
         if len(reference) in LOOKS:
             return self.outcome(reference, judged) is not None
+        return separated(reference, judged, against=self.limit) is not None
+
+    def settles(self, reference: Sequence[float], judged: Sequence[float]) -> bool:
+        """Whether the samples so far tell larger, smaller or the same; as often looked at."""
+        if len(reference) in LOOKS:
+            return self.ratio(reference, judged).change is not Change.TOO_NOISY
         return separated(reference, judged, against=self.limit) is not None
 
     def hopeless_after(self, reference: float) -> float:
@@ -122,8 +129,7 @@ class TimeRatio:
 
     def _question(self, case: Case) -> AtMost:
         """What is asked of two programs that ran, or ``Stopped``."""
-        stop_unless_executed(case, case.evidence)
-        stop_unless_executed(case, case.other(self._beside(case.arm)))
+        _stop_unless_both_executed(case, self._beside(case.arm))
         limit = self.at_most.of(case)
         same_unit(limit, Quantity(1, self.unit))
         sensitivity = Sensitivity(least=self.least_change, seen=self.seen_change)
@@ -139,6 +145,116 @@ class TraceTimeRatio(TimeRatio):
 
     name: str = "trace-time-ratio"
     work: Work = Work.TRACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """Whether so many pairs were taken: what is stored is to be known well, and decides nothing."""
+
+    count: int
+
+    def __call__(self, reference: Sequence[float], _judged: Sequence[float]) -> bool:
+        """Whether they are there."""
+        return len(reference) >= self.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTimeRatio:
+    """A run takes as many times what it takes another arm as the stored ratio says.
+
+    The two take turns, so that the ratio is the program's and hardly the machine's: it is stored
+    with the bytes of the target, and judged on any machine of that kind. Broken if the whole
+    interval lies beyond ``tolerance`` above the stored ratio, improved if beyond it below, kept if
+    within ``seen``. docs/timing.md tells by how much ratios differ between machines.
+    """
+
+    against: str = ""
+    tolerance: float = 0.25
+    seen: float = 0.4
+    name: str = "stored-time-ratio"
+    unit: Unit = Unit.RATIO
+    uses_baseline: bool = True
+
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arm that takes turns with this one."""
+        return (self.against or arm.reference,)
+
+    def turns(self, case: Case) -> Turns:
+        """The two arms in turns, until the question is decided; a fixed number to store them."""
+        (other,) = self.needs(case.arm)
+        _stop_unless_both_executed(case, other)
+        if case.accepted is None:
+            count = LOOKS[_LOOK_TO_STORE]
+            return Turns(
+                reference=other, question=f"{count} pairs", enough=Pairs(count=count), most=count
+            )
+        question = self._question(case.accepted)
+        return Turns(
+            reference=other,
+            question=str(question),
+            enough=question.settles,
+            most=LOOKS[-1],
+            fewest=LOOKS[0],
+            hopeless_after=question.hopeless_after,
+        )
+
+    def judge(self, case: Case) -> Finding:
+        """Kept, broken or improved by the interval of the ratio against the stored one."""
+        (other,) = self.needs(case.arm)
+        _stop_unless_both_executed(case, other)
+        times = _taken(case, other)
+        if not times.judged.samples:
+            _stop_too_few(times)
+        samples = (times.reference.samples, times.judged.samples)
+        if case.accepted is None:
+            return self._unstored(times, ratio_of_turns(*samples))
+        question = self._question(case.accepted)
+        found = question.ratio(*samples)
+        stored = f"{question.limit:.4g} \N{PLUS-MINUS SIGN} {self.tolerance:.0%}"
+        line = f"a run takes {_told(times, found)}, stored {stored}"
+        outcome = _STORED[found.change]
+        if outcome is Outcome.NOT_MEASURED:
+            return _too_noisy(times, found, question, line)
+        return Finding(
+            outcome=outcome,
+            measured=found.ratio,
+            limit=question.limit,
+            reason=f"{line}: {found.change.value}{_pace(times)}",
+            advice="" if outcome is Outcome.KEPT else ACCEPT_ALL,
+        )
+
+    def _unstored(self, times: Times, found: Ratio) -> Finding:
+        line = f"a run takes {_told(times, found)}"
+        if found.high > found.low * (1 + self.tolerance):
+            return Finding(
+                outcome=Outcome.NOT_MEASURED,
+                reason=f"too noisy to be stored: {line}",
+                advice="run it on a quieter machine",
+            )
+        return Finding(
+            outcome=Outcome.BROKEN,
+            measured=found.ratio,
+            reason=f"{line}, but no ratio is stored for this or an older toolchain",
+            advice=ACCEPT_NEW,
+        )
+
+    def _question(self, stored: AcceptedNumber) -> AtMost:
+        sensitivity = Sensitivity(least=self.tolerance, seen=self.seen)
+        return AtMost(limit=float(stored.value), sensitivity=sensitivity)
+
+
+_LOOK_TO_STORE = 5
+_STORED = {
+    Change.SLOWER: Outcome.BROKEN,
+    Change.FASTER: Outcome.IMPROVED,
+    Change.SAME: Outcome.KEPT,
+    Change.TOO_NOISY: Outcome.NOT_MEASURED,
+}
+
+
+def _stop_unless_both_executed(case: Case, other: str) -> None:
+    stop_unless_executed(case, case.evidence)
+    stop_unless_executed(case, case.other(other))
 
 
 def _taken(case: Case, other: str) -> Times:

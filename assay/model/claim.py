@@ -6,7 +6,6 @@ from typing import Protocol, runtime_checkable
 
 from assay.model.blame import WrongType, line_of
 from assay.model.evidence import Evidence, GrowthTimes
-from assay.model.history import History
 from assay.model.rerun import Rerun, Sought
 from assay.model.timing import Times, Turns
 from assay.model.units import Quantity, Unit
@@ -23,8 +22,7 @@ class Case:
     """All that a claim may look at: one arm's evidence, other arms', and the accepted number.
 
     ``earlier`` are the numbers accepted on toolchains no newer than this one, oldest first.
-    ``times`` are there for a ``TimingClaim`` alone, ``sessions`` and ``history`` for a
-    ``StoredTimeClaim``, ``rerun`` for a ``RerunClaim``.
+    ``times`` are there for a ``TimingClaim`` alone, ``rerun`` for a ``RerunClaim``.
     """
 
     workload: Workload
@@ -34,8 +32,6 @@ class Case:
     accepted: AcceptedNumber | None = None
     earlier: tuple[AcceptedNumber, ...] = ()
     times: Times | None = None
-    sessions: tuple[Times, ...] = ()
-    history: History | None = None
     rerun: Rerun | None = None
 
     def other(self, arm: str) -> Evidence:
@@ -132,21 +128,6 @@ class GrowthClaim(Claim, Protocol):
 
     def growth(self, case: Case) -> GrowthTimes:
         """The times that it judges, or ``Stopped`` where there are none."""
-
-
-@runtime_checkable
-class StoredTimeClaim(TimingClaim, Protocol):
-    """A claim on an arm timed alone, in sessions, against those accepted on this machine.
-
-    ``turns`` gives the next session. What was accepted is in the case from the first one on, which
-    tells the machine.
-    """
-
-    def more_sessions(self, case: Case) -> int:
-        """How many more sessions are wanted, for a case with those so far; 0 if they are enough."""
-
-    def why_refused(self, case: Case) -> str:
-        """Why the case's sessions may not be accepted, empty if they may."""
 
 
 @runtime_checkable

@@ -4,9 +4,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import median
+from typing import Final
 
 from assay.model.evidence import Failure, Toolchain, Unavailable
 from assay.model.workload import Arm, Workload
@@ -187,12 +188,12 @@ class Times:
 class Turns:
     """What a claim wants timed: the arm that alternates with the judged one, and until when.
 
-    Without a ``reference`` the judged arm is timed alone, in a fresh process. ``enough`` gets the
-    samples of both so far, the reference's first; it must be picklable. ``question`` says in a word
-    what they are to decide: times are shared by all who ask the same. ``work`` says what of the
-    programs is timed. For the first ``fewest`` samples of each, turns may last twice the seconds
-    that they are given. A first run of the judged arm is ended after ``hopeless_after`` the seconds
-    of the reference's: it then decides.
+    Without a ``reference`` the judged arm is timed alone, in ``PROCESSES_ALONE`` fresh processes.
+    ``enough`` gets the samples of both so far, the reference's first; it must be picklable.
+    ``question`` says in a word what they are to decide: times are shared by all who ask the same.
+    ``work`` says what of the programs is timed. For the first ``fewest`` samples of each, turns may
+    last twice the seconds that they are given. A first run of the judged arm that lasts for
+    ``hopeless_after`` the reference's seconds is ended, and decides.
     """
 
     reference: str
@@ -225,6 +226,34 @@ class TimedPair:
         """What makes two requests the same."""
         arms = (arm.name for arm in self.arms)
         return (self.workload.suite, self.workload.name, *arms, self.target, self.turns.question)
+
+
+PROCESSES_ALONE: Final = 4
+"""In so many fresh processes a program is timed alone, for the memory of each lies elsewhere."""
+
+
+def pooled(processes: Sequence[Times]) -> Times:
+    """The times of one arm alone, of several processes: all samples, and all else of the first."""
+    first = processes[0]
+    samples = tuple(sample for times in processes for sample in times.judged.samples)
+    last = processes[-1]
+    return replace(
+        first,
+        judged=replace(first.judged, samples=samples),
+        ended=last.ended,
+        after=last.after,
+        failure=last.failure,
+        failed_arm=last.failed_arm,
+        unavailable=last.unavailable,
+        seconds=sum(times.seconds for times in processes),
+    )
+
+
+def beside(times: Times, arm: ArmTimes) -> str:
+    """What an arm was timed beside: the other one's name, or that it was alone."""
+    if times.is_alone:
+        return times.question
+    return (times.judged if arm is times.reference else times.reference).arm
 
 
 Keep = Callable[[Times], None]

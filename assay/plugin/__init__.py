@@ -48,12 +48,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="{new,all}",
         help="accept measured numbers that have no baseline (new), or all of them (all)",
     )
-    group.addoption(
-        "--why",
-        default="",
-        metavar="TEXT",
-        help="the reason that is kept with accepted times; a slower one is accepted with it alone",
-    )
     group.addoption("--results-dir", default="results", help="where runs are written")
     group.addoption("--baselines-dir", default=BASELINES, help="where accepted numbers are kept")
     group.addoption(

@@ -22,9 +22,8 @@ from assay.frameworks.versions import toolchain
 from assay.judge.ratios import ratio_of_turns
 from assay.model.change import Ratio
 from assay.model.evidence import Evidence, GrowthTimes, Memory
-from assay.model.history import beside, gathered
 from assay.model.rerun import Rerun, Side
-from assay.model.timing import ArmTimes, Times
+from assay.model.timing import ArmTimes, Times, beside
 from assay.run import Measured
 from assay.store import evidence, results
 from assay.targets import resolve
@@ -97,7 +96,7 @@ def write_file(directory: Path, config: pytest.Config, all_times: Iterable[Times
     """Write the run's file, in pytest-benchmark's format; None if nothing was timed."""
     entries = [
         _entry(times, arm, directory)
-        for times in gathered(all_times)
+        for times in all_times
         for arm in (times.reference, times.judged)
         if arm.samples
     ]

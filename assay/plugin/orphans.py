@@ -16,7 +16,7 @@ from assay.plugin.coverage import is_whole, whole_folders
 from assay.plugin.items import VERDICTS, conclude
 from assay.plugin.session import Session
 from assay.run import Accept
-from assay.store import accepted_times, baselines, coverage
+from assay.store import baselines, coverage
 
 ORPHANED = ".orphaned"
 """Suffix of a claim's name on the line of an entry that nothing measures."""
@@ -35,10 +35,7 @@ FOUND: pytest.StashKey[list[Found]] = pytest.StashKey()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """An entry of a baseline file that no collected check covers, at any level.
-
-    ``path`` is the file, or the first of those of several machines.
-    """
+    """An entry of a baseline file, ``path``, that no collected check covers, at any level."""
 
     suite: str
     target: str
@@ -101,8 +98,6 @@ def remove_orphans(root: Path, records: Iterable[Record]) -> None:
             (entry.workload, entry.arm, entry.claim.removesuffix(ORPHANED)) for entry in entries
         ]
         baselines.save(root, baselines.load(root, *place).without(keys))
-        for times in list(accepted_times.on_every_machine(root, *place)):
-            accepted_times.save(root, times.without(keys))
 
 
 def _whole_suites(session: pytest.Session) -> dict[str, list[Check]]:
@@ -136,19 +131,10 @@ def _orphans(suites: Mapping[str, Sequence[Check]], session: Session) -> Iterato
     root = session.settings.baselines
     for suite, checks in suites.items():
         for target in session.settings.targets:
-            for key, path in _entries(root, suite, target).items():
+            path = baselines.path_of(root, suite, target)
+            for key in baselines.load(root, suite, target).accepted:
                 if not any(_measures(check, suite, key) for check in checks):
                     yield Orphan(suite=suite, target=target, key=key, path=path)
-
-
-def _entries(root: Path, suite: str, target: str) -> dict[baselines.Key, Path]:
-    """What is accepted, numbers and every machine's times, and the file that it stands in."""
-    path = baselines.path_of(root, suite, target)
-    found = dict.fromkeys(baselines.load(root, suite, target).accepted, path)
-    for times in accepted_times.on_every_machine(root, suite, target):
-        for key in times.entries:
-            found.setdefault(key, times.place.path(root))
-    return found
 
 
 def _measures(check: Check, suite: str, key: baselines.Key) -> bool:

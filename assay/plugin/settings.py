@@ -37,7 +37,6 @@ class Settings:
     baselines: Path
     compile_timeout_seconds: float
     timing_seconds: float
-    why: str
     against: str
     against_seconds: float
     named: bool
@@ -69,7 +68,6 @@ class Settings:
             baselines=baselines,
             compile_timeout_seconds=_seconds("--compile-timeout", options["compile_timeout"], 900),
             timing_seconds=_seconds("--timing-seconds", options["timing_seconds"], 30),
-            why=_why(options["why"], accept),
             against=_against(options["against"]),
             against_seconds=_against_seconds(options["against_seconds"], options["against"]),
             named=bool(options["target"]),
@@ -120,16 +118,6 @@ def _accept(text: str) -> Accept:
             f"got --update-baselines={text}, wanted new or all; "
             "new accepts what has no number yet, all replaces every number"
         ) from None
-
-
-def _why(text: str, accept: Accept) -> str:
-    why = " ".join(text.split())
-    if why and accept is Accept.NOTHING:
-        raise SettingsError(
-            f"got --why={text!r} with nothing to accept, wanted --update-baselines=new or all too; "
-            "leave one out, or give both"
-        )
-    return why
 
 
 def _against(text: str | None) -> str:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from assay.model.history import beside, gathered
-from assay.model.timing import ArmTimes, Ending, Times, format_seconds
+from assay.model.timing import ArmTimes, Ending, Times, beside, format_seconds
 from assay.report.words import DASH
 
 HEAD = ("program", "beside", "steady run", "first run", "compiled in", "device", "samples")
@@ -11,7 +10,7 @@ HEAD = ("program", "beside", "steady run", "first run", "compiled in", "device",
 
 def rows(all_times: Iterable[Times]) -> Iterator[tuple[str, ...]]:
     """The cells of a table under ``HEAD``; the medians are those of the samples taken in turns."""
-    for times in gathered(all_times):
+    for times in all_times:
         for arm in (times.reference, times.judged):
             if arm.samples:
                 yield _row(times, arm)

@@ -22,9 +22,10 @@ class BaselineError(ValueError):
     """A baseline file that cannot be read."""
 
 
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     toolchain: dict[str, str]
     value: int | float
+    machine: str = ""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,9 +59,10 @@ class Baseline:
         return Baseline(self.suite, self.target, kept)
 
     def accepting(self, key: Key, number: AcceptedNumber) -> "Baseline":
-        """The same with one more number; it replaces an earlier one of the same toolchain."""
+        """The same with one more number, which replaces that of its toolchain and machine."""
+        place = (dict(number.toolchain), number.machine)
         others = [
-            known for known in self.numbers(key) if dict(known.toolchain) != dict(number.toolchain)
+            known for known in self.numbers(key) if (dict(known.toolchain), known.machine) != place
         ]
         return Baseline(self.suite, self.target, {**self.accepted, key: (*others, number)})
 
@@ -124,8 +126,12 @@ def save(root: Path, baseline: Baseline) -> Path:
         return path
     accepted = {
         entry_name(path, key): [
-            _Entry(toolchain=dict(sorted(number.toolchain.items())), value=number.value)
-            for number in sorted(numbers, key=lambda number: age(number.toolchain))
+            _Entry(
+                toolchain=dict(sorted(number.toolchain.items())),
+                value=number.value,
+                machine=number.machine,
+            )
+            for number in sorted(numbers, key=lambda each: (each.machine, age(each.toolchain)))
         ]
         for key, numbers in sorted(baseline.accepted.items())
     }
@@ -174,4 +180,7 @@ def entry_key(path: Path, text: str) -> Key:
 
 
 def _numbers(entries: list[_Entry]) -> tuple[AcceptedNumber, ...]:
-    return tuple(AcceptedNumber(value=entry.value, toolchain=entry.toolchain) for entry in entries)
+    return tuple(
+        AcceptedNumber(value=entry.value, toolchain=entry.toolchain, machine=entry.machine)
+        for entry in entries
+    )

@@ -26,7 +26,7 @@ from assay.model.module import Direction, Shape, Transfer
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun
 from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
-from assay.model.timing import ArmTimes, Ending, Times
+from assay.model.timing import ArmTimes, Ending, Machine, Times
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import AcceptedNumber
 from assay.model.workload import Arm, Program, Role, SizedArm, Workload
@@ -247,6 +247,22 @@ def timed(*judged: float, reference: Sequence[float] = (), **fields: Any) -> Cas
         ended=Ending.ENOUGH,
     )
     return replace(case(), times=replace(times, **fields))
+
+
+def number(value: float) -> AcceptedNumber:
+    return AcceptedNumber(value=value, toolchain=VERSIONS)
+
+
+def alone(
+    seconds: float, *, stored: float | None = 0.01, load: float = 0.5, count: int = 48
+) -> Case:
+    """The good arm's case timed alone in four processes, on two cores of that load average."""
+    times = timed(*(seconds * (1 + each / 100) for each in range(count))).times
+    assert times is not None
+    machine = Machine(cpu="some", cores=2, device="cpu", load=load)
+    times = replace(times, reference=ArmTimes(arm=""), question="alone", machine=machine)
+    accepted = None if stored is None else number(stored)
+    return replace(case(), times=times, accepted=accepted)
 
 
 def rerun(old: float, new: float, pairs: int = 4, **fields: Any) -> Case:

@@ -14,6 +14,7 @@ from .cases import (
     STACK_BYTES,
     TEMP_BYTES,
     TRACED,
+    alone,
     case,
     donation,
     failure,
@@ -22,6 +23,7 @@ from .cases import (
     grown,
     growth,
     module,
+    number,
     outside,
     rerun,
     rewrite,
@@ -32,7 +34,6 @@ from .cases import (
     with_arguments,
     with_memory,
 )
-from .sessions import point, stored, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +133,13 @@ EXAMPLES: tuple[Example, ...] = (
     Example(claims.TimeAgainst(), rerun(1.0, 0.99), rerun(1.0, 1.05)),
     Example(
         claims.AcceptedTime(),
-        stored(taken(0.01, 1), point(0.01, 2)),
-        stored(taken(0.011, 1), point(0.01, 2)),
+        alone(0.0105),
+        alone(0.0115),
+    ),
+    Example(
+        claims.StoredTimeRatio(),
+        replace(timed(*[2.2] * 12), accepted=number(2)),
+        replace(timed(*[3.0] * 12), accepted=number(2)),
     ),
     Example(
         claims.ValuesEqual(),
@@ -185,6 +191,7 @@ COMPARING = of(
     "values-equal",
     "time-ratio",
     "trace-time-ratio",
+    "stored-time-ratio",
     "sent-tensors-per-step",
     "sent-bytes-per-step",
 )

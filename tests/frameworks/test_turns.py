@@ -189,7 +189,7 @@ def test_no_garbage_is_collected_between_samples() -> None:
     runners = (machine.runner("A", 0.01), machine.runner("B", 0.01))
     take_turns(
         runners,
-        asked(enough=lambda *_: seen.append(gc.isenabled()) or False, most=4),
+        asked(enough=lambda *_: bool(seen.append(gc.isenabled())), most=4),  # type: ignore[func-returns-value]
         most_seconds=9.0,
         clock=machine.clock,
     )

@@ -52,9 +52,10 @@ def _session(root: Path, target: str) -> Session:
             baselines=root / "baselines",
             compile_timeout_seconds=1.0,
             timing_seconds=1.0,
-            why="",
             against="0.10.2",
             against_seconds=1.0,
+            named=True,
+            required=(),
         )
     )
 

@@ -36,7 +36,6 @@ def test_without_options_a_run_is_quick_and_accepts_nothing(tmp_path: Path) -> N
         baselines=tmp_path / "baselines",
         compile_timeout_seconds=900,
         timing_seconds=30,
-        why="",
         against="",
         against_seconds=300,
     )
@@ -51,7 +50,6 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         "baselines_dir": "b",
         "compile_timeout": "1.5",
         "timing_seconds": "2",
-        "why": " it  is\nmeant ",
         "against": "0.10.2",
         "against_seconds": "3",
     }
@@ -64,7 +62,6 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         baselines=tmp_path / "b",
         compile_timeout_seconds=1.5,
         timing_seconds=2,
-        why="it is meant",
         against="0.10.2",
         against_seconds=3,
     )
@@ -92,7 +89,6 @@ def test_the_toolchain_of_accepted_numbers_can_be_compared_with(tmp_path: Path) 
         ({"against": "0.10.2", "against_seconds": "-1"}, "--against-seconds=-1, .*; try 300"),
         ({"against_seconds": "9"}, "got --against-seconds=9 with nothing to compare"),
         ({"against": "newest"}, "--against: .*newest"),
-        ({"why": "slower"}, "got --why='slower' with nothing to accept"),
         ({"results_dir": "file"}, "got --results-dir=.*file, where .* is a file"),
         ({"results_dir": "file/below"}, "got --results-dir=.*below, where .*file is a file"),
         ({"baselines_dir": "file"}, "got --baselines-dir=.*file, where .* is a file"),

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from assay.model.evidence import Toolchain
-from assay.model.timing import ArmTimes, DeviceTimes, Ending, Times, format_seconds
+from assay.model.timing import ArmTimes, DeviceTimes, Ending, Times, format_seconds, pooled
 from assay.model.verdict import Record
 from assay.report.summary import summary
 from assay.report.terminal import print_run
@@ -76,14 +76,8 @@ def test_seconds_are_told_in_the_unit_that_fits(seconds: float, text: str) -> No
     assert format_seconds(seconds) == text
 
 
-def test_the_sessions_of_an_arm_are_one_line() -> None:
-    alone = replace(TAKEN, reference=ArmTimes(arm=""))
-    other = replace(alone, judged=replace(TAKEN.judged, arm="other"))
-    lines = list(rows([alone, TAKEN, other, alone, alone]))
-    assert [line[:3] for line in lines] == [
-        ("stack/plain@cpu", "squeeze", "12 ms"),
-        ("stack/squeeze@cpu", "plain", "22 ms"),
-        ("stack/squeeze@cpu", "3 sessions", "22 ms"),
-        ("stack/other@cpu", "1 session", "22 ms"),
-    ]
-    assert [line[-1] for line in lines] == ["3", "3", "9", "3"]
+def test_an_arm_alone_is_one_line() -> None:
+    alone = replace(TAKEN, reference=ArmTimes(arm=""), question="alone")
+    (line,) = rows([pooled([alone, alone])])
+    assert line[:3] == ("stack/squeeze@cpu", "alone", "22 ms")
+    assert line[-1] == "6"

@@ -10,16 +10,17 @@ import pytest
 from assay import claims
 from assay.model.claim import Claim, Formula
 from assay.model.evidence import Evidence, Failure, FailureKind, GrowthTimes, Toolchain
-from assay.model.timing import ArmTimes, Ending, Keep, TimedPair, Times, untaken
+from assay.model.timing import ArmTimes, Ending, Keep, Machine, TimedPair, Times, untaken
 from assay.model.units import Quantity, Unit
-from assay.model.verdict import Outcome
+from assay.model.verdict import Outcome, Record
 from assay.model.workload import Arm, Workload
-from assay.run import Run, Trial
+from assay.run import Accept, Run, Trial, accept_numbers
+from assay.store.baselines import load
 from assay.store.evidence import GROWTH as GROWTH_FOLDER
 from assay.store.evidence import load_all
 from assay.store.times import KEPT
 
-from .fakes import OFFLOAD, OLD, TARGET, TWIN, Harness, trial
+from .fakes import OFFLOAD, OLD, SAVE, TARGET, TWIN, Harness, trial
 
 
 def ratio(limit: float) -> claims.TimeRatio:
@@ -38,6 +39,7 @@ class Clocked:
         default_factory=lambda: {"offload": 1.01, "save": 1.0, "twin": 1.5}
     )
     asked: list[TimedPair] = field(default_factory=list)
+    cpu: str = "one"
 
     def __call__(self, pair: TimedPair, keep: Keep) -> Times:
         self.asked.append(pair)
@@ -45,13 +47,14 @@ class Clocked:
         keep(known)
         return replace(
             known,
-            reference=self._taken(pair.reference),
+            reference=self._taken(pair.reference) if pair.reference else known.reference,
             judged=self._taken(pair.judged),
             ended=Ending.ENOUGH,
+            machine=Machine(cpu=self.cpu, cores=2, device="cpu"),
         )
 
     def _taken(self, arm: Arm) -> ArmTimes:
-        return ArmTimes(arm=arm.name, first=1.0, samples=(self.seconds[arm.name],) * 16)
+        return ArmTimes(arm=arm.name, first=1.0, samples=(self.seconds[arm.name],) * 48)
 
 
 @pytest.fixture
@@ -160,3 +163,70 @@ def test_a_run_that_cannot_time_says_what_it_lacks(
     run = replace(harness.start(), against="0.10.2")
     with pytest.raises(NotImplementedError, match=re.escape(needed)):
         run.judge(trial(claim=claim))
+
+
+def _accepting(harness: Harness, clocked: Clocked, accept: Accept) -> Run:
+    return replace(harness.start(accept), time=clocked)
+
+
+def _judge_and_write(run: Run, *trials: Trial) -> list[Record]:
+    judged = [run.judge(each) for each in trials]
+    accept_numbers(run, judged)
+    return judged
+
+
+STORED = claims.StoredTimeRatio()
+BOTH = (trial(claim=STORED), trial(TWIN, STORED, must_fail=True))
+
+
+def test_a_ratio_is_stored_with_the_bytes_and_held_to(harness: Harness, clocked: Clocked) -> None:
+    assert run_once(harness, clocked) == [Outcome.BROKEN, Outcome.KEPT]
+    _judge_and_write(_accepting(harness, clocked, Accept.NEW), *BOTH)
+    stored = load(harness.baselines, "scan", TARGET).numbers(
+        ("stack", "offload", "stored-time-ratio")
+    )
+    assert [(each.value, each.machine) for each in stored] == [(pytest.approx(1.01), "")]
+    assert run_once(harness, clocked) == [Outcome.KEPT, Outcome.KEPT]
+    clocked.seconds["offload"] = 1.4
+    assert run_once(harness, clocked) == [Outcome.BROKEN, Outcome.KEPT]
+    clocked.seconds["offload"] = 0.6
+    assert run_once(harness, clocked) == [Outcome.IMPROVED, Outcome.KEPT]
+
+
+def run_once(harness: Harness, clocked: Clocked) -> list[Outcome]:
+    run = _accepting(harness, clocked, Accept.NOTHING)
+    return [record.verdict for record in _judge_and_write(run, *BOTH)]
+
+
+def test_a_ratio_does_not_rise_step_by_step_over_toolchains(
+    harness: Harness, clocked: Clocked
+) -> None:
+    for number in range(4):
+        harness.observed.versions["jaxlib"] = f"0.10.{number + 2}"
+        clocked.seconds["offload"] = 1.2**number
+        _judge_and_write(_accepting(harness, clocked, Accept.NEW), *BOTH)
+    stored = load(harness.baselines, "scan", TARGET).numbers(
+        ("stack", "offload", "stored-time-ratio")
+    )
+    assert [each.value for each in stored] == pytest.approx([1.0, 1.0])
+    assert run_once(harness, clocked) == [Outcome.BROKEN, Outcome.KEPT]
+
+
+def test_a_time_holds_for_the_machine_that_it_was_stored_on(
+    harness: Harness, clocked: Clocked
+) -> None:
+    alone = trial(SAVE, claims.AcceptedTime())
+
+    def verdict(cpu: str, accept: Accept = Accept.NOTHING) -> Outcome:
+        clocked.cpu = cpu
+        (record,) = _judge_and_write(_accepting(harness, clocked, accept), alone)
+        return record.verdict
+
+    assert verdict("one") is Outcome.NOT_MEASURED
+    verdict("one", Accept.NEW)
+    verdict("other", Accept.NEW)
+    stored = load(harness.baselines, "scan", TARGET).numbers(("stack", "save", "accepted-time"))
+    assert len({each.machine for each in stored}) == 2
+    assert verdict("third") is Outcome.NOT_MEASURED
+    clocked.seconds["save"] = 1.5
+    assert verdict("one") is Outcome.BROKEN

@@ -1,0 +1,73 @@
+"""A stored ratio is held to on any machine: worse or missing is broken, better is improved."""
+
+from dataclasses import replace
+
+import pytest
+
+from assay import claims
+from assay.judge.case import judge
+from assay.judge.ratios import LOOKS
+from assay.model.claim import Case, TimingClaim
+from assay.model.verdict import Outcome
+
+from .cases import REFERENCE, case, number, timed
+
+CLAIM = claims.StoredTimeRatio()
+
+
+def _held(ratio: float, stored: float | None = 2.0, spread: float = 0.01) -> Case:
+    samples = [ratio * (1 + spread * (each % 3 - 1)) for each in range(24)]
+    accepted = None if stored is None else number(stored)
+    return replace(timed(*samples), accepted=accepted)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "outcome"),
+    [
+        (2.0, Outcome.KEPT),
+        (2.4, Outcome.KEPT),
+        (2.7, Outcome.BROKEN),
+        (200.0, Outcome.BROKEN),
+        (1.7, Outcome.KEPT),
+        (1.4, Outcome.IMPROVED),
+    ],
+)
+def test_the_ratio_is_held_to_the_stored_one(ratio: float, outcome: Outcome) -> None:
+    finding = judge(CLAIM, _held(ratio))
+    assert finding.outcome is outcome
+    assert (finding.measured, finding.limit) == (pytest.approx(ratio, rel=0.02), 2.0)
+    assert "stored 2 ± 25%" in finding.reason
+
+
+def test_noise_on_both_sides_of_the_line_is_not_measured() -> None:
+    assert judge(CLAIM, _held(2.5, spread=0.6)).outcome is Outcome.NOT_MEASURED
+
+
+def test_a_missing_ratio_is_broken_and_can_be_stored() -> None:
+    finding = judge(CLAIM, _held(2.0, stored=None))
+    assert finding.outcome is Outcome.BROKEN
+    assert finding.measured == pytest.approx(2.0, rel=0.02)
+    assert "--update-baselines=new" in finding.advice
+
+
+def test_a_ratio_that_is_known_badly_is_not_stored() -> None:
+    finding = judge(CLAIM, _held(2.0, stored=None, spread=0.5))
+    assert (finding.outcome, finding.measured) == (Outcome.NOT_MEASURED, None)
+
+
+def test_it_asks_for_turns_until_they_tell_which_or_as_many_as_are_stored() -> None:
+    assert isinstance(CLAIM, TimingClaim)
+    held = CLAIM.turns(_held(2.0))
+    assert held.reference == REFERENCE
+    assert held.enough([1.0] * LOOKS[0], [2.0] * LOOKS[0])
+    assert held.enough([1.0] * 2, [200.0] * 2)
+    assert not held.enough([1.0] * 2, [2.0] * 2)
+    unstored = CLAIM.turns(_held(2.0, stored=None))
+    assert unstored.question != held.question
+    assert not unstored.enough([1.0] * 63, [2.0] * 63)
+    assert unstored.enough([1.0] * 64, [2.0] * 64)
+
+
+def test_another_arm_may_be_named() -> None:
+    claim = claims.StoredTimeRatio(against="nothing")
+    assert claim.turns(replace(case(), accepted=number(1))).reference == "nothing"

@@ -88,8 +88,7 @@ def keep_to_compare(directory: Path, keys: Sequence[Key]) -> str:
 def _kept(directory: Path, key: Key) -> Path | None:
     path = _path(directory / FOLDER, key).with_suffix(_HLO)
     kept = directory / KEPT_HLO / path.name
-    if path.exists() and not kept.exists():
-        kept.parent.mkdir(exist_ok=True)
+    if path.exists():
         write_whole(kept, path.read_bytes())
     return kept if kept.exists() else None
 

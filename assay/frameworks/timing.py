@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from assay.frameworks.framework import Framework, Ready
+from assay.frameworks.framework import Framework, Ready, Unsupported
 from assay.frameworks.given import built
 from assay.frameworks.machine import machine, throttles
 from assay.frameworks.tracing import ReadyToTrace
@@ -166,6 +166,7 @@ def _stage(arm: str, kind: FailureKind) -> Iterator[None]:
         yield
     # A program may raise anything; whatever it is, it is evidence.
     except Exception as error:
-        if isinstance(error, InternalsMoved) or is_ours(error):
+        asked_too_much = isinstance(error, Unsupported)
+        if isinstance(error, InternalsMoved) or (is_ours(error) and not asked_too_much):
             raise
         raise ProgramFailed(arm, kind, error) from error

@@ -202,7 +202,7 @@ def test_a_program_that_does_not_compile_is_a_failure(observer: Observer) -> Non
 def test_a_program_that_cannot_be_built_is_a_failure(observer: Observer) -> None:
     seen = timed(observer, judged=_raises_when_built)
     assert seen.failure
-    assert (seen.failure.kind, seen.failed_arm) == (FailureKind.TRACE, "judged")
+    assert (seen.failure.kind, seen.failed_arm) == (FailureKind.BUILD, "judged")
 
 
 def _raises_when_built(_devices: object) -> Program:

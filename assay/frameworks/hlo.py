@@ -139,13 +139,24 @@ def parse(source: Source, devices: Sequence[Any]) -> Parsed:
 
 
 def _keep_on_host(module: Any, hlo: bytes) -> None:
-    """Places the entry's arguments and results as the HLO did: the conversion drops ``S(5)``."""
-    entry = Module.from_proto(hlo).entry
+    """Places the entry's arguments and results as the HLO did: the conversion drops ``S(5)``.
+
+    A dump from before the passes has it in the entry's layout alone.
+    """
+    found = Module.from_proto(hlo)
+    given, made = found.interface
     parameters = sorted(
-        entry.of(frozenset({"parameter"})), key=lambda parameter: parameter.parameter_number
+        found.entry.of(frozenset({"parameter"})), key=lambda parameter: parameter.parameter_number
     )
-    arguments = [leaf.on_host for each in parameters for leaf in each.shape.leaves()]
-    results = [leaf.on_host for leaf in entry.root.shape.leaves()]
+    arguments = [
+        leaf.on_host or placed.on_host
+        for parameter, shape in zip(parameters, given, strict=True)
+        for leaf, placed in zip(parameter.shape.leaves(), shape.leaves(), strict=True)
+    ]
+    results = [
+        leaf.on_host or placed.on_host
+        for leaf, placed in zip(found.entry.root.shape.leaves(), made.leaves(), strict=True)
+    ]
     if any(arguments) or any(results):
         jax_internals.place_on_host(module, arguments, results)
 

@@ -11,12 +11,14 @@ MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
     "Module": {
         "name": (1, "string"),
         "computations": (3, "Computation*"),
+        "host_program_shape": (4, "ProgramShape"),
         "entry_computation_id": (6, "int64"),
         "schedule": (7, "Schedule"),
         "input_output_alias": (8, "InputOutputAlias"),
         "buffer_donor": (18, "BufferDonor"),
         "stack_frame_index": (17, "StackFrameIndex"),
     },
+    "ProgramShape": {"parameters": (1, "Shape*"), "result": (2, "Shape")},
     "Computation": {
         "name": (1, "string"),
         "instructions": (2, "bytes*"),

@@ -18,8 +18,9 @@ from assay.hlo.schema import (
     decode_instruction,
     decode_outlines,
 )
-from assay.hlo.shape import may_mention_host, mentions_host
+from assay.hlo.shape import may_mention_host, mentions_host, read_shape
 from assay.hlo.source import SourceIndex
+from assay.model.module import Shape
 
 CALLERS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while"})
 """Opcodes that run a computation as a whole; a reduce, say, applies one to single elements."""
@@ -285,6 +286,15 @@ class Module:
             entry.key: [each & LOCAL_ID for each in entry.value.instruction_ids]
             for entry in self._message.schedule.sequences
         }
+
+    @cached_property
+    def interface(self) -> tuple[tuple[Shape, ...], Shape]:
+        """The shapes of the arguments and of the result, as the entry's layout gives them.
+
+        Before a compiler is done with a module, its parameters and its root may say less.
+        """
+        shape = self._message.host_program_shape
+        return tuple(map(read_shape, shape.parameters)), read_shape(shape.result)
 
     @cached_property
     def donors(self) -> tuple[tuple[int, tuple[int, ...]], ...]:

@@ -167,8 +167,22 @@ ENTRY main { x = f32[1024,1024]{1,0:S(5)} parameter(0)
 """
 
 
+# What a compiler dumps before its passes: host memory in the entry's layout alone.
+ON_HOST_BY_LAYOUT = (
+    ON_HOST.replace(
+        "placed",
+        "placed, entry_computation_layout={(f32[1024,1024]{1,0:S(5)}, f32[8,128]{1,0})->"
+        "(f32[1024,1024]{1,0:S(5)}, f32[8,128]{1,0})}",
+        1,
+    )
+    .replace("{1,0:S(5)} ", "{1,0} ")
+    .replace("ROOT out = (f32[1024,1024]{1,0:S(5)}", "ROOT out = (f32[1024,1024]{1,0}")
+)
+
+
+@pytest.mark.parametrize("text", [ON_HOST, ON_HOST_BY_LAYOUT], ids=["arrays", "layout"])
 @pytest.mark.parametrize("target", ["gpu-h100", "tpu-v5e:2x4"])
-def test_arrays_of_the_entry_stay_in_host_memory(target: str) -> None:
-    memory = executable(ON_HOST, target).memory()
+def test_arrays_of_the_entry_stay_in_host_memory(target: str, text: str) -> None:
+    memory = executable(text, target).memory()
     assert memory.host_argument_bytes == memory.host_output_bytes == 4 * 1024 * 1024
     assert memory.argument_bytes == 4 * 8 * 128

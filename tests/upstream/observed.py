@@ -1,0 +1,49 @@
+"""Evidence of a program on a target, by Assay's own ``observe``; every program is compiled once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.frameworks.hlo import program_of
+from assay.frameworks.hlo_file import Source
+from assay.model.evidence import Evidence
+from assay.model.workload import Arm, Program, Role, Workload
+from assay.observe import observe
+from assay.targets.hlo_text import device_counts, module_of_text
+
+Build = Callable[[Sequence[Any]], Program]
+
+
+@dataclass(frozen=True, slots=True)
+class Hlo:
+    """A program that is HLO text."""
+
+    text: str
+
+    def __call__(self, devices: Sequence[Any]) -> Program:
+        replicas, partitions = device_counts(self.text)
+        source = Source(
+            module=module_of_text(self.text),
+            is_stablehlo=False,
+            replicas=replicas,
+            partitions=partitions,
+        )
+        return program_of(source, devices)
+
+
+@functools.cache
+def observed(program: Build, target: str) -> Evidence:
+    """What Assay sees of the program."""
+    workload, arm = workload_of(program)
+    return observe(workload, arm, target)
+
+
+@functools.cache
+def workload_of(program: Build) -> tuple[Workload, Arm]:
+    """The program as the one variant of a workload."""
+    arm = Arm(name="program", role=Role.CONTROL, program=program)
+    framework = "hlo" if isinstance(program, Hlo) else "jax"
+    return Workload(suite="upstream", name="case", arms=(arm,), framework=framework), arm

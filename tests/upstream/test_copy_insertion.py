@@ -1,0 +1,547 @@
+"""After XLA's copy_insertion_test.cc: which buffers must be copied, and which must not.
+
+Upstream runs one pass and counts copies; here the whole of each compiler runs, which may find a
+better way, and Assay counts the bytes that are still copied.
+"""
+
+from __future__ import annotations
+
+from .cases import (
+    CPU,
+    EVERYWHERE,
+    GPU,
+    Case,
+    Control,
+    Disagreement,
+    Right,
+    checks_of,
+)
+from .expectations import (
+    Compiles,
+    CopiesOutside,
+    Honoured,
+    LoopCopies,
+    Reused,
+    SomeLoopCopies,
+    TakenOver,
+    Trips,
+)
+from .observed import Hlo
+
+# Larger than the memory on a TPU's chip, through which it would move the arrays otherwise.
+DATA = "f32[524288,128]"
+NBYTES = 524288 * 128 * 4
+ROW_BYTES = 128 * 4
+ROW = "f32[1,128]"
+TRIPS = 10
+
+
+def entry(*lines: str, alias: str = "", computations: str = "") -> Hlo:
+    header = f", input_output_alias={{ {alias} }}" if alias else ""
+    body = "\n  ".join(lines)
+    return Hlo(f"HloModule copies{header}\n{computations}\nENTRY main {{\n  {body}\n}}\n")
+
+
+def loop(*body: str, arrays: int, name: str = "") -> str:
+    """The computations of a loop over a counter and some arrays; ``body`` ends with its results.
+
+    The lines read ``a0``, ``a1`` … and ``i``; each result is the array that is handed on.
+    """
+    *lines, results = body
+    state = f"(s32[]{f', {DATA}' * arrays})"
+    elements = "\n  ".join(
+        f"a{n} = {DATA} get-tuple-element(state), index={n + 1}" for n in range(arrays)
+    )
+    text = "\n  ".join(lines)
+    return f"""
+body{name} {{
+  state = {state} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  {elements}
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  next = s32[] add(i, one)
+  {text}
+  ROOT after = {state} tuple(next, {results})
+}}
+go{name} {{
+  state = {state} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  most = s32[] constant({TRIPS})
+  ROOT less = pred[] compare(i, most), direction=LT
+}}"""
+
+
+def run(*lines: str, inits: tuple[str, ...], results: tuple[int, ...], computations: str) -> Hlo:
+    """An entry that starts the loop with the inits and gives some of its arrays."""
+    state = f"(s32[]{f', {DATA}' * len(inits)})"
+    read = [f"r{n} = {DATA} get-tuple-element(loop), index={n + 1}" for n in results]
+    if len(results) == 1:
+        read[-1] = "ROOT " + read[-1]
+    else:
+        names = ", ".join(f"r{n}" for n in results)
+        read.append(f"ROOT all = ({', '.join([DATA] * len(results))}) tuple({names})")
+    return entry(
+        *lines,
+        "begin = s32[] constant(0)",
+        f"start = {state} tuple(begin, {', '.join(inits)})",
+        f"loop = {state} while(start), condition=go, body=body",
+        *read,
+        computations=computations,
+    )
+
+
+BY_COLUMNS = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+X, Y = f"x = {DATA} parameter(0)", f"y = {DATA} parameter(1)"
+# A product is computed once, where a sine may be computed again for each use.
+PRODUCT = ("w = f32[128,128] parameter(1)", f"sx = {DATA} dot(x, w), {BY_COLUMNS}")
+SIN_X, SIN_Y = f"sx = {DATA} sine(x)", f"sy = {DATA} sine(y)"
+GROWING = (
+    f"sine = {DATA} sine(a0)",
+    f"more = {DATA} add(a0, sine)",
+    "more",
+)
+ROW_OF_ZEROS = (
+    "naught = f32[] constant(0)",
+    f"row = {ROW} broadcast(naught), dimensions={{}}",
+    "at = s32[] constant(3)",
+    "none = s32[] constant(0)",
+)
+UPDATE = f"updated = {DATA} dynamic-update-slice({{0}}, row, at, none)"
+
+PARAMETER = entry(X, f"ROOT out = ({DATA}) tuple(x)")
+PARAMETERS = entry(
+    X,
+    Y,
+    f"sum = {DATA} add(x, y)",
+    f"ROOT out = ({DATA}, {DATA}) tuple(x, sum)",
+)
+RESHAPED = entry(X, "ROOT out = f32[67108864] reshape(x)")
+DEPENDENT = run(X, SIN_X, inits=("sx",), results=(0,), computations=loop(*GROWING, arrays=1))
+FROM_PARAMETER = run(X, inits=("x",), results=(0,), computations=loop(*GROWING, arrays=1))
+READ_ONLY = run(
+    X,
+    Y,
+    SIN_X,
+    inits=("sx", "y"),
+    results=(0,),
+    computations=loop(f"sum = {DATA} add(a0, a1)", "sum, a1", arrays=2),
+)
+REVERSED = run(
+    X,
+    SIN_X,
+    inits=("sx",),
+    results=(0,),
+    computations=loop(f"turned = {DATA} reverse(a0), dimensions={{0}}", "turned", arrays=1),
+)
+SWAPPED = run(
+    X,
+    Y,
+    SIN_X,
+    SIN_Y,
+    inits=("sx", "sy"),
+    results=(0, 1),
+    computations=loop("a1, a0", arrays=2),
+)
+SWAPPED_WITH_AN_OPERATION = run(
+    X,
+    Y,
+    SIN_X,
+    SIN_Y,
+    inits=("sx", "sy"),
+    results=(0, 1),
+    computations=loop(f"turned = {DATA} negate(a0)", "a1, turned", arrays=2),
+)
+KEPT_IN_PLACE = run(
+    X,
+    Y,
+    SIN_X,
+    SIN_Y,
+    inits=("sx", "sy"),
+    results=(0, 1),
+    computations=loop("a0, a1", arrays=2),
+)
+SAME_TWICE = run(
+    X,
+    Y,
+    SIN_X,
+    SIN_Y,
+    inits=("sx", "sy"),
+    results=(0, 1),
+    computations=loop(
+        f"sine = {DATA} sine(a0)",
+        f"sum = {DATA} add(a1, sine)",
+        "sum, sum",
+        arrays=2,
+    ),
+)
+ROW_PER_ITERATION = loop(
+    "naught = f32[] constant(0)",
+    f"row = {ROW} broadcast(naught), dimensions={{}}",
+    f"new = {DATA} dynamic-update-slice(a0, row, i, zero)",
+    "new",
+    arrays=1,
+)
+ROWS = run(X, SIN_X, inits=("sx",), results=(0,), computations=ROW_PER_ITERATION)
+ROWS_AND_THE_OLD = run(
+    X,
+    Y,
+    SIN_X,
+    SIN_Y,
+    inits=("sx", "sy"),
+    results=(0, 1),
+    computations=loop(
+        "naught = f32[] constant(0)",
+        f"row = {ROW} broadcast(naught), dimensions={{}}",
+        f"new = {DATA} dynamic-update-slice(a0, row, i, zero)",
+        "new, a0",
+        arrays=2,
+    ),
+)
+
+
+def interfering() -> Hlo:
+    """The loop's start is used after the loop as well."""
+    state = f"(s32[], {DATA})"
+    return entry(
+        X,
+        *PRODUCT,
+        "begin = s32[] constant(0)",
+        f"start = {state} tuple(begin, sx)",
+        f"loop = {state} while(start), condition=go, body=body",
+        f"after = {DATA} get-tuple-element(loop), index=1",
+        f"ROOT all = ({DATA}, {DATA}) tuple(after, sx)",
+        computations=ROW_PER_ITERATION,
+    )
+
+
+def two_loops() -> Hlo:
+    """Two loops update the same parameter, each for itself."""
+    state = f"(s32[], {DATA})"
+    return entry(
+        X,
+        "begin = s32[] constant(0)",
+        f"start = {state} tuple(begin, x)",
+        f"first = {state} while(start), condition=go, body=body",
+        f"second = {state} while(start), condition=go2, body=body2",
+        f"r1 = {DATA} get-tuple-element(first), index=1",
+        f"r2 = {DATA} get-tuple-element(second), index=1",
+        f"ROOT all = ({DATA}, {DATA}) tuple(r1, r2)",
+        computations=ROW_PER_ITERATION
+        + loop(
+            "naught = f32[] constant(7)",
+            f"row = {ROW} broadcast(naught), dimensions={{}}",
+            f"new = {DATA} dynamic-update-slice(a0, row, i, zero)",
+            "new",
+            arrays=1,
+            name="2",
+        ),
+    )
+
+
+BOTH_ALIASED = "{0}: (0, {}, may-alias), {1}: (1, {}, may-alias)"
+PAIR = f"ROOT out = ({DATA}, {DATA}) tuple"
+CROSSED = entry(X, Y, f"{PAIR}(y, x)", alias=BOTH_ALIASED)
+STRAIGHT = entry(X, Y, f"{PAIR}(x, y)", alias=BOTH_ALIASED)
+NOT_ALIASED = entry(X, Y, f"{PAIR}(x, y)")
+WITH_OPERATIONS = entry(
+    X, Y, f"nx = {DATA} negate(x)", f"ny = {DATA} negate(y)", f"{PAIR}(nx, ny)", alias=BOTH_ALIASED
+)
+WITH_OPERATIONS_NOT_ALIASED = entry(
+    X, Y, f"nx = {DATA} negate(x)", f"ny = {DATA} negate(y)", f"{PAIR}(nx, ny)"
+)
+OF_A_VALUE = entry(X, f"nx = {DATA} negate(x)", *ROW_OF_ZEROS, "ROOT " + UPDATE.format("nx"))
+OF_A_VALUE_USED_AGAIN = entry(
+    X,
+    *PRODUCT,
+    *ROW_OF_ZEROS,
+    UPDATE.format("sx"),
+    f"{PAIR}(sx, updated)",
+)
+OF_A_PARAMETER = entry(X, *ROW_OF_ZEROS, "ROOT " + UPDATE.format("x"))
+OF_A_DONATED_PARAMETER = entry(
+    X, *ROW_OF_ZEROS, "ROOT " + UPDATE.format("x"), alias="{}: (0, {}, may-alias)"
+)
+CHAINED = entry(
+    X,
+    *ROW_OF_ZEROS,
+    UPDATE.format("x"),
+    "there = s32[] constant(9)",
+    f"ROOT again = {DATA} dynamic-update-slice(updated, row, there, none)",
+)
+BRANCHES = f"""
+keep {{ ROOT it = {DATA} parameter(0) }}
+change {{
+  it = {DATA} parameter(0)
+  naught = f32[] constant(0)
+  row = {ROW} broadcast(naught), dimensions={{}}
+  at = s32[] constant(3)
+  none = s32[] constant(0)
+  ROOT updated = {DATA} dynamic-update-slice(it, row, at, none)
+}}"""
+
+
+def branching(*, again: bool) -> Hlo:
+    """One branch updates a value, the other keeps it; ``again`` uses the value afterwards."""
+    chosen = f"chosen = {DATA} conditional(which, sx, sx), true_computation=change, "
+    chosen += "false_computation=keep"
+    last = f"{PAIR}(chosen, sx)" if again else f"ROOT out = {DATA} negate(chosen)"
+    return entry(X, *PRODUCT, "which = pred[] parameter(2)", chosen, last, computations=BRANCHES)
+
+
+FILE = "copy_insertion_test.cc::CopyInsertionTest."
+WHILE = "copy_insertion_test.cc::WhileCopyInsertionTest."
+
+CASES = (
+    Case(
+        name="parameter",
+        after=FILE + "SingleParameter",
+        asserts="a parameter that is a result is copied once",
+        program=PARAMETER,
+        expect={EVERYWHERE: (CopiesOutside(NBYTES),)},
+        control=Control(program=OF_A_VALUE, breaks=(CopiesOutside(NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="parameters",
+        after=FILE + "MultipleConstantsAndParameters",
+        asserts="only the parameter that is a result itself is copied",
+        program=PARAMETERS,
+        expect={EVERYWHERE: (CopiesOutside(NBYTES),)},
+        control=Control(program=NOT_ALIASED, breaks=(CopiesOutside(NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="reshaped",
+        after=FILE + "BitcastParameter",
+        asserts="a parameter under another shape is copied once",
+        program=RESHAPED,
+        expect={EVERYWHERE: (CopiesOutside(NBYTES),)},
+        control=Control(program=OF_A_VALUE, breaks=(CopiesOutside(NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="dependent",
+        after=WHILE + "DependentTupleElements",
+        asserts="an element that is added to in each iteration is not copied in the body",
+        program=DEPENDENT,
+        expect={EVERYWHERE: (LoopCopies(0), Trips((TRIPS,)))},
+        control=Control(program=SWAPPED, breaks=(LoopCopies(0),), on=EVERYWHERE),
+    ),
+    Case(
+        name="from-a-parameter",
+        after=WHILE + "InitPointsToParameter",
+        asserts="a loop that starts with a parameter copies it before, and nothing in the body",
+        program=FROM_PARAMETER,
+        expect={EVERYWHERE: (LoopCopies(0), CopiesOutside(NBYTES))},
+        control=Control(
+            program=SWAPPED, breaks=(LoopCopies(0), CopiesOutside(NBYTES)), on=EVERYWHERE
+        ),
+    ),
+    Case(
+        name="read-only",
+        after=WHILE + "DependentTupleElements_OneReadOnly",
+        asserts="an element that the body only reads is not copied, neither is the other one",
+        program=READ_ONLY,
+        expect={EVERYWHERE: (LoopCopies(0),)},
+        control=Control(program=SAME_TWICE, breaks=(LoopCopies(0),), on=EVERYWHERE),
+    ),
+    Case(
+        name="reversed",
+        after=WHILE + "NestedTupleElements",
+        asserts="a reverse cannot be in place: one copy in the body",
+        program=REVERSED,
+        expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
+        control=Control(program=DEPENDENT, breaks=(SomeLoopCopies(NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="same-twice",
+        after=WHILE + "InitPointsToNonDistinct",
+        asserts="one sum that is handed on as two elements is copied once in the body",
+        program=SAME_TWICE,
+        expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
+        control=Control(program=READ_ONLY, breaks=(SomeLoopCopies(NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="interfering",
+        after=WHILE + "InitPointsToInterfering",
+        asserts="a start that is used after the loop is copied before it, not in the body",
+        program=interfering(),
+        expect={EVERYWHERE: (LoopCopies(0), CopiesOutside(NBYTES, NBYTES))},
+        control=Control(program=ROWS, breaks=(CopiesOutside(NBYTES, NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="two-loops",
+        after=WHILE + "DependentTupleElements_OneReadOnly_TwoLoops_EntryParams",
+        asserts="two loops that start with one parameter copy it once each, none in the bodies",
+        program=two_loops(),
+        expect={EVERYWHERE: (LoopCopies(0), CopiesOutside(2 * NBYTES, NBYTES))},
+        control=Control(program=ROWS, breaks=(CopiesOutside(2 * NBYTES, NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="swapped",
+        after=FILE + "SwizzlingWhile",
+        asserts="a body that swaps its elements copies them",
+        program=SWAPPED,
+        expect={EVERYWHERE: (SomeLoopCopies(2 * NBYTES),)},
+        control=Control(program=DEPENDENT, breaks=(SomeLoopCopies(2 * NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="swapped-with-an-operation",
+        after=FILE + "SwizzlingWhileWithOneOp",
+        asserts="so it does where one of them is negated on the way, with fewer copies",
+        program=SWAPPED_WITH_AN_OPERATION,
+        expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
+        control=Control(program=READ_ONLY, breaks=(SomeLoopCopies(NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="rows",
+        after=FILE + "DynamicUpdateSliceNoCopy (in a loop)",
+        asserts="a loop that updates a row of its element copies nothing",
+        program=ROWS,
+        expect={EVERYWHERE: (LoopCopies(0, ROW_BYTES), Trips((TRIPS,)))},
+        control=Control(
+            program=ROWS_AND_THE_OLD, breaks=(LoopCopies(0, ROW_BYTES),), on=EVERYWHERE
+        ),
+    ),
+    Case(
+        name="rows-and-the-old",
+        after=FILE + "DynamicUpdateSliceCopy (in a loop)",
+        asserts="a loop that hands on the old element beside the updated one copies it",
+        program=ROWS_AND_THE_OLD,
+        expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
+        control=Control(program=ROWS, breaks=(SomeLoopCopies(NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="crossed",
+        after=FILE + "CrossingParameters",
+        asserts="two parameters that take each other's place in aliased results are copied",
+        program=CROSSED,
+        expect={EVERYWHERE: (TakenOver((0, 1)), Honoured(()))},
+        control=Control(program=STRAIGHT, breaks=(Honoured(()),), on=EVERYWHERE),
+    ),
+    Case(
+        name="straight",
+        after=FILE + "ParametersAliasing",
+        asserts="two parameters that are the results aliased with them are not copied",
+        program=STRAIGHT,
+        expect={
+            EVERYWHERE: (
+                TakenOver((0, 1)),
+                Honoured((0, 1)),
+                Reused(2 * NBYTES),
+                CopiesOutside(0),
+            )
+        },
+        control=Control(
+            program=CROSSED, breaks=(Honoured((0, 1)), Reused(2 * NBYTES)), on=EVERYWHERE
+        ),
+    ),
+    Case(
+        name="not-aliased",
+        after=FILE + "ParameterWithNoAliasing",
+        asserts="without an alias both are copied",
+        program=NOT_ALIASED,
+        expect={EVERYWHERE: (TakenOver(()), CopiesOutside(2 * NBYTES))},
+        control=Control(
+            program=STRAIGHT,
+            breaks=(TakenOver(()), CopiesOutside(2 * NBYTES)),
+            on=EVERYWHERE,
+        ),
+    ),
+    Case(
+        name="with-operations",
+        after=FILE + "ParameterWithPartialAliasing / AliasedParametersWithOperations",
+        asserts="an operation on each of two aliased parameters writes in place",
+        program=WITH_OPERATIONS,
+        expect={EVERYWHERE: (Honoured((0, 1)), Reused(2 * NBYTES), CopiesOutside(0))},
+        control=Control(
+            program=WITH_OPERATIONS_NOT_ALIASED,
+            breaks=(Honoured((0, 1)), Reused(2 * NBYTES)),
+            on=EVERYWHERE,
+        ),
+    ),
+    Case(
+        name="of-a-value",
+        after=FILE + "DynamicUpdateSliceNoCopy",
+        asserts="an update of a value that is of no more use copies nothing",
+        program=OF_A_VALUE,
+        expect={EVERYWHERE: (CopiesOutside(0, NBYTES),)},
+        control=Control(program=OF_A_PARAMETER, breaks=(CopiesOutside(0, NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="of-a-value-used-again",
+        after=FILE + "DynamicUpdateSliceCopy",
+        asserts="an update of a value that is used again copies it once",
+        program=OF_A_VALUE_USED_AGAIN,
+        expect={EVERYWHERE: (CopiesOutside(NBYTES, NBYTES),)},
+        control=Control(program=OF_A_VALUE, breaks=(CopiesOutside(NBYTES, NBYTES),), on=EVERYWHERE),
+    ),
+    Case(
+        name="of-a-parameter",
+        after=FILE + "DynamicUpdateSliceParameterShareCopy",
+        asserts="an update of a parameter copies it once",
+        program=OF_A_PARAMETER,
+        expect={EVERYWHERE: (CopiesOutside(NBYTES, NBYTES),)},
+        control=Control(
+            program=OF_A_DONATED_PARAMETER,
+            breaks=(CopiesOutside(NBYTES, NBYTES),),
+            on=EVERYWHERE,
+        ),
+    ),
+    Case(
+        name="of-a-donated-parameter",
+        after=FILE + "DynamicUpdateSliceParameterShareCopy (with an alias)",
+        asserts="an update of a parameter that is aliased copies nothing",
+        program=OF_A_DONATED_PARAMETER,
+        expect={EVERYWHERE: (Honoured((0,)), Reused(NBYTES), CopiesOutside(0, NBYTES))},
+        control=Control(
+            program=OF_A_PARAMETER,
+            breaks=(Honoured((0,)), Reused(NBYTES), CopiesOutside(0, NBYTES)),
+            on=EVERYWHERE,
+        ),
+    ),
+    Case(
+        name="chained",
+        after=FILE + "ChainDynamicUpdateSliceCopy",
+        asserts="two updates of a parameter one after the other copy it once",
+        program=CHAINED,
+        expect={EVERYWHERE: (CopiesOutside(NBYTES, NBYTES),)},
+        control=Control(
+            program=OF_A_DONATED_PARAMETER,
+            breaks=(CopiesOutside(NBYTES, NBYTES),),
+            on=EVERYWHERE,
+        ),
+    ),
+    Case(
+        name="branching",
+        after=FILE + "ConditionalBranchDoNotCopy1",
+        asserts="a branch that updates a value of no more use copies nothing",
+        program=branching(again=False),
+        expect={EVERYWHERE: (Compiles(), CopiesOutside(0, NBYTES))},
+        control=Control(
+            program=branching(again=True), breaks=(CopiesOutside(0, NBYTES),), on=EVERYWHERE
+        ),
+        disagreements=(
+            Disagreement(
+                of=CopiesOutside(0, NBYTES),
+                on=(*GPU, *CPU),
+                seen=f"measured {2 * NBYTES}",
+                right=Right.UPSTREAM,
+                why="these compilers copy the value in both branches before jaxlib 0.11",
+                toolchain={"jaxlib": "<0.11"},
+            ),
+        ),
+    ),
+    Case(
+        name="branching-again",
+        after=FILE + "ConditionalBranchMustCopy1",
+        asserts="each branch of a value which is used afterwards copies it",
+        program=branching(again=True),
+        expect={EVERYWHERE: (CopiesOutside(2 * NBYTES, NBYTES),)},
+        control=Control(
+            program=OF_A_VALUE,
+            breaks=(CopiesOutside(2 * NBYTES, NBYTES),),
+            on=EVERYWHERE,
+        ),
+    ),
+)
+
+test_assay_agrees_with_upstream, test_assay_notices_the_control = checks_of(CASES)

@@ -1,0 +1,616 @@
+"""After jax's tests/memories_test.py: memory kinds of arguments and results, and what crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from assay.model.evidence import FailureKind
+from assay.model.workload import Program
+
+from .cases import CPU, DEVICES, EVERYWHERE, GPU, TPU, Case, Control, checks_of, elided
+from .expectations import (
+    ArgumentKinds,
+    Compiles,
+    Fits,
+    HostArguments,
+    HostResults,
+    Refused,
+    ResultKinds,
+    SomeHostTemporaries,
+    ToDevice,
+    ToHost,
+    Trips,
+    Values,
+)
+from .programs import F32_BYTES, array, counting, on_one, on_two, placed
+
+HOST = jax.memory.Space.Host
+DEVICE = jax.memory.Space.Device
+ROWS = (8, 128)
+HALF = 8 * 128 * F32_BYTES // 2  # of ROWS on each of two devices
+CUBE = (16, 16, 256)
+TILE = 512  # what a TPU reserves for a scalar
+HALF_CUBE = 16 * 16 * 256 * F32_BYTES // 2
+
+
+def streaming(devices: Sequence[Any], kind: str = "pinned_host") -> Program:
+    here, there = on_two(devices, "x"), on_two(devices, "x", kind=kind)
+
+    def step(a: Any, b: Any) -> Any:
+        product = (b * 2) * jax.device_put(a, here)
+        return product * 4, product
+
+    return Program(
+        function=step,
+        arguments=(array(ROWS, there), array(ROWS, here)),
+        out_shardings=there,
+        values=lambda: (counting(ROWS), counting(ROWS)),
+        observe=lambda a, b: (b * 2 * a * 4, b * 2 * a),
+    )
+
+
+def streaming_on_the_device(devices: Sequence[Any]) -> Program:
+    return streaming(devices, "device")
+
+
+def nothing_streamed(devices: Sequence[Any]) -> Program:
+    there = on_two(devices, kind="pinned_host")
+    return Program(
+        function=lambda a: jax.device_put(a, on_two(devices)),
+        arguments=(array((0,), there),),
+        out_shardings=there,
+    )
+
+
+def scalars(devices: Sequence[Any]) -> Program:
+    there = placed(devices, {"x": 2, "y": 2}, kind="pinned_host")
+    return Program(
+        function=lambda a: (jax.device_put(a, there), jax.device_put(2, there)),
+        arguments=(array((), placed(devices, {"x": 2, "y": 2}), "int32"),),
+        out_shardings=there,
+    )
+
+
+def twice(devices: Sequence[Any]) -> Program:
+    there = on_two(devices, "x", kind="pinned_host")
+    return Program(
+        function=lambda a: (a, a), arguments=(array(ROWS, there),), out_shardings=(there, there)
+    )
+
+
+def scalar_twice(devices: Sequence[Any]) -> Program:
+    there = on_two(devices, kind="pinned_host")
+    return Program(
+        function=lambda a: (a, a),
+        arguments=(array((), on_two(devices), "int32"),),
+        out_shardings=(there, there),
+    )
+
+
+def identity(devices: Sequence[Any], given: str, wanted: str) -> Program:
+    return Program(
+        function=lambda a: a,
+        arguments=(array(ROWS, on_two(devices, "x", kind=given)),),
+        out_shardings=on_two(devices, "x", kind=wanted),
+    )
+
+
+def to_the_device(devices: Sequence[Any]) -> Program:
+    return identity(devices, "pinned_host", "device")
+
+
+def to_the_host(devices: Sequence[Any]) -> Program:
+    return identity(devices, "device", "pinned_host")
+
+
+def stays_on_the_device(devices: Sequence[Any]) -> Program:
+    return identity(devices, "device", "device")
+
+
+def streamed_in_a_scan(devices: Sequence[Any], kind: str = "pinned_host") -> Program:
+    def step(rows: Any) -> Any:
+        return lax.scan(lambda c, row: (c, jax.device_put(row, DEVICE) + c), 1.0, rows)[1]
+
+    return Program(
+        function=step,
+        arguments=(array(CUBE, on_two(devices, None, None, "x", kind=kind)),),
+        out_shardings=on_two(devices, None, None, "x"),
+    )
+
+
+def scanned_on_the_device(devices: Sequence[Any]) -> Program:
+    return streamed_in_a_scan(devices, "device")
+
+
+def mixed(devices: Sequence[Any]) -> Program:
+    here, there = on_two(devices, "x"), on_two(devices, "x", kind="pinned_host")
+    return Program(function=lambda a, b: a + b, arguments=(array(ROWS, here), array(ROWS, there)))
+
+
+def not_mixed(devices: Sequence[Any]) -> Program:
+    here = on_two(devices, "x")
+    return Program(function=lambda a, b: a + b, arguments=(array(ROWS, here), array(ROWS, here)))
+
+
+def result_streamed(devices: Sequence[Any], kind: str = "pinned_host") -> Program:
+    return Program(
+        function=lambda a: a + 1.0,
+        arguments=(array(ROWS, on_two(devices, "x")),),
+        out_shardings=on_two(devices, "x", kind=kind),
+        values=lambda: (counting(ROWS),),
+        observe=lambda a: a + 1.0,
+    )
+
+
+def result_kept(devices: Sequence[Any]) -> Program:
+    return result_streamed(devices, "device")
+
+
+def weight_offloaded(devices: Sequence[Any]) -> Program:
+    there = on_two(devices, "x", kind="pinned_host")
+    return Program(
+        function=lambda a: jax.device_put(a * 2, there),
+        arguments=(array(ROWS, on_two(devices, "x")),),
+    )
+
+
+def weight_kept(devices: Sequence[Any]) -> Program:
+    return Program(function=lambda a: a * 2, arguments=(array(ROWS, on_two(devices, "x")),))
+
+
+def results_streamed_in_a_scan(devices: Sequence[Any], kind: str = "pinned_host") -> Program:
+    there = on_two(devices, None, "x", kind=kind)
+
+    def step(rows: Any) -> Any:
+        return lax.scan(lambda c, row: (c, jax.device_put(row + c, there)), 1.0, rows)[1]
+
+    return Program(function=step, arguments=(array(CUBE, on_two(devices, None, None, "x")),))
+
+
+def results_kept_in_a_scan(devices: Sequence[Any]) -> Program:
+    return results_streamed_in_a_scan(devices, "device")
+
+
+def placed_inside(devices: Sequence[Any]) -> Program:
+    here, there = on_two(devices, "x"), on_two(devices, "x", kind="pinned_host")
+
+    def step(a: Any, b: Any) -> Any:
+        x, y = jax.device_put((a, b), here)
+        return x * y
+
+    return Program(
+        function=step, arguments=(array(ROWS, there), array(ROWS, there)), out_shardings=here
+    )
+
+
+def ragged(devices: Sequence[Any]) -> Program:
+    rows = 4
+
+    def step(x: Any) -> Any:
+        def part(i: Any) -> Any:
+            return lax.dynamic_slice_in_dim(x, i * rows, rows)
+
+        def go(state: Any) -> Any:
+            i, _ = state
+            return (i * rows < x.shape[0]) & jnp.any(part(i) > 0)
+
+        def body(state: Any) -> Any:
+            i, out = state
+            moved = jax.device_put(part(i), HOST)
+            return i + 1, lax.dynamic_update_slice_in_dim(out, moved, i * rows, axis=0)
+
+        empty = jax.device_put(jnp.zeros_like(x), HOST)
+        return lax.while_loop(go, body, (0, empty))[1]
+
+    return Program(
+        function=step,
+        arguments=(array((64, 128), on_one(devices)),),
+        out_shardings=on_one(devices, "pinned_host"),
+    )
+
+
+def gradient(devices: Sequence[Any], kind: str = "pinned_host") -> Program:
+    there, here = on_two(devices, "x", kind=kind), on_two(devices, "x")
+
+    def loss(x: Any) -> Any:
+        return jnp.sum(jnp.sin(jax.device_put(x, here)))
+
+    return Program(function=jax.grad(loss), arguments=(array(ROWS, there),), out_shardings=there)
+
+
+def gradient_on_the_device(devices: Sequence[Any]) -> Program:
+    return gradient(devices, "device")
+
+
+def too_large(devices: Sequence[Any]) -> Program:
+    def step(x: Any) -> Any:
+        return lax.broadcast(x, (1024, 1024, 1024, 1024))
+
+    return Program(function=step, arguments=(array((1,), on_one(devices)),))
+
+
+def small_enough(devices: Sequence[Any]) -> Program:
+    return Program(
+        function=lambda x: lax.broadcast(x, (16, 16)), arguments=(array((1,), on_one(devices)),)
+    )
+
+
+def one_of_each(devices: Sequence[Any]) -> Program:
+    here, there = on_two(devices, "x"), on_two(devices, "x", kind="pinned_host")
+    return Program(
+        function=lambda x, y: (
+            jax.device_put(jnp.sin(x), there),
+            jax.device_put(jnp.cos(y), here),
+        ),
+        arguments=(array(ROWS, here), array(ROWS, here)),
+    )
+
+
+def summed(devices: Sequence[Any]) -> Program:
+    return Program(
+        function=lambda x: jnp.sum(x * 2),
+        arguments=(array(ROWS, on_two(devices, "x")),),
+        out_shardings=on_two(devices, kind="pinned_host"),
+    )
+
+
+def summed_and_put(devices: Sequence[Any]) -> Program:
+    there = on_two(devices, kind="pinned_host")
+    return Program(
+        function=lambda x: jax.device_put(jnp.sum(x * 2), there),
+        arguments=(array(ROWS, on_two(devices, "x")),),
+    )
+
+
+def kind_differs(devices: Sequence[Any]) -> Program:
+    return Program(
+        function=lambda x: x * 2,
+        arguments=(array(ROWS, on_two(devices, "x")),),
+        in_shardings=on_two(devices, "x", kind="pinned_host"),
+    )
+
+
+def kind_is_as_said(devices: Sequence[Any]) -> Program:
+    here = on_two(devices, "x")
+    return Program(function=lambda x: x * 2, arguments=(array(ROWS, here),), in_shardings=here)
+
+
+def made_there(devices: Sequence[Any], *spec: Any) -> Program:
+    def step() -> Any:
+        made = jax.random.normal(jax.random.key(42), (16, 128))
+        return made, made + 1
+
+    return Program(
+        function=step,
+        out_shardings=(on_two(devices, "x"), on_two(devices, *spec, kind="pinned_host")),
+    )
+
+
+def made_there_in_parts(devices: Sequence[Any]) -> Program:
+    return made_there(devices, "x")
+
+
+def unknown_kind(devices: Sequence[Any]) -> Program:
+    return identity(devices, "device", "my_host")
+
+
+def there_and_back(devices: Sequence[Any]) -> Program:
+    def step(x: Any) -> Any:
+        away = jax.device_put(jnp.sin(x), HOST)
+        return jnp.cos(x) + jax.device_put(away, DEVICE)
+
+    return Program(function=step, arguments=(array(ROWS, on_one(devices)),))
+
+
+def never_away(devices: Sequence[Any]) -> Program:
+    return Program(
+        function=lambda x: jnp.cos(x) + jnp.sin(x), arguments=(array(ROWS, on_one(devices)),)
+    )
+
+
+PUT = "memories_test.py::DevicePutTest::"
+OFFLOAD = "memories_test.py::ComputeOffload::"
+ONTO_HOST = (ResultKinds(("host",)), ToHost(HALF), HostResults(HALF))
+
+CASES = (
+    Case(
+        name="streaming",
+        after=PUT + "test_parameter_streaming",
+        asserts="the entry layout has S(5), and both results lie in pinned_host",
+        program=streaming,
+        expect={
+            DEVICES: (
+                ArgumentKinds(("host", "device")),
+                ResultKinds(("host", "host")),
+                HostArguments(HALF),
+                HostResults(2 * HALF),
+                ToDevice(HALF),
+                ToHost(2 * HALF),
+            ),
+            CPU: (Values(lambda: (counting(ROWS) ** 2 * 8, counting(ROWS) ** 2 * 2)),),
+        },
+        control=Control(
+            program=streaming_on_the_device,
+            breaks=(
+                ArgumentKinds(("host", "device")),
+                ResultKinds(("host", "host")),
+                HostArguments(HALF),
+                HostResults(2 * HALF),
+                ToDevice(HALF),
+                ToHost(2 * HALF),
+            ),
+            on=DEVICES,
+        ),
+    ),
+    Case(
+        name="nothing-streamed",
+        after=PUT + "test_zero_size_parameter",
+        asserts="an array without elements compiles, and keeps S(5) in the entry layout",
+        program=nothing_streamed,
+        expect={TPU: (ArgumentKinds(("host",)), ResultKinds(("host",)), ToDevice(0), ToHost(0))},
+    ),
+    Case(
+        name="scalars",
+        after=PUT + "test_parameter_streaming_with_scalar_and_constant",
+        asserts="a scalar argument and a constant both end in pinned_host",
+        program=scalars,
+        expect={
+            DEVICES: (ResultKinds(("host", "host")),),
+            GPU: (HostResults(8),),
+            TPU: (HostResults(2 * TILE),),
+        },
+    ),
+    Case(
+        name="twice",
+        after=PUT + "test_parameter_and_output_streaming_with_array",
+        asserts="what comes from the host and goes there keeps S(5) in the entry layout",
+        program=twice,
+        expect={DEVICES: (ArgumentKinds(("host",)), ResultKinds(("host", "host")), ToDevice(0))},
+    ),
+    Case(
+        name="scalar-twice",
+        after=PUT + "test_parameter_and_output_streaming_with_scalar",
+        asserts="a scalar of the device goes to the host twice",
+        program=scalar_twice,
+        expect={
+            DEVICES: (ResultKinds(("host", "host")),),
+            GPU: (HostResults(8),),
+            TPU: (HostResults(2 * TILE),),
+        },
+    ),
+    Case(
+        name="to-the-device",
+        after=PUT + "test_identity_jit_host_to_device_and_vice_versa",
+        asserts="an identity moves an array from the host to the device",
+        program=to_the_device,
+        expect={
+            DEVICES: (
+                ArgumentKinds(("host",)),
+                ResultKinds(("device",)),
+                HostArguments(HALF),
+                ToDevice(HALF),
+                ToHost(0),
+            )
+        },
+        control=Control(
+            program=stays_on_the_device,
+            breaks=(ArgumentKinds(("host",)), HostArguments(HALF), ToDevice(HALF)),
+            on=DEVICES,
+        ),
+    ),
+    Case(
+        name="to-the-host",
+        after=PUT + "test_identity_jit_host_to_device_and_vice_versa",
+        asserts="an identity moves an array from the device to the host",
+        program=to_the_host,
+        expect={DEVICES: (*ONTO_HOST, ToDevice(0))},
+        control=Control(program=stays_on_the_device, breaks=ONTO_HOST, on=DEVICES),
+    ),
+    Case(
+        name="streamed-in-a-scan",
+        after=PUT + "test_parameter_streaming_inside_scan",
+        asserts="each iteration fetches its row; the results lie on the device",
+        program=streamed_in_a_scan,
+        expect={
+            DEVICES: (
+                ArgumentKinds(("host",)),
+                ResultKinds(("device",)),
+                ToDevice(HALF_CUBE),
+                ToHost(0),
+            )
+        },
+        control=Control(
+            program=scanned_on_the_device,
+            breaks=(ArgumentKinds(("host",)), ToDevice(HALF_CUBE)),
+            on=DEVICES,
+        ),
+    ),
+    Case(
+        name="mixed",
+        after=PUT + "test_diff_mem_space_error",
+        asserts="an addition of a host array and a device array is refused while it is traced",
+        program=mixed,
+        expect={DEVICES: (Refused(FailureKind.TRACE, "memory_space of all inputs"),)},
+        control=Control(
+            program=not_mixed,
+            breaks=(Refused(FailureKind.TRACE, "memory_space of all inputs"),),
+            on=DEVICES,
+        ),
+    ),
+    Case(
+        name="result-streamed",
+        after=PUT + "test_output_streaming",
+        asserts="a computed result lies in pinned_host",
+        program=result_streamed,
+        expect={DEVICES: ONTO_HOST, CPU: (Values(lambda: (counting(ROWS) + 1,)),)},
+        control=Control(program=result_kept, breaks=ONTO_HOST, on=DEVICES),
+    ),
+    Case(
+        name="weight-offloaded",
+        after=PUT + "test_weight_offload_with_dp_on_output",
+        asserts="a device_put at the end puts the result into pinned_host",
+        program=weight_offloaded,
+        expect={DEVICES: ONTO_HOST},
+        control=Control(program=weight_kept, breaks=ONTO_HOST, on=DEVICES),
+    ),
+    Case(
+        name="results-streamed-in-a-scan",
+        after=PUT + "test_output_streaming_inside_scan",
+        asserts="the stack of a scan's results lies in pinned_host",
+        program=results_streamed_in_a_scan,
+        expect={
+            DEVICES: (ResultKinds(("host",)), HostResults(HALF_CUBE), ToHost(HALF_CUBE)),
+        },
+        control=Control(
+            program=results_kept_in_a_scan,
+            breaks=(ResultKinds(("host",)), HostResults(HALF_CUBE), ToHost(HALF_CUBE)),
+            on=DEVICES,
+        ),
+    ),
+    Case(
+        name="placed-inside",
+        after=PUT + "test_device_put_inside_jit",
+        asserts="two host arrays are fetched inside of jit; the result is on the device",
+        program=placed_inside,
+        expect={
+            DEVICES: (
+                ArgumentKinds(("host", "host")),
+                ResultKinds(("device",)),
+                ToDevice(2 * HALF),
+            )
+        },
+    ),
+    Case(
+        name="ragged",
+        after=PUT + "test_ragged_copy_on_host",
+        asserts="a loop that ends by the data writes parts of an array on the host",
+        program=ragged,
+        expect={TPU: (ResultKinds(("host",)), HostResults(64 * 128 * F32_BYTES), Trips((-1,)))},
+    ),
+    Case(
+        name="gradient",
+        after=PUT + "test_device_put_transpose_auto_mode",
+        asserts="the gradient of an argument in pinned_host lies there too",
+        program=gradient,
+        expect={
+            DEVICES: (
+                ArgumentKinds(("host",)),
+                ResultKinds(("host",)),
+                ToDevice(HALF),
+                ToHost(HALF),
+            )
+        },
+        control=Control(
+            program=gradient_on_the_device,
+            breaks=(ResultKinds(("host",)), ToDevice(HALF), ToHost(HALF)),
+            on=DEVICES,
+        ),
+    ),
+    Case(
+        name="too-large",
+        after=PUT + "test_oom",
+        asserts="4 TiB are refused with the sizes of what is needed and of what there is",
+        program=too_large,
+        expect={TPU: (Refused(FailureKind.OUT_OF_MEMORY, "exceeds available HBM"),)},
+        control=Control(
+            program=small_enough,
+            breaks=(Refused(FailureKind.OUT_OF_MEMORY, "exceeds available HBM"),),
+            on=TPU,
+        ),
+    ),
+    Case(
+        name="small-enough",
+        after=PUT + "test_oom",
+        asserts="(the GPU compiler takes any size: 4 TiB must not fit by its memory analysis)",
+        program=small_enough,
+        expect={DEVICES: (Fits(), Compiles())},
+        control=Control(program=too_large, breaks=(Fits(),), on=DEVICES),
+    ),
+    Case(
+        name="one-of-each",
+        after=OFFLOAD + "test_jit_host_multi_outputs",
+        asserts="of two results one lies in pinned_host and one on the device",
+        program=one_of_each,
+        expect={DEVICES: (ResultKinds(("host", "device")), ToHost(HALF), HostResults(HALF))},
+    ),
+    Case(
+        name="summed",
+        after=OFFLOAD + "test_jit_out_shardings_single_output",
+        asserts="the executable's memory kind of a sum is pinned_host, by out_shardings",
+        program=summed,
+        expect={
+            DEVICES: (ResultKinds(("host",)), ToHost(4)),
+            GPU: (HostResults(4),),
+            TPU: (HostResults(TILE),),
+        },
+    ),
+    Case(
+        name="summed-and-put",
+        after=OFFLOAD + "test_jit_out_shardings_single_output",
+        asserts="the executable's memory kind of a sum is pinned_host, by device_put",
+        program=summed_and_put,
+        expect={
+            DEVICES: (ResultKinds(("host",)), ToHost(4)),
+            GPU: (HostResults(4),),
+            TPU: (HostResults(TILE),),
+        },
+    ),
+    Case(
+        name="kind-differs",
+        after=OFFLOAD + "test_jit_in_shardings",
+        asserts="jit refuses an argument of another memory kind than in_shardings says",
+        program=kind_differs,
+        expect={DEVICES: (Refused(FailureKind.LOWERING, "Memory kinds passed to jax.jit"),)},
+        control=Control(
+            program=kind_is_as_said,
+            breaks=(Refused(FailureKind.LOWERING, "Memory kinds passed to jax.jit"),),
+            on=DEVICES,
+        ),
+    ),
+    Case(
+        name="made-there",
+        after=OFFLOAD + "test_compute_no_inputs",
+        asserts="of two arrays that are made without arguments, one lies in pinned_host",
+        program=made_there_in_parts,
+        expect={DEVICES: (ResultKinds(("device", "host")), HostResults(16 * 128 * F32_BYTES // 2))},
+    ),
+    Case(
+        name="made-there-whole",
+        after=OFFLOAD + "test_compute_no_inputs_host_replicated",
+        asserts="the array in pinned_host may be whole on each device",
+        program=made_there,
+        expect={DEVICES: (ResultKinds(("device", "host")), HostResults(16 * 128 * F32_BYTES))},
+    ),
+    Case(
+        name="unknown-kind",
+        after="memories_test.py::ShardingMemoriesTest::test_wrong_memory_kind",
+        asserts="a memory kind that no device has is refused when the sharding is made",
+        program=unknown_kind,
+        expect={EVERYWHERE: (Refused(FailureKind.BUILD, "Could not find memory addressable"),)},
+        control=Control(
+            program=to_the_host,
+            breaks=(Refused(FailureKind.BUILD, "Could not find memory addressable"),),
+            on=EVERYWHERE,
+        ),
+    ),
+    Case(
+        name="there-and-back",
+        after=PUT + "test_host_to_device_transfer",
+        asserts="what goes to the host can come back",
+        program=there_and_back,
+        expect={DEVICES: (SomeHostTemporaries(2 * HALF), ToHost(2 * HALF), ToDevice(2 * HALF))},
+        control=Control(
+            program=never_away,
+            breaks=(SomeHostTemporaries(2 * HALF), ToHost(2 * HALF), ToDevice(2 * HALF)),
+            on=DEVICES,
+        ),
+        disagreements=elided(SomeHostTemporaries(2 * HALF), ToHost(2 * HALF), ToDevice(2 * HALF)),
+    ),
+)
+
+test_assay_agrees_with_upstream, test_assay_notices_the_control = checks_of(CASES)

@@ -1,0 +1,533 @@
+"""After jax's tests of Pallas: kernels in a program, whose buffers they take, what they move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from assay.model.evidence import FailureKind
+from assay.model.workload import Program
+
+from .cases import CPU, TPU, Case, Control, checks_of
+from .expectations import (
+    AliasBytes,
+    ArgumentKinds,
+    Compiles,
+    CopiesOutside,
+    HostArguments,
+    HostResults,
+    Kernels,
+    LoopCopies,
+    Refused,
+    ResultKinds,
+    TakenOver,
+    TemporariesAtMost,
+    Trips,
+    Values,
+)
+from .programs import F32_BYTES, array, counting, on_one, simple
+
+ROWS = (256, 128)
+NBYTES = 256 * 128 * F32_BYTES
+TILE = (8, 128)
+TILE_BYTES = 8 * 128 * F32_BYTES
+ANY = pl.BlockSpec(memory_space=pl.ANY)
+HALVES = pl.BlockSpec((128, 128), lambda i: (i, 0))
+
+
+def shape(dimensions: tuple[int, ...], dtype: Any = jnp.float32) -> Any:
+    return jax.ShapeDtypeStruct(dimensions, dtype)
+
+
+def one_more(x_ref: Any, o_ref: Any) -> None:
+    o_ref[...] = x_ref[...] + 1
+
+
+def in_halves(x: Any, **options: Any) -> Any:
+    return pl.pallas_call(
+        one_more, out_shape=shape(ROWS), grid=(2,), in_specs=[HALVES], out_specs=HALVES, **options
+    )(x)
+
+
+def interpreted(x: Any) -> Any:
+    return in_halves(x, interpret=True)
+
+
+def into_its_argument(x: Any) -> Any:
+    return in_halves(x, input_output_aliases={0: 0})
+
+
+def beside_its_argument(x: Any) -> Any:
+    return in_halves(x) + x
+
+
+def two_sums(x: Any, y: Any) -> Any:
+    def add(x_ref: Any, y_ref: Any, o_ref: Any) -> None:
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    return pl.pallas_call(
+        add, out_shape=shape(ROWS), grid=(2,), in_specs=[HALVES, HALVES], out_specs=HALVES
+    )(x, y)
+
+
+def prefetched(*, alias: bool) -> Callable[..., Any]:
+    """Which rows are taken is read from an array of integers before the kernel runs."""
+
+    def kernel(_: Any, x_ref: Any, o_ref: Any) -> None:
+        o_ref[...] = x_ref[...] + 1.0
+
+    def step(x: Any) -> Any:
+        block = pl.BlockSpec((None, 128, 128), lambda i, _: (i, 0, 0))
+        return pl.pallas_call(
+            kernel,
+            out_shape=shape(x.shape),
+            grid_spec=pltpu.PrefetchScalarGridSpec(
+                num_scalar_prefetch=1, in_specs=[block], out_specs=block, grid=(x.shape[0],)
+            ),
+            input_output_aliases={1: 0} if alias else {},
+        )(jnp.array([1, 2, 3], jnp.int32), x)
+
+    return step
+
+
+def dynamic(steps: Any) -> Any:
+    def kernel(o_ref: Any) -> None:
+        @pl.when(pl.program_id(0) == 0)
+        def _() -> None:
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += 1
+
+    return pl.pallas_call(
+        kernel,
+        grid=(steps * 2,),
+        out_specs=pl.BlockSpec(TILE, lambda _: (0, 0)),
+        out_shape=shape(TILE),
+    )()
+
+
+def dynamic_on(devices: Sequence[Any]) -> Program:
+    return Program(function=dynamic, arguments=(array((), on_one(devices), "int32"),))
+
+
+def moving(kernel: Callable[..., None], *scratch: Any) -> Callable[..., Any]:
+    """A call of a kernel that moves its argument by itself."""
+
+    def step(x: Any) -> Any:
+        return pl.pallas_call(
+            kernel, out_shape=shape(TILE), in_specs=[ANY], out_specs=ANY, scratch_shapes=scratch
+        )(x)
+
+    return step
+
+
+def copy_within_hbm(x_ref: Any, o_ref: Any) -> None:
+    pltpu.sync_copy(x_ref.at[:8, :], o_ref.at[:, :128])
+
+
+def copy_with_a_semaphore(x_ref: Any, o_ref: Any, semaphore: Any) -> None:
+    pltpu.make_async_copy(x_ref, o_ref, semaphore).start()
+    pltpu.make_async_copy(x_ref, o_ref, semaphore).wait()
+
+
+def copy_through_vmem(x_ref: Any, o_ref: Any) -> None:
+    def body(scratch: Any, semaphore: Any) -> None:
+        pltpu.async_copy(x_ref, scratch, semaphore).wait()
+        pltpu.async_copy(scratch, o_ref, semaphore).wait()
+
+    pl.run_scoped(body, pltpu.VMEM(TILE, jnp.float32), pltpu.SemaphoreType.DMA)
+
+
+def copy_with_many_semaphores(x_ref: Any, o_ref: Any) -> None:
+    def body(semaphore: Any) -> None:
+        pltpu.async_copy(x_ref, o_ref, semaphore).wait()
+
+    pl.run_scoped(body, pltpu.SemaphoreType.DMA((1,)))
+
+
+def scoped() -> Any:
+    def kernel(o_ref: Any) -> None:
+        def body(scratch: Any) -> None:
+            scratch[...] = jnp.ones_like(scratch)
+            o_ref[...] = 4 * scratch[...]
+
+        pl.run_scoped(body, pltpu.VMEM(TILE, jnp.float32))
+
+    return pl.pallas_call(kernel, out_shape=shape(TILE))()
+
+
+def host_memory() -> Any:
+    # Older jax lists it among the memories of a TPU.
+    return vars(pl).get("HOST") or vars(pltpu)["HOST"]
+
+
+def transfer(x_ref: Any, o_ref: Any) -> None:
+    def body(semaphore: Any) -> None:
+        pltpu.async_copy(x_ref, o_ref, semaphore).wait()
+
+    pl.run_scoped(body, pltpu.SemaphoreType.DMA)
+
+
+def from_the_host(devices: Sequence[Any]) -> Program:
+    def step(x: Any) -> Any:
+        return pl.pallas_call(
+            transfer,
+            in_specs=[pl.BlockSpec(memory_space=host_memory())],
+            out_specs=ANY,
+            out_shape=shape(TILE),
+        )(x)
+
+    return Program(function=step, arguments=(array(TILE, on_one(devices, "pinned_host")),))
+
+
+def to_the_host(devices: Sequence[Any]) -> Program:
+    def step(x: Any) -> Any:
+        return pl.pallas_call(
+            transfer,
+            in_specs=[ANY],
+            out_specs=pl.BlockSpec(memory_space=host_memory()),
+            out_shape=pl.MemoryRef(jax.core.ShapedArray(TILE, jnp.float32), host_memory()),
+        )(x)
+
+    return Program(
+        function=step,
+        arguments=(array(TILE, on_one(devices)),),
+        out_shardings=on_one(devices, "pinned_host"),
+    )
+
+
+def limited(nbytes: int) -> Callable[..., Any]:
+    def kernel(x_ref: Any, o_ref: Any) -> None:
+        o_ref[...] = x_ref[...]
+
+    def step(x: Any) -> Any:
+        return pl.pallas_call(
+            kernel,
+            out_shape=shape((128, 128)),
+            compiler_params=pltpu.CompilerParams(vmem_limit_bytes=nbytes),
+        )(x)
+
+    return step
+
+
+def windows(rows: int) -> Callable[[Sequence[Any]], Program]:
+    """A copy in windows of so many rows."""
+
+    def kernel(x_ref: Any, o_ref: Any) -> None:
+        o_ref[...] = x_ref[...]
+
+    def build(devices: Sequence[Any]) -> Program:
+        block = pl.BlockSpec((rows, 8192), lambda i, j: (i, j))
+        whole = (2 * rows, 2 * 8192)
+        call = pl.pallas_call(
+            kernel, out_shape=shape(whole), grid=(2, 2), in_specs=[block], out_specs=block
+        )
+        return Program(
+            function=call,
+            arguments=(array(whole, on_one(devices)),),
+        )
+
+    return build
+
+
+def rows_in_a_loop(*, alias: bool) -> Callable[..., Any]:
+    """A loop whose kernel writes one row of the stack that it is given, or a stack of its own."""
+
+    def kernel(i_ref: Any, x_ref: Any, o_ref: Any) -> None:
+        del x_ref
+        i = i_ref[0]
+
+        def body(scratch: Any, semaphore: Any) -> None:
+            scratch[...] = jnp.full(TILE, 1.0, jnp.float32) * i
+            pltpu.async_copy(scratch, o_ref.at[i], semaphore).wait()
+
+        pl.run_scoped(body, pltpu.VMEM(TILE, jnp.float32), pltpu.SemaphoreType.DMA)
+
+    def step(stack: Any) -> Any:
+        def write(i: Any, stack: Any) -> Any:
+            return pl.pallas_call(
+                kernel,
+                in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANY],
+                out_specs=ANY,
+                out_shape=shape(stack.shape),
+                input_output_aliases={1: 0} if alias else {},
+            )(jnp.reshape(i, (1,)), stack)
+
+        return lax.fori_loop(0, stack.shape[0], write, stack)
+
+    return step
+
+
+def started_and_ended(x: Any) -> tuple[Any, Any]:
+    """A copy that one kernel starts and another ends, with a semaphore between them."""
+    semaphores = pl.BlockSpec(memory_space=pltpu.SEMAPHORE)
+
+    def start(x_ref: Any, same_ref: Any, o_ref: Any, semaphore: Any) -> None:
+        del same_ref
+        pltpu.make_async_copy(x_ref, o_ref, semaphore).start()
+
+    def end(x_ref: Any, o_ref: Any, semaphore: Any, same_ref: Any) -> None:
+        del same_ref
+        pltpu.make_async_copy(x_ref, o_ref, semaphore).wait()
+
+    x, copied, semaphore = pl.pallas_call(
+        start,
+        out_shape=(shape(x.shape), shape(x.shape), pltpu.SemaphoreType.DMA(())),
+        in_specs=[ANY],
+        out_specs=(ANY, ANY, semaphores),
+        input_output_aliases={0: 0},
+    )(x)
+    copied = pl.pallas_call(
+        end,
+        out_shape=shape(x.shape),
+        in_specs=[ANY, ANY, semaphores],
+        out_specs=ANY,
+        input_output_aliases={1: 0},
+    )(x, copied, semaphore)
+    return x, copied
+
+
+def copied_once(x: Any) -> Any:
+    return started_and_ended(x)[1]
+
+
+def copied_in_a_loop(x: Any) -> Any:
+    return lax.fori_loop(0, 16, lambda _, x: started_and_ended(x)[1], x)
+
+
+def aliased_and_transposed(x: Any, y: Any) -> Any:
+    def kernel(x_ref: Any, y_ref: Any, o_ref: Any) -> None:
+        del y_ref
+        pltpu.sync_copy(x_ref.at[:2], o_ref.at[pl.ds(1, 2)])
+
+    hbm = pl.BlockSpec(memory_space=pltpu.HBM)
+    y = pltpu.with_memory_space_constraint(y, pltpu.HBM)
+    return pl.pallas_call(
+        kernel,
+        in_specs=[ANY, hbm],
+        out_specs=hbm,
+        out_shape=shape(y.shape),
+        input_output_aliases={1: 0},
+    )(x, y)
+
+
+STACK = (16, 8, 128)
+STACK_BYTES = 16 * TILE_BYTES
+ONE_KERNEL = (Compiles(), Kernels(1))
+TESTS = "tpu_pallas_test.py::PallasCall"
+ONE_MORE = Values(lambda: (counting(ROWS) + 1,))
+NO_KERNEL = simple(lambda x: x + 1, TILE)
+
+CASES = (
+    Case(
+        name="two-sums",
+        after=TESTS + "PipelineTest::test_two_input_vadd",
+        asserts="a kernel of two arguments in blocks adds them",
+        program=simple(two_sums, ROWS, ROWS),
+        expect={TPU: (Kernels(1), TemporariesAtMost(0), CopiesOutside(0))},
+        control=Control(
+            program=simple(lambda x, y: x + y, ROWS, ROWS), breaks=(Kernels(1),), on=TPU
+        ),
+    ),
+    Case(
+        name="interpreted",
+        after="pallas_test.py::PallasCallInterpretTest::test_basic",
+        asserts="an interpreted kernel gives what the device's gives",
+        program=simple(interpreted, ROWS),
+        expect={CPU: (ONE_MORE,)},
+        control=Control(program=simple(lambda x: x + 2, ROWS), breaks=(ONE_MORE,), on=CPU),
+    ),
+    Case(
+        name="into-its-argument",
+        after="pallas_test.py::PallasCallTest::test_input_output_aliasing",
+        asserts="a kernel writes into its donated argument",
+        program=simple(into_its_argument, ROWS, donate=(0,)),
+        expect={TPU: (Kernels(1), TakenOver((0,)), AliasBytes(NBYTES), CopiesOutside(0))},
+        control=Control(
+            program=simple(into_its_argument, ROWS),
+            breaks=(TakenOver((0,)), AliasBytes(NBYTES), CopiesOutside(0)),
+            on=TPU,
+        ),
+    ),
+    Case(
+        name="not-given-away",
+        after="pallas_test.py::PallasCallTest::test_input_output_aliasing",
+        asserts="a kernel that writes into an argument that is not given away gets a copy of it",
+        program=simple(into_its_argument, ROWS),
+        expect={TPU: (Kernels(1), TakenOver(()), CopiesOutside(NBYTES))},
+        control=Control(program=simple(in_halves, ROWS), breaks=(CopiesOutside(NBYTES),), on=TPU),
+    ),
+    Case(
+        name="prefetched",
+        after=TESTS + "ScalarPrefetchTest::test_trivial_scalar_prefetch",
+        asserts="the blocks of a kernel may be chosen by integers that are read first",
+        program=simple(prefetched(alias=False), (3, 128, 128)),
+        expect={TPU: ONE_KERNEL},
+    ),
+    Case(
+        name="prefetched-into-its-argument",
+        after=TESTS + "ScalarPrefetchTest::test_input_output_aliasing_with_scalar_prefetch",
+        asserts="alias_size_in_bytes is the size of the array",
+        program=simple(prefetched(alias=True), (3, 128, 128), donate=(0,)),
+        expect={TPU: (AliasBytes(3 * 128 * 128 * F32_BYTES), TakenOver((0,)))},
+        control=Control(
+            program=simple(prefetched(alias=False), (3, 128, 128)),
+            breaks=(AliasBytes(3 * 128 * 128 * F32_BYTES), TakenOver((0,))),
+            on=TPU,
+        ),
+    ),
+    Case(
+        name="dynamic-grid",
+        after=TESTS + "DynamicGridTest::test_dynamic_grid",
+        asserts="a grid may be as long as an argument says",
+        program=dynamic_on,
+        expect={TPU: ONE_KERNEL},
+    ),
+    Case(
+        name="within-hbm",
+        after=TESTS + "DMATest::test_hbm_hbm_dma",
+        asserts="a kernel copies from device memory to device memory",
+        program=simple(moving(copy_within_hbm), TILE),
+        expect={TPU: (*ONE_KERNEL, CopiesOutside(0), TemporariesAtMost(0))},
+        control=Control(program=NO_KERNEL, breaks=(Kernels(1),), on=TPU),
+    ),
+    Case(
+        name="with-a-semaphore",
+        after=TESTS + "DMATest::test_dma_with_scalar_semaphore_ref",
+        asserts="a kernel may have a semaphore of its own",
+        program=simple(moving(copy_with_a_semaphore, pltpu.SemaphoreType.DMA), TILE),
+        expect={TPU: ONE_KERNEL},
+    ),
+    Case(
+        name="with-many-semaphores",
+        after=TESTS + "DMATest::test_cannot_dma_with_nonscalar_semaphore_ref",
+        asserts="an array of semaphores cannot be signalled",
+        program=simple(moving(copy_with_many_semaphores), TILE),
+        expect={TPU: (Refused(FailureKind.TRACE, "Cannot signal"),)},
+        control=Control(
+            program=simple(moving(copy_through_vmem), TILE),
+            breaks=(Refused(FailureKind.TRACE, "Cannot signal"),),
+            on=TPU,
+        ),
+    ),
+    Case(
+        name="through-vmem",
+        after=TESTS + "DMATest::test_hbm_vmem_dma and test_vmem_hbm_dma",
+        asserts="a kernel copies to its own memory and back",
+        program=simple(moving(copy_through_vmem), TILE),
+        expect={TPU: (*ONE_KERNEL, CopiesOutside(0))},
+    ),
+    Case(
+        name="scoped",
+        after=TESTS + "DMATest::test_scoped_allocation",
+        asserts="a kernel may allocate for a part of itself",
+        program=simple(scoped),
+        expect={TPU: (*ONE_KERNEL, TemporariesAtMost(0))},
+    ),
+    Case(
+        name="from-the-host",
+        after=TESTS + "DMATest::test_host_input_host_to_hbm_dma",
+        asserts="a kernel reads an argument in pinned_host",
+        program=from_the_host,
+        expect={
+            TPU: (
+                *ONE_KERNEL,
+                ArgumentKinds(("host",)),
+                ResultKinds(("device",)),
+                HostArguments(TILE_BYTES),
+            )
+        },
+        control=Control(
+            program=simple(moving(transfer), TILE),
+            breaks=(ArgumentKinds(("host",)), HostArguments(TILE_BYTES)),
+            on=TPU,
+        ),
+    ),
+    Case(
+        name="to-the-host",
+        after=TESTS + "DMATest::test_hbm_to_host_host_output_dma",
+        asserts="a kernel writes a result in pinned_host",
+        program=to_the_host,
+        expect={TPU: (*ONE_KERNEL, ResultKinds(("host",)), HostResults(TILE_BYTES))},
+        control=Control(
+            program=simple(moving(transfer), TILE),
+            breaks=(ResultKinds(("host",)), HostResults(TILE_BYTES)),
+            on=TPU,
+        ),
+    ),
+    Case(
+        name="too-little-vmem",
+        after=TESTS + "Test::test_vmem_limit",
+        asserts="256 B of memory for a kernel are refused by the compiler",
+        program=simple(limited(256), (128, 128)),
+        expect={TPU: (Refused(FailureKind.OUT_OF_MEMORY, "vmem"),)},
+        control=Control(
+            program=simple(limited(2**18), (128, 128)),
+            breaks=(Refused(FailureKind.OUT_OF_MEMORY, "vmem"),),
+            on=TPU,
+        ),
+    ),
+    Case(
+        name="enough-vmem",
+        after=TESTS + "Test::test_vmem_limit",
+        asserts="256 KiB are enough",
+        program=simple(limited(2**18), (128, 128)),
+        expect={TPU: ONE_KERNEL},
+    ),
+    Case(
+        name="windows-too-large",
+        after=TESTS + "Test::test_vmem_oom_error_message_basics",
+        asserts="windows of 64 MiB are refused",
+        program=windows(2048),
+        expect={TPU: (Refused(FailureKind.OUT_OF_MEMORY, "vmem"),)},
+        control=Control(
+            program=windows(64), breaks=(Refused(FailureKind.OUT_OF_MEMORY, "vmem"),), on=TPU
+        ),
+    ),
+    Case(
+        name="row-in-a-loop",
+        after="pallas_test.py::PallasCallTest::test_input_output_aliasing (in a loop)",
+        asserts="a kernel that writes a row of its argument copies no stack in a loop",
+        program=simple(rows_in_a_loop(alias=True), STACK, donate=(0,)),
+        expect={TPU: (Kernels(1), LoopCopies(0), TakenOver((0,)), Trips((16,)))},
+        control=Control(
+            program=simple(rows_in_a_loop(alias=False), STACK, donate=(0,)),
+            breaks=(LoopCopies(0),),
+            on=TPU,
+        ),
+    ),
+    Case(
+        name="copied-once",
+        after="tpu_pallas_async_test.py::PallasCallAsyncCopyTest::test_basic_async_copy",
+        asserts="a copy may be started by one kernel and ended by another",
+        program=simple(copied_once, TILE),
+        expect={TPU: (Compiles(), Kernels(2))},
+    ),
+    Case(
+        name="copied-in-a-loop",
+        after="tpu_pallas_async_test.py::PallasCallAsyncCopyTest::test_copy_in_a_loop",
+        asserts="so it may be in a loop, whose state swaps its buffers",
+        program=simple(copied_in_a_loop, TILE),
+        expect={TPU: (Compiles(), Trips((16,)))},
+    ),
+    Case(
+        name="constrained",
+        after=TESTS + "DMATest::test_hbm_hbm_dma_with_memory_space_annotation_aliased_input",
+        asserts="an argument that is bound to device memory is written by the kernel",
+        program=simple(aliased_and_transposed, TILE, TILE, donate=(1,)),
+        expect={TPU: (Kernels(1), TakenOver((1,)), AliasBytes(TILE_BYTES))},
+        control=Control(
+            program=simple(aliased_and_transposed, TILE, TILE),
+            breaks=(TakenOver((1,)), AliasBytes(TILE_BYTES)),
+            on=TPU,
+        ),
+    ),
+)
+
+test_assay_agrees_with_upstream, test_assay_notices_the_control = checks_of(CASES)

@@ -23,17 +23,18 @@ _MOST_AT_ONCE = 2**20
 class Answer(msgspec.Struct, frozen=True):
     """What the child says of a request: the evidence or the times, or how it came to none.
 
-    ``crash`` is a traceback of Assay's own; ``failure`` is that of a program that could not be
-    loaded; ``died`` is what ended the process that the program ran in, where that was not the child
-    itself. More answers to the same request follow one that is not ``final``: it holds the times so
-    far, or names the stage that begins, by the failure that would be its own (None is Assay's own
-    work), with the evidence so far where that is worth keeping.
+    ``crash`` says where Assay itself failed, and ``trace`` is the traceback; ``failure`` is that of
+    a program that could not be loaded; ``died`` is what ended the process that the program ran in,
+    where that was not the child itself. More answers to the same request follow one that is not
+    ``final``: it holds the times so far, or names the stage that begins, by the failure that would
+    be its own (None is Assay's own work), with the evidence so far where that is worth keeping.
     """
 
     evidence: Evidence | None = None
     failure: Failure | None = None
     stage: FailureKind | None = None
     crash: str = ""
+    trace: str = ""
     died: str = ""
     times: Times | None = None
     final: bool = True

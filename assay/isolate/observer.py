@@ -17,6 +17,7 @@ from assay.frameworks.versions import toolchain
 from assay.isolate.child import Child, NotStartedError
 from assay.isolate.frames import Answer, GrowthRequest, TimesRequest, decoded
 from assay.isolate.pickling import NotPortable, pickled
+from assay.model.blame import FaultElsewhere
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
 from assay.model.timing import Ending, Keep, TimedPair, Times, untaken
@@ -28,7 +29,7 @@ _LOST = (FailureKind.CRASH, FailureKind.TIMEOUT)
 _LEAST_PATIENCE = 1.0
 
 
-class ObservationError(RuntimeError):
+class ObservationError(FaultElsewhere):
     """The observer itself failed, not the program under test; a fault of Assay."""
 
 
@@ -113,7 +114,7 @@ class Observer:
         if answer.failure is not None:
             return replace(latest, failure=answer.failure)
         if answer.times is None:
-            raise ObservationError(answer.crash)
+            raise _fault_of(answer)
         return answer.times
 
     def _evidence(self, workload: Workload, arm: Arm, target: str, request: bytes) -> Evidence:
@@ -132,7 +133,11 @@ class Observer:
             return replace(before, failure=failure)
         assert isinstance(answer, Answer)
         if answer.evidence is None:
-            raise ObservationError(answer.crash)
+            raise _fault_of(answer)
+        asked = (workload.suite, workload.name, arm.name, str(resolve(target).name))
+        given = answer.evidence.key
+        if given != asked:
+            raise ObservationError(f"the observer was asked for {asked} and answered for {given}")
         return answer.evidence
 
     def _ask(
@@ -193,6 +198,12 @@ class Observer:
     def _arguments(self) -> list[str]:
         forks_for = ["--forks-for", self._forks_for] if self._forks_for else []
         return [*map(str, self._targets), *forks_for]
+
+
+def _fault_of(answer: Answer) -> ObservationError:
+    fault = ObservationError(answer.crash or "the observer gave neither evidence nor a reason")
+    fault.add_note(answer.trace)
+    return fault
 
 
 def _child_environment(targets: Sequence[TargetName], base: Mapping[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from assay.isolate.frames import (
     write,
 )
 from assay.isolate.pipes import end_with_parent, own_pipes
-from assay.model.blame import message_of, users_line
+from assay.model.blame import in_words, message_of, users_line
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
 from assay.model.timing import Keep, Times
@@ -66,8 +66,8 @@ def _answer(answers: IO[bytes], request: bytes) -> bytes:
     try:
         found = _found(request, keep, begin)
     # The child's own failure must reach the parent as words, whatever it is.
-    except Exception:  # noqa: BLE001
-        found = Answer(crash=traceback.format_exc())
+    except Exception as error:  # noqa: BLE001
+        found = Answer(crash=in_words(error), trace=traceback.format_exc())
     return encoded(found)
 
 

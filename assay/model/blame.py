@@ -12,6 +12,7 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Any, Final
 
+_INSTALLED_IN: Final = Path(__file__).parents[2]
 _STANDARD_LIBRARY: Final = str(Path(os.__file__).parent)
 _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _TOOLCHAINS: Final = frozenset({"jax", "jaxlib", "torch", "torch_xla", "flax"})
@@ -29,6 +30,10 @@ class WrongType(UsersFault, TypeError):
 
 class WrongValue(UsersFault, ValueError):
     """A value of the user's has the right type, but Assay cannot use it."""
+
+
+class FaultElsewhere(Exception):
+    """Assay itself failed in another process. Its message says where."""
 
 
 class _Owner(Enum):
@@ -56,12 +61,7 @@ def is_ours(error: BaseException) -> bool:
 
 def users_line(error: BaseException) -> str:
     """``file:line`` of the innermost frame of the user's code, empty if there is none."""
-    lines = [
-        _place(frame.f_code.co_filename, line)
-        for frame, line in walk_tb(error.__traceback__)
-        if _owner(frame) is _Owner.USER
-    ]
-    return lines[-1] if lines else ""
+    return _innermost(error, _Owner.USER)
 
 
 def line_of(function: Callable[..., Any]) -> str:
@@ -71,16 +71,19 @@ def line_of(function: Callable[..., Any]) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """``file:line: Type: message``, the line of the user's code first if there is one."""
+    """``file:line: Type: message``; the line is the user's, or Assay's where Assay is at fault."""
     line, words = users_line(error), message_of(error)
+    # A fault of another process says itself where it is.
+    if is_ours(error) and not isinstance(error, FaultElsewhere):
+        line = _innermost(error, _Owner.ASSAY)
     return f"{line}: {words}" if line else words
 
 
 def message_of(error: BaseException) -> str:
     """``Type: message``, in text that UTF-8 can hold."""
     words = str(error) or repr(error)
-    # What Assay says of the user's values needs no type; it names the line itself.
-    if str(error) and not isinstance(error, UsersFault):
+    # What Assay says of the user's values, or of another process, names the line itself.
+    if str(error) and not isinstance(error, UsersFault | FaultElsewhere):
         words = f"{type(error).__name__}: {error}"
     return encodable(words)
 
@@ -88,6 +91,15 @@ def message_of(error: BaseException) -> str:
 def encodable(text: str) -> str:
     """The text with lone surrogates, which UTF-8 cannot hold, written as escapes."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def _innermost(error: BaseException, owner: _Owner) -> str:
+    lines = [
+        _place(frame.f_code.co_filename, line)
+        for frame, line in walk_tb(error.__traceback__)
+        if _owner(frame) is owner
+    ]
+    return lines[-1] if lines else ""
 
 
 def _frames(error: BaseException) -> list[FrameType]:
@@ -116,5 +128,5 @@ def _package(module: str) -> str:
 
 def _place(path: str, line: int) -> str:
     file = Path(path)
-    shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-    return f"{shown}:{line}"
+    near = (root for root in (Path.cwd(), _INSTALLED_IN) if file.is_relative_to(root))
+    return f"{file.relative_to(next(near, file.root))}:{line}"

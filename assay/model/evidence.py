@@ -203,6 +203,11 @@ class Evidence:
     seconds: Seconds = field(default_factory=Seconds)
 
     @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What it is the evidence of: suite, workload, arm and target."""
+        return self.suite, self.workload, self.arm, self.target
+
+    @property
     def needed_bytes(self) -> int | None:
         """Device memory that the program needs: what the compiler reserves, at least the peak.
 

@@ -21,22 +21,29 @@ class Ending:
 
     ``cut_short`` is ``MISUSE``, pytest's own code for Ctrl-C, or ``CRASHED``; None if nothing did.
     ``failed_elsewhere`` says that pytest failed; ``lost`` are the ids of selected items that never
-    reached a verdict; ``unwritten`` is why a file could not be written. ``coverage`` is one line on
-    the verdicts that were expected, ``missing`` what is to be said of those that are not there.
+    reached a verdict; ``unwritten`` is why a file could not be written, and ``fault`` what else
+    Assay failed with at the end. ``coverage`` is one line on the verdicts that were expected,
+    ``missing`` what is to be said of those that are not there.
     """
 
     cut_short: ExitCode | None = None
     failed_elsewhere: bool = False
     lost: tuple[str, ...] = ()
     unwritten: str = ""
+    fault: str = ""
     coverage: str = ""
     missing: tuple[Missing, ...] = ()
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether what the run leaves behind is incomplete."""
+        return bool(self.unwritten or self.fault)
 
     def code(self, records: Iterable[Record]) -> ExitCode:
         """The exit code of a run with these records: the one rule for all commands and reports."""
         if self.cut_short is not None:
             return self.cut_short
-        if self.unwritten:
+        if self.is_faulty:
             return ExitCode.CRASHED
         code = exit_code(records)
         incomplete = self.failed_elsewhere or self.lost or self.missing

@@ -80,8 +80,7 @@ class Program:
     """One jittable function with the shapes, shardings and values to compile and run it.
 
     ``function`` is compiled for ``arguments`` (pytrees of arrays or ``ShapeDtypeStruct``; for
-    PyTorch/XLA, of tensors on the meta device) under the shardings given, or for the target's first
-    device; a function that is jitted already keeps what it was jitted with; without it nothing is
+    PyTorch/XLA, of tensors on the meta device) under the shardings given; without it nothing is
     compiled by itself. ``differentiated`` is the scalar function of the same arguments whose
     saved residuals are listed. ``values`` makes concrete arguments and ``observe`` maps them to the
     results that are compared between arms; without both, and without ``steps``, a training loop to

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay.model.invocation import Ending, Invocation, Missing
+from assay.model.blame import in_words
+from assay.model.invocation import Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record
@@ -58,6 +59,8 @@ class Controller:
         self._interrupted = False
         self._accepted: tuple[Path, ...] = ()
         self._tally = Tally(config, session.settings)
+        self._page = ""
+        self._fault: Exception | None = None
         self._selected: set[str] = set()
         self._reached: set[str] = set()
 
@@ -97,19 +100,27 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each verdict as soon as it is reached."""
-        # A worker's crash is reported under another word; what a mark skips is left out on purpose.
-        if report.when == "call" or report.skipped:
+        found = verdicts_of(report)
+        # What a mark skips is left out on purpose.
+        if found or (report.when == "setup" and report.skipped):
             self._reached.add(report.nodeid)
         framework = getattr(report, FRAMEWORK, "")
-        for record in verdicts_of(report):
+        for record in found:
             if framework:
                 self._tally.add(report.nodeid, framework, record)
-            if not self._records:
-                # Until it ends; a run that is killed stays what this says.
-                begun = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
-                results.write_invocation(self._session.run.directory, begun)
-            records.append(self._session.run.directory, record)
             self._records.append(record)
+            try:
+                self._keep(record)
+            # The verdicts that follow are still worth reaching; the run ends with 3.
+            except Exception as fault:  # noqa: BLE001
+                self._fault = self._fault or fault
+
+    def _keep(self, record: Record) -> None:
+        if record is self._records[0]:
+            # Until it ends; a run that is killed stays what this says.
+            begun = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
+            results.write_invocation(self._session.run.directory, begun)
+        records.append(self._session.run.directory, record)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
@@ -120,15 +131,21 @@ class Controller:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what a run leaves behind, and end with the exit code that follows from it all."""
         ending = self._ended(exitstatus)
-        try:
-            with _deaf_to_ctrl_c():
-                self._write(ending)
-        except OSError as error:
-            self._conclude(replace(ending, unwritten=str(error)))
+        with _deaf_to_ctrl_c():
+            try:
+                self._write(self._covered(ending, exitstatus))
+            # Whatever it is, the files and the exit code must tell of it.
+            except Exception as fault:  # noqa: BLE001
+                self._conclude(_failed(ending, self._fault or fault))
         ending = self._invocation.ending
-        concerned = self._records or ending.missing
-        if ending.unwritten or (concerned and exitstatus not in _PYTEST_OWN):
+        concerned = self._has_ended or ending.missing
+        if ending.is_faulty or (concerned and exitstatus not in _PYTEST_OWN):
             session.exitstatus = ending.code(self._records).value
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether a verdict was reached, or should have been."""
+        return bool(self._records or self._invocation.ending.lost)
 
     def _ended(self, exitstatus: int) -> Ending:
         cut_short = None
@@ -136,18 +153,19 @@ class Controller:
             cut_short = ExitCode.MISUSE
         elif exitstatus == pytest.ExitCode.INTERNAL_ERROR:
             cut_short = ExitCode.CRASHED
-        coverage = ""
-        missing: tuple[Missing, ...] = ()
-        if cut_short is None and exitstatus not in _PYTEST_OWN and not self._collects_only:
-            checked = bool(self._selected or self._config.stash.get(FOUND, []))
-            coverage, missing = self._tally.judge(self._records, checked=checked)
         return Ending(
-            coverage=coverage,
-            missing=missing,
             cut_short=cut_short,
             failed_elsewhere=exitstatus not in (pytest.ExitCode.OK, *_PYTEST_OWN),
             lost=tuple(sorted(self._selected - self._reached)),
         )
+
+    def _covered(self, ending: Ending, exitstatus: int) -> Ending:
+        """The ending with what of the expected coverage is there, and what is missing."""
+        if ending.cut_short or exitstatus in _PYTEST_OWN or self._collects_only:
+            return ending
+        checked = bool(self._selected or self._config.stash.get(FOUND, []))
+        coverage, missing = self._tally.judge(self._records, checked=checked)
+        return replace(ending, coverage=coverage, missing=missing)
 
     def _write(self, ending: Ending) -> None:
         """Write all files, and last the two that say how the run ended."""
@@ -161,26 +179,27 @@ class Controller:
             self._accepted = accept_numbers(run, self._records)
             remove_orphans(run.baselines, self._records)
             results.point_latest(run.directory)
+            if not self._fault:
+                records.check(run.directory, self._records)
         covered = self._tally.record() if self._records or self._collects_only else None
         self._accepted += (covered,) if covered else ()
         # It asks the machine of what kind it is, which takes a while.
         benchmarks.write_file(self._session.directory, self._config, self._times)
-        self._conclude(ending)
+        self._conclude(_failed(ending, self._fault) if self._fault else ending)
 
     def _conclude(self, ending: Ending) -> None:
-        """Say how the run ended, in both files alike; what no disk takes, the terminal says."""
+        """Say how the run ended, everywhere alike; what no disk takes, the terminal says."""
         self._invocation = replace(self._invocation, ending=ending)
-        if not self._records:
+        if not self._has_ended:
             return
-        directory = self._session.run.directory
-        page = summary(self._records, self._times, self._reruns, self._invocation)
         try:
-            results.write(directory, SUMMARY, page.encode())
-            results.write_invocation(directory, self._invocation)
-        except OSError as error:
-            if ending.unwritten:
-                return
-            self._conclude(replace(ending, unwritten=str(error)))
+            self._page = self._rendered()
+            page = summary(self._records, self._times, self._reruns, self._invocation)
+            results.write(self._session.run.directory, SUMMARY, page.encode())
+            results.write_invocation(self._session.run.directory, self._invocation)
+        except Exception as fault:  # noqa: BLE001 -- as above.
+            if not ending.is_faulty:
+                self._conclude(_failed(ending, fault))
 
     def pytest_keyboard_interrupt(self) -> None:
         """Know of it, also where another one hides it from pytest."""
@@ -188,9 +207,9 @@ class Controller:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the summary that a person reads."""
-        if self._records:
+        if self._has_ended:
             terminalreporter.ensure_newline()
-            terminalreporter.write(self._rendered(colour=terminalreporter.hasmarkup))
+            terminalreporter.write(self._page)
             terminalreporter.write_line(f"records: {self._session.directory}")
         elif self._invocation.ending.missing:
             for line in coverage_lines(self._invocation.ending):
@@ -202,14 +221,22 @@ class Controller:
             terminalreporter.write_line(f"accepted, to be committed: {path}")
         for damaged in self._damaged:
             terminalreporter.write_line(f"times: {damaged}")
-        unwritten = self._invocation.ending.unwritten
-        if unwritten:
+        ending, code = self._invocation.ending, ExitCode.CRASHED.value
+        if ending.unwritten:
             terminalreporter.write_line(
-                f"assay: a file could not be written (exit {ExitCode.CRASHED.value}): {unwritten}; "
+                f"assay: a file could not be written (exit {code}): {ending.unwritten}; "
                 "make room on the disk or allow writing there, and run again"
             )
+        if ending.fault:
+            terminalreporter.write_line(
+                f"assay: failed at the end of the run (exit {code}): {ending.fault}; "
+                "this is a fault of Assay; report it"
+            )
 
-    def _rendered(self, *, colour: bool) -> str:
+    def _rendered(self) -> str:
+        """What the terminal will say, before anything is said: it may fail too."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        colour = reporter is not None and reporter.hasmarkup
         text = StringIO()
         width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
         console = Console(file=text, width=width, force_terminal=colour, highlight=False)
@@ -228,6 +255,13 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
     if settings.baselines != settings.root / BASELINES:
         options += [f"--baselines-dir={config.getoption('--baselines-dir')}"]
     return Invocation(command=("pytest", *dict.fromkeys(places), *options))
+
+
+def _failed(ending: Ending, fault: Exception) -> Ending:
+    """How a run ends that Assay or the disk failed."""
+    if isinstance(fault, OSError):
+        return replace(ending, unwritten=str(fault))
+    return replace(ending, fault=in_words(fault))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from assay.model.evidence import Evidence
 from assay.store.files import readable, write_whole
+from assay.store.taken import TakenError
 
 FOLDER, GROWTH = "evidence", "growth"
 KEPT_HLO = "hlo"
@@ -31,17 +32,27 @@ def once(
     """The evidence of (suite, workload, arm, target), observed now if no process did before.
 
     Other processes that ask for the same evidence meanwhile wait for it.
+
+    Raises:
+        TakenError: the file is damaged, or holds the evidence of another program.
     """
     path = _path(directory / folder, key)
     if path.exists():
-        return load(path)
+        return _of(key, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if path.exists():
-            return load(path)
+            return _of(key, path)
         evidence = _without_modules(path, observe())
         write_whole(path, msgspec.json.encode(evidence))
         return evidence
+
+
+def _of(key: tuple[str, str, str, str], path: Path) -> Evidence:
+    evidence = load(path)
+    if evidence.key != key:
+        raise TakenError(f"got the evidence of {evidence.key} in {path}, wanted that of {key}")
+    return evidence
 
 
 def _without_modules(path: Path, evidence: Evidence) -> Evidence:
@@ -60,8 +71,18 @@ def _without_modules(path: Path, evidence: Evidence) -> Evidence:
 
 
 def load(path: Path) -> Evidence:
-    """The evidence in a file that ``once`` wrote."""
-    return msgspec.json.decode(path.read_bytes(), type=Evidence)
+    """The evidence in a file that ``once`` wrote.
+
+    Raises:
+        TakenError: the file is damaged.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Evidence)
+    except msgspec.MsgspecError as error:
+        raise TakenError(
+            f"got a file of evidence that cannot be read ({path}: {error}), wanted what a run "
+            "wrote; delete it and run again"
+        ) from None
 
 
 def find(directory: Path, key: Key) -> Evidence | None:

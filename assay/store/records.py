@@ -1,7 +1,7 @@
 """``records.jsonl``: one verdict a line, on disk as soon as it is reached."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -40,6 +40,20 @@ def load(path: Path) -> tuple[Record, ...]:
             "name a folder under results/, or run pytest suites first"
         ) from None
     return tuple(_decode(file, data))
+
+
+def check(directory: Path, reached: Sequence[Record]) -> None:
+    """Read back what ``append`` wrote.
+
+    Raises:
+        RecordsError: the file does not hold these records, each once.
+    """
+    written = load(directory)
+    if written != tuple(reached):
+        raise RecordsError(
+            f"{FILE_NAME} holds {len(written)} verdicts, and not the {len(reached)} that the run "
+            "reached; run again"
+        )
 
 
 def _decode(file: Path, data: bytes) -> Iterator[Record]:

@@ -122,7 +122,8 @@ def _in_assay(source: str) -> Callable[[], Finding]:
 def test_what_assay_itself_raises_is_an_error() -> None:
     finding = at_fault(_caught(_in_assay("def fail():\n    return Finding.gone")), "claim 'says'")
     assert finding.outcome is Outcome.ERROR
-    assert finding.reason.startswith("claim 'says' failed: AttributeError: ")
+    where = "assay/claims/compile.py:2"
+    assert finding.reason.startswith(f"claim 'says' failed: {where}: AttributeError: ")
     assert "fault of Assay" in finding.advice
 
 

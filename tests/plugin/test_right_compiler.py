@@ -73,21 +73,3 @@ def test_every_door_leads_to_the_compiler_of_the_target(tmp_path: Path) -> None:
     assert measured == {shown["memory"]["temp_bytes"]}
     # The compiler of the CPU takes one matrix more.
     assert shown["memory"]["temp_bytes"] < 256 * 256 * 4
-
-
-ELSEWHERE = (
-    PREAMBLE
-    + """
-def elsewhere(devices):
-    values = lambda: (jax.device_put(jnp.ones(8), jax.devices()[1]),)
-    return Program(function=lambda x: x * 2, arguments=(X,), values=values, observe=jnp.sin)
-
-test_runs = Check(claim=claims.Runs(), workloads=[workload(arm("elsewhere", elsewhere))])
-"""
-)
-
-
-def test_a_measurement_on_another_device_is_an_error(tmp_path: Path) -> None:
-    run = Project(tmp_path, {"test_it.py": ELSEWHERE}).pytest(target="cpu")
-    assert run.exit_code == 3, run.output
-    assert "a verdict on another compiler" in run.output

@@ -27,7 +27,13 @@ class FakeObserver:
 
     def observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         versions = Toolchain(versions={})
-        return Evidence(workload=workload.name, arm=arm.name, target=target, toolchain=versions)
+        return Evidence(
+            suite=workload.suite,
+            workload=workload.name,
+            arm=arm.name,
+            target=target,
+            toolchain=versions,
+        )
 
     def close(self) -> None:
         FakeObserver.alive -= 1
@@ -46,6 +52,8 @@ def _session(root: Path, target: str) -> Session:
         Settings(
             root=root,
             targets=(target,),
+            named=True,
+            required=(),
             level=Level.QUICK,
             accept=Accept.NOTHING,
             results=root / "results",

@@ -44,6 +44,7 @@ class Observed:
     def __call__(self, workload: Workload, arm: Arm, target: str) -> Evidence:
         self.asked[workload.name, arm.name, target] += 1
         return Evidence(
+            suite=workload.suite,
             workload=workload.name,
             arm=arm.name,
             target=target,

@@ -130,7 +130,12 @@ def test_how_time_grows_is_taken_once_and_of_nothing_else(harness: Harness) -> N
         asked.append((workload.name, arm.name, target, most_seconds))
         toolchain = Toolchain(versions=dict(OLD))
         return Evidence(
-            workload="stack", arm=arm.name, target=target, toolchain=toolchain, growth=GROWTH
+            suite="scan",
+            workload="stack",
+            arm=arm.name,
+            target=target,
+            toolchain=toolchain,
+            growth=GROWTH,
         )
 
     run = replace(harness.start(), time_growth=time_growth, timing_seconds=7.0)

@@ -28,10 +28,18 @@ from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
 from assay.store import evidence
 from assay.store.evidence import load_all, once
+from assay.store.taken import TakenError
 
 KEY = ("scan", "stack/full", "offload", "gpu-h100:8")
-PLAIN = Evidence(workload="stack", arm="offload", target="cpu", toolchain=Toolchain(versions={}))
+PLAIN = Evidence(
+    suite="scan",
+    workload="stack/full",
+    arm="offload",
+    target="gpu-h100:8",
+    toolchain=Toolchain(versions={}),
+)
 FULL = Evidence(
+    suite="scan",
     workload="stack/full",
     arm="offload",
     target="gpu-h100:8",
@@ -149,6 +157,21 @@ def test_a_file_name_says_what_it_is_of(tmp_path: Path) -> None:
     assert path.name.startswith("stack-full-offload-gpu-h100-8-")
 
 
+def test_the_evidence_of_another_program_is_refused(tmp_path: Path) -> None:
+    once(tmp_path, KEY, lambda: replace(PLAIN, arm="another"))
+    with pytest.raises(TakenError, match=r"another.*wanted that of .*offload"):
+        once(tmp_path, KEY, lambda: PLAIN)
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"workload"'])
+def test_a_damaged_file_of_evidence_is_named(tmp_path: Path, torn: bytes) -> None:
+    once(tmp_path, KEY, lambda: PLAIN)
+    (path,) = (tmp_path / "evidence").glob("*.json")
+    path.write_bytes(torn)
+    with pytest.raises(TakenError, match=path.name):
+        once(tmp_path, KEY, lambda: PLAIN)
+
+
 def test_threads_that_ask_together_observe_once(tmp_path: Path) -> None:
     observed: list[int] = []
     together = threading.Barrier(8)
@@ -180,14 +203,15 @@ def observe():
     with (directory / "counter").open("a") as counter:
         counter.write("x")
     time.sleep(0.3)
-    return Evidence(workload="w", arm=mine, target="t", toolchain=Toolchain(versions={}))
+    seen_by = Toolchain(versions={}, flags=mine)
+    return Evidence(suite="s", workload="w", arm="a", target="t", toolchain=seen_by)
 
 (directory / mine).touch()
 end = time.monotonic() + 60
 while not (directory / other).exists():
     assert time.monotonic() < end
     time.sleep(0.001)
-print(once(directory, ("s", "w", "a", "t"), observe).arm)
+print(once(directory, ("s", "w", "a", "t"), observe).toolchain.flags)
 """
 
 

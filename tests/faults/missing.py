@@ -1,0 +1,31 @@
+"""Faults of the installation: a compiler, a plugin or an assembler that is not there."""
+
+from __future__ import annotations
+
+from tests.faults.fault import BROKEN, SUITE, Fault
+
+_COMPILES = ("-k", "compiles")
+
+
+def _hidden(name: str, hides: tuple[str, ...], target: str, *says: str) -> tuple[Fault, Fault]:
+    """Asked for by itself, and beside a target that can be judged."""
+    beside = (*SUITE, "--target", target, *_COMPILES)
+    alone = ("-m", "pytest", "mysuites", "--target", target, *_COMPILES)
+    return (
+        Fault(
+            name=f"{name} is missing", hides=hides, command=alone, ends=BROKEN, says=(target, *says)
+        ),
+        Fault(
+            name=f"{name} is missing for one of two targets",
+            hides=hides,
+            command=beside,
+            ends=BROKEN,
+            says=(target, *says),
+        ),
+    )
+
+
+MISSING = (
+    *_hidden("libtpu", ("libtpu",), "tpu-v5e:2x4", "libtpu", "(exit 1)"),
+    *_hidden("the GPU plugin", ("jax_plugins",), "gpu-h100", "CUDA plugin", "(exit 1)"),
+)

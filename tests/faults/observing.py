@@ -1,0 +1,134 @@
+"""Faults of the process that observes: its start, its answers, its end, and its targets."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from assay.isolate.frames import Answer
+from tests.faults.changes import alters, gives, hangs, is_killed, raises
+from tests.faults.fault import BROKEN, CRASHED, SUITE, Fault
+from tests.faults.reading import COMPILES
+
+_MINE = (*SUITE, *COMPILES)
+_FRAMES = "assay/isolate/frames.py"
+_FAILS = "Assay itself failed (exit 3)"
+_NOT_KEPT = ("compiles · mine/stacks/looped", "(exit 1)")
+
+
+def _of_another(answer: bytes) -> bytes:
+    found = msgspec.msgpack.decode(answer, type=Answer)
+    assert found.evidence is not None
+    evidence = replace(found.evidence, workload="another", arm="another")
+    return msgspec.msgpack.encode(msgspec.structs.replace(found, evidence=evidence))
+
+
+def _answers(name: str, alter: Any, *says: str) -> Fault:
+    return Fault(
+        name=name,
+        place="assay.isolate.server:_answer",
+        change=alters(alter),
+        command=_MINE,
+        ends=CRASHED,
+        says=(*says, _FAILS),
+    )
+
+
+OBSERVING = (
+    Fault(
+        name="the observer's process is killed as it starts",
+        place="assay.targets.live:prepare",
+        change=is_killed(),
+        command=_MINE,
+        ends=CRASHED,
+        says=("the observer did not start: the process ended by SIGKILL", _FAILS),
+    ),
+    Fault(
+        name="the observer's process raises as it starts",
+        place="assay.targets.live:prepare",
+        change=raises(),
+        command=_MINE,
+        ends=CRASHED,
+        says=("the observer did not start: the process ended by exit status 1", _FAILS),
+    ),
+    Fault(
+        name="the observer's process is killed while it compiles",
+        place="assay.frameworks.jax:JaxFramework.compile",
+        change=is_killed(),
+        command=_MINE,
+        ends=BROKEN,
+        says=("the process ended by SIGKILL", *_NOT_KEPT),
+    ),
+    Fault(
+        name="the observer's process is killed at the second program",
+        place="assay.frameworks.jax:JaxFramework.compile",
+        change=is_killed(after=1),
+        ends=BROKEN,
+        says=("the process ended by SIGKILL", "(exit 1)"),
+    ),
+    Fault(
+        name="the observer's process is killed while it reads",
+        place="assay.hlo.summary:read",
+        change=is_killed(),
+        command=_MINE,
+        ends=CRASHED,
+        says=("the process ended by SIGKILL", _FAILS),
+    ),
+    Fault(
+        name="the compiler hangs",
+        place="assay.frameworks.jax:JaxFramework.compile",
+        change=hangs(),
+        command=_MINE,
+        more=("--compile-timeout=2",),
+        ends=BROKEN,
+        says=("no answer within 2 s", *_NOT_KEPT),
+    ),
+    Fault(
+        name="the frame of an answer breaks off",
+        place="assay.isolate.frames:read",
+        change=alters(lambda payload: payload[: len(payload) // 2]),
+        command=_MINE,
+        ends=CRASHED,
+        says=(_FRAMES, _FAILS),
+    ),
+    _answers("an answer is garbled", lambda answer: bytes(reversed(answer)), _FRAMES),
+    _answers("an answer breaks off", lambda answer: answer[: len(answer) // 2], _FRAMES),
+    _answers("an answer is empty", lambda _: b"", _FRAMES),
+    _answers("an answer holds nothing", lambda _: msgspec.msgpack.encode(Answer()), "observer"),
+    _answers("an answer is of another program", _of_another, "another"),
+    Fault(
+        name="a frame tells the length of another",
+        place="assay.isolate.server:_answer",
+        change=alters(lambda answer: struct.pack("<I", 2**31) + answer),
+        command=_MINE,
+        ends=CRASHED,
+        says=(_FRAMES, _FAILS),
+    ),
+    Fault(
+        name="resolve raises",
+        place="assay.targets.catalog:resolve",
+        change=raises(),
+        command=_MINE,
+        ends=CRASHED,
+        says=("assay/targets/catalog.py",),
+    ),
+    Fault(
+        name="a target has no devices",
+        place="assay.targets.live:LiveTarget.devices",
+        change=gives(()),
+        command=_MINE,
+        ends=CRASHED,
+        says=("devices", _FAILS),
+    ),
+    Fault(
+        name="pickled raises",
+        place="assay.isolate.pickling:pickled",
+        change=raises(),
+        command=_MINE,
+        ends=CRASHED,
+        says=("assay/isolate/pickling.py", _FAILS),
+    ),
+)

@@ -1,0 +1,156 @@
+"""Faults of what is read: HLO, the compiler's answers, and the framework's adapter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from assay.model.evidence import Memory, Tensor
+from tests.faults.changes import alters, gives, raises
+from tests.faults.fault import BROKEN, CRASHED, Fault
+
+_KIB = 1024
+UNJUDGED = "coverage counts verdicts that judged nothing as reached"
+COMPILES = ("-k", "compiles and looped")
+"""One verdict is enough to see that a part of all of them fails."""
+
+_ANALYSES = (
+    "assignment:BufferAssignment.from_proto",
+    "donations:donations",
+    "executions:executions",
+    "fingerprint:fingerprint",
+    "inventory:inventory",
+    "loops:loops",
+    "module:Module.from_proto",
+    "overlap:overlaps",
+    "peak:peak",
+    "rewrites:whole_writes",
+    "schema:split",
+    "transfers:transfers",
+    "trips:TripCounter.__init__",
+)
+_ADAPTER = (
+    "frameworks.jax:JaxCompiled.hlo_proto",
+    "frameworks.jax:JaxCompiled.memory",
+    "frameworks.jax:JaxFramework.compile",
+    "frameworks.jax:JaxFramework.describe",
+    "frameworks.jax:JaxFramework.execute",
+    "frameworks.jax:JaxFramework.lower",
+    "frameworks.jax:JaxFramework.trace",
+    "frameworks.memory_stats:memory_of",
+    "frameworks.installed:framework",
+    "targets.live:LiveTarget.devices",
+    "targets.dumps:dump",
+)
+
+
+def _file(place: str) -> str:
+    return "assay/" + place.partition(":")[0].replace(".", "/") + ".py"
+
+
+def _none(_: Memory) -> Memory:
+    return Memory(temp_bytes=0, argument_bytes=0, output_bytes=0, alias_bytes=0, host_temp_bytes=0)
+
+
+def _in_kib(memory: Memory) -> Memory:
+    return replace(memory, temp_bytes=memory.temp_bytes // _KIB)
+
+
+def _zeros(results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(replace(each, data=bytes(len(each.data))) for each in results)
+
+
+def _of_no_bytes(rewrites: Any) -> Any:
+    return tuple(replace(each, bytes=0) for each in rewrites)
+
+
+READING = (
+    *(
+        Fault(
+            name=f"{place.partition(':')[2]} raises",
+            place=f"assay.hlo.{place}",
+            change=raises(),
+            more=COMPILES,
+            ends=CRASHED,
+            says=(_file(f"hlo.{place}"), "Assay itself failed (exit 3)"),
+        )
+        for place in _ANALYSES
+    ),
+    *(
+        Fault(
+            name=f"{place.partition(':')[2]} raises",
+            place=f"assay.{place}",
+            change=raises(),
+            more=COMPILES,
+            ends=CRASHED,
+            says=(_file(place), "Assay itself failed (exit 3)"),
+        )
+        for place in _ADAPTER
+    ),
+    Fault(
+        name="no whole write is found",
+        place="assay.hlo.rewrites:whole_writes",
+        change=gives(()),
+        ends=BROKEN,
+        says=("copied-bytes-per-iteration", "The run fails (exit 1)"),
+    ),
+    Fault(
+        name="the buffer assignment is lost",
+        place="assay.hlo.schema:split",
+        change=alters(lambda parts: (parts[0], b"")),
+        ends=BROKEN,
+        open=UNJUDGED,
+        says=("copied-bytes-per-iteration", "(exit 1)"),
+    ),
+    Fault(
+        name="the inventory drops an argument",
+        place="assay.hlo.inventory:inventory",
+        change=alters(lambda found: replace(found, arguments=found.arguments[1:])),
+        ends=BROKEN,
+        says=("parameters", "The run fails (exit 1)"),
+    ),
+    Fault(
+        name="the compiler hands over an empty module",
+        place="assay.frameworks.jax:JaxCompiled.hlo_proto",
+        change=gives(b""),
+        more=COMPILES,
+        ends=CRASHED,
+        says=("hlo", "Assay itself failed (exit 3)"),
+    ),
+    Fault(
+        name="the compiler hands over half of a module",
+        place="assay.frameworks.jax:JaxCompiled.hlo_proto",
+        change=alters(lambda proto: proto[: len(proto) // 2]),
+        more=COMPILES,
+        ends=CRASHED,
+        says=("hlo", "Assay itself failed (exit 3)"),
+    ),
+    Fault(
+        name="no memory is needed",
+        place="assay.frameworks.memory_stats:memory_of",
+        change=alters(_none),
+        ends=BROKEN,
+        says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),
+    ),
+    Fault(
+        name="temporaries are told in KiB",
+        place="assay.frameworks.memory_stats:memory_of",
+        change=alters(_in_kib),
+        ends=BROKEN,
+        says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),
+    ),
+    Fault(
+        name="a run gives no results",
+        place="assay.frameworks.jax:JaxFramework.execute",
+        change=gives(()),
+        ends=BROKEN,
+        says=("values-equal", "(exit 1)"),
+    ),
+    Fault(
+        name="a run gives zeros",
+        place="assay.frameworks.jax:JaxFramework.execute",
+        change=alters(_zeros),
+        ends=BROKEN,
+        says=("values-equal.must-fail", "The run fails (exit 1)"),
+    ),
+)

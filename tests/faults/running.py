@@ -1,0 +1,335 @@
+"""Faults between the items and the exit code: judging, reports of workers, pages, sentences."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from assay.model.expected import Measures
+from assay.model.verdict import ExitCode, Finding, Outcome, Record
+from assay.model.workload import KnownDefect
+from assay.report.ruling import Decision, Ruling
+from tests.faults.changes import Change, alters, gives, is_killed, raises
+from tests.faults.fault import BROKEN, CRASHED, INSPECT, MISUSE, QUALIFY, Fault
+from tests.faults.reading import COMPILES, UNJUDGED
+
+_FAILS = "Assay itself failed (exit 3)"
+_WORKER = ("-n", "1")
+_DEFECT = KnownDefect(
+    arms=("*",),
+    expects={"*": Measures(least=0, most=0)},
+    targets=("*",),
+    reason="injected",
+    upstream="https://example.org/1",
+    last_seen="2026-11-20",
+)
+
+
+def _raises(place: str, *says: str, more: tuple[str, ...] = COMPILES, ends: int = CRASHED) -> Fault:
+    return Fault(
+        name=f"{place.partition(':')[2]} raises",
+        place=f"assay.{place}",
+        change=raises(),
+        more=more,
+        ends=ends,
+        says=says,
+    )
+
+
+def _claim(name: str, change: Change, ends: int, *says: str) -> Fault:
+    return Fault(
+        name=name,
+        place="assay.claims.compile:Compiles.judge",
+        change=change,
+        more=("-k", "compiles"),
+        ends=ends,
+        says=("compiles", *says),
+    )
+
+
+def _without_values(real: Callable[..., list[Record]]) -> Callable[..., list[Record]]:
+    def stand_in(report: object) -> list[Record]:
+        return [record for record in real(report) if record.claim != "values-equal"]
+
+    return stand_in
+
+
+def _fails_too(root: Path) -> None:
+    path = root / "mysuites/test_stacks.py"
+    path.write_text(path.read_text().replace("Quantity(2, Unit.COUNT)", "Quantity(3, Unit.COUNT)"))
+
+
+RUNNING = (
+    _raises("judge.case:judge", "assay/judge/case.py", _FAILS),
+    _raises("judge.case:judge_arm", "assay/judge/case.py", _FAILS),
+    _raises("judge.case:judge_twin", "assay/judge/case.py", _FAILS, more=("-k", "compiles")),
+    _raises("judge.defects:known_defects", "assay/judge/defects.py", _FAILS),
+    _raises("judge.baseline:against_accepted", "assay/judge/baseline.py", _FAILS, more=()),
+    _raises("run:record_of", "1 item reached no verdict", ends=BROKEN),
+    _raises("run:accept_numbers", "assay/run.py"),
+    _raises("claims.compile:Compiles.judge", "assay/claims/compile.py", _FAILS),
+    _raises("plugin.items:attach_verdicts", "assay/plugin/items.py"),
+    _raises("plugin.items:conclude", "failed beside the verdicts (exit 1)", ends=BROKEN),
+    _raises("plugin.items:check_items", "assay/plugin/items.py", ends=2),
+    _raises("plugin.orphans:orphan_items", "assay/plugin/orphans.py"),
+    _raises("plugin.settings:Settings.parse", "assay/plugin/settings.py"),
+    _raises("plugin.controller:invocation_of", "assay/plugin/controller.py"),
+    _raises("report.summary:summary", "assay/report/summary.py", "(exit 3)"),
+    _raises("report.junit:junit", "assay/report/junit.py", "(exit 3)"),
+    _raises("report.terminal:print_run", "assay/report/terminal.py"),
+    _raises("report.words:closing_sentence", "assay/report/words.py"),
+    _raises("model.verdict:exit_code", "assay/model/verdict.py"),
+    Fault(
+        name="exit_code is always 0",
+        place="assay.model.verdict:exit_code",
+        change=gives(ExitCode.KEPT),
+        prepare=_fails_too,
+        ends=BROKEN,
+        says=("parameters",),
+    ),
+    _claim(
+        "a claim is kept without a measurement",
+        gives(Finding(outcome=Outcome.KEPT)),
+        CRASHED,
+        _FAILS,
+    ),
+    _claim(
+        "a claim measures NaN",
+        gives(Finding(outcome=Outcome.KEPT, measured=math.nan, limit=0)),
+        CRASHED,
+        _FAILS,
+    ),
+    _claim(
+        "a claim is always kept",
+        gives(Finding(outcome=Outcome.KEPT, measured=0, limit=0)),
+        BROKEN,
+        "compiles.must-fail",
+        "The run fails (exit 1)",
+    ),
+    _claim(
+        "a claim is always broken",
+        gives(Finding(outcome=Outcome.BROKEN, measured=1, limit=0)),
+        BROKEN,
+        "The run fails (exit 1)",
+    ),
+    _claim(
+        "a claim is never measured",
+        gives(Finding(outcome=Outcome.NOT_MEASURED)),
+        BROKEN,
+        "(exit 1)",
+    ),
+    _claim("a claim cannot run", gives(Finding(outcome=Outcome.CANNOT_RUN)), BROKEN, "(exit 1)"),
+    _claim("a claim gives nothing", gives(None), CRASHED, _FAILS),
+    Fault(
+        name="one claim of several is never measured",
+        place="assay.claims.copies:CopiedBytes.judge",
+        change=gives(Finding(outcome=Outcome.NOT_MEASURED)),
+        ends=BROKEN,
+        open=UNJUDGED,
+        says=("copied-bytes-per-iteration", "(exit 1)"),
+    ),
+    Fault(
+        name="one claim of several cannot run",
+        place="assay.claims.copies:CopiedBytes.judge",
+        change=gives(Finding(outcome=Outcome.CANNOT_RUN)),
+        ends=BROKEN,
+        open=UNJUDGED,
+        says=("copied-bytes-per-iteration", "(exit 1)"),
+    ),
+    Fault(
+        name="every comparison holds",
+        place="assay.judge.comparison:holds",
+        change=gives(1),  # Which is true.
+        ends=BROKEN,
+        says=("must-fail", "The run fails (exit 1)"),
+    ),
+    Fault(
+        name="every program has a known defect",
+        place="assay.judge.defects:known_defects",
+        change=gives((_DEFECT,)),
+        ends=BROKEN,
+        says=("fixed upstream", "The run fails (exit 1)"),
+    ),
+    Fault(
+        name="the negative controls alone are tried",
+        place="assay.plugin.items:check_items",
+        change=alters(lambda items: [item for item in items if item.trial.must_fail]),
+        ends=BROKEN,
+        says=("(exit 1)",),
+    ),
+    Fault(
+        name="every negative control is said to fail",
+        place="assay.judge.case:judge_twin",
+        change=gives(Finding(outcome=Outcome.NOT_MEASURED)),
+        ends=BROKEN,
+        says=("must-fail", "(exit 1)"),
+    ),
+    Fault(
+        name="no item is made",
+        place="assay.plugin.items:check_items",
+        change=gives([]),
+        ends=BROKEN,
+        says=("missing: mine on cpu: 0 of 12 expected verdicts",),
+    ),
+    Fault(
+        name="verdicts are dropped on their way",
+        place="assay.plugin.items:attach_verdicts",
+        change=gives(None),
+        ends=BROKEN,
+        says=("12 items reached no verdict",),
+    ),
+    Fault(
+        name="verdicts are dropped on their way from a worker",
+        place="assay.plugin.items:attach_verdicts",
+        change=gives(None),
+        more=_WORKER,
+        ends=BROKEN,
+        says=("12 items reached no verdict",),
+    ),
+    Fault(
+        name="verdicts are dropped where they arrive",
+        place="assay.plugin.items:verdicts_of",
+        change=gives([]),
+        ends=BROKEN,
+        says=("12 items reached no verdict",),
+    ),
+    Fault(
+        name="one verdict of two is dropped where it arrives",
+        place="assay.plugin.items:verdicts_of",
+        change=_without_values,
+        ends=BROKEN,
+        says=("1 item reached no verdict", "The run is incomplete (exit 1)"),
+    ),
+    Fault(
+        name="a worker is killed",
+        place="assay.plugin.session:Session.judge",
+        change=is_killed(after=1),
+        more=_WORKER,
+        ends=BROKEN,
+        says=("worker", "reached no verdict", "The run is incomplete (exit 1)"),
+    ),
+    Fault(
+        name="a worker is killed at its first verdict",
+        place="assay.plugin.session:Session.judge",
+        change=is_killed(),
+        more=_WORKER,
+        ends=BROKEN,
+        says=("worker", "12 items reached no verdict"),
+    ),
+    Fault(
+        name="a worker is killed and may not be replaced",
+        place="assay.plugin.session:Session.judge",
+        change=is_killed(after=1),
+        more=(*_WORKER, "--max-worker-restart=0"),
+        ends=BROKEN,
+        says=("worker", "reached no verdict", "The run is incomplete (exit 1)"),
+    ),
+)
+
+KILLED_CONTROLLER = Fault(
+    name="the controller is killed",
+    place="assay.store.records:append",
+    change=is_killed(after=2),
+    ends=-signal.SIGKILL,
+    says=(),
+)
+
+QUALIFYING = (
+    Fault(
+        name="a worker is killed while a target is qualified",
+        place="assay.plugin.session:Session.judge",
+        change=is_killed(after=1),
+        command=QUALIFY,
+        more=_WORKER,
+        ends=BROKEN,
+        says=("mine/looped", "not-measured", "Exit code 1"),
+    ),
+    Fault(
+        name="qualification passes every feature",
+        place="assay.report.ruling:rule",
+        change=gives(Ruling(decision=Decision.PASS, reason="injected")),
+        prepare=_fails_too,
+        command=QUALIFY,
+        ends=BROKEN,
+        says=("Exit code 1",),
+    ),
+    Fault(
+        name="qualify raises",
+        place="assay.report.qualification:qualify",
+        change=raises(),
+        command=QUALIFY,
+        ends=CRASHED,
+        after_a_good_run=True,
+        says=("assay/report/qualification.py",),
+    ),
+    Fault(
+        name="the vendor page raises",
+        place="assay.report.vendor_page:vendor_page",
+        change=raises(),
+        command=QUALIFY,
+        ends=CRASHED,
+        after_a_good_run=True,
+        says=("assay/report/vendor_page.py",),
+    ),
+    Fault(
+        name="qualify reads no records",
+        place="assay.store.records:load",
+        change=gives(()),
+        command=QUALIFY,
+        ends=MISUSE,
+        says=("records.jsonl holds 0 verdicts",),
+    ),
+    Fault(
+        name="qualify reads half of the records",
+        place="assay.store.records:load",
+        change=alters(lambda found: found[: len(found) // 2]),
+        command=QUALIFY,
+        ends=CRASHED,
+        says=("Exit code 3",),
+    ),
+)
+
+INSPECTING = (
+    Fault(
+        name="an analysis raises while a program is inspected",
+        place="assay.hlo.rewrites:whole_writes",
+        change=raises(),
+        command=INSPECT,
+        ends=CRASHED,
+        says=("assay/hlo/rewrites.py",),
+    ),
+    Fault(
+        name="the memory analysis raises while a program is inspected",
+        place="assay.frameworks.memory_stats:memory_of",
+        change=raises(),
+        command=INSPECT,
+        ends=CRASHED,
+        says=("assay/frameworks/memory_stats.py",),
+    ),
+    Fault(
+        name="the observer's process is killed while a program is inspected",
+        place="assay.frameworks.jax:JaxFramework.compile",
+        change=is_killed(),
+        command=INSPECT,
+        ends=BROKEN,
+        says=("the process ended by SIGKILL",),
+    ),
+    Fault(
+        name="an empty module is inspected",
+        place="assay.frameworks.jax:JaxCompiled.hlo_proto",
+        change=gives(b""),
+        command=INSPECT,
+        ends=CRASHED,
+        says=("hlo",),
+    ),
+    Fault(
+        name="the page raises",
+        place="assay.report.inspection_page:print_inspection",
+        change=raises(),
+        command=INSPECT,
+        ends=CRASHED,
+        says=("assay/report/inspection_page.py",),
+    ),
+)

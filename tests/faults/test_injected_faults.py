@@ -1,0 +1,59 @@
+"""Assay that is broken on purpose never ends with 0, and says which part fails."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.faults.conftest import Ended, Project
+from tests.faults.fault import KEPT, QUALIFY, SUITE, Fault
+from tests.faults.table import FAULTS, KILLED_CONTROLLER
+
+_WORDS_OF_SUCCESS = "Nothing regressed"
+
+
+def _case(fault: Fault) -> ParameterSet:
+    gap = [pytest.mark.xfail(reason=fault.open)] if fault.open else []
+    return pytest.param(fault, id=fault.name, marks=gap)
+
+
+@pytest.mark.parametrize("fault", [_case(fault) for fault in FAULTS])
+def test_a_fault_is_told(fault: Fault, put_to: Callable[[Fault], Ended]) -> None:
+    ended = put_to(fault)
+    assert ended.reached == fault.is_injected, (
+        f"{fault.place or fault.hides} was not reached:\n{ended.output}"
+    )
+    assert ended.exit_code != KEPT, ended.output
+    assert (_WORDS_OF_SUCCESS in ended.output + ended.page) == fault.after_a_good_run, ended.output
+    missing = [words for words in fault.says if words not in ended.summary]
+    assert not missing, f"{missing} not in:\n{ended.output}"
+    assert ended.exit_code == fault.ends, ended.output
+
+
+@pytest.mark.parametrize("command", [SUITE, (*SUITE, "-n", "1"), QUALIFY], ids=" ".join)
+def test_without_a_fault_the_run_ends_with_0(project: Project, command: tuple[str, ...]) -> None:
+    ended = project.run(command, {})
+    assert ended.exit_code == KEPT, ended.output
+    assert _WORDS_OF_SUCCESS in ended.output
+    assert _WORDS_OF_SUCCESS in ended.page
+
+
+def test_a_run_whose_controller_is_killed_reads_as_unfinished(
+    put_to: Callable[[Fault], Ended], project: Project
+) -> None:
+    ended = put_to(KILLED_CONTROLLER)
+    assert ended.exit_code == -signal.SIGKILL, ended.output
+    (folder,) = (project.root / "results").glob("2*")
+    report = project.run(("-m", "assay.cli", "report", str(folder)), {})
+    assert "Interrupted, and what was not reached was not judged" in report.summary
+    again = project.run((*QUALIFY, "--from", str(folder)), {})
+    assert again.exit_code != KEPT, again.output
+    assert "mine/looped pass" not in again.summary
+
+
+def test_every_fault_has_a_name_of_its_own() -> None:
+    names = [fault.name for fault in (*FAULTS, KILLED_CONTROLLER)]
+    assert sorted(set(names)) == sorted(names)

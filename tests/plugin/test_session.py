@@ -52,8 +52,6 @@ def _session(root: Path, target: str) -> Session:
         Settings(
             root=root,
             targets=(target,),
-            named=True,
-            required=(),
             level=Level.QUICK,
             accept=Accept.NOTHING,
             results=root / "results",

@@ -324,3 +324,15 @@ ENTRY main { x = bf16[8,4] parameter(0)
 """
     (found,) = rewrites(text)
     assert (found.instruction, found.content) == ("found", Content.UPDATE)
+
+
+def test_a_choice_by_value_is_arithmetic_for_a_single_element_too() -> None:
+    relu = """inner { p = f32[1] parameter(0)
+  none = f32[] constant(0)
+  z = f32[1] broadcast(none), dimensions={}
+  positive = pred[1] compare(p, z), direction=GT
+  ROOT r = f32[1] select(positive, p, z) }"""
+    text = looping(
+        "new = f32[1] fusion(a), kind=kLoop, calls=inner", stack="f32[1]", functions=relu
+    )
+    assert [each.content for each in rewrites(text, APART)] == [Content.COMPUTED]

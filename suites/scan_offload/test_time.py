@@ -21,3 +21,7 @@ test_offloading_policy_is_traced_as_fast_as_saving = Check(
     arms=OFFLOADED,
     twin="twin-step-twice",
 )
+
+test_offloading_step_takes_as_long_beside_saving_as_stored = Check(
+    claim=claims.StoredTimeRatio(), workloads=(TIMED,), arms=OFFLOADED, twin="twin-step-twice"
+)

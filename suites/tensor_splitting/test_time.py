@@ -40,7 +40,7 @@ test_memsafe_is_at_most_a_quarter_slower_than_remat_of_each_layer = Check(
 )
 
 test_memsafe_takes_as_long_beside_plain_as_stored = Check(
-    # Half, for what a cache holds decides what the plain program takes, and machines differ in that.
+    # Half: what a cache holds decides what the plain program takes, and machines differ in that.
     claim=claims.StoredTimeRatio(against="plain", tolerance=0.5, seen=0.8),
     workloads=HELD_TO_STORED,
     arms=_SAFE,

@@ -140,9 +140,6 @@ TIMED = (
 )
 """At the full level alone: each is timed for seconds."""
 
-HELD_TO_STORED = TIMED[:2]
-"""Those whose run takes less than a fifth of a second, so that a dozen pairs are soon taken."""
-
 
 def _grown_attention(sequence: int) -> Tried:
     return with_room(_ATTENTION_ROOM * sequence, gradients(attention(sequence), 0, 1, 2))

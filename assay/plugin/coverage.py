@@ -11,10 +11,11 @@ from assay.frameworks.installed import why_missing
 from assay.model.coverage import Coverage, Reached, Slot, gaps
 from assay.model.invocation import Missing
 from assay.model.target import LIVE_MODELS
+from assay.model.trial import Trial
 from assay.model.verdict import Record
 from assay.plugin.settings import Settings
 from assay.report.coverage import coverage_line, missing_of, nothing_judged
-from assay.run import Accept, Trial
+from assay.run import Accept
 from assay.store import coverage as store
 from assay.targets import survey
 

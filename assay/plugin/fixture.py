@@ -8,10 +8,10 @@ import pytest
 from assay.model.claim import Check, Claim
 from assay.model.evidence import Evidence
 from assay.model.names import legible, suite_of
+from assay.model.trial import Trial
 from assay.model.workload import Arm, Program, Role, Workload
 from assay.plugin.items import VERDICTS, conclude
 from assay.plugin.session import Session
-from assay.run import Trial
 from assay.targets import resolve
 
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from assay.model.claim import Check, RerunClaim
+from assay.model.trial import Trial, record_of
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Workload
 from assay.plugin import benchmarks, misuse
 from assay.plugin.against import Added
 from assay.plugin.session import Session
-from assay.run import Trial, record_of
 
 PAYLOAD = "assay_verdicts"
 FRAMEWORK = "assay_framework"

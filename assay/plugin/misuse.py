@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from assay.model.claim import Check, Formula
+from assay.model.trial import Trial
 from assay.model.workload import Workload, matches_any
-from assay.run import Trial
 
 
 def reject_check(name: str, check: Check) -> None:

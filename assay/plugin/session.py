@@ -16,12 +16,13 @@ from assay.model.evidence import Evidence
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest
 from assay.model.target import TargetName
 from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, pooled
+from assay.model.trial import Trial, record_of
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Arm, Workload
 from assay.plugin.against import check_toolchains, rerun_as_set
 from assay.plugin.settings import Settings
 from assay.reruns.environments import Environments
-from assay.run import BASELINE, Measured, Run, Trial, record_of
+from assay.run import BASELINE, Measured, Run
 from assay.store import baselines, coverage
 from assay.store.taken import TakenError
 

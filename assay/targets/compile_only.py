@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.model.target import Availability, DeviceModel, State, TargetName, TargetUnavailable
-from assay.targets import jax_internals
+from assay.targets import gpu_memory_kinds
 from assay.targets.environment import cpu_device_count
 from assay.targets.live import request_cpu_devices, verdict_of_a_compile
 from assay.targets.presence import missing_compiler
@@ -58,8 +58,8 @@ def _devices(target: CompileOnlyTarget) -> tuple[Device, ...]:
     except (ImportError, RuntimeError, ValueError) as error:
         raise TargetUnavailable(str(target.name), diagnose(error)) from error
     if target.model.kind == "gpu":
-        jax_internals.keep_memory_kinds()
-        jax_internals.check_memory_kinds(devices[0])
+        gpu_memory_kinds.keep_memory_kinds()
+        gpu_memory_kinds.check_memory_kinds(devices[0])
     return devices
 
 

@@ -18,7 +18,7 @@ from assay.model.target import (
     TargetUnavailable,
     unavailable,
 )
-from assay.targets import jax_internals
+from assay.targets import gpu_memory_kinds
 from assay.targets.environment import cpu_device_count, environment
 from assay.targets.presence import missing_compiler, missing_device
 from assay.targets.remedies import diagnose
@@ -42,7 +42,7 @@ def prepare(names: Iterable[TargetName]) -> None:
     if settings.jax_platforms is None:  # jax was imported before the environment was set
         settings.update("jax_platforms", os.environ["JAX_PLATFORMS"])
     request_cpu_devices(cpu_device_count(names))
-    jax_internals.keep_memory_kinds()
+    gpu_memory_kinds.keep_memory_kinds()
 
 
 def request_cpu_devices(count: int) -> None:

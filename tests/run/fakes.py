@@ -10,9 +10,10 @@ from typing import Any
 from assay import claims
 from assay.model.claim import Check, Claim
 from assay.model.evidence import Evidence, Failure, Memory, Toolchain, Unavailable
+from assay.model.trial import Trial
 from assay.model.verdict import Record
 from assay.model.workload import Arm, KnownDefect, Program, Role, Workload
-from assay.run import Accept, Run, Trial, accept_numbers
+from assay.run import Accept, Run, accept_numbers
 
 TARGET = "gpu-h100:8"
 OLD, NOW = {"jaxlib": "0.10.2"}, {"jaxlib": "0.12.0"}

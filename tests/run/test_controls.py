@@ -8,10 +8,11 @@ import pytest
 from assay import claims
 from assay.model.claim import Case, Formula
 from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.trial import Trial
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Arm
-from assay.run import Accept, Trial
+from assay.run import Accept
 from assay.store import baselines
 
 from .fakes import NOW, OFFLOAD, SAVE, TARGET, TWIN, Harness, trial

@@ -11,10 +11,11 @@ from assay import claims
 from assay.model.claim import Claim, Formula
 from assay.model.evidence import Evidence, Failure, FailureKind, GrowthTimes, Toolchain
 from assay.model.timing import ArmTimes, Ending, Keep, Machine, TimedPair, Times, untaken
+from assay.model.trial import Trial
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Outcome, Record
 from assay.model.workload import Arm, Workload
-from assay.run import Accept, Run, Trial, accept_numbers
+from assay.run import Accept, Run, accept_numbers
 from assay.store.baselines import load
 from assay.store.evidence import GROWTH as GROWTH_FOLDER
 from assay.store.evidence import load_all

@@ -1,0 +1,85 @@
+"""A trial: one check put to one arm on one target, and the record that is kept of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assay.model.claim import Check, GrowthClaim, RerunClaim, TimingClaim
+from assay.model.names import check_name
+from assay.model.verdict import MUST_FAIL, RECORD_SCHEMA, AcceptedNumber, Finding, Record
+from assay.model.workload import Arm, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One item: a check put to one arm on one target, or to a negative control there.
+
+    ``controls`` are the trials of an arm's negative controls, on the same workload and target.
+    ``arms`` are those that a control is there for.
+    """
+
+    check: Check
+    workload: Workload
+    arm: Arm
+    target: str
+    must_fail: bool = False
+    controls: tuple["Trial", ...] = ()
+    arms: tuple[Arm, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Reject a claim whose name cannot stand in an id, a record and a path."""
+        check_name("a claim", self.check.claim.name)
+
+    @property
+    def claim_name(self) -> str:
+        """The claim's name on the record."""
+        return self.check.claim.name + (MUST_FAIL if self.must_fail else "")
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells its verdict from all others of a run."""
+        return (self.workload.suite, str(self), self.claim_name)
+
+    @property
+    def program(self) -> str:
+        """What is compiled, and for what."""
+        return f"{self.workload.name}/{self.arm.name}@{self.target}"
+
+    @property
+    def is_timing(self) -> bool:
+        """Whether programs are timed for it, and nothing else may then be at work."""
+        return isinstance(self.check.claim, TimingClaim | GrowthClaim | RerunClaim)
+
+    def __str__(self) -> str:
+        return self.program + ("/must-fail" if self.must_fail else "")
+
+
+def record_of(
+    run: str,
+    trial: Trial,
+    finding: Finding,
+    *,
+    seconds: float,
+    toolchain: Mapping[str, str] | None = None,
+    accepted: AcceptedNumber | None = None,
+    upstream: str = "",
+) -> Record:
+    """The line that is kept of a finding on a trial."""
+    return Record(
+        schema=RECORD_SCHEMA,
+        run=run,
+        suite=trial.workload.suite,
+        workload=trial.workload.name,
+        arm=trial.arm.name,
+        claim=trial.claim_name,
+        target=trial.target,
+        toolchain=dict(toolchain or {}),
+        verdict=finding.outcome,
+        measured=finding.measured,
+        limit=finding.limit,
+        unit=trial.check.claim.unit,
+        baseline=accepted,
+        reason=finding.reason,
+        advice=finding.advice,
+        upstream=upstream,
+        seconds=round(seconds, 6),
+    )

@@ -292,3 +292,8 @@ def test_the_looks_are_those_that_the_error_rate_was_measured_with() -> None:
     assert LOOKS == (12, 16, 24, 32, 48, 64, 96, 128, 192)
     following = [look + more_turns([1.0] * look, [1.0] * look) for look in range(13, 192, 5)]
     assert following == [min(each for each in LOOKS if each >= look) for look in range(13, 192, 5)]
+
+
+def test_samples_far_apart_need_no_more_turns() -> None:
+    assert more_turns([1.0], [100.0]) == 0
+    assert more_turns([1.0], [1.0]) == LOOKS[0] - 1

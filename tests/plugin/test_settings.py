@@ -38,6 +38,8 @@ def test_without_options_a_run_is_quick_and_accepts_nothing(tmp_path: Path) -> N
         timing_seconds=30,
         against="",
         against_seconds=300,
+        named=True,
+        required=(),
     )
 
 
@@ -52,6 +54,7 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         "timing_seconds": "2",
         "against": "0.10.2",
         "against_seconds": "3",
+        "require_framework": ["jax"],
     }
     assert parsed(tmp_path, **options) == Settings(
         root=tmp_path,
@@ -64,6 +67,8 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         timing_seconds=2,
         against="0.10.2",
         against_seconds=3,
+        named=True,
+        required=("jax",),
     )
 
 

@@ -142,3 +142,11 @@ def test_a_missing_file_is_named_and_what_to_do(tmp_path: Path, missing: str) ->
 def test_a_run_that_reached_nothing_has_no_records(tmp_path: Path) -> None:
     (tmp_path / records.FILE_NAME).touch()
     assert load(tmp_path) == ()
+
+
+def test_reading_back_finds_a_verdict_that_is_missing_or_stands_twice(tmp_path: Path) -> None:
+    append(tmp_path, RECORD)
+    records.check(tmp_path, [RECORD])
+    for reached in ([], [RECORD, RECORD], [replace(RECORD, measured=1)]):
+        with pytest.raises(RecordsError, match="holds 1 verdicts, and not the"):
+            records.check(tmp_path, reached)

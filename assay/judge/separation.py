@@ -2,8 +2,9 @@
 
 Every sample of one lies beyond every sample of the other, further than noise moves a sample. Noise
 stretches a run by what shares its core, and adds stalls. ``BEYOND`` bounds both, by how many pairs
-were taken: its stretch is twice, its stall four times the largest that was measured of a program
-against itself, on 2 cores at load averages of 3 to 8 (docs/timing.md, "Far apart").
+were taken: its stretch is at least 1.5 times, its stall at least 4 times the largest that was
+measured of a program against itself, on 2 cores at load averages of 3 to 5 (docs/timing.md, "Far
+apart").
 """
 
 import math
@@ -38,7 +39,7 @@ One pair decides for slower only.
 """
 
 FIRST_RUN: Final = Noise(stretch=16.0, stall=0.5)
-"""The same of first runs, which touch their memory for the first time."""
+"""The same of first runs, which touch their memory for the first time; chosen, not measured."""
 
 
 def separated(

@@ -63,6 +63,7 @@ class Controller:
         self._fault: Exception | None = None
         self._selected: set[str] = set()
         self._reached: set[str] = set()
+        self._begun = False
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -81,6 +82,12 @@ class Controller:
             for item in session.items:
                 if isinstance(item, TrialItem | TimedItem):
                     self._tally.expect(item.nodeid, slot_of(item.trial))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Learn whether the selected items will be run: a refused collection loses none."""
+        goes_on = self._config.option.continue_on_collection_errors
+        self._begun = goes_on or not session.testsfailed
 
     @property
     def _collects_only(self) -> bool:
@@ -156,7 +163,7 @@ class Controller:
         return Ending(
             cut_short=cut_short,
             failed_elsewhere=exitstatus not in (pytest.ExitCode.OK, *_PYTEST_OWN),
-            lost=tuple(sorted(self._selected - self._reached)),
+            lost=tuple(sorted(self._selected - self._reached)) if self._begun else (),
         )
 
     def _covered(self, ending: Ending, exitstatus: int) -> Ending:

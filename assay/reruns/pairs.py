@@ -89,16 +89,16 @@ def is_judged(pair: Pair) -> bool:
 def take_turns(
     old: Started, new: Started, *, old_first: bool, end: float, clock: Clock = time.perf_counter
 ) -> Pair:
-    """Sample A B B A …, as many turns as a pair takes, or as end by ``end``."""
+    """Sample A B B A …, as many turns as a pair takes, or as end by ``end``; one at least."""
     # Of more runs in a row each is faster, so both take as many.
     told = (old.prepared, new.prepared)
     runs = min(max(each.runs_per_sample for each in told), *(each.most_runs for each in told))
     olds, news = Samples(started=old, runs=runs), Samples(started=new, runs=runs)
     order = (olds, news) if old_first else (news, olds)
     lasted = 0.0
-    for _ in range(TURNS_OF_A_PAIR):
+    for number in range(TURNS_OF_A_PAIR):
         began = clock()
-        if began + lasted > end:
+        if number and began + lasted > end:
             break
         for samples in order:
             samples.take()

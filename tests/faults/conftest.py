@@ -16,7 +16,7 @@ from tests.faults.victim import FILES
 from tests.faults.warm import Warm
 
 _SECONDS = 120.0
-_OUTER = ("PYTEST_", "ASSAY_", "JAX_", "XLA_", "COV_", "TOX_")
+_OUTER = ("PYTEST_", "ASSAY_", "JAX_", "XLA_", "TPU_", "COV_", "TOX_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,7 @@ OBSERVING = (
         change=gives(()),
         command=_MINE,
         ends=CRASHED,
-        says=("devices", _FAILS),
+        says=("assay/observe.py", _FAILS),
     ),
     Fault(
         name="pickled raises",

@@ -81,9 +81,10 @@ def _compiled(name: str, arm: str, target: str) -> tuple[bytes, bytes, Memory]:
     prepare(map(TargetName.parse, known()))
     found, framework = resolve(target), JaxFramework()
     workload = next(each for each in (EXECUTED, BLOCK) if each.name == name)
-    program = workload.arm(arm).program(found.devices())
-    lowered = framework.lower(framework.trace(program), found.platform, found.devices())
-    compiled = framework.compile(lowered, found.devices())
+    devices = found.devices()
+    program = workload.arm(arm).program(devices)
+    lowered = framework.lower(framework.trace(program, devices), found.platform, devices)
+    compiled = framework.compile(lowered, devices)
     return *split(compiled.hlo_proto()), compiled.memory()
 
 

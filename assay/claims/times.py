@@ -45,7 +45,7 @@ class AtMost:
         return separated(reference, judged, against=self.limit) is not None
 
     def hopeless_after(self, reference: float) -> float:
-        """After how many seconds a run decides it by itself, beside a reference run of so many."""
+        """The length in seconds at which one run alone decides, from the reference run's."""
         return certainly_slower_after(reference, against=self.limit)
 
     def ratio(self, reference: Sequence[float], judged: Sequence[float]) -> Ratio:

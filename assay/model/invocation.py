@@ -17,7 +17,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What a run knows at its end beside its records.
+    """What a run knows at its end, besides its records.
 
     ``cut_short`` is ``MISUSE``, pytest's own code for Ctrl-C, or ``CRASHED``; None if nothing did.
     ``failed_elsewhere`` says that pytest failed; ``lost`` are the ids of selected items that never

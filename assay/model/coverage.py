@@ -1,4 +1,4 @@
-"""Coverage: how many verdicts a run of a whole suite must reach, kept as data in the repository."""
+"""Coverage: how many verdicts a run of a whole suite must judge, kept as data in the repository."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,16 +16,23 @@ class Slot(NamedTuple):
     claim: str
 
 
+class Count(NamedTuple):
+    """The verdicts of a slot, and how many of them judge something."""
+
+    verdicts: int
+    judged: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """Expected verdicts of each level, and the folder that each suite's tests lie in."""
 
-    counts: Mapping[Level, Mapping[Slot, int]] = field(default_factory=dict)
+    counts: Mapping[Level, Mapping[Slot, Count]] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
 
-    def at(self, level: Level) -> Mapping[Slot, int]:
+    def at(self, level: Level) -> Mapping[Slot, Count]:
         """What is expected at a level: each suite's counts of the highest stored level up to it."""
-        found: dict[str, Mapping[Slot, int]] = {}
+        found: dict[str, Mapping[Slot, Count]] = {}
         for stored in sorted(each for each in self.counts if each <= level):
             for suite in {slot.suite for slot in self.counts[stored]}:
                 slots = self.counts[stored].items()
@@ -34,14 +41,19 @@ class Coverage:
 
     def recording(self, reached: "Reached", *, level: Level, replaces: bool) -> "Coverage":
         """The same with what a run reached; ``replaces`` also lowers and removes counts."""
-        kept = {
+        known = self.counts.get(level, {})
+        counts = {
             slot: count
-            for slot, count in self.counts.get(level, {}).items()
+            for slot, count in known.items()
             if not (replaces and slot.suite in reached.suites and slot.target in reached.targets)
         }
-        counts = dict(kept)
         for slot, count in reached.counts.items():
-            counts[slot] = max(count, kept.get(slot, 0))
+            found = count
+            if slot in known and not reached.ran(slot):
+                unjudged = known[slot].verdicts - known[slot].judged
+                found = Count(count.verdicts, max(count.verdicts - unjudged, 0))
+            kept = counts.get(slot, Count(0, 0))
+            counts[slot] = Count(*map(max, found, kept))
         levels = {**self.counts, level: counts}
         remaining = {slot.suite for each in levels.values() for slot in each}
         folders = {**self.folders, **reached.folders}
@@ -54,46 +66,62 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """What a run came to: verdicts counted by slot, and those of them that judged something.
+    """What a run came to: its verdicts, counted by slot.
 
+    ``not_run`` are the frameworks whose programs it did not run, all of them where it only
+    collected: their verdicts are counted as judged. ``noisy`` is how many verdicts on times were
+    too noisy to decide, which count as judged too. ``reasons`` says for each slot why a verdict
+    judged nothing.
     ``suites`` are the suites that the run held as a whole, ``targets`` those that it judged on.
-    ``reasons`` says for each slot without any judged verdict why there is none.
     """
 
-    counts: Mapping[Slot, int]
-    judged: Collection[Slot]
+    counts: Mapping[Slot, Count]
+    not_run: Collection[str]
     reasons: Mapping[Slot, str]
     suites: Collection[str]
     targets: Collection[str]
     folders: Mapping[str, str]
+    noisy: int = 0
+
+    def ran(self, slot: Slot) -> bool:
+        """Whether the programs of a slot were run."""
+        return slot.framework not in self.not_run
 
 
 class Gap(NamedTuple):
-    """Expected verdicts of one suite, target and framework that a run did not reach."""
+    """Expected verdicts of one suite, target and framework that a run did not judge.
+
+    ``expected`` and ``judged`` count all verdicts of the place. ``reason`` is why one of them
+    judged nothing, empty if none was reached.
+    """
 
     framework: str
     suite: str
     target: str
     expected: int
-    reached: int
+    judged: int
     reason: str
     claims: tuple[str, ...]
 
 
-def gaps(expected: Mapping[Slot, int], reached: Reached) -> Iterator[Gap]:
-    """The gaps of a run, one for each place: verdicts too few, or none that judged anything."""
+def gaps(expected: Mapping[Slot, Count], reached: Reached) -> Iterator[Gap]:
+    """The gaps of a run, one for each place with too few verdicts, or too few that judged."""
+    nothing = Count(0, 0)
     places = dict.fromkeys(slot[:3] for slot in expected)
     for place in places:
-        slots = [slot for slot in expected if slot[:3] == place]
-        short = [slot for slot in slots if reached.counts.get(slot, 0) < expected[slot]]
-        seen = [slot for slot in reached.counts if slot[:3] == place]
-        judged = any(slot in reached.judged for slot in seen)
-        if short or not judged:
-            reasons = [reached.reasons[slot] for slot in seen if slot in reached.reasons]
+        due = {slot: count for slot, count in expected.items() if slot[:3] == place}
+        found = {slot: reached.counts.get(slot, nothing) for slot in due}
+        short = [
+            slot
+            for slot, count in due.items()
+            if found[slot].verdicts < count.verdicts or found[slot].judged < count.judged
+        ]
+        if short:
+            reasons = [reached.reasons[slot] for slot in short if slot in reached.reasons]
             yield Gap(
                 *place,
-                expected=sum(expected[slot] for slot in slots),
-                reached=sum(min(reached.counts.get(slot, 0), expected[slot]) for slot in slots),
-                reason="" if judged or not reasons else reasons[0],
+                expected=sum(count.judged for count in due.values()),
+                judged=sum(min(found[slot].judged, due[slot].judged) for slot in due),
+                reason=reasons[0] if reasons else "",
                 claims=tuple(slot.claim for slot in short),
             )

@@ -21,7 +21,7 @@ from assay.model.verdict import ExitCode, Record
 from assay.model.workload import Level
 from assay.plugin import benchmarks
 from assay.plugin.coverage import Tally, slot_of
-from assay.plugin.items import FRAMEWORK, TimedItem, TrialItem, verdicts_of
+from assay.plugin.items import FRAMEWORK, TIMED, TimedItem, TrialItem, verdicts_of
 from assay.plugin.orphans import FOUND, remove_orphans
 from assay.plugin.progress import Progress, program_of
 from assay.plugin.session import Session
@@ -111,10 +111,10 @@ class Controller:
         # What a mark skips is left out on purpose.
         if found or (report.when == "setup" and report.skipped):
             self._reached.add(report.nodeid)
-        framework = getattr(report, FRAMEWORK, "")
+        framework, timed = getattr(report, FRAMEWORK, ""), getattr(report, TIMED, False)
         for record in found:
             if framework:
-                self._tally.add(report.nodeid, framework, record)
+                self._tally.add(report.nodeid, framework, record, timed=timed)
             self._records.append(record)
             try:
                 self._keep(record)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.frameworks.installed import why_missing
-from assay.model.coverage import Coverage, Reached, Slot, gaps
+from assay.frameworks.installed import KNOWN, why_missing
+from assay.model.coverage import Count, Coverage, Reached, Slot, gaps
 from assay.model.invocation import Missing
 from assay.model.target import LIVE_MODELS
 from assay.model.trial import Trial
-from assay.model.verdict import Record
+from assay.model.verdict import Outcome, Record
 from assay.plugin.settings import Settings
 from assay.report.coverage import coverage_line, missing_of, nothing_judged
 from assay.run import Accept
@@ -52,7 +52,8 @@ class Tally:
         self._config = config
         self._settings = settings
         self._counts: Counter[Slot] = Counter()
-        self._judged: set[Slot] = set()
+        self._unjudged: Counter[Slot] = Counter()
+        self._noisy = 0
         self._reasons: dict[Slot, str] = {}
         self._files: dict[str, set[str]] = {}
 
@@ -61,16 +62,19 @@ class Tally:
         self._counts[slot] += 1
         self._files.setdefault(slot.suite, set()).add(nodeid.partition("::")[0])
 
-    def add(self, nodeid: str, framework: str, record: Record) -> None:
-        """Count a verdict of a check's item."""
+    def add(self, nodeid: str, framework: str, record: Record, *, timed: bool) -> None:
+        """Count a verdict of a check's item; ``timed`` says whether it is on times."""
         slot = Slot(framework, record.suite, record.target, record.claim)
         self.expect(nodeid, slot)
-        if record.verdict.judged:
-            self._judged.add(slot)
-        elif record.advice:
-            self._reasons[slot] = f"{record.reason}; {record.advice}"
-        else:
-            self._reasons[slot] = record.reason
+        # An error fails the run by itself.
+        if record.verdict.judged or record.verdict is Outcome.ERROR:
+            return
+        # The machine's noise is not lost coverage, and the next run may be less noisy.
+        if timed and record.verdict is Outcome.NOT_MEASURED:
+            self._noisy += 1
+            return
+        self._unjudged[slot] += 1
+        self._reasons[slot] = "; ".join(filter(None, (record.reason, record.advice)))
 
     def judge(
         self, records: Collection[Record], *, checked: bool
@@ -117,11 +121,7 @@ class Tally:
         }
         if not expected and not reached.counts:
             return "", ()
-        not_run = {
-            name: reason
-            for name in sorted({slot.framework for slot in expected})
-            if (reason := why_missing(name)) and name not in self._settings.required
-        }
+        not_run = self._missing_frameworks()
         due = {slot: count for slot, count in expected.items() if slot.framework not in not_run}
         unavailable = {
             str(target.name): f"{here.reason}; {here.remedy}"
@@ -138,6 +138,11 @@ class Tally:
             return self._settings.targets
         known = (target.name for target, _ in survey())
         return {str(name) for name in known if name.model not in LIVE_MODELS or name.topology}
+
+    def _missing_frameworks(self) -> Mapping[str, str]:
+        """Why each framework that is missing, and may be, is missing."""
+        optional = (name for name in sorted(KNOWN) if name not in self._settings.required)
+        return {name: reason for name in optional if (reason := why_missing(name))}
 
     def _named_in_vain(
         self, records: Collection[Record], told: Collection[str], *, every: bool
@@ -162,9 +167,15 @@ class Tally:
             for suite, folder in {**stored.folders, **lie_in}.items()
             if is_whole(root / folder, folders)
         }
+        not_run = KNOWN if self._config.option.collectonly else self._missing_frameworks()
         return Reached(
-            counts={slot: n for slot, n in self._counts.items() if slot.suite in suites},
-            judged=self._judged,
+            counts={
+                slot: Count(n, n - (0 if slot.framework in not_run else self._unjudged[slot]))
+                for slot, n in self._counts.items()
+                if slot.suite in suites
+            },
+            noisy=self._noisy,
+            not_run=not_run,
             reasons=self._reasons,
             suites=suites,
             targets=self._settings.targets,

@@ -20,6 +20,8 @@ from assay.plugin.session import Session
 PAYLOAD = "assay_verdicts"
 FRAMEWORK = "assay_framework"
 """On the report of a check's item: its program's framework. A rerun is asked for by an option."""
+TIMED = "assay_timed"
+"""On the same report: whether its verdict is on times."""
 
 VERDICTS: pytest.StashKey[list[Record]] = pytest.StashKey()
 
@@ -265,6 +267,7 @@ def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
         item.trial.check.claim, RerunClaim
     ):
         setattr(report, FRAMEWORK, item.trial.workload.framework)
+        setattr(report, TIMED, isinstance(item, TimedItem))
 
 
 def verdicts_of(report: pytest.TestReport) -> list[Record]:

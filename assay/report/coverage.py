@@ -1,8 +1,8 @@
-"""Coverage in words: one line of what a run reached, and one for each gap."""
+"""Coverage in words: one line of what a run judged, and one for each gap."""
 
 from collections.abc import Collection, Iterable, Mapping
 
-from assay.model.coverage import Gap, Reached, Slot
+from assay.model.coverage import Count, Gap, Reached, Slot
 from assay.model.invocation import Missing
 from assay.report.words import plural
 
@@ -10,21 +10,27 @@ _NAMED = 4
 
 
 def coverage_line(
-    expected: Mapping[Slot, int], reached: Reached, not_run: Mapping[str, str]
+    expected: Mapping[Slot, Count], reached: Reached, not_run: Mapping[str, str]
 ) -> str:
-    """How many of the expected verdicts were reached; ``not_run`` maps frameworks to reasons."""
+    """How many of the expected verdicts judged; ``not_run`` maps frameworks to reasons."""
     due = {slot: count for slot, count in expected.items() if slot.framework not in not_run}
-    there = sum(min(count, reached.counts.get(slot, 0)) for slot, count in due.items())
-    wanted = sum(due.values())
+    found = {slot: reached.counts.get(slot, Count(0, 0)) for slot in {**due, **reached.counts}}
+    there = sum(min(count.judged, found[slot].judged) for slot, count in due.items())
+    wanted = sum(count.judged for count in due.values())
     targets = len({slot.target for slot in due})
-    parts = [f"{there:,} of {wanted:,} expected verdicts on {plural(targets, 'target')}"]
+    parts = [f"{there:,} of {wanted:,} expected verdicts judged on {plural(targets, 'target')}"]
     for framework, reason in not_run.items():
         slots = [slot for slot in expected if slot.framework == framework]
         if slots:
-            number = sum(expected[slot] for slot in slots)
+            number = sum(expected[slot].verdicts for slot in slots)
             suites = plural(len({slot.suite for slot in slots}), "suite")
             parts.append(f"{plural(number, 'verdict')} of {suites} not run: {reason}")
-    more = sum(max(0, n - expected.get(slot, 0)) for slot, n in reached.counts.items())
+    if reached.noisy:
+        parts.append(f"{plural(reached.noisy, 'time')} too noisy to decide")
+    more = sum(
+        max(0, count.verdicts - expected[slot].verdicts if slot in expected else count.verdicts)
+        for slot, count in found.items()
+    )
     if more:
         parts.append(f"{more:,} more than expected, record them with --update-baselines=new")
     return "; ".join(parts)
@@ -38,18 +44,12 @@ def missing_of(gaps: Iterable[Gap], unavailable: Mapping[str, str]) -> tuple[Mis
             reason = f"{gap.target} is not available: {unavailable[gap.target]}"
             found.setdefault((gap.target, ""), Missing(target=gap.target, reason=reason))
             continue
-        place = f"{gap.suite} on {gap.target}"
-        counts = f"{gap.reached:,} of {gap.expected:,} expected verdicts"
-        if gap.reason:
-            why = f"none of {counts} judged anything: {gap.reason}"
-        else:
-            named = ", ".join(gap.claims[:_NAMED])
-            more = f" and {len(gap.claims) - _NAMED} more" if len(gap.claims) > _NAMED else ""
-            why = (
-                f"{counts} ({named}{more}); bring the checks back, or accept that with "
-                "--update-baselines=all"
-            )
-        reason = f"{place}: {why}"
+        named = ", ".join(gap.claims[:_NAMED])
+        more = f" and {len(gap.claims) - _NAMED} more" if len(gap.claims) > _NAMED else ""
+        where = f"{gap.suite} on {gap.target}"
+        counts = f"{gap.judged:,} of {gap.expected:,} expected verdicts judged ({named}{more})"
+        what = gap.reason or "bring the checks back, or accept that with --update-baselines=all"
+        reason = f"{where}: {counts}: {what}"
         found[gap.target, gap.suite + gap.framework] = Missing(target=gap.target, reason=reason)
     return tuple(found.values())
 

@@ -1,10 +1,10 @@
-"""``baselines/coverage.json``: the verdicts that a run of the whole suites must reach, by level."""
+"""``baselines/coverage.json``: the verdicts that a run of the whole suites must judge, by level."""
 
 from pathlib import Path
 
 import msgspec
 
-from assay.model.coverage import Coverage, Slot
+from assay.model.coverage import Count, Coverage, Slot
 from assay.model.workload import Level
 from assay.store.baselines import BaselineError
 from assay.store.files import write_whole
@@ -13,9 +13,14 @@ SCHEMA = 1
 FILE_NAME = "coverage.json"
 
 
+class _Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    verdicts: int
+    judged: int
+
+
 class _Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folder: str
-    levels: dict[str, dict[str, dict[str, dict[str, int]]]]
+    levels: dict[str, dict[str, dict[str, dict[str, int | _Count]]]]  # a number: all judge
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +42,7 @@ def load(root: Path) -> Coverage | None:
         levels = {level for suite in file.suites.values() for level in suite.levels}
         counts = {
             Level.parse(level): {
-                Slot(framework, name, target, claim): number
+                Slot(framework, name, target, claim): _count(number)
                 for name, suite in file.suites.items()
                 for framework, targets in suite.levels.get(level, {}).items()
                 for target, claims in targets.items()
@@ -66,8 +71,18 @@ def save(root: Path, coverage: Coverage) -> Path:
         for slot, count in sorted(coverage.counts[level].items()):
             frameworks = suites[slot.suite].levels.setdefault(level.name.lower(), {})
             claims = frameworks.setdefault(slot.framework, {}).setdefault(slot.target, {})
-            claims[slot.claim] = count
+            claims[slot.claim] = _number(count)
     path = root / FILE_NAME
     data = msgspec.json.encode(_File(schema=SCHEMA, suites=suites))
     write_whole(path, msgspec.json.format(data, indent=1) + b"\n")
     return path
+
+
+def _count(number: int | _Count) -> Count:
+    if isinstance(number, int):
+        return Count(number, number)
+    return Count(number.verdicts, number.judged)
+
+
+def _number(count: Count) -> int | _Count:
+    return count.judged if count.judged == count.verdicts else _Count(*count)

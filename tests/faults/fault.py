@@ -26,15 +26,13 @@ class Fault:
     ``hides`` are packages that cannot be imported, as if they were not installed, and ``prepare``
     breaks the project's files. ``command`` is what is run then, and ``more`` what is added to it.
     ``says`` are fragments of the summary, of which the first names the part. A fault
-    ``after_a_good_run`` lets that run say that nothing regressed, but not what follows it. ``open``
-    says why Assay does not notice the fault yet.
+    ``after_a_good_run`` lets that run say that nothing regressed, but not what follows it.
     """
 
     name: str
     says: tuple[str, ...]
     ends: int
     after_a_good_run: bool = False
-    open: str = ""
     place: str = ""
     change: Change | None = None
     hides: tuple[str, ...] = ()

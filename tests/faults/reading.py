@@ -10,7 +10,6 @@ from tests.faults.changes import alters, gives, raises
 from tests.faults.fault import BROKEN, CRASHED, Fault
 
 _KIB = 1024
-UNJUDGED = "coverage counts verdicts that judged nothing as reached"
 COMPILES = ("-k", "compiles and looped")
 """One verdict is enough to see that a part of all of them fails."""
 
@@ -99,7 +98,6 @@ READING = (
         place="assay.hlo.schema:split",
         change=alters(lambda parts: (parts[0], b"")),
         ends=BROKEN,
-        open=UNJUDGED,
         says=("copied-bytes-per-iteration", "(exit 1)"),
     ),
     Fault(

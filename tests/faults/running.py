@@ -13,7 +13,7 @@ from assay.model.workload import KnownDefect
 from assay.report.ruling import Decision, Ruling
 from tests.faults.changes import Change, alters, gives, is_killed, raises
 from tests.faults.fault import BROKEN, CRASHED, INSPECT, MISUSE, QUALIFY, Fault
-from tests.faults.reading import COMPILES, UNJUDGED
+from tests.faults.reading import COMPILES
 
 _FAILS = "Assay itself failed (exit 3)"
 _WORKER = ("-n", "1")
@@ -127,7 +127,6 @@ RUNNING = (
         place="assay.claims.copies:CopiedBytes.judge",
         change=gives(Finding(outcome=Outcome.NOT_MEASURED)),
         ends=BROKEN,
-        open=UNJUDGED,
         says=("copied-bytes-per-iteration", "(exit 1)"),
     ),
     Fault(
@@ -135,7 +134,6 @@ RUNNING = (
         place="assay.claims.copies:CopiedBytes.judge",
         change=gives(Finding(outcome=Outcome.CANNOT_RUN)),
         ends=BROKEN,
-        open=UNJUDGED,
         says=("copied-bytes-per-iteration", "(exit 1)"),
     ),
     Fault(

@@ -18,6 +18,13 @@ test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 """
 )
 TORCH = SUITE.replace('suite="SUITE"', 'suite="torch", framework="torch_xla"')
+NEEDS = """
+from assay.frameworks.framework import Unsupported
+
+def needs_a_library(size):
+    raise Unsupported("no such library")
+
+"""
 FILE = "baselines/coverage.json"
 FILES = {
     "mine/test_mine.py": SUITE.replace("SUITE", "mine"),
@@ -53,8 +60,8 @@ def shrunk(project: Project, whole: Ended) -> Project:
 
 def test_a_whole_run_tells_its_coverage(project: Project, whole: Ended) -> None:
     line = (
-        "coverage: 4 of 4 expected verdicts on 1 target; 2 verdicts of 1 suite not run: torch_xla "
-        "is not installed; "
+        "coverage: 4 of 4 expected verdicts judged on 1 target; 2 verdicts of 1 suite not run: "
+        "torch_xla is not installed; "
     )
     assert line in " ".join(whole.output.split())
     assert line in (project.newest() / "summary.md").read_text().replace("\\", "")
@@ -65,9 +72,12 @@ def test_lost_verdicts_fail_the_run_that_held_them(shrunk: Project) -> None:
     ended = shrunk.pytest()
     words = " ".join(ended.output.split())
     assert ended.exit_code == 1, ended.output
-    assert "coverage: 1 of 4 expected verdicts on 1 target" in words
-    assert "missing: other on cpu:8: 0 of 2 expected verdicts (compiles); bring the checks" in words
-    assert "missing: mine on cpu:8: 1 of 2 expected verdicts (compiles)" in words
+    assert "coverage: 1 of 4 expected verdicts judged on 1 target" in words
+    assert (
+        "missing: other on cpu:8: 0 of 2 expected verdicts judged (compiles): bring the checks"
+        in words
+    )
+    assert "missing: mine on cpu:8: 1 of 2 expected verdicts judged (compiles)" in words
     assert "Expected verdicts are missing (exit 1)" in words
 
 
@@ -84,13 +94,34 @@ def test_what_is_gone_on_purpose_is_accepted(shrunk: Project) -> None:
     assert '"other"' not in (shrunk.root / FILE).read_text()
 
 
+def test_a_verdict_that_judges_nothing_any_more_is_missing(tmp_path: Path) -> None:
+    suite = FILES["mine/test_mine.py"].replace("double), arm", "needs_a_library), arm")
+    suite = suite.replace("W =", NEEDS + "W =")
+    project = Project(tmp_path, {"mine/test_mine.py": suite})
+    written = project.pytest("--update-baselines=all")
+    assert written.exit_code == 0, written.output
+    same = project.pytest()
+    assert same.exit_code == 0, same.output
+    assert "coverage: 1 of 1 expected verdicts judged on 1 target" in same.output
+    project.write({"mine/test_mine.py": suite.replace("double)", "needs_a_library)")})
+    ended = project.pytest("-k", "one or two")
+    assert ended.exit_code == 1, "nothing was judged"
+    ended = project.pytest()
+    words = " ".join(ended.output.split())
+    assert ended.exit_code == 1, ended.output
+    assert "mine on cpu:8: 0 of 1 expected verdicts judged (compiles): no such library" in words
+
+
 def test_a_framework_that_is_required_must_be_installed(tmp_path: Path) -> None:
     project = Project(tmp_path, {"torch/test_torch.py": TORCH, "mine.py": ""})
     project.pytest(*COLLECTED)
     ended = project.pytest("--require-framework=torch_xla")
     assert ended.exit_code == 1, ended.output
     words = " ".join(ended.output.split())
-    assert "missing: torch on cpu:8: none of 2 of 2 expected verdicts judged anything" in words
+    assert (
+        "missing: torch on cpu:8: 0 of 2 expected verdicts judged (compiles): torch_xla is not"
+        in words
+    )
 
 
 def test_a_target_that_is_named_must_be_judged(tmp_path: Path) -> None:

@@ -1,22 +1,39 @@
 """Coverage in words: what was reached, what is missing and what to do."""
 
-from assay.model.coverage import Gap, Reached, Slot
+from assay.model.coverage import Count, Gap, Reached, Slot
 from assay.report.coverage import coverage_line, missing_of, nothing_judged
 
 JAX = Slot("jax", "mine", "cpu:8", "compiles")
 TORCH = Slot("torch_xla", "lazy", "cpu:8", "compiles")
 
 
-def reached(counts: dict[Slot, int]) -> Reached:
-    return Reached(counts=counts, judged=(), reasons={}, suites=(), targets=("cpu:8",), folders={})
+def reached(counts: dict[Slot, Count], noisy: int = 0) -> Reached:
+    return Reached(
+        counts=counts,
+        not_run=(),
+        reasons={},
+        suites=(),
+        targets=("cpu:8",),
+        folders={},
+        noisy=noisy,
+    )
 
 
 def test_the_line_counts_no_verdict_twice_and_names_what_is_left_out() -> None:
-    line = coverage_line({JAX: 3, TORCH: 4}, reached({JAX: 5}), {"torch_xla": "not installed"})
+    expected = {JAX: Count(3, 3), TORCH: Count(4, 4)}
+    line = coverage_line(expected, reached({JAX: Count(5, 5)}), {"torch_xla": "not installed"})
     assert line == (
-        "3 of 3 expected verdicts on 1 target; 4 verdicts of 1 suite not run: not installed; "
-        "2 more than expected, record them with --update-baselines=new"
+        "3 of 3 expected verdicts judged on 1 target; 4 verdicts of 1 suite not run: not "
+        "installed; 2 more than expected, record them with --update-baselines=new"
     )
+
+
+def test_the_line_counts_what_judged_and_what_was_too_noisy() -> None:
+    line = coverage_line({JAX: Count(6, 5)}, reached({JAX: Count(6, 4)}, noisy=1), {})
+    assert line == "4 of 5 expected verdicts judged on 1 target; 1 time too noisy to decide"
+    other = Slot("jax", "mine", "cpu:8", "new")
+    line = coverage_line({}, reached({other: Count(2, 1)}), {})
+    assert "2 more than expected" in line
 
 
 def test_a_target_that_is_not_available_is_one_line() -> None:
@@ -28,13 +45,11 @@ def test_a_target_that_is_not_available_is_one_line() -> None:
 def test_a_gap_names_some_claims_and_what_to_do() -> None:
     (line,) = missing_of([Gap("jax", "a", "cpu:8", 9, 2, "", tuple("vwxyz"))], {})
     assert line.reason == (
-        "a on cpu:8: 2 of 9 expected verdicts (v, w, x, y and 1 more); bring the checks back, or "
-        "accept that with --update-baselines=all"
+        "a on cpu:8: 2 of 9 expected verdicts judged (v, w, x, y and 1 more): bring the checks "
+        "back, or accept that with --update-baselines=all"
     )
-    (line,) = missing_of([Gap("jax", "a", "cpu:8", 9, 9, "no compiler", ())], {})
-    assert (
-        line.reason == "a on cpu:8: none of 9 of 9 expected verdicts judged anything: no compiler"
-    )
+    (line,) = missing_of([Gap("jax", "a", "cpu:8", 9, 8, "no compiler", ("v",))], {})
+    assert line.reason == "a on cpu:8: 8 of 9 expected verdicts judged (v): no compiler"
 
 
 def test_a_named_target_without_verdicts_says_why() -> None:

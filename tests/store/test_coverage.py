@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from assay.model.coverage import Coverage, Slot
+from assay.model.coverage import Count, Coverage, Slot
 from assay.model.workload import Level
 from assay.store import coverage
 from assay.store.baselines import BaselineError
 
 SLOTS = {
-    Slot("jax", suite, target, claim): 3
+    Slot("jax", suite, target, claim): Count(3, 3 if claim == "z" else 1)
     for suite in ("b", "a")
     for target in ("tpu-v4", "cpu:8")
     for claim in ("z", "y.must-fail")
@@ -26,6 +26,7 @@ def test_what_is_written_is_read_back_and_sorted(tmp_path: Path) -> None:
     coverage.save(tmp_path, Coverage(counts=after.counts, folders={**after.folders}))
     assert path.read_bytes() == first
     assert first.index(b'"a"') < first.index(b'"b"')
+    assert b'"z": 3' in first
 
 
 def test_without_a_file_nothing_is_expected(tmp_path: Path) -> None:
@@ -40,6 +41,7 @@ def test_without_a_file_nothing_is_expected(tmp_path: Path) -> None:
         '{"schema":2,"suites":{}}',
         '{"schema":1,"suites":{"a":{"folder":"a","levels":{"slow":{}}}}}',
         '{"schema":1,"suites":{"a":{"folder":"a","levels":{"quick":{"jax":{"cpu":{"c":"1"}}}}}}}',
+        '{"schema":1,"suites":{"a":{"folder":"a","levels":{"quick":{"jax":{"cpu":{"c":{}}}}}}}}',
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:

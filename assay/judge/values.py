@@ -106,8 +106,7 @@ def _relative(
     gaps: npt.NDArray[np.float64], ours: _Array, reference: _Array, floor: float
 ) -> npt.NDArray[np.float64]:
     """How far each element is off relative to itself; 0 for what is off by the floor at most."""
-    with np.errstate(invalid="ignore"):
-        size = np.maximum(np.abs(ours), np.abs(reference))
+    size = np.maximum(np.abs(ours), np.abs(reference))
     held = np.isfinite(size) & (gaps > floor)
     return np.divide(gaps, size, out=np.zeros(gaps.shape), where=held)
 

@@ -71,7 +71,8 @@ def test_it_asks_for_the_arm_alone_until_a_process_reached_its_floor() -> None:
     turns = CLAIM.turns(case())
     assert turns.reference == ""
     assert turns.enough([], [0.01] * 48)
-    assert not turns.enough([], [0.01] * 39)
+    assert turns.question == "alone"
+    assert not turns.enough([], [0.01] * 47)
     assert not turns.enough([], [0.001] * 48)
 
 

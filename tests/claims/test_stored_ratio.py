@@ -7,6 +7,7 @@ import pytest
 from assay import claims
 from assay.judge.case import judge
 from assay.judge.ratios import LOOKS
+from assay.judge.separation import certainly_slower_after
 from assay.model.claim import Case, TimingClaim
 from assay.model.verdict import Outcome
 
@@ -62,6 +63,8 @@ def test_it_asks_for_turns_until_they_tell_which_or_as_many_as_are_stored() -> N
     assert held.enough([1.0] * LOOKS[0], [2.0] * LOOKS[0])
     assert held.enough([1.0] * 2, [200.0] * 2)
     assert not held.enough([1.0] * 2, [2.0] * 2)
+    assert held.hopeless_after is not None
+    assert held.hopeless_after(1.0) == certainly_slower_after(1.0, against=2.0)
     unstored = CLAIM.turns(_held(2.0, stored=None))
     assert unstored.question != held.question
     assert not unstored.enough([1.0] * 63, [2.0] * 63)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.judge.changes import Better, Change, Sensitivity, agreed, judged
+from assay.judge.changes import Better, Change, Sensitivity, agreed, judged, logarithms
 from assay.judge.ratios import (
     LOOKS,
     SOME_RUNS,
@@ -161,6 +161,17 @@ def test_a_ratio_is_judged_against_what_is_wanted() -> None:
     assert ratio_of_turns(first, second, against=0.5).change is Change.SAME
 
 
+def test_as_wide_as_what_is_looked_for_is_not_too_noisy() -> None:
+    double = Sensitivity(least=0.02, seen=math.expm1(1.0))
+    assert judged(1.5, (0.5, 2.5), 9, double).change is Change.SLOWER
+    assert judged(1.5, (0.499, 2.501), 9, double).change is Change.TOO_NOISY
+
+
+def test_single_precision_is_judged_in_double() -> None:
+    found = logarithms(np.array([1.0, 3.0], np.float32), "samples")  # type: ignore[arg-type]
+    assert found.tolist() == [0.0, math.log(3.0)]
+
+
 def test_turns_are_taken_until_they_decide() -> None:
     first, second = turns(1.2, 8)
     assert more_turns(first[:12], second[:12]) == 0
@@ -169,6 +180,12 @@ def test_turns_are_taken_until_they_decide() -> None:
     assert more_turns(first[:12], second[:12], at_most=14) == 2
     assert more_turns(first[:14], second[:14], at_most=14) == 0
     assert more_turns([], []) == LOOKS[0]
+
+
+def test_turns_are_taken_until_they_decide_against_what_is_wanted() -> None:
+    first, second = turns(1.04, 0, jitter=0.02, pairs=LOOKS[0])
+    assert more_turns(first, second) > 0
+    assert more_turns(first, second, against=1.05) == 0
 
 
 def test_the_last_look_asks_for_no_more() -> None:
@@ -292,6 +309,12 @@ def test_the_looks_are_those_that_the_error_rate_was_measured_with() -> None:
     assert LOOKS == (12, 16, 24, 32, 48, 64, 96, 128, 192)
     following = [look + more_turns([1.0] * look, [1.0] * look) for look in range(13, 192, 5)]
     assert following == [min(each for each in LOOKS if each >= look) for look in range(13, 192, 5)]
+
+
+def test_the_interval_is_that_which_the_error_rate_was_measured_with() -> None:
+    """Of 64 pairs half of which are disturbed; floors of two neighbours bound it below."""
+    found = ratio_of_turns(*turns(1.02, 7, busy=0.5))
+    assert (found.low, found.high) == pytest.approx((1.0190218575, 1.0202690716), rel=1e-9)
 
 
 def test_samples_far_apart_need_no_more_turns() -> None:

@@ -100,6 +100,26 @@ def test_a_pair_that_a_neighbour_disturbed_weighs_little() -> None:
     assert wide > 0.1
 
 
+def test_the_mean_of_studies_is_dersimonian_and_lairds() -> None:
+    """Thirteen trials of a vaccine, whose mean is -0.7141 in metafor's documentation (``dat.bcg``).
+
+    The interval is Hartung's and Knapp's: 2.2 % wider than Student's, for the trials scatter.
+    """
+    risks = (-0.8893, -1.5854, -1.3481, -1.4416, -0.2175, -0.7861, -1.6209, 0.0120, -0.4694)
+    variances = (0.3256, 0.1946, 0.4154, 0.0200, 0.0512, 0.0069, 0.2230, 0.0040, 0.0564)
+    risks = (*risks, -1.3713, -0.3394, 0.4459, -0.0173)
+    variances = (*variances, 0.0730, 0.0124, 0.5325, 0.0714)
+    center, half = random_effects(np.array(risks), np.sqrt(variances), 0.05)
+    assert center == pytest.approx(-0.7141, abs=1e-4)
+    assert half == pytest.approx(0.3937, abs=1e-4)
+
+
+def test_the_interval_is_that_which_the_error_rate_was_measured_with() -> None:
+    """The error rate is shared among four looks and a separation, and by three views of each."""
+    found = ratio_of_processes(processes(1.02, 7))
+    assert (found.low, found.high) == pytest.approx((1.0171839493, 1.0249925016), rel=1e-9)
+
+
 def test_alike_pairs_still_leave_their_own_noise() -> None:
     """By chance alone, estimates may agree better than their errors allow."""
     _, half = random_effects(np.full(3, 0.01), np.full(3, 0.02), 0.05)

@@ -1,6 +1,7 @@
 """How a cost grows with a size: the exponent, and how sure it is."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,13 @@ def test_a_quadratic_cost_is_beyond_a_linear_limit_and_a_linear_one_within() -> 
     linear, quadratic = [3 * n for n in SIZES], [n * n for n in SIZES]
     assert grows(fitted_exponent(SIZES, linear), at_most=1) is Growth.WITHIN
     assert grows(fitted_exponent(SIZES, quadratic), at_most=1) is Growth.BEYOND
+
+
+def test_an_interval_that_ends_at_the_limit_lies_within() -> None:
+    found = fitted_exponent(SIZES, [1] * 5)
+    ends = replace(found, low=1.0, high=1.5)
+    assert grows(ends, at_most=1.0, slack=0.5) is Growth.WITHIN
+    assert grows(replace(ends, low=1.5, high=2.0), at_most=1.0, slack=0.5) is Growth.CANNOT_SAY
 
 
 def test_a_cost_of_nothing_does_not_grow() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.judge.toolchains import age, in_range, nearest_accepted
+from assay.judge.toolchains import age, in_range, nearest_accepted, no_newer
 from assay.model.verdict import AcceptedNumber
 
 
@@ -30,6 +30,13 @@ NUMBERS = [
 )
 def test_the_exact_number_is_preferred_else_the_nearest_older(jaxlib: str, value: int) -> None:
     assert value_for(NUMBERS, jaxlib=jaxlib) == value
+
+
+@pytest.mark.parametrize(
+    ("jaxlib", "values"), [("0.10.2", [9, 10]), ("0.9", []), ("1.0", [9, 10, 12])]
+)
+def test_numbers_of_no_newer_toolchain_come_oldest_first(jaxlib: str, values: list[int]) -> None:
+    assert [each.value for each in no_newer(NUMBERS, {"jaxlib": jaxlib})] == values
 
 
 def test_an_older_toolchain_is_never_held_against_a_newer_number() -> None:

@@ -41,6 +41,8 @@ _OUT_OF_MEMORY = (
     re.compile(rf"Used {_SIZE} of {_SIZE} hbm", re.IGNORECASE),
     re.compile(rf"\({_SIZE}\) exceeds available HBM \({_SIZE}\)", re.IGNORECASE),
 )
+# A kernel that asks for more on-chip memory than there is compiles on no device, however large.
+_ON_CHIP = re.compile(r"space[= ](vmem|smem|cmem|sflag)|shared memory", re.IGNORECASE)
 _STEP = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _RUNS_NOTHING = Unavailable(
     reason="a compile-only target runs nothing", remedy="run it on a live target, such as cpu"
@@ -364,7 +366,8 @@ def _end(kind: FailureKind, error: Exception) -> Failure | Unavailable:
     if fault is not None:
         return Unavailable(reason=fault.reason, remedy=fault.remedy)
     message, line = _shorten(message_of(error)), users_line(error)
-    if kind is not FailureKind.COMPILER or "RESOURCE_EXHAUSTED" not in text:
+    out_of_memory = "RESOURCE_EXHAUSTED" in text and not _ON_CHIP.search(text)
+    if kind is not FailureKind.COMPILER or not out_of_memory:
         return Failure(kind=kind, message=message, line=line)
     sizes = next(filter(None, (wording.search(text) for wording in _OUT_OF_MEMORY)), None)
     return Failure(

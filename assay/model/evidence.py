@@ -8,7 +8,11 @@ from assay.model.summary import ModuleSummary
 
 
 class FailureKind(Enum):
-    """The stage at which a program stopped, as far as the toolchain tells."""
+    """The stage at which a program stopped, as far as the toolchain tells.
+
+    ``OUT_OF_MEMORY`` is about the device's memory. A kernel that needs too much on-chip memory does
+    not compile.
+    """
 
     BUILD = "cannot be built"
     TRACE = "does not trace"

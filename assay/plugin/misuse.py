@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from assay.frameworks.installed import KNOWN
 from assay.model.claim import Check, Formula
 from assay.model.trial import Trial
 from assay.model.workload import Workload, matches_any
 
 
 def reject_check(name: str, check: Check) -> None:
-    """Refuse limits that are no formulas, and names of arms that no workload has.
+    """Refuse limits that are no formulas, unknown frameworks, and names of arms that are not there.
 
     Raises:
         CollectError: the check of that name has one.
@@ -36,10 +37,7 @@ def reject_check(name: str, check: Check) -> None:
         if not any(matches_any(arm, (pattern,)) for arm in arms):
             raise _refused(name, f"arms={pattern!r}, which match none", *check.workloads)
     for workload in check.workloads:
-        arms = [arm.name for arm in workload.arms]
-        for twin in check.twins if any(map(check.covers, arms)) else ():
-            if twin not in arms:
-                raise _refused(name, f"twin={twin!r}", workload)
+        _reject_workload(name, check, workload)
 
 
 def reject_namesakes(name: str, check: Check, earlier: Sequence[Check]) -> None:
@@ -75,6 +73,18 @@ def reject_trial(name: str, trial: Trial) -> None:
             )
         if needed not in {each.name for each in workload.arms}:
             raise _refused(name, f"{trial.claim_name} compared with {needed!r}", workload)
+
+
+def _reject_workload(name: str, check: Check, workload: Workload) -> None:
+    if workload.framework not in KNOWN:
+        raise pytest.Collector.CollectError(
+            f"got framework={workload.framework!r} of workload {workload.name!r} in {name}, "
+            f"wanted one of {', '.join(KNOWN)}"
+        )
+    arms = [arm.name for arm in workload.arms]
+    for twin in check.twins if any(map(check.covers, arms)) else ():
+        if twin not in arms:
+            raise _refused(name, f"twin={twin!r}", workload)
 
 
 def _reject_limits(name: str, claim: Any) -> None:

@@ -120,6 +120,20 @@ def test_an_out_of_memory_error_gives_the_sizes_it_names(
     assert failure.capacity_bytes == round(capacity * 2**30)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "RESOURCE_EXHAUSTED: Allocation would exceed memory :: #allocation3 [space=vmem, scoped]",
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem. Used 16.5M of 16.0M vmem.",
+        "RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 294912, available 232448",
+    ],
+)
+def test_a_kernel_that_exceeds_on_chip_memory_does_not_compile(seen: Seen, message: str) -> None:
+    failure = seen(compiling=RuntimeError(message)).failure
+    assert failure is not None
+    assert failure.kind is FailureKind.COMPILER
+
+
 def test_a_module_that_is_not_handed_over_is_told_of_and_memory_is_kept(seen: Seen) -> None:
     evidence = seen(handing_over=ModuleUnreadable("INTERNAL: RET_CHECK failure"))
     assert evidence.failure is None

@@ -41,6 +41,10 @@ test_checked = Check("""
             "claim=claims.AcceptedTempBytes(), workloads=(W,), arms=('c',), twin='a'",
             "got temp-bytes.must-fail put to small/a in test_checked, which is compared with no",
         ),
+        (
+            "claim=COMPILES, workloads=(workload(arm('a', double), framework='jaxx'),)",
+            "got framework='jaxx' of workload 'small' in test_checked, wanted one of jax, hlo",
+        ),
         ("claim=Beside(), workloads=(W,)", "compared with 'gone' in test_checked, wanted an arm: "),
     ],
 )

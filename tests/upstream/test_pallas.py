@@ -466,10 +466,10 @@ CASES = (
         after=TESTS + "Test::test_vmem_limit",
         asserts="256 B of memory for a kernel are refused by the compiler",
         program=simple(limited(256), (128, 128)),
-        expect={TPU: (Refused(FailureKind.OUT_OF_MEMORY, "vmem"),)},
+        expect={TPU: (Refused(FailureKind.COMPILER, "vmem"),)},
         control=Control(
             program=simple(limited(2**18), (128, 128)),
-            breaks=(Refused(FailureKind.OUT_OF_MEMORY, "vmem"),),
+            breaks=(Refused(FailureKind.COMPILER, "vmem"),),
             on=TPU,
         ),
     ),
@@ -485,9 +485,9 @@ CASES = (
         after=TESTS + "Test::test_vmem_oom_error_message_basics",
         asserts="windows of 64 MiB are refused",
         program=windows(2048),
-        expect={TPU: (Refused(FailureKind.OUT_OF_MEMORY, "vmem"),)},
+        expect={TPU: (Refused(FailureKind.COMPILER, "vmem"),)},
         control=Control(
-            program=windows(64), breaks=(Refused(FailureKind.OUT_OF_MEMORY, "vmem"),), on=TPU
+            program=windows(64), breaks=(Refused(FailureKind.COMPILER, "vmem"),), on=TPU
         ),
     ),
     Case(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from assay.model.invocation import Ending
 from assay.model.verdict import ExitCode, Outcome, Record
 from assay.report.judged_claim import Detector
 from assay.report.qualification import Feature, Qualification, qualify, to_json
@@ -159,6 +160,30 @@ def test_an_arm_that_is_only_a_twin_is_no_feature(record_of: RecordOf, twin: Rec
 def test_records_of_other_targets_are_ignored(record_of: RecordOf, twin: Record) -> None:
     elsewhere = record_of(target="tpu", verdict=Outcome.ERROR)
     assert qualified(record_of(), twin, elsewhere) == qualified(record_of(), twin)
+
+
+def test_an_arm_of_which_every_item_was_lost_is_not_measured(record_of: RecordOf) -> None:
+    lost = ("test_a[scan_stack/gone@gpu-h100:8]", "test_a[scan_stack/gone@tpu]")
+    made = qualify(
+        [record_of()],
+        target="gpu-h100:8",
+        platform="Linux x86_64",
+        python="3.12.1",
+        date="2026-11-20",
+        ending=Ending(lost=(*lost, "test_a[scan_stack/offload-hidden@gpu-h100:8]")),
+    )
+    (seen, gone) = made.features
+    assert (seen.arm, seen.decision) == ("offload-hidden", Decision.NOT_MEASURED)
+    assert gone == Feature(
+        suite="scan_offload",
+        arm="gone",
+        decision=Decision.NOT_MEASURED,
+        known=False,
+        reason="an item reached no verdict: its worker was lost, or the run ended before it",
+        upstream=(),
+        claims=(),
+    )
+    assert made.exit_code is ExitCode.BROKEN
 
 
 @pytest.mark.parametrize(

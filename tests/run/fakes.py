@@ -40,6 +40,7 @@ class Observed:
     versions: dict[str, str] = field(default_factory=lambda: dict(OLD))
     unavailable: dict[str, Unavailable] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
+    hlo_gz: bytes = b""
     asked: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def __call__(self, workload: Workload, arm: Arm, target: str) -> Evidence:
@@ -60,6 +61,7 @@ class Observed:
             ),
             unavailable=self.unavailable.get(arm.name),
             failure=self.failures.get(arm.name),
+            hlo_gz=self.hlo_gz,
         )
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from assay import claims
 from assay.model.claim import Case, Formula
-from assay.model.evidence import Evidence, Toolchain
+from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
 from assay.model.expected import Measures
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import RECORD_SCHEMA, Finding, Outcome
 from assay.model.workload import Arm, KnownDefect, Workload
-from assay.run import Run
+from assay.run import Accept, Run
 from assay.store.evidence import load_all
 
 from .fakes import NOW, OFFLOAD, OLD, SAVE, TARGET, TWIN, Harness, trial
@@ -153,3 +153,17 @@ def test_a_record_carries_the_toolchain_of_its_own_evidence(harness: Harness) ->
     harness.observed.versions = dict(NOW)
     (record,) = harness.judge(trial(claim=FITS))
     assert record.toolchain == Toolchain(versions=NOW).versions
+
+
+def test_only_bytes_that_regressed_suggest_to_compare_the_programs(harness: Harness) -> None:
+    harness.observed.hlo_gz = b"a module"
+    harness.judge(trial(), accept=Accept.NEW)
+    harness.observed.temp_bytes["offload"] = 5000
+    (more,) = harness.judge(trial())
+    assert more.verdict is Outcome.BROKEN
+    assert "assay inspect " in more.advice
+    harness.observed.failures["offload"] = Failure(kind=FailureKind.COMPILER, message="it broke")
+    failed = harness.judge(trial(), trial(claim=claims.Compiles()))
+    assert [(each.verdict, "assay inspect" in each.advice) for each in failed] == [
+        (Outcome.BROKEN, False)
+    ] * 2

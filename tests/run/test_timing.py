@@ -51,7 +51,7 @@ class Clocked:
             reference=self._taken(pair.reference) if pair.reference else known.reference,
             judged=self._taken(pair.judged),
             ended=Ending.ENOUGH,
-            machine=Machine(cpu=self.cpu, cores=2, device="cpu"),
+            machine=Machine(cpu=self.cpu, cores=2, device="cpu") if self.cpu else None,
         )
 
     def _taken(self, arm: Arm) -> ArmTimes:
@@ -236,3 +236,25 @@ def test_a_time_holds_for_the_machine_that_it_was_stored_on(
     assert verdict("third") is Outcome.NOT_MEASURED
     clocked.seconds["save"] = 1.5
     assert verdict("one") is Outcome.BROKEN
+
+
+def test_a_time_is_stored_before_its_control_has_one_to_fail(
+    harness: Harness, clocked: Clocked
+) -> None:
+    alone = trial(SAVE, claims.AcceptedTime(), twins=(TWIN,))
+    (first,) = _judge_and_write(_accepting(harness, clocked, Accept.NEW), alone)
+    assert (first.verdict, first.measured) == (Outcome.KEPT, 1.0)
+    (again,) = _judge_and_write(_accepting(harness, clocked, Accept.NOTHING), alone)
+    assert again.verdict is Outcome.KEPT
+    clocked.seconds["twin"] = clocked.seconds["save"]
+    (blind,) = _judge_and_write(_accepting(harness, clocked, Accept.NOTHING), alone)
+    assert not blind.verdict.holds
+
+
+def test_a_time_of_an_unknown_machine_has_nothing_to_compare_with(
+    harness: Harness, clocked: Clocked
+) -> None:
+    clocked.cpu = ""
+    alone = trial(SAVE, claims.AcceptedTime())
+    (record,) = _judge_and_write(_accepting(harness, clocked, Accept.NOTHING), alone)
+    assert record.verdict is Outcome.NOT_MEASURED

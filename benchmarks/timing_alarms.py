@@ -26,7 +26,7 @@ from assay.judge.changes import Sensitivity
 from assay.judge.ratios import LOOKS
 from assay.model.timing import Turns
 
-TURNS: Final = 100
+TURNS: Final = 1000
 WIDTH: Final = 64
 SLOWDOWNS: Final = (1.0, 1.05, 2.0, 10.0, 100.0)
 WANTED: Final = 0.95

@@ -174,7 +174,7 @@ def test_the_question_names_the_limit_and_both_changes() -> None:
 
 
 def test_a_wide_interval_below_the_line_is_no_pass() -> None:
-    samples = noisy(0.8, 0.2, pairs=12, seed=1)
+    samples = noisy(0.8, 0.195, pairs=12, seed=1)
     found = ratio_of_turns([1.0] * 12, samples, Sensitivity(least=0.02, seen=0.05))
     assert found.low < 0.7
     assert 1.03 < found.high < 1.05

@@ -244,6 +244,20 @@ def test_the_interval_is_wilcoxons_own() -> None:
     assert center == pytest.approx(statistics.median(averages))
 
 
+def test_of_many_pairs_the_interval_is_wilcoxons_within_three_in_a_thousand() -> None:
+    """Held against the exact distribution of the rank sum of 300 differences."""
+    differences = np.random.default_rng(3).normal(size=300)
+    ways = np.array([1.0])
+    for rank in range(1, 301):
+        ways = (np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))) / 2
+    cut = int(np.searchsorted(np.cumsum(ways), 0.005 / 2, side="right"))
+    rows, columns = np.triu_indices(300)
+    averages = np.sort((differences[rows] + differences[columns]) / 2)
+    _, (low, high) = signed_rank_interval(differences, 0.005)
+    assert averages[round(cut * 0.997) - 1] <= low <= averages[cut - 1]
+    assert averages[-cut] <= high <= averages[-round(cut * 0.997)]
+
+
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     chance = np.random.default_rng(0)
     missed = 0
@@ -306,7 +320,7 @@ def test_far_below_a_large_limit_is_faster_though_it_takes_longer() -> None:
 
 
 def test_the_looks_are_those_that_the_error_rate_was_measured_with() -> None:
-    assert LOOKS == (12, 16, 24, 32, 48, 64, 96, 128, 192)
+    assert LOOKS == (12, 16, 24, 32, 48, 64, 96, 128, 192, 384, 768, 1536)
     following = [look + more_turns([1.0] * look, [1.0] * look) for look in range(13, 192, 5)]
     assert following == [min(each for each in LOOKS if each >= look) for look in range(13, 192, 5)]
 

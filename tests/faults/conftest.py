@@ -1,19 +1,19 @@
-"""A warm interpreter, a project in which all is kept, and copies of it to put faults to."""
+"""A project in which all is kept, and copies of it to put faults to."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.faults.fault import SUITE, Fault
 from tests.faults.injection import NAME, REACHED
 from tests.faults.victim import FILES
-from tests.faults.warm import Warm
 
 _SECONDS = 120.0
 _OUTER = ("PYTEST_", "ASSAY_", "JAX_", "XLA_", "TPU_", "COV_", "TOX_")
@@ -40,14 +40,13 @@ class Project:
     """A folder in which Assay's commands are run."""
 
     root: Path
-    warm: Warm
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Ended:
         """Run ``python COMMAND`` here."""
         kept = {name: text for name, text in os.environ.items() if not name.startswith(_OUTER)}
         marker = self.root / "reached"
         here = {"HOME": str(self.root), "COLUMNS": "100", REACHED: str(marker)}
-        code, output = self.warm.run(
+        code, output = warm.run(
             command, cwd=self.root, env={**kept, **here, **environment}, seconds=_SECONDS
         )
         page = self.root / "results" / "latest" / "summary.md"
@@ -60,15 +59,9 @@ class Project:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    with Warm(tmp_path_factory.mktemp("warm")) as interpreter:
-        yield interpreter
-
-
-@pytest.fixture(scope="session")
-def accepted(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's files, with the baselines of a run in which nothing was at fault."""
-    project = Project(root=tmp_path_factory.mktemp("accepted"), warm=warm)
+    project = Project(root=tmp_path_factory.mktemp("accepted"))
     for name, text in FILES.items():
         path = project.root / name
         path.parent.mkdir(exist_ok=True)
@@ -80,10 +73,10 @@ def accepted(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
 
 
 @pytest.fixture
-def project(accepted: Path, tmp_path: Path, warm: Warm) -> Project:
+def project(accepted: Path, tmp_path: Path) -> Project:
     root = tmp_path / "project"
     shutil.copytree(accepted, root)
-    return Project(root=root, warm=warm)
+    return Project(root=root)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A project in an empty folder, run by pytest in a process of its own.
+"""A project in an empty folder, run by pytest in a process of its own (``tests.warm``).
 
 Files in; exit code, words, records and changed files out. The plugin is found as everywhere: by
 its entry point. ``pytester`` would do for one test; a run that several claims read is kept longer.
@@ -18,6 +18,7 @@ import pytest
 import assay
 from assay.model.verdict import Record
 from assay.store import records
+from tests import warm
 
 PREAMBLE = """
 import os, sys, threading, time
@@ -96,7 +97,7 @@ class Project:
         path: Path | None = None,
         seconds: float = _SECONDS,
     ) -> Ended:
-        """Run pytest here; ``path`` is put before all installed packages."""
+        """Run pytest here; ``path`` is put before all installed packages, and nothing is warm."""
         return self._ended(["-m", "pytest", "--target", target, *arguments], path, seconds)
 
     def assay(self, *arguments: str) -> Ended:
@@ -119,19 +120,17 @@ class Project:
 
     def _ended(self, command: list[str], path: Path | None, seconds: float = _SECONDS) -> Ended:
         before, runs = self._files(), self._runs()
-        ended = subprocess.run(
-            [sys.executable, "-P", *command],
+        code, output = warm.run(
+            ["-P", *command],
             cwd=self.root,
             env=self._environment(path),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds,
-            check=False,
+            seconds=seconds,
+            python=sys.executable if path else "",
         )
         after = self._files()
         return Ended(
-            exit_code=ended.returncode,
-            output=ended.stdout.decode(),
+            exit_code=code,
+            output=output,
             records=records.load(self.newest()) if self._runs() > runs else (),
             changed=frozenset(dict(before.items() ^ after.items())),
         )

@@ -4,7 +4,8 @@ An inner run starts two or three processes, and each imports for two to three se
 does anything. ``Warm`` imports once, and forks a process for each command. The command is found
 where any other is: ``Warm.executable`` is a file that takes Python's own arguments, and it is
 ``sys.executable`` in the processes that it starts, so that observers and workers of xdist are warm
-too. Each is a process with its own pid, which may be killed.
+too. Each is a process with its own pid, which may be killed. ``shared`` is the one that all tests
+of a process use.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
@@ -37,8 +40,7 @@ _IMPORTED = (
     "assay.plugin.launch assay.frameworks.jax assay.frameworks.hlo rich.console rich.markdown "
     "tests.faults.table"
 )
-# What the observer sets for its process, and jax reads as it is imported.
-_IMPORTED_UNDER = {"JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_TRACEBACK_FILTERING": "off"}
+_WORDS = {"true": True, "false": False}
 _STUB = """#!{python} -IS
 import array, json, os, signal, socket, sys
 request = json.dumps([sys.argv[0], sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
@@ -66,7 +68,8 @@ class Warm:
         self.executable.write_text(text)
         self.executable.chmod(0o755)
         command = [sys.executable, "-m", __name__, str(folder)]
-        environment = {**os.environ, **_IMPORTED_UNDER, "PYTHONPATH": os.pathsep.join(sys.path)}
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("JAX_")}
+        environment = {**kept, "PYTHONPATH": os.pathsep.join(sys.path)}
         self._server = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -83,21 +86,39 @@ class Warm:
         assert self._server
         self._server.communicate()
 
-    def run(
-        self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], seconds: float
-    ) -> tuple[int, str]:
-        """The exit code of ``python ARGUMENTS``, and all that it and its children printed."""
-        ended = subprocess.run(
-            [str(self.executable), *arguments],
-            cwd=cwd,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds,
-            check=False,
-        )
-        return ended.returncode, ended.stdout.decode(errors="replace")
+
+@cache
+def shared() -> Warm:
+    """The warm interpreter of this process, started when it is first asked for."""
+    ends = contextlib.ExitStack()
+    atexit.register(ends.close)
+    folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="warm-"))
+    return ends.enter_context(Warm(Path(folder)))
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    seconds: float,
+    python: str = "",
+) -> tuple[int, str]:
+    """The exit code of ``python ARGUMENTS``, and all that it and its children printed.
+
+    In the shared warm interpreter, unless ``python`` is another.
+    """
+    ended = subprocess.run(
+        [python or str(shared().executable), *arguments],
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=seconds,
+        check=False,
+    )
+    return ended.returncode, ended.stdout.decode(errors="replace")
 
 
 def _serve(folder: Path) -> None:
@@ -152,8 +173,21 @@ def _become(
     os.environ.update(env)
     sys.executable = executable
     sys.argv[:] = [executable, *arguments]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _configure_jax(env)
     entries = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = list(dict.fromkeys([*entries, *sys.path]))
+
+
+def _configure_jax(env: Mapping[str, str]) -> None:
+    """What jax reads from the environment as it is imported, which it was under another one."""
+    import jax
+
+    for variable, text in env.items():
+        name = variable.lower()
+        if name.startswith("jax_") and name in jax.config.values:
+            value = _WORDS.get(text.lower(), int(text) if text.isdigit() else text)
+            jax.config.update(name, value)
 
 
 def _run() -> int:

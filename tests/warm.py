@@ -40,6 +40,11 @@ _IMPORTED = (
     "assay.plugin.launch assay.frameworks.jax assay.frameworks.hlo rich.console rich.markdown "
     "tests.faults.table"
 )
+# What is imported already cannot be rewritten, and a strict project makes that an error.
+_PYTEST_OPTIONS = (
+    "-W",
+    "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning",
+)
 _WORDS = {"true": True, "false": False}
 _STUB = """#!{python} -IS
 import array, json, os, signal, socket, sys
@@ -196,9 +201,10 @@ def _run() -> int:
     while options[0] not in ("-m", "-c"):
         options.pop(0)  # Those of buffers and of the path, which is set already.
     kind, what, *rest = options
-    sys.argv[:] = [kind, *rest]
+    sys.argv[:] = [kind, *(_PYTEST_OPTIONS if what == "pytest" else ()), *rest]
     try:
         if kind == "-m":
+            sys.modules.pop(what, None)  # A second import of it is what any interpreter does here.
             runpy.run_module(what, run_name="__main__", alter_sys=True)
         else:
             exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})

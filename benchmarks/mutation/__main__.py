@@ -24,17 +24,20 @@ from benchmarks.mutation.trials import Tree
 AT_LEAST: Final = 0.92
 _REPOSITORY: Final = Path(__file__).parents[2]
 _EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
-_SECONDS: Final = 20.0  # of tests for one mutant; who survives these has survived
 _TIMED: Final = ("tests/hlo/test_scaling.py",)  # asks for wall time, which a busy neighbour takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Files, how many of their mutants are tried, and whose tests are asked first."""
+    """Files, how many of their mutants are tried, and whose tests are asked first.
+
+    A mutant that survives ``seconds`` of tests has survived.
+    """
 
     files: tuple[str, ...]
     sample: int
     tests: str
+    seconds: float = 20.0
 
 
 def _named(folder: str, names: str) -> tuple[str, ...]:
@@ -49,10 +52,16 @@ ROOMS: Final[Mapping[str, Room]] = {
     "hlo": Room(files=_named("assay/hlo", _HLO), sample=110, tests="tests/hlo"),
     "store": Room(files=("assay/store/*.py",), sample=50, tests="tests/store"),
     "run": Room(files=("assay/run.py",), sample=40, tests="tests/run"),
-    "plugin": Room(files=("assay/plugin/*.py",), sample=60, tests="tests/plugin"),
+    # Each of its tests is a run of pytest.
+    "plugin": Room(files=("assay/plugin/*.py",), sample=60, tests="tests/plugin", seconds=60.0),
     "qualification": Room(files=_named("assay/report", _RULING), sample=30, tests="tests/report"),
 }
-_FOLDERS: Final = ["tests/model", *(room.tests for room in ROOMS.values()), "tests/cli"]
+_FOLDERS: Final = [
+    "tests/model",
+    *(room.tests for room in ROOMS.values()),
+    "tests/cli",
+    "tests/faults",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +99,7 @@ def main() -> int:
             mutants = [each for each in everything[name] if arguments.only in str(each.key)]
             sample = _sample(mutants, arguments.seed)[: ROOMS[name].sample]
             tried = dict.fromkeys([*sample, *(each for each in mutants if each.key in listed)])
-            noticed = [each for each in tried if _notice(tree, tests, each, ROOMS[name].tests)]
+            noticed = [each for each in tried if _notice(tree, tests, each, ROOMS[name])]
             wrong += [f"listed, but noticed: {each.key}" for each in noticed if each.key in listed]
             rows.append(_row(name, sample, noticed, listed))
     survivors = [str(each.key) for row in rows for each in row.survivors]
@@ -148,9 +157,9 @@ def _mapped(tree: Tree, arguments: argparse.Namespace) -> Map:
     return found
 
 
-def _notice(tree: Tree, tests: Map, mutant: Mutant, folder: str) -> bool:
+def _notice(tree: Tree, tests: Map, mutant: Mutant, room: Room) -> bool:
     start = time.monotonic()
-    asked = tests.tests(mutant.path, mutant.lines, folder, _SECONDS)
+    asked = tests.tests(mutant.path, mutant.lines, room.tests, room.seconds)
     end = tree.trial(mutant, asked, sum(tests.seconds[each] for each in asked))
     taken = f"{time.monotonic() - start:.1f} s of {len(asked)} tests"
     sys.stderr.write(f"{end.value}: {mutant.path}:{mutant.line}: {mutant.mutation} ({taken})\n")

@@ -1,41 +1,58 @@
 """Assay: regression and benchmark harness for the XLA features that training frameworks lean on."""
 
-from typing import TYPE_CHECKING
-
-from assay.model.claim import Case, Check, Claim, Formula
-from assay.model.evidence import Evidence, FailureKind
-from assay.model.expected import Expected, Fails, Measures, exactly
-from assay.model.module import Direction
-from assay.model.steps import Loop, Steps
-from assay.model.target import TargetError
-from assay.model.units import Quantity, Unit
-from assay.model.verdict import Finding, Outcome
-from assay.model.workload import (
-    Arm,
-    Growth,
-    KnownDefect,
-    Level,
-    Program,
-    Role,
-    Scope,
-    SizedArm,
-    Workload,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from assay import claims
-else:
+    from assay.model.claim import Case, Check, Claim, Formula
+    from assay.model.evidence import Evidence, FailureKind
+    from assay.model.expected import Expected, Fails, Measures, exactly
+    from assay.model.module import Direction
+    from assay.model.steps import Loop, Steps
+    from assay.model.target import TargetError
+    from assay.model.units import Quantity, Unit
+    from assay.model.verdict import Finding, Outcome
+    from assay.model.workload import (
+        Arm,
+        Growth,
+        KnownDefect,
+        Level,
+        Program,
+        Role,
+        Scope,
+        SizedArm,
+        Workload,
+    )
 
-    def __getattr__(name: str) -> object:
-        """Import ``claims``, and with it numpy, only for who asks: the words alone need neither."""
-        if name == "claims":
-            from importlib import import_module
+_MODULES: Final = {
+    "model.claim": ("Case", "Check", "Claim", "Formula"),
+    "model.evidence": ("Evidence", "FailureKind"),
+    "model.expected": ("Expected", "Fails", "Measures", "exactly"),
+    "model.module": ("Direction",),
+    "model.steps": ("Loop", "Steps"),
+    "model.target": ("TargetError",),
+    "model.units": ("Quantity", "Unit"),
+    "model.verdict": ("Finding", "Outcome"),
+    "model.workload": (
+        *("Arm", "Growth", "KnownDefect", "Level", "Program", "Role", "Scope", "SizedArm"),
+        "Workload",
+    ),
+}
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 
-            return import_module("assay.claims")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: pytest loads this package in every project."""
+    if name == "claims":
+        return import_module("assay.claims")
+    if name in _MODULE_OF:
+        return getattr(import_module(f"assay.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

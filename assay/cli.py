@@ -195,8 +195,8 @@ def _run_suites(target: str, level: str, suites: Path, results_dir: Path, worker
 
     if not suites.is_dir():
         _misuse(f"got no folder {suites}, wanted one with suites; name it with --suites")
-    arguments = [str(suites), "--target", target, "--level", level]
-    arguments += ["--results-dir", str(results_dir.resolve())]
+    arguments = [str(suites), "--assay-target", target, "--assay-level", level]
+    arguments += ["--assay-results-dir", str(results_dir.resolve())]
     if workers != "0":
         arguments += ["-n", workers]
     launched = launch(arguments)

@@ -33,11 +33,11 @@ Measured = Times | Rerun | GrowthTimes
 """What a claim on times was judged by."""
 
 BASELINE = "baseline"
-"""What stands for the toolchain of the nearest accepted number after ``--against``."""
+"""What stands for the toolchain of the nearest accepted number after ``--assay-against``."""
 
 
 class Accept(Enum):
-    """What ``--update-baselines`` accepts."""
+    """What ``--assay-update-baselines`` accepts."""
 
     NOTHING = "nothing"
     NEW = "new"
@@ -69,7 +69,7 @@ def _reruns_nothing(request: RerunRequest, keep: KeepRerun) -> Rerun:
 class Run:
     """A run's folder, its observer and its baselines; ``timing_seconds`` caps the turns of times.
 
-    ``against`` is what ``--against`` names, empty if nothing is to be rerun.
+    ``against`` is what ``--assay-against`` names, empty if nothing is to be rerun.
     """
 
     name: str
@@ -276,7 +276,9 @@ class Run:
     def _other_toolchain(self, trial: Trial, case: Case) -> Mapping[str, str] | str | Unavailable:
         """What to rerun the program on, or why there is nothing."""
         if self.against != BASELINE:
-            none = Unavailable(reason="none is named", remedy="name one with --against VERSION")
+            none = Unavailable(
+                reason="none is named", remedy="name one with --assay-against VERSION"
+            )
             return self.against or none
         name = f"{trial.workload.name}/{trial.arm.name}"
         here = case.evidence.toolchain.identity
@@ -289,7 +291,7 @@ class Run:
             reason = f"the newest number of {name} was accepted on the present toolchain itself"
         else:
             return nearest.toolchain
-        return Unavailable(reason=reason, remedy="name a version with --against VERSION")
+        return Unavailable(reason=reason, remedy="name a version with --assay-against VERSION")
 
     def _judge_twin(self, trial: Trial, case: Case) -> Finding:
         claim = trial.check.claim
@@ -297,7 +299,7 @@ class Run:
             return Finding(
                 outcome=Outcome.NOT_MEASURED,
                 reason=f"no number is accepted for {trial.arm.reference!r} to hold it against",
-                advice="accept one with --update-baselines=new",
+                advice="accept one with --assay-update-baselines=new",
             )
         return judge_twin(claim, case)
 
@@ -317,7 +319,7 @@ class Run:
         return kept, replace(case, accepted=number)
 
     def accepts(self, trial: Trial, case: Case, finding: Finding) -> bool:
-        """Whether ``--update-baselines`` takes this measurement as the accepted number.
+        """Whether ``--assay-update-baselines`` takes this measurement as the accepted number.
 
         ``new`` takes what no number exists for, and a new toolchain's number that is no worse.
         What ended in an error was not measured, and nothing takes it.

@@ -29,7 +29,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         pytest = [
             *(sys.executable, "-m", "pytest", "suites", "-q", "-p", "no:cacheprovider"),
-            *("-k", arguments.programs, "--target", arguments.targets, "--results-dir", folder),
+            *("-k", arguments.programs, "--assay-target", arguments.targets),
+            *("--assay-results-dir", folder),
         ]
         collecting = _seconds([*pytest, "--collect-only"])
         observer = _seconds([sys.executable, "-m", "assay.isolate", *arguments.targets.split(",")])
@@ -41,7 +42,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--targets", default=_TARGETS, help="as assay's --target")
+    parser.add_argument("--targets", default=_TARGETS, help="as pytest's --assay-target")
     parser.add_argument("--programs", default=_PROGRAMS, help="as pytest's -k")
     return parser
 

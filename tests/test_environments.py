@@ -82,7 +82,7 @@ def test_the_pages_do_name_environments() -> None:
         ("`tox -e nightly`", set()),
         ("`tox run -e lint,types,tests,local`", set()),
         ("tox run -e torch_xla, or pip install it", set()),
-        ("run `tox run -e nigthly -- --target cpu`", {"nigthly"}),
+        ("run `tox run -e nigthly -- --assay-target cpu`", {"nigthly"}),
         ("`tox -e lint,style`", {"style"}),
         (".venv/bin/tox run -e weekly", {"weekly"}),
     ],
@@ -125,12 +125,12 @@ def test_the_nightly_judges_the_full_level_and_ends_by_the_fixed_codes(
 
 
 def test_a_level_given_by_hand_takes_the_place_of_the_nightlys_own(tmp_path: Path) -> None:
-    project, _, output = run_nightly(tmp_path, SUITE, "--level", "quick")
+    project, _, output = run_nightly(tmp_path, SUITE, "--assay-level", "quick")
     assert not (project.root / "results/latest").exists(), output
 
 
 def test_the_nightly_with_an_unknown_target_is_misuse(tmp_path: Path) -> None:
-    _, ended, output = run_nightly(tmp_path, SUITE, "--target", "gpu-h10")
+    _, ended, output = run_nightly(tmp_path, SUITE, "--assay-target", "gpu-h10")
     assert ended == 2, output
     assert "write gpu-h100" in output
 

@@ -111,7 +111,7 @@ def _taken(case: Case) -> Times:
                 outcome=Outcome.NOT_MEASURED,
                 reason=f"{len(times.judged.samples)} samples of {PROCESSES_ALONE} processes, "
                 f"wanted at least {FEWEST_SAMPLES} of each: {times.ended.value}",
-                advice="raise --timing-seconds, or time a program of another size",
+                advice="raise --assay-timing-seconds, or time a program of another size",
             )
         )
     return times

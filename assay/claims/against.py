@@ -1,4 +1,4 @@
-"""Claims on times beside those on another toolchain, run again now: ``--against VERSION``."""
+"""Claims on times beside those on another toolchain, run again now: ``--assay-against VERSION``."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ _NO_SLOWER = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeAgainst:
-    """A run takes no longer than it does on the toolchain that ``--against`` names.
+    """A run takes no longer than it does on the toolchain that ``--assay-against`` names.
 
     That toolchain is run again beside the present one, process beside process. A check of this
-    claim is collected with ``--against`` alone. ``least_change`` and ``seen_change`` are the
+    claim is collected with ``--assay-against`` alone. ``least_change`` and ``seen_change`` are the
     judge's own, as the command's. A faster program keeps the claim: there is no number that could
     be accepted instead.
     """
@@ -54,7 +54,7 @@ class TimeAgainst:
                     outcome=Outcome.NOT_MEASURED,
                     reason=f"{rerun.ended.value} left no time for two pairs of processes, "
                     "and what was taken is not far apart",
-                    advice="raise --against-seconds, or time a smaller program",
+                    advice="raise --assay-against-seconds, or time a smaller program",
                 )
             )
         return _judged(rerun, rerun.ratio)
@@ -70,7 +70,7 @@ def _judged(rerun: Rerun, ratio: Ratio) -> Finding:
     if ratio.change is not Change.TOO_NOISY:
         return known
     capped = rerun.ended is Enough.SECONDS
-    instead = "raise --against-seconds" if capped else "ask for a larger change"
+    instead = "raise --assay-against-seconds" if capped else "ask for a larger change"
     why = f" ({ratio.reason})" if ratio.reason else ""
     return Finding(
         outcome=Outcome.NOT_MEASURED,
@@ -99,7 +99,7 @@ def _stop_if_halted(rerun: Rerun) -> None:
             Finding(
                 outcome=Outcome.NOT_MEASURED if old else Outcome.BROKEN,
                 reason=f"nothing to compare: on {(rerun.side or Side.NEW).value}, {failed}",
-                advice="name another version with --against" if old else "",
+                advice="name another version with --assay-against" if old else "",
                 failure=None if old else rerun.failure,
             )
         )

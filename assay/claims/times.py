@@ -290,13 +290,13 @@ def _stop_too_few(times: Times) -> NoReturn:
     else:
         longest = format_seconds(max(arm.first or 0.0 for arm in arms))
         reason = f"the cap of seconds left no time for turns: a run takes up to {longest}"
-        advice = "raise --timing-seconds, or time a smaller program"
+        advice = "raise --assay-timing-seconds, or time a smaller program"
     raise Stopped(Finding(outcome=Outcome.NOT_MEASURED, reason=reason, advice=advice))
 
 
 def _too_noisy(times: Times, found: Ratio, question: AtMost, line: str) -> Finding:
     capped = times.ended is Ending.SECONDS
-    instead = "raise --timing-seconds" if capped else "ask for a larger change"
+    instead = "raise --assay-timing-seconds" if capped else "ask for a larger change"
     why = f" ({found.reason})" if found.reason else ""
     return Finding(
         outcome=Outcome.NOT_MEASURED,

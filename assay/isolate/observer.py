@@ -164,7 +164,7 @@ class Observer:
                     deadline = time.monotonic() + patience()
         except TimeoutError:
             self.close()
-            message = f"no answer within {self._timeout_seconds:g} s; raise --compile-timeout"
+            message = f"no answer within {self._timeout_seconds:g} s; raise the compile timeout"
             return Failure(kind=FailureKind.TIMEOUT, message=message, during=stage)
         except (EOFError, BrokenPipeError):
             self._child = None

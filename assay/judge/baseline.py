@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from assay.model.units import Quantity
 from assay.model.verdict import AcceptedNumber, Finding, Outcome
 
-ACCEPT_NEW = "accept it with --update-baselines=new"
-ACCEPT_ALL = "if the change is meant, accept it with --update-baselines=all and say why"
+ACCEPT_NEW = "accept it with --assay-update-baselines=new"
+ACCEPT_ALL = "if the change is meant, accept it with --assay-update-baselines=all and say why"
 
 
 def against_accepted(
@@ -60,8 +60,8 @@ def _best(
 ) -> AcceptedNumber:
     """The least number since the last that was accepted although it was worse.
 
-    Only ``--update-baselines=all`` accepts a number beyond the tolerance; the comparison starts
-    anew there.
+    Only ``--assay-update-baselines=all`` accepts a number beyond the tolerance; the comparison
+    starts anew there.
     """
     best: AcceptedNumber | None = None
     for number in (*earlier, newest):

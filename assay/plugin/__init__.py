@@ -1,173 +1,199 @@
-"""The pytest door: options, one item a workload × arm × target × claim, records, exit code."""
+"""The pytest plugin's entry: options, the fixture, and what starts the rest.
 
-from collections.abc import Generator
-from typing import Any
+pytest imports this module in every project where Assay is installed, so it imports nothing else of
+Assay. ``assay.plugin.hooks`` is registered when Assay is first used: by an option, a stored file of
+expected coverage, a ``Check``, the ``assay`` fixture, or an xdist worker that met one of them.
+"""
+
+import secrets
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from assay.model.claim import Check
-from assay.model.target import TargetError
-from assay.model.verdict import ExitCode
-from assay.plugin import against, misuse
-from assay.plugin.alone import ALONE, Alone
-from assay.plugin.controller import Controller
-from assay.plugin.fixture import assay
-from assay.plugin.items import (
-    ClaimFailed,
-    answer_for_controls,
-    attach_verdicts,
-    check_items,
-    drop_repeated,
-    explain,
-    keep_programs_together,
-    put_timing_last,
-    reject_repeated,
-    where_required,
-)
-from assay.plugin.orphans import FOUND, Found, orphan_items
-from assay.plugin.session import Session
-from assay.plugin.settings import BASELINES, Settings, SettingsError
-from assay.store.baselines import BaselineError
+from assay.plugin.progress import program_of
 
-__all__ = ["assay"]
+if TYPE_CHECKING:
+    from assay.plugin.controller import Controller
+    from assay.plugin.fixture import Assay
+
+PAYLOAD: Final = "assay_verdicts"
+"""The attribute of a report that holds its verdicts."""
+RUN_NAME: Final = "assay_run"
+"""The key of an xdist worker's input that names the run, and of the run's name below."""
+COVERAGE: Final = "coverage.json"
+"""The file of expected coverage in the folder of baselines."""
+_HOOKS: Final = "assay-hooks"
+_NAME: pytest.StashKey[str] = pytest.StashKey()
+
+_OPTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    (
+        "--assay-target",
+        {
+            "action": "append",
+            "default": [],
+            "metavar": "NAME",
+            "help": "target to judge on (repeatable, comma-separated); default: all available",
+        },
+    ),
+    (
+        "--assay-level",
+        {"default": "quick", "metavar": "LEVEL", "help": "quick (default), full, device or soak"},
+    ),
+    (
+        "--assay-update-baselines",
+        {
+            "default": "nothing",
+            "metavar": "{new,all}",
+            "help": "store measured numbers that have no baseline (new), or replace all (all)",
+        },
+    ),
+    (
+        "--assay-results-dir",
+        {"default": "results", "metavar": "DIR", "help": "folder for runs; default: results"},
+    ),
+    (
+        "--assay-baselines-dir",
+        {
+            "default": "baselines",
+            "metavar": "DIR",
+            "help": "folder of baselines; default: baselines",
+        },
+    ),
+    (
+        "--assay-timing-seconds",
+        {"default": "30", "metavar": "SECONDS", "help": "time limit of one timing; default: 30"},
+    ),
+    (
+        "--assay-against",
+        {
+            "metavar": "VERSION",
+            "help": "compare timings with another JAX release (0.10.2, or versions: "
+            "jax==0.10.2,jaxlib==0.10.2), or with the toolchain of the baselines (baseline)",
+        },
+    ),
+    (
+        "--assay-against-seconds",
+        {
+            "metavar": "SECONDS",
+            "help": "time limit of one comparison of two toolchains; default: 300",
+        },
+    ),
+    (
+        "--assay-require-framework",
+        {
+            "action": "append",
+            "default": [],
+            "metavar": "NAME",
+            "help": "fail if this framework (torch_xla) is not installed; default: skip its checks",
+        },
+    ),
+    (
+        "--assay-compile-timeout",
+        {"default": "900", "metavar": "SECONDS", "help": "time limit of one program; default: 900"},
+    ),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add Assay's options; their names are *fixed*."""
     group = parser.getgroup("assay", "XLA regression checks")
-    group.addoption(
-        "--target",
-        action="append",
-        default=[],
-        help="judge on this target (repeatable, commas); default: every available one",
-    )
-    group.addoption("--level", default="quick", help="quick, full, device or soak")
-    group.addoption(
-        "--update-baselines",
-        default="nothing",
-        metavar="{new,all}",
-        help="accept measured numbers that have no baseline (new), or all of them (all)",
-    )
-    group.addoption("--results-dir", default="results", help="where runs are written")
-    group.addoption("--baselines-dir", default=BASELINES, help="where accepted numbers are kept")
-    group.addoption(
-        "--timing-seconds",
-        default="30",
-        metavar="SECONDS",
-        help="time two programs in turns, or a loop over lengths, for at most this long",
-    )
-    group.addoption(
-        "--against",
-        metavar="VERSION",
-        help="time programs beside the same on this version of jax (0.10.2, or versions: "
-        "jax==0.10.2,jaxlib==0.10.2), or on the toolchain of accepted numbers (baseline)",
-    )
-    group.addoption(
-        "--against-seconds",
-        metavar="SECONDS",
-        help="compare two toolchains on one program for at most this long; default: 300",
-    )
-    group.addoption(
-        "--require-framework",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="fail where this framework is not installed (torch_xla), instead of leaving it out",
-    )
-    group.addoption(
-        "--compile-timeout",
-        default="900",
-        metavar="SECONDS",
-        help="give up on one program after this long",
-    )
+    for name, settings in _OPTIONS:
+        group.addoption(name, **settings)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check options and baseline files before anything is collected."""
+    """Start Assay if this run asks for it; wait for its first use otherwise."""
     worker: dict[str, Any] = getattr(config, "workerinput", {})
-    try:
-        if not worker:
-            _refuse_a_root_by_mistake(config)
-        settings = Settings.parse(config.rootpath, vars(config.option))
-        session = Session(settings, name=worker.get(Controller.RUN_NAME, ""))
-    except (SettingsError, TargetError, BaselineError) as error:
-        raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
-    config.stash[Session.KEY] = session
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    config.stash[_NAME] = worker.get(RUN_NAME, f"{stamp}-{secrets.token_hex(2)}")
     if not worker:
-        config.pluginmanager.register(Controller(config, session), "assay-controller")
+        config.pluginmanager.register(_Workers(config), "assay-workers")
+    if _is_asked_for(config):
+        start(config)
 
 
-def _refuse_a_root_by_mistake(config: pytest.Config) -> None:
-    """Pytest looks for its root, with its settings, around each folder that is a word of its own.
+def start(config: pytest.Config) -> Any:
+    """The module ``assay.plugin.hooks``, registered: pytest then calls its ``pytest_configure``."""
+    from assay.plugin import hooks
 
-    It does so before it knows a plugin's options, and baselines would be looked for there too.
-    """
-    here = config.invocation_params.dir
-    for option in ("--results-dir", "--baselines-dir"):
-        folder = here / config.getoption(option)
-        elsewhere = folder.is_dir() and not folder.resolve().is_relative_to(here.resolve())
-        if option in config.invocation_params.args and elsewhere and not config.option.rootdir:
-            raise SettingsError(
-                f"got {option} and {folder} as two words, of which pytest takes the second for a "
-                f"place of its own settings; wanted one; do this: {option}={folder}"
-            )
+    if not config.pluginmanager.has_plugin(_HOOKS):
+        config.pluginmanager.register(hooks, _HOOKS)
+    return hooks
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the observers, also after Ctrl-C."""
-    if Session.KEY in config.stash:
-        config.stash[Session.KEY].close()
+def run_name(config: pytest.Config) -> str:
+    """The name of this run, which its xdist workers share."""
+    return config.stash[_NAME]
 
 
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Item] | None:
     """Turn a module's ``test_… = Check(…)`` into its items."""
-    if not isinstance(obj, Check) or not name.startswith("test"):
+    claim = sys.modules.get("assay.model.claim")  # Without it no Check exists.
+    if claim is None or not isinstance(obj, claim.Check) or not name.startswith("test"):
         return None
-    found = collector.config.stash.setdefault(FOUND, [])
-    misuse.reject_namesakes(name, obj, [each.check for each in found])
-    found.append(Found(path=collector.path, check=obj))
-    session = collector.config.stash[Session.KEY]
-    checks = against.checks(name, obj, against=session.settings.against)
-    return [item for each in checks for item in check_items(collector, *each, session)]
+    items: list[pytest.Item] = start(collector.config).items_of(collector, name, obj)
+    return items
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Fail early where two items would write the same verdict; add one item an orphan."""
-    drop_repeated(items)
-    reject_repeated(items)
-    if hasattr(session.config, "workerinput"):
-        keep_programs_together(items)
-    try:
-        items.extend(orphan_items(session))
-    except BaselineError as error:
-        raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
-    put_timing_last(items)
-    session.config.stash[ALONE] = Alone.among(items, session.config)
+    """Start Assay if a test uses its fixture."""
+    config = session.config
+    if any(assay.__name__ in getattr(item, "fixturenames", ()) for item in items):
+        start(config)
+    if config.pluginmanager.has_plugin(_HOOKS):
+        start(config).prepare(session, items)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """After all selections: let every negative control be judged, whatever was left out."""
-    answer_for_controls(session.items)
+@pytest.fixture
+def assay(request: pytest.FixtureRequest) -> "Assay":
+    """Observe programs on any target and judge claims on them, inside a plain test."""
+    start(request.config)
+    from assay.plugin.fixture import Assay
+
+    return Assay(request)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let no item of any kind be at work in another worker while programs are timed in this one."""
-    with item.config.stash[ALONE].beside(item):
-        return (yield)
+class _Workers:
+    """Starts Assay in xdist's controller, which collects nothing, when a worker has met it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell an xdist worker which run it works for (``node`` is xdist's WorkerController)."""
+        node.workerinput[RUN_NAME] = run_name(self._config)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Iterable[str]) -> None:
+        """Start where a worker collected an item of a ``Check``."""
+        if not self._started and any(map(program_of, ids)):
+            self._controller().pytest_xdist_node_collection_finished(node, ids)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Start where a worker's test used the fixture."""
+        if not self._started and hasattr(report, PAYLOAD):
+            self._controller().pytest_runtest_logreport(report)
+
+    @property
+    def _started(self) -> bool:
+        return bool(self._config.pluginmanager.has_plugin(_HOOKS))
+
+    def _controller(self) -> "Controller":
+        controller: Controller = start(self._config).controller_of(self._config)
+        return controller
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the verdicts to the report, which comes back from a worker, and word the failure."""
-    report = yield
-    attach_verdicts(item, report)
-    failure = call.excinfo
-    if report.failed and failure and isinstance(failure.value, ClaimFailed):
-        report.longrepr = f"{explain(failure.value.record)}\n  at: {where_required(item, failure)}"
-    return report
+def _is_asked_for(config: pytest.Config) -> bool:
+    given = vars(config.option)
+    for name, settings in _OPTIONS:
+        if given[name.removeprefix("--").replace("-", "_")] != settings.get("default"):
+            return True
+    return (config.rootpath / given["assay_baselines_dir"] / COVERAGE).is_file()

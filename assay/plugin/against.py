@@ -1,4 +1,4 @@
-"""``--against``: which checks it adds to those of the suites, and reruns for what they claim."""
+"""``--assay-against``: the checks that it adds to those of the suites, and their reruns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Added(Check):
 
 
 def checks(name: str, check: Check, *, against: str) -> Iterator[tuple[str, Check]]:
-    """A module's check under its name, and what ``--against`` adds; without it no reruns.
+    """A module's check under its name, and what ``--assay-against`` adds; without it no reruns.
 
     Raises:
         CollectError: a check of a rerun names a twin.
@@ -46,7 +46,7 @@ def checks(name: str, check: Check, *, against: str) -> Iterator[tuple[str, Chec
 
 
 def check_toolchains(root: Path) -> None:
-    """Read every toolchain that ``--against baseline`` may install, before anything is installed.
+    """Read every toolchain that ``--assay-against baseline`` may install, before it installs any.
 
     Raises:
         SettingsError: one names anything else than released versions of known packages.
@@ -58,7 +58,7 @@ def check_toolchains(root: Path) -> None:
                     recipe(number.toolchain)
                 except UnreadableToolchain as error:
                     raise SettingsError(
-                        f"--against baseline: {path}, {'/'.join(key)}: {error}"
+                        f"--assay-against baseline: {path}, {'/'.join(key)}: {error}"
                     ) from None
 
 

@@ -45,8 +45,6 @@ _PYTEST_OWN = (
 class Controller:
     """Hooks of the process that has the terminal; workers send it their verdicts on reports."""
 
-    RUN_NAME = "assay_run"
-
     def __init__(self, config: pytest.Config, session: Session) -> None:
         self._config = config
         self._session = session
@@ -64,11 +62,6 @@ class Controller:
         self._selected: set[str] = set()
         self._reached: set[str] = set()
         self._begun = False
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Tell an xdist worker which run it works for (``node`` is xdist's WorkerController)."""
-        node.workerinput[self.RUN_NAME] = self._session.name
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Iterable[str]) -> None:
@@ -256,11 +249,11 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
     places = [place.partition("::")[0] for place in config.option.file_or_dir]
     options = []
     if settings.level is not Level.QUICK:
-        options += ["--level", settings.level.name.lower()]
+        options += ["--assay-level", settings.level.name.lower()]
     if settings.against:
-        options += [f"--against={settings.against}"]
+        options += [f"--assay-against={settings.against}"]
     if settings.baselines != settings.root / BASELINES:
-        options += [f"--baselines-dir={config.getoption('--baselines-dir')}"]
+        options += [f"--assay-baselines-dir={config.getoption('--assay-baselines-dir')}"]
     return Invocation(command=("pytest", *dict.fromkeys(places), *options))
 
 

@@ -1,4 +1,4 @@
-"""The ``assay`` fixture: HLO and budget assertions in anyone's plain test."""
+"""What the ``assay`` fixture gives: HLO and budget assertions in anyone's plain test."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -91,9 +91,3 @@ class Assay:
                 ),
             ),
         )
-
-
-@pytest.fixture
-def assay(request: pytest.FixtureRequest) -> Assay:
-    """Observe programs on any target and judge claims on them, inside a plain test."""
-    return Assay(request)

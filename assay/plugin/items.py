@@ -13,11 +13,10 @@ from assay.model.trial import Trial, record_of
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Workload
-from assay.plugin import benchmarks, misuse
+from assay.plugin import PAYLOAD, benchmarks, misuse
 from assay.plugin.against import Added
 from assay.plugin.session import Session
 
-PAYLOAD = "assay_verdicts"
 FRAMEWORK = "assay_framework"
 """On the report of a check's item: its program's framework. A rerun is asked for by an option."""
 TIMED = "assay_timed"

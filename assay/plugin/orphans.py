@@ -47,7 +47,7 @@ class Orphan:
 
 
 class OrphanItem(pytest.Item):
-    """Fails for one orphaned entry; under ``--update-baselines=all`` it is removed instead."""
+    """Fails for one orphaned entry; ``--assay-update-baselines=all`` removes it instead."""
 
     def __init__(self, *, orphan: Orphan, **rest: Any) -> None:
         super().__init__(**rest)
@@ -173,7 +173,7 @@ def _record(run: str, orphan: Orphan, *, removed: bool) -> Record:
         else "a number is accepted for it, but no check measures it",
         advice=""
         if removed
-        else "bring the check back, or remove the number with --update-baselines=all",
+        else "bring the check back, or remove the number with --assay-update-baselines=all",
         upstream="",
         seconds=0.0,
     )

@@ -39,7 +39,7 @@ class Session:
 
         Raises:
             BaselineError: a baseline file is damaged.
-            SettingsError: ``--against baseline``, and one names what may not be installed.
+            SettingsError: ``--assay-against baseline``, and one names what may not be installed.
         """
         baselines.check_all(settings.baselines)
         coverage.load(settings.baselines)

@@ -51,34 +51,42 @@ class Settings:
             TargetError: an unknown target.
         """
         try:
-            level = Level.parse(options["level"])
+            level = Level.parse(options["assay_level"])
         except ValueError as error:
-            raise SettingsError(f"{error}; give --level quick, full, device or soak") from None
-        accept = _accept(options["update_baselines"])
-        results = _folder("--results-dir", root / options["results_dir"], written=True)
+            raise SettingsError(
+                f"{error}; give --assay-level quick, full, device or soak"
+            ) from None
+        accept = _accept(options["assay_update_baselines"])
+        results = _folder("--assay-results-dir", root / options["assay_results_dir"], written=True)
         baselines = _folder(
-            "--baselines-dir", root / options["baselines_dir"], written=accept is not Accept.NOTHING
+            "--assay-baselines-dir",
+            root / options["assay_baselines_dir"],
+            written=accept is not Accept.NOTHING,
         )
         return cls(
             root=root,
-            targets=_targets(options["target"]),
+            targets=_targets(options["assay_target"]),
             level=level,
             accept=accept,
             results=results,
             baselines=baselines,
-            compile_timeout_seconds=_seconds("--compile-timeout", options["compile_timeout"], 900),
-            timing_seconds=_seconds("--timing-seconds", options["timing_seconds"], 30),
-            against=_against(options["against"]),
-            against_seconds=_against_seconds(options["against_seconds"], options["against"]),
-            named=bool(options["target"]),
-            required=_frameworks(options["require_framework"]),
+            compile_timeout_seconds=_seconds(
+                "--assay-compile-timeout", options["assay_compile_timeout"], 900
+            ),
+            timing_seconds=_seconds("--assay-timing-seconds", options["assay_timing_seconds"], 30),
+            against=_against(options["assay_against"]),
+            against_seconds=_against_seconds(
+                options["assay_against_seconds"], options["assay_against"]
+            ),
+            named=bool(options["assay_target"]),
+            required=_frameworks(options["assay_require_framework"]),
         )
 
 
 def _targets(asked: Sequence[str]) -> tuple[str, ...]:
     names = [name.strip() for text in asked for name in text.split(",") if name.strip()]
     if asked and not names:
-        raise SettingsError("got --target without a name, wanted one; see `assay targets`")
+        raise SettingsError("got --assay-target without a name, wanted one; see `assay targets`")
     if names:
         return tuple(dict.fromkeys(str(resolve(name).name) for name in names))
     return tuple(
@@ -93,7 +101,7 @@ def _frameworks(asked: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in KNOWN_FRAMEWORKS:
             known = ", ".join(KNOWN_FRAMEWORKS)
-            raise SettingsError(f"got --require-framework={name}, wanted one of {known}")
+            raise SettingsError(f"got --assay-require-framework={name}, wanted one of {known}")
     return tuple(names)
 
 
@@ -115,20 +123,21 @@ def _accept(text: str) -> Accept:
         return Accept(text)
     except ValueError:
         raise SettingsError(
-            f"got --update-baselines={text}, wanted new or all; "
+            f"got --assay-update-baselines={text}, wanted new or all; "
             "new accepts what has no number yet, all replaces every number"
         ) from None
 
 
 def _against(text: str | None) -> str:
-    """What ``--against`` names, empty without it."""
+    """What ``--assay-against`` names, empty without it."""
     if text is None or text == BASELINE:
         return text or ""
     try:
         recipe(text)
     except UnreadableToolchain as error:
         raise SettingsError(
-            f"--against: {error}; --against={BASELINE} takes that of the nearest accepted number"
+            f"--assay-against: {error}; --assay-against={BASELINE} takes that of the nearest "
+            "accepted number"
         ) from None
     return text
 
@@ -136,10 +145,10 @@ def _against(text: str | None) -> str:
 def _against_seconds(text: str | None, against: str | None) -> float:
     if text is not None and against is None:
         raise SettingsError(
-            f"got --against-seconds={text} with nothing to compare, wanted --against VERSION too; "
-            "leave one out, or give both"
+            f"got --assay-against-seconds={text} with nothing to compare, wanted "
+            "--assay-against VERSION too; leave one out, or give both"
         )
-    return _seconds("--against-seconds", "300" if text is None else text, 300)
+    return _seconds("--assay-against-seconds", "300" if text is None else text, 300)
 
 
 def _seconds(option: str, text: str, usual: int) -> float:

@@ -32,7 +32,7 @@ def coverage_line(
         for slot, count in found.items()
     )
     if more:
-        parts.append(f"{more:,} more than expected, record them with --update-baselines=new")
+        parts.append(f"{more:,} more than expected, record them with --assay-update-baselines=new")
     return "; ".join(parts)
 
 
@@ -48,7 +48,9 @@ def missing_of(gaps: Iterable[Gap], unavailable: Mapping[str, str]) -> tuple[Mis
         more = f" and {len(gap.claims) - _NAMED} more" if len(gap.claims) > _NAMED else ""
         where = f"{gap.suite} on {gap.target}"
         counts = f"{gap.judged:,} of {gap.expected:,} expected verdicts judged ({named}{more})"
-        what = gap.reason or "bring the checks back, or accept that with --update-baselines=all"
+        what = (
+            gap.reason or "bring the checks back, or accept that with --assay-update-baselines=all"
+        )
         reason = f"{where}: {counts}: {what}"
         found[gap.target, gap.suite + gap.framework] = Missing(target=gap.target, reason=reason)
     return tuple(found.values())

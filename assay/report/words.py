@@ -50,7 +50,7 @@ WORDS: dict[Outcome, Word] = {
         text="better",
         style="bold cyan",
         meaning="better than accepted",
-        next_step="accept it with --update-baselines=all",
+        next_step="accept it with --assay-update-baselines=all",
     ),
     Outcome.KNOWN_DEFECT: Word(
         text="known",
@@ -101,7 +101,7 @@ def rerun(record: Record, command: Sequence[str] = USUAL.command) -> str:
     program = f"{record.workload}/{record.arm}"
     twin = [MUST_FAIL.removeprefix(".")] if record.must_fail else []
     expression = " and ".join([*_KEYWORD.findall(program), *twin])
-    return shlex.join([*command, "--target", record.target, "-k", expression])
+    return shlex.join([*command, "--assay-target", record.target, "-k", expression])
 
 
 def toolchain_versions(records: Iterable[Record]) -> dict[str, str]:

@@ -161,7 +161,7 @@ def _told(kind: FailureKind, error: Exception) -> Answer:
     if isinstance(error, Unsupported):
         return Answer(unsupported=Unavailable(reason=text))
     if isinstance(error, ModuleNotFoundError):
-        pinned = f"--against VERSION,{error.name}==…"
+        pinned = f"--assay-against VERSION,{error.name}==…"
         remedy = f"install what has it beside the toolchain: --with {error.name}, or {pinned}"
         return Answer(unavailable=Unavailable(reason=text, remedy=remedy))
     fault = recognise(error) if kind is FailureKind.COMPILER else None

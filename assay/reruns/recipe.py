@@ -108,7 +108,7 @@ def _from_toolchain(versions: Mapping[str, str]) -> dict[str, str]:
         if not _RELEASED.fullmatch(version):
             raise UnreadableToolchain(
                 f"got {name} {version!r} in an accepted toolchain, accepted is a released version "
-                "such as 0.10.2; correct the baseline file, or name a version with --against"
+                "such as 0.10.2; correct the baseline file, or name a version with --assay-against"
             )
     return dict(sorted(named.items()))
 
@@ -124,7 +124,7 @@ def _flags(text: str) -> dict[str, str]:
         if "/" in word:
             raise UnreadableToolchain(
                 f"got the flag {word!r} in an accepted toolchain, accepted are flags that name no "
-                "file; correct the baseline file, or name a version with --against"
+                "file; correct the baseline file, or name a version with --assay-against"
             )
         name, equal, rest = word.partition("=")
         begins = bool(equal) and name in _FLAG_VARIABLES

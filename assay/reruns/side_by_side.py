@@ -40,9 +40,9 @@ class Against:
     """What a program is rerun on, and for how long.
 
     ``accepted`` is an accepted number's toolchain, or a version as the user writes it
-    (``--against 0.10.2``). ``python`` is the Python that it runs on, by default this one; ``also``
-    are requirements of what the programs import. ``most_seconds`` bounds one comparison, and
-    ``timeout_seconds`` what one process may take to compile and warm up, or for one sample.
+    (``--assay-against 0.10.2``). ``python`` is the Python that it runs on, by default this one;
+    ``also`` are requirements of what the programs import. ``most_seconds`` bounds one comparison,
+    and ``timeout_seconds`` what one process may take to compile and warm up, or for one sample.
     ``environments`` gives the accepted toolchain's, and makes it first if need be.
     """
 

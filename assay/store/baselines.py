@@ -146,7 +146,7 @@ def _decode(path: Path) -> _File:
     except (OSError, msgspec.MsgspecError) as error:
         raise BaselineError(
             f"{path}: got a file that is no baseline ({error}), "
-            "wanted what --update-baselines writes; restore it from version control"
+            "wanted what --assay-update-baselines writes; restore it from version control"
         ) from None
 
 

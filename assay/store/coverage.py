@@ -52,8 +52,8 @@ def load(root: Path) -> Coverage | None:
         }
     except (OSError, ValueError) as error:
         raise BaselineError(
-            f"{path}: got a file that is no coverage ({error}), wanted what --update-baselines "
-            "writes; restore it from version control"
+            f"{path}: got a file that is no coverage ({error}), wanted what "
+            "--assay-update-baselines writes; restore it from version control"
         ) from None
     if file.schema != SCHEMA:
         raise BaselineError(

@@ -45,7 +45,7 @@ def test_a_program_that_is_as_fast_or_faster_keeps_it(new: float) -> None:
 
 @pytest.mark.parametrize(
     ("ended", "advice"),
-    [(Enough.SECONDS, "raise --against-seconds"), (Enough.PAIRS, "ask for a larger change")],
+    [(Enough.SECONDS, "raise --assay-against-seconds"), (Enough.PAIRS, "ask for a larger change")],
 )
 def test_too_noisy_is_no_pass(ended: Enough, advice: str) -> None:
     finding = judge(CLAIM, rerun(1.0, 1.1, ratio=NOISY, ended=ended))
@@ -59,7 +59,7 @@ def test_too_noisy_is_no_pass(ended: Enough, advice: str) -> None:
 def test_too_few_pairs_are_no_pass() -> None:
     finding = judge(CLAIM, rerun(1.0, 1.0, pairs=1, ended=Enough.SECONDS))
     assert (finding.outcome, finding.measured) == (Outcome.NOT_MEASURED, None)
-    assert "--against-seconds" in finding.advice
+    assert "--assay-against-seconds" in finding.advice
 
 
 @pytest.mark.parametrize(

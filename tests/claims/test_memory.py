@@ -123,7 +123,7 @@ def test_on_another_toolchain_the_claims_tolerance_counts(
 def test_a_number_that_was_never_accepted_is_broken_not_passed() -> None:
     finding = judge(claims.AcceptedTempBytes(), case(accepted=None))
     assert (finding.outcome, finding.measured) == (Outcome.BROKEN, TEMP_BYTES)
-    assert "--update-baselines=new" in finding.advice
+    assert "--assay-update-baselines=new" in finding.advice
 
 
 def test_only_the_accepted_number_is_a_baseline() -> None:

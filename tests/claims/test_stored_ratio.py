@@ -48,7 +48,7 @@ def test_a_missing_ratio_is_broken_and_can_be_stored() -> None:
     finding = judge(CLAIM, _held(2.0, stored=None))
     assert finding.outcome is Outcome.BROKEN
     assert finding.measured == pytest.approx(2.0, rel=0.02)
-    assert "--update-baselines=new" in finding.advice
+    assert "--assay-update-baselines=new" in finding.advice
 
 
 def test_a_ratio_that_is_known_badly_is_not_stored() -> None:

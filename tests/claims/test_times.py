@@ -65,7 +65,7 @@ def test_too_noisy_is_not_measured_and_says_what_to_do() -> None:
     assert finding.outcome is Outcome.NOT_MEASURED
     assert finding.reason.startswith("too noisy to say")
     assert "cap of seconds" in finding.reason
-    assert "--timing-seconds" in finding.advice
+    assert "--assay-timing-seconds" in finding.advice
 
 
 def test_a_twin_that_is_lost_in_the_noise_is_no_proof_of_the_detector() -> None:

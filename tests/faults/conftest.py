@@ -66,7 +66,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = project.root / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    ended = project.run([*SUITE, "--update-baselines=all"], {})
+    ended = project.run([*SUITE, "--assay-update-baselines=all"], {})
     assert ended.exit_code == 0, ended.output
     shutil.rmtree(project.root / "results")
     return project.root

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tests.faults.changes import Change
 
-SUITE = ("-m", "pytest", "mysuites", "--target", "cpu")
+SUITE = ("-m", "pytest", "mysuites", "--assay-target", "cpu")
 QUALIFY = ("-m", "assay.cli", "qualify", "--suites", "mysuites", "--target", "cpu")
 INSPECT = ("-m", "assay.cli", "inspect", "program.py:step", "--target", "cpu")
-TIMES = ("-m", "pytest", "times", "--target", "cpu", "--timing-seconds=5")
+TIMES = ("-m", "pytest", "times", "--assay-target", "cpu", "--assay-timing-seconds=5")
 KEPT, BROKEN, MISUSE, CRASHED = 0, 1, 2, 3
 
 

@@ -9,8 +9,8 @@ _COMPILES = ("-k", "compiles")
 
 def _hidden(name: str, hides: tuple[str, ...], target: str, *says: str) -> tuple[Fault, Fault]:
     """Asked for by itself, and beside a target that can be judged."""
-    beside = (*SUITE, "--target", target, *_COMPILES)
-    alone = ("-m", "pytest", "mysuites", "--target", target, *_COMPILES)
+    beside = (*SUITE, "--assay-target", target, *_COMPILES)
+    alone = ("-m", "pytest", "mysuites", "--assay-target", target, *_COMPILES)
     return (
         Fault(
             name=f"{name} is missing", hides=hides, command=alone, ends=BROKEN, says=(target, *says)

@@ -82,7 +82,7 @@ OBSERVING = (
         place="assay.frameworks.jax:JaxFramework.compile",
         change=hangs(),
         command=_MINE,
-        more=("--compile-timeout=2",),
+        more=("--assay-compile-timeout=2",),
         ends=BROKEN,
         says=("no answer within 2 s", *_NOT_KEPT),
     ),

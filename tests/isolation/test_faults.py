@@ -70,7 +70,7 @@ test_raises = Check(claim=Raises(), workloads=(W,), arms=("last",))
 @pytest.fixture(scope="module")
 def faults(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     project = Project(tmp_path_factory.mktemp("faults"), {"test_faults.py": FAULTS})
-    return project.pytest("--compile-timeout=4")
+    return project.pytest("--assay-compile-timeout=4")
 
 
 def test_all_verdicts_are_recorded_in_order(faults: Ended) -> None:

@@ -52,7 +52,7 @@ def test_a_number_never_accepted_is_broken_and_says_how_to_accept_it() -> None:
     finding = against_accepted(Quantity(1024, Unit.BYTES), None, MINE, 0.0)
     assert (finding.outcome, finding.measured, finding.limit) == (Outcome.BROKEN, 1024, None)
     assert "1.0 KiB" in finding.reason
-    assert finding.advice == "accept it with --update-baselines=new"
+    assert finding.advice == "accept it with --assay-update-baselines=new"
 
 
 def test_the_reason_names_the_toolchain_and_the_gap() -> None:
@@ -62,13 +62,13 @@ def test_the_reason_names_the_toolchain_and_the_gap() -> None:
         "measured 3.0 KiB, accepted 1.0 KiB on jaxlib 0.9, libtpu 0.0.51: "
         "2.0 KiB more than accepted"
     )
-    assert "--update-baselines=all" in finding.advice
+    assert "--assay-update-baselines=all" in finding.advice
 
 
 def test_an_improvement_asks_to_be_accepted_and_a_kept_number_asks_nothing() -> None:
     number = AcceptedNumber(value=1000, toolchain=MINE)
     better = against_accepted(Quantity(1, Unit.COUNT), number, MINE, 0.0)
-    assert "--update-baselines=all" in better.advice
+    assert "--assay-update-baselines=all" in better.advice
     same = against_accepted(Quantity(1000, Unit.COUNT), number, MINE, 0.0)
     assert same.advice == ""
     assert same.reason == "measured 1,000, accepted 1,000 on this toolchain: as accepted"

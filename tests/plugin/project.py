@@ -97,8 +97,12 @@ class Project:
         path: Path | None = None,
         seconds: float = _SECONDS,
     ) -> Ended:
-        """Run pytest here; ``path`` is put before all installed packages, and nothing is warm."""
-        return self._ended(["-m", "pytest", "--target", target, *arguments], path, seconds)
+        """Run pytest here; ``path`` is put before all installed packages, and nothing is warm.
+
+        Without a ``target`` no option of Assay's is given.
+        """
+        targets = ["--assay-target", target] if target else []
+        return self._ended(["-m", "pytest", *targets, *arguments], path, seconds)
 
     def assay(self, *arguments: str) -> Ended:
         """Run the command ``assay`` here."""
@@ -107,7 +111,7 @@ class Project:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Begin to run pytest here."""
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", _PYTEST_THAT_HEARS, "--target", "cpu:8", *arguments],
+            [sys.executable, "-P", "-c", _PYTEST_THAT_HEARS, "--assay-target", "cpu:8", *arguments],
             cwd=self.root,
             env=self._environment(None),
             stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""``--against`` reruns whatever is timed, alone, on another toolchain beside the present one.
+"""``--assay-against`` reruns whatever is timed, alone, on another toolchain beside the present one.
 
 The other toolchain is here this interpreter too, told apart by a flag that comes back with the
 accepted number; ``test_against_released.py`` has two released ones.
@@ -103,7 +103,9 @@ class Story:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     project = Project(tmp_path_factory.mktemp("against"), FILES)
-    ended = project.pytest("-n2", "--against=baseline", "-k", "against", target="cpu", seconds=600)
+    ended = project.pytest(
+        "-n2", "--assay-against=baseline", "-k", "against", target="cpu", seconds=600
+    )
     return Story(ended=ended, folder=project.newest(), asked=project.root)
 
 
@@ -138,7 +140,7 @@ def test_the_ratio_is_told_where_people_look(story: Story) -> None:
     assert told.endswith(": slower")
     words = " ".join(story.ended.output.split())
     assert f"Against another toolchain mine: small/worse@cpu: {told}" in words
-    rerun = "pytest --against=baseline --target cpu -k small/worse"
+    rerun = "pytest --assay-against=baseline --assay-target cpu -k small/worse"
     assert rerun in " ".join(story.ended.output.split())
     assert "## Against another toolchain" in (story.folder / "summary.md").read_text()
     shown = Project(story.asked, {}).assay("report", str(story.folder))
@@ -147,7 +149,7 @@ def test_the_ratio_is_told_where_people_look(story: Story) -> None:
 
 def test_ctrl_c_keeps_the_pairs_that_were_measured(tmp_path: Path) -> None:
     project = Project(tmp_path, FILES)
-    run = project.start("--target=cpu", "--against=baseline", "-k", "against")
+    run = project.start("--assay-target=cpu", "--assay-against=baseline", "-k", "against")
     end = time.monotonic() + 240
     while not _made(project):
         assert time.monotonic() < end, "no pair of processes was measured"
@@ -187,7 +189,7 @@ def _asked(ended: Ended) -> list[tuple[str, str]]:
 
 def test_a_verdict_is_asked_for_once_and_also_of_what_no_other_claim_times(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_timed.py": MANY, "conftest.py": NOWHERE})
-    ended = project.pytest("--against=0.1.2", "-k", "against", target="cpu")
+    ended = project.pytest("--assay-against=0.1.2", "-k", "against", target="cpu")
     assert _asked(ended) == [
         ("base", "time-against"),
         ("base", "time-against.must-fail"),
@@ -201,7 +203,7 @@ def test_a_verdict_is_asked_for_once_and_also_of_what_no_other_claim_times(tmp_p
 
 
 def _collected(project: Project) -> str:
-    return project.pytest("--against=0.1.2", "--collect-only", "-q", target="cpu").output
+    return project.pytest("--assay-against=0.1.2", "--collect-only", "-q", target="cpu").output
 
 
 def test_without_the_option_nothing_is_rerun(tmp_path: Path) -> None:
@@ -214,7 +216,7 @@ def test_without_the_option_nothing_is_rerun(tmp_path: Path) -> None:
 
 def test_a_toolchain_that_cannot_be_made_leaves_it_not_measured(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_timed.py": TIMED, "conftest.py": NOWHERE})
-    ended = project.pytest("--against=0.1.2", "-k", "against or compiles", target="cpu")
+    ended = project.pytest("--assay-against=0.1.2", "-k", "against or compiles", target="cpu")
     record = ended.record("worse", "time-against")
     assert record.verdict is Outcome.NOT_MEASURED
     assert "no package index can be reached" in record.reason
@@ -225,7 +227,9 @@ def test_a_toolchain_that_cannot_be_made_leaves_it_not_measured(tmp_path: Path) 
 def test_a_baseline_that_names_another_package_is_refused_first(tmp_path: Path) -> None:
     evil = json.dumps(ACCEPTED).replace('"jax"', '"evil"')
     files = {"test_timed.py": TIMED, "conftest.py": NOWHERE, "baselines/cpu/mine.json": evil}
-    ended = Project(tmp_path, files).pytest("--against=baseline", "-k", "against", target="cpu")
+    ended = Project(tmp_path, files).pytest(
+        "--assay-against=baseline", "-k", "against", target="cpu"
+    )
     assert ended.exit_code == 2
     assert "got the package 'evil' in an accepted toolchain" in " ".join(ended.output.split())
     assert not ended.records
@@ -236,7 +240,7 @@ def test_a_compile_only_target_cannot_run_it(tmp_path: Path) -> None:
     lowers = TIMED.replace("partial(rests, 0.02, 0.02)", "double")
     lowers = lowers.replace("partial(rests, 0.02, 0.06)", "double")
     project = Project(tmp_path, {"test_timed.py": lowers, "conftest.py": NOWHERE})
-    ended = project.pytest("--against=0.1.2", "-k", "against", target="gpu-h100")
+    ended = project.pytest("--assay-against=0.1.2", "-k", "against", target="gpu-h100")
     assert {one.verdict for one in ended.records} == {Outcome.CANNOT_RUN}
     assert len(ended.records) == 2
 
@@ -244,14 +248,14 @@ def test_a_compile_only_target_cannot_run_it(tmp_path: Path) -> None:
 def test_a_program_that_fails_here_is_broken_and_found_by_last_failed(tmp_path: Path) -> None:
     fails = TIMED.replace('arm("worse", partial(rests, 0.02, 0.06),', 'arm("worse", mismatched,')
     project = Project(tmp_path, {"test_timed.py": fails, "conftest.py": NOWHERE})
-    ended = project.pytest("--against=0.1.2", "-k", "against", target="cpu")
+    ended = project.pytest("--assay-against=0.1.2", "-k", "against", target="cpu")
     assert ended.record("worse", "time-against").verdict is Outcome.BROKEN
     control = ended.record("worse", "time-against.must-fail")
     assert control.verdict is Outcome.BROKEN
     assert "proves nothing" in control.reason
     assert ended.exit_code == 1
     assert "errors" not in ended.outcomes
-    again = project.pytest("--against=0.1.2", "--lf", target="cpu")
+    again = project.pytest("--assay-against=0.1.2", "--lf", target="cpu")
     assert set(_asked(again)) == {("worse", "time-against"), ("worse", "time-against.must-fail")}
 
 
@@ -260,7 +264,7 @@ def test_a_twin_of_ones_own_is_misuse(tmp_path: Path) -> None:
         "test_twin = Check(claim=claims.TimeAgainst(), workloads=(W,), arms=('base',), "
         "twin='worse')\n"
     )
-    ended = Project(tmp_path, {"test_timed.py": twin}).pytest("--against=0.1.2", target="cpu")
+    ended = Project(tmp_path, {"test_timed.py": twin}).pytest("--assay-against=0.1.2", target="cpu")
     assert ended.exit_code == 2
     assert "Traceback" not in ended.output
     assert "got test_twin with twin 'worse', wanted none" in ended.output
@@ -270,7 +274,7 @@ def test_a_twin_of_ones_own_is_misuse(tmp_path: Path) -> None:
 def test_nothing_is_rerun_where_the_user_says_that_nothing_is_timed(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_timed.py": TIMED, "conftest.py": HERE})
     ended = project.pytest(
-        f"--against={jax.__version__}", "--benchmark-disable", "-k", "against", target="cpu"
+        f"--assay-against={jax.__version__}", "--benchmark-disable", "-k", "against", target="cpu"
     )
     assert {one.verdict for one in ended.records} == {Outcome.NOT_MEASURED}
     assert not (project.newest() / reruns.KEPT.folder).exists()

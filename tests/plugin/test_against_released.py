@@ -1,4 +1,4 @@
-"""``--against`` a released version of jax: two real environments, where an index answers."""
+"""``--assay-against`` a released version of jax: two real environments, where an index answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def uv_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("uv_cache")
 def test_a_program_that_is_slower_on_the_present_jax_is_broken(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_timed.py": TIMED})
-    ended = project.pytest(f"--against={OTHER}", "-k", "not must-fail", target="cpu", seconds=600)
+    ended = project.pytest(
+        f"--assay-against={OTHER}", "-k", "not must-fail", target="cpu", seconds=600
+    )
     record = ended.record("worse", "time-against")
     assert record.verdict is Outcome.BROKEN
     assert record.measured == pytest.approx(3, rel=0.3)

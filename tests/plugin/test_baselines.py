@@ -22,7 +22,7 @@ test_memory = Check(claim=claims.AcceptedTempBytes(), workloads=(W,))
 """
 )
 FILE = "baselines/cpu-8/mine.json"
-ADVICE = "remove the number with --update-baselines=all"
+ADVICE = "remove the number with --assay-update-baselines=all"
 
 
 def _edited(text: bytes, *, measured: int, entries: dict[str, int]) -> str:
@@ -43,14 +43,14 @@ class Story:
         project = Project(root, {"suite/test_memory.py": SUITE})
         file = root / FILE
         self.missing = project.pytest()
-        self.new = project.pytest("--update-baselines=new")
+        self.new = project.pytest("--assay-update-baselines=new")
         self.accepted = file.read_bytes()
-        self.again = project.pytest("--update-baselines=all")
+        self.again = project.pytest("--assay-update-baselines=all")
         self.accepted_again = file.read_bytes()
         entries = {"small/gone/temp-bytes": 3, "small/later/temp-bytes": 4}
         project.write({FILE: _edited(self.accepted, measured=1, entries=entries)})
         self.edited = project.pytest("-n", "1")
-        self.all = project.pytest("--update-baselines=all")
+        self.all = project.pytest("--assay-update-baselines=all")
         self.accepted_at_last = file.read_bytes()
 
 
@@ -65,7 +65,7 @@ def _verdict(ended: Ended, claim: str = "temp-bytes", arm: str = "grown") -> str
 
 def test_a_missing_number_fails_with_the_command_that_accepts_it(story: Story) -> None:
     assert (story.missing.exit_code, _verdict(story.missing)) == (1, "broken")
-    assert "do: accept it with --update-baselines=new" in story.missing.output
+    assert "do: accept it with --assay-update-baselines=new" in story.missing.output
     assert FILE not in story.missing.changed
 
 

@@ -31,7 +31,7 @@ FILES = {
     "other/test_other.py": SUITE.replace("SUITE", "other"),
     "torch/test_torch.py": TORCH,
 }
-COLLECTED = ("--collect-only", "--update-baselines=all", "-q")
+COLLECTED = ("--collect-only", "--assay-update-baselines=all", "-q")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_a_part_is_held_to_what_it_selects(shrunk: Project, selection: tuple[str
 
 
 def test_what_is_gone_on_purpose_is_accepted(shrunk: Project) -> None:
-    ended = shrunk.pytest("--update-baselines=all")
+    ended = shrunk.pytest("--assay-update-baselines=all")
     assert (ended.exit_code, FILE in ended.changed) == (0, True), ended.output
     assert '"other"' not in (shrunk.root / FILE).read_text()
 
@@ -98,7 +98,7 @@ def test_a_verdict_that_judges_nothing_any_more_is_missing(tmp_path: Path) -> No
     suite = FILES["mine/test_mine.py"].replace("double), arm", "needs_a_library), arm")
     suite = suite.replace("W =", NEEDS + "W =")
     project = Project(tmp_path, {"mine/test_mine.py": suite})
-    written = project.pytest("--update-baselines=all")
+    written = project.pytest("--assay-update-baselines=all")
     assert written.exit_code == 0, written.output
     same = project.pytest()
     assert same.exit_code == 0, same.output
@@ -115,7 +115,7 @@ def test_a_verdict_that_judges_nothing_any_more_is_missing(tmp_path: Path) -> No
 def test_a_framework_that_is_required_must_be_installed(tmp_path: Path) -> None:
     project = Project(tmp_path, {"torch/test_torch.py": TORCH, "mine.py": ""})
     project.pytest(*COLLECTED)
-    ended = project.pytest("--require-framework=torch_xla")
+    ended = project.pytest("--assay-require-framework=torch_xla")
     assert ended.exit_code == 1, ended.output
     words = " ".join(ended.output.split())
     assert (

@@ -26,23 +26,39 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--target=gpu-h10", "write gpu-h100"),
-        ("--target=,", "got --target without a name"),
-        ("--level=slow", "got level 'slow', wanted one of quick, full, device, soak"),
-        ("--update-baselines=old", "got --update-baselines=old, wanted new or all"),
-        ("--against=nonsense", "--against: got 'nonsense', wanted a version of jax (0.10.2)"),
-        ("--against=", "--against=baseline takes that of the nearest accepted number"),
-        ("--against-seconds=60", "got --against-seconds=60 with nothing to compare, wanted"),
-        ("--compile-timeout=soon", "got --compile-timeout=soon, wanted a positive number"),
-        ("--compile-timeout=-1", "got --compile-timeout=-1, wanted a positive number"),
-        ("--results-dir=test_small.py", "test_small.py is a file, wanted a folder"),
-        ("--baselines-dir=pytest.ini/x", "pytest.ini is a file, wanted a folder"),
-        ("--compile-timeout=nan", "got --compile-timeout=nan, wanted a positive number"),
+        ("--assay-target=gpu-h10", "write gpu-h100"),
+        ("--assay-target=,", "got --assay-target without a name"),
+        ("--assay-level=slow", "got level 'slow', wanted one of quick, full, device, soak"),
+        ("--assay-update-baselines=old", "got --assay-update-baselines=old, wanted new or all"),
+        (
+            "--assay-against=nonsense",
+            "--assay-against: got 'nonsense', wanted a version of jax (0.10.2)",
+        ),
+        ("--assay-against=", "--assay-against=baseline takes that of the nearest accepted number"),
+        (
+            "--assay-against-seconds=60",
+            "got --assay-against-seconds=60 with nothing to compare, wanted",
+        ),
+        (
+            "--assay-compile-timeout=soon",
+            "got --assay-compile-timeout=soon, wanted a positive number",
+        ),
+        ("--assay-compile-timeout=-1", "got --assay-compile-timeout=-1, wanted a positive number"),
+        ("--assay-results-dir=test_small.py", "test_small.py is a file, wanted a folder"),
+        ("--assay-baselines-dir=pytest.ini/x", "pytest.ini is a file, wanted a folder"),
+        (
+            "--assay-compile-timeout=nan",
+            "got --assay-compile-timeout=nan, wanted a positive number",
+        ),
     ],
 )
 def test_misuse_ends_with_2_and_says_what_to_do(project: Project, option: str, words: str) -> None:
-    target = option.removeprefix("--target=") if option.startswith("--target") else "cpu:8"
-    ended = project.pytest(*([] if option.startswith("--target") else [option]), target=target)
+    target = (
+        option.removeprefix("--assay-target=") if option.startswith("--assay-target") else "cpu:8"
+    )
+    ended = project.pytest(
+        *([] if option.startswith("--assay-target") else [option]), target=target
+    )
     assert ended.exit_code == 2, ended.output
     assert words in ended.output
     assert "Traceback" not in ended.output
@@ -67,7 +83,7 @@ def test_a_damaged_baseline_file_is_misuse_and_stays_as_it_is(
     tmp_path: Path, text: str, words: str
 ) -> None:
     files = {"test_small.py": COMPILES, "baselines/cpu-8/mine.json": text}
-    ended = Project(tmp_path, files).pytest("--update-baselines=all")
+    ended = Project(tmp_path, files).pytest("--assay-update-baselines=all")
     assert ended.exit_code == 2
     assert words in ended.output
     assert "Traceback" not in ended.output
@@ -75,9 +91,9 @@ def test_a_damaged_baseline_file_is_misuse_and_stays_as_it_is(
 
 
 def test_seconds_that_cap_no_comparison_are_misuse(project: Project) -> None:
-    ended = project.pytest("--against=0.10.2", "--against-seconds=0")
+    ended = project.pytest("--assay-against=0.10.2", "--assay-against-seconds=0")
     assert ended.exit_code == 2, ended.output
-    assert "got --against-seconds=0, wanted a positive number of seconds" in ended.output
+    assert "got --assay-against-seconds=0, wanted a positive number of seconds" in ended.output
 
 
 def test_what_cannot_be_written_at_the_end_is_told_and_ends_with_3(tmp_path: Path) -> None:
@@ -117,13 +133,13 @@ def test_workers_are_not_begun_on_a_damaged_baseline_file(tmp_path: Path) -> Non
     assert "bringing up nodes" not in ended.output
 
 
-@pytest.mark.parametrize("option", ["--results-dir", "--baselines-dir"])
+@pytest.mark.parametrize("option", ["--assay-results-dir", "--assay-baselines-dir"])
 def test_a_folder_that_pytest_would_take_for_its_root_is_refused(
     project: Project, tmp_path: Path, option: str
 ) -> None:
     ended = project.pytest(option, str(tmp_path))
     assert ended.exit_code == 2, ended.output
-    assert f"do this: {option}={tmp_path}" in "".join(ended.output.splitlines())
+    assert f"write {option}={tmp_path}" in "".join(ended.output.splitlines())
     assert not ended.changed
     assert project.pytest(f"{option}={tmp_path}", "--collect-only").exit_code == 0
 

@@ -34,7 +34,7 @@ test_time = Check(claim=claims.TimeRatio(), workloads=(W,), arms=("slow", "hangs
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     project = Project(tmp_path_factory.mktemp("far"), {"test_far.py": RESTS})
-    return project.pytest("--timing-seconds=1", target="cpu")
+    return project.pytest("--assay-timing-seconds=1", target="cpu")
 
 
 def test_twelve_times_slower_is_broken_by_what_a_second_takes(ended: Ended) -> None:

@@ -51,7 +51,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def workers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
     """The same project with two workers."""
     project = Project(tmp_path_factory.mktemp("workers"), {"test_small.py": TWO_CLAIMS})
-    return project.pytest("-n", "2", "--update-baselines=new"), project.root
+    return project.pytest("-n", "2", "--assay-update-baselines=new"), project.root
 
 
 @pytest.fixture(scope="module")

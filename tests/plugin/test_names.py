@@ -83,7 +83,7 @@ def test_a_workload_that_two_files_import_is_one(tmp_path: Path) -> None:
 
 def test_a_suite_that_leads_out_of_the_folder_is_misuse(tmp_path: Path) -> None:
     file = WORKLOAD.replace("NAME)", 'double), suite="../../../../pwn"')
-    ended = Project(tmp_path, {"test_a.py": file}).pytest("--update-baselines=all")
+    ended = Project(tmp_path, {"test_a.py": file}).pytest("--assay-update-baselines=all")
     assert ended.exit_code == 2, ended.output
     assert "got '../../../../pwn' for the name of a suite, wanted letters" in ended.output
     assert not ended.changed

@@ -62,7 +62,7 @@ test_misplaced = Check(
 
 def test_every_door_leads_to_the_compiler_of_the_target(tmp_path: Path) -> None:
     project = Project(tmp_path, {"train.py": STEP, "test_step.py": CHECKED})
-    run = project.pytest("--update-baselines=new", target=TARGET)
+    run = project.pytest("--assay-update-baselines=new", target=TARGET)
     assert run.exit_code == 1, run.output
     assert run.outcomes == {"passed": 3, "failed": 1}
     assert "which is no device of the target" in run.record("on-cpu").reason

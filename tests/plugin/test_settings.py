@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ def usual() -> dict[str, Any]:
 
 
 def parsed(root: Path, **options: Any) -> Settings:
-    given: Mapping[str, Any] = {**usual(), "target": ["cpu:8"], **options}
-    return Settings.parse(root, given)
+    given = {f"assay_{name}": value for name, value in ({"target": ["cpu:8"]} | options).items()}
+    return Settings.parse(root, {**usual(), **given})
 
 
 def test_without_options_a_run_is_quick_and_accepts_nothing(tmp_path: Path) -> None:
@@ -84,19 +83,19 @@ def test_the_toolchain_of_accepted_numbers_can_be_compared_with(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"level": "slow"}, "give --level quick"),
-        ({"target": [" , "]}, "got --target without a name"),
-        ({"update_baselines": "yes"}, "got --update-baselines=yes, wanted new or all"),
-        ({"compile_timeout": "0"}, "got --compile-timeout=0, wanted a positive .*; try 900"),
-        ({"timing_seconds": "inf"}, "got --timing-seconds=inf, wanted a positive .*; try 30"),
-        ({"timing_seconds": "nan"}, "got --timing-seconds=nan"),
-        ({"timing_seconds": "soon"}, "got --timing-seconds=soon"),
-        ({"against": "0.10.2", "against_seconds": "-1"}, "--against-seconds=-1, .*; try 300"),
-        ({"against_seconds": "9"}, "got --against-seconds=9 with nothing to compare"),
-        ({"against": "newest"}, "--against: .*newest"),
-        ({"results_dir": "file"}, "got --results-dir=.*file, where .* is a file"),
-        ({"results_dir": "file/below"}, "got --results-dir=.*below, where .*file is a file"),
-        ({"baselines_dir": "file"}, "got --baselines-dir=.*file, where .* is a file"),
+        ({"level": "slow"}, "give --assay-level quick"),
+        ({"target": [" , "]}, "got --assay-target without a name"),
+        ({"update_baselines": "yes"}, "got --assay-update-baselines=yes, wanted new or all"),
+        ({"compile_timeout": "0"}, "got --assay-compile-timeout=0, wanted a positive .*; try 900"),
+        ({"timing_seconds": "inf"}, "got --assay-timing-seconds=inf, wanted a positive .*; try 30"),
+        ({"timing_seconds": "nan"}, "got --assay-timing-seconds=nan"),
+        ({"timing_seconds": "soon"}, "got --assay-timing-seconds=soon"),
+        ({"against": "0.10.2", "against_seconds": "-1"}, "--assay-against-seconds=-1, .*; try 300"),
+        ({"against_seconds": "9"}, "got --assay-against-seconds=9 with nothing to compare"),
+        ({"against": "newest"}, "--assay-against: .*newest"),
+        ({"results_dir": "file"}, "got --assay-results-dir=.*file, where .* is a file"),
+        ({"results_dir": "file/below"}, "got --assay-results-dir=.*below, where .*file is a file"),
+        ({"baselines_dir": "file"}, "got --assay-baselines-dir=.*file, where .* is a file"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(
@@ -113,7 +112,11 @@ def test_only_folders_that_are_written_must_be_writable(
     monkeypatch.setattr("os.access", lambda path, *_: not str(path).endswith("locked"))
     (tmp_path / "locked").mkdir()
     assert parsed(tmp_path, baselines_dir="locked/b").baselines == tmp_path / "locked" / "b"
-    with pytest.raises(SettingsError, match=r"got --baselines-dir=.*b, where .*locked cannot be"):
+    with pytest.raises(
+        SettingsError, match=r"got --assay-baselines-dir=.*b, where .*locked cannot be"
+    ):
         parsed(tmp_path, baselines_dir="locked/b", update_baselines="new")
-    with pytest.raises(SettingsError, match=r"got --results-dir=.*r, where .*locked cannot be"):
+    with pytest.raises(
+        SettingsError, match=r"got --assay-results-dir=.*r, where .*locked cannot be"
+    ):
         parsed(tmp_path, results_dir="locked/r")

@@ -217,9 +217,9 @@ def test_a_failed_timing_is_judged_again_by_last_failed(tmp_path: Path) -> None:
 
 def test_a_cap_that_is_no_number_is_misuse(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_timed.py": TIMED})
-    ended = project.pytest("--timing-seconds=soon", target="cpu")
+    ended = project.pytest("--assay-timing-seconds=soon", target="cpu")
     assert ended.exit_code == 2
-    assert "got --timing-seconds=soon, wanted a positive number of seconds" in ended.output
+    assert "got --assay-timing-seconds=soon, wanted a positive number of seconds" in ended.output
 
 
 def test_the_example_of_the_documents_runs(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ test_slow = Check(claim=claims.TimeRatio(), workloads=(V,), arms=("alike",))
 
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_slow.py": SLOW.replace("test_time = ", "untimed = ")})
-    run = project.start("--timing-seconds=600", "-k", "slow and alike")
+    run = project.start("--assay-timing-seconds=600", "-k", "slow and alike")
     end = time.monotonic() + 90
     while not _samples(project):
         assert time.monotonic() < end, "nothing was timed"

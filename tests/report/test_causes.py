@@ -104,7 +104,7 @@ def test_a_broken_claim_says_measured_limit_cause_next_and_rerun(record_of: Reco
         "cause": "too much",
         "next": "shard it",
         "upstream": LINK,
-        "rerun": "pytest suites --target gpu-h100:8 -k scan_stack/offload-hidden",
+        "rerun": "pytest suites --assay-target gpu-h100:8 -k scan_stack/offload-hidden",
     }
 
 

@@ -24,7 +24,7 @@ def test_the_line_counts_no_verdict_twice_and_names_what_is_left_out() -> None:
     line = coverage_line(expected, reached({JAX: Count(5, 5)}), {"torch_xla": "not installed"})
     assert line == (
         "3 of 3 expected verdicts judged on 1 target; 4 verdicts of 1 suite not run: not "
-        "installed; 2 more than expected, record them with --update-baselines=new"
+        "installed; 2 more than expected, record them with --assay-update-baselines=new"
     )
 
 
@@ -46,7 +46,7 @@ def test_a_gap_names_some_claims_and_what_to_do() -> None:
     (line,) = missing_of([Gap("jax", "a", "cpu:8", 9, 2, "", tuple("vwxyz"))], {})
     assert line.reason == (
         "a on cpu:8: 2 of 9 expected verdicts judged (v, w, x, y and 1 more): bring the checks "
-        "back, or accept that with --update-baselines=all"
+        "back, or accept that with --assay-update-baselines=all"
     )
     (line,) = missing_of([Gap("jax", "a", "cpu:8", 9, 8, "no compiler", ("v",))], {})
     assert line.reason == "a on cpu:8: 8 of 9 expected verdicts judged (v): no compiler"

@@ -30,7 +30,7 @@ def test_a_broken_claim_is_explained_in_full(record_of: RecordOf) -> None:
     assert "### BROKEN · host-bytes · scan\\_offload/scan\\_stack/offload-hidden" in page
     assert "- measured: 0 B · limit 16.0 GiB" in page
     assert "- cause: too little" in page
-    assert "- rerun: `pytest suites --target gpu-h100:8 -k scan_stack/offload-hidden`" in page
+    assert "- rerun: `pytest suites --assay-target gpu-h100:8 -k scan_stack/offload-hidden`" in page
 
 
 def test_a_run_that_kept_all_needs_no_reader(record_of: RecordOf) -> None:

@@ -41,14 +41,15 @@ def test_plain_leaves_words_lines_and_signs_as_they_are() -> None:
 def test_the_rerun_keyword_is_one_that_pytest_reads(record_of: RecordOf) -> None:
     command = rerun(record_of(arm="two words@once", claim="bytes=0.must-fail"))
     assert command == (
-        "pytest suites --target gpu-h100:8 -k 'scan_stack/two and words and once and must-fail'"
+        "pytest suites --assay-target gpu-h100:8 "
+        "-k 'scan_stack/two and words and once and must-fail'"
     )
     Expression.compile(command.split("'")[1])
 
 
 def test_the_rerun_is_of_what_was_run(record_of: RecordOf) -> None:
-    told = rerun(record_of(arm="two"), ("pytest", "my suites", "--level", "full"))
-    assert told.startswith("pytest 'my suites' --level full --target gpu-h100:8 -k ")
+    told = rerun(record_of(arm="two"), ("pytest", "my suites", "--assay-level", "full"))
+    assert told.startswith("pytest 'my suites' --assay-level full --assay-target gpu-h100:8 -k ")
 
 
 @pytest.mark.parametrize(

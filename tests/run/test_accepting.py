@@ -1,4 +1,4 @@
-"""``--update-baselines`` accepts what it was asked to, and never a worse number in silence."""
+"""``--assay-update-baselines`` accepts what it was asked to, and no worse number in silence."""
 
 from dataclasses import dataclass, replace
 

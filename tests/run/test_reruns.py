@@ -112,7 +112,7 @@ def test_a_program_that_failed_is_not_rerun(harness: Harness, rerunner: Rerunner
 def test_without_a_toolchain_nothing_is_measured(harness: Harness, rerunner: Rerunner) -> None:
     record = replace(harness.start(), rerun=rerunner).judge(trial(claim=CLAIM))
     assert record.verdict is Outcome.NOT_MEASURED
-    assert record.advice == "name one with --against VERSION"
+    assert record.advice == "name one with --assay-against VERSION"
     assert rerunner.asked == []
 
 

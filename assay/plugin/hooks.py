@@ -1,0 +1,122 @@
+"""The hooks of a run that uses Assay: one item per workload, arm, target and claim; exit code."""
+
+from collections.abc import Generator
+
+import pytest
+
+from assay.model.claim import Check
+from assay.model.target import TargetError
+from assay.model.verdict import ExitCode
+from assay.plugin import against, misuse, run_name
+from assay.plugin.alone import ALONE, Alone
+from assay.plugin.controller import Controller
+from assay.plugin.items import (
+    ClaimFailed,
+    answer_for_controls,
+    attach_verdicts,
+    check_items,
+    drop_repeated,
+    explain,
+    keep_programs_together,
+    put_timing_last,
+    reject_repeated,
+    where_required,
+)
+from assay.plugin.orphans import FOUND, Found, orphan_items
+from assay.plugin.session import Session
+from assay.plugin.settings import Settings, SettingsError
+from assay.store.baselines import BaselineError
+
+_CONTROLLER = "assay-controller"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check options and baseline files before anything is judged."""
+    worker = hasattr(config, "workerinput")
+    try:
+        if not worker:
+            _refuse_a_root_by_mistake(config)
+        settings = Settings.parse(config.rootpath, vars(config.option))
+        session = Session(settings, name=run_name(config))
+    except (SettingsError, TargetError, BaselineError) as error:
+        raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
+    config.stash[Session.KEY] = session
+    if not worker:
+        config.pluginmanager.register(Controller(config, session), _CONTROLLER)
+
+
+def _refuse_a_root_by_mistake(config: pytest.Config) -> None:
+    """Pytest looks for its root, with its settings, around each folder that is a word of its own.
+
+    It does so before it knows a plugin's options, and baselines would be looked for there too.
+    """
+    here = config.invocation_params.dir
+    for option in ("--assay-results-dir", "--assay-baselines-dir"):
+        folder = here / config.getoption(option)
+        elsewhere = folder.is_dir() and not folder.resolve().is_relative_to(here.resolve())
+        if option in config.invocation_params.args and elsewhere and not config.option.rootdir:
+            raise SettingsError(
+                f"write {option}={folder}; with a space, pytest reads {folder} as its rootdir"
+            )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the observers, also after Ctrl-C."""
+    if Session.KEY in config.stash:
+        config.stash[Session.KEY].close()
+
+
+def controller_of(config: pytest.Config) -> Controller:
+    """The controller of a process that is no xdist worker."""
+    found = config.pluginmanager.get_plugin(_CONTROLLER)
+    assert isinstance(found, Controller)
+    return found
+
+
+def items_of(collector: pytest.Module | pytest.Class, name: str, check: Check) -> list[pytest.Item]:
+    """The items of a check that a module or class has under this name."""
+    found = collector.config.stash.setdefault(FOUND, [])
+    misuse.reject_namesakes(name, check, [each.check for each in found])
+    found.append(Found(path=collector.path, check=check))
+    session = collector.config.stash[Session.KEY]
+    checks = against.checks(name, check, against=session.settings.against)
+    return [item for each in checks for item in check_items(collector, *each, session)]
+
+
+def prepare(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Fail early where two items would write the same verdict; add one item an orphan."""
+    drop_repeated(items)
+    reject_repeated(items)
+    if hasattr(session.config, "workerinput"):
+        keep_programs_together(items)
+    try:
+        items.extend(orphan_items(session))
+    except BaselineError as error:
+        raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
+    put_timing_last(items)
+    session.config.stash[ALONE] = Alone.among(items, session.config)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """After all selections: let every negative control be judged, whatever was left out."""
+    answer_for_controls(session.items)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let no item of any kind be at work in another worker while programs are timed in this one."""
+    with item.config.stash.get(ALONE, Alone()).beside(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach the verdicts to the report, which comes back from a worker, and word the failure."""
+    report = yield
+    attach_verdicts(item, report)
+    failure = call.excinfo
+    if report.failed and failure and isinstance(failure.value, ClaimFailed):
+        report.longrepr = f"{explain(failure.value.record)}\n  at: {where_required(item, failure)}"
+    return report

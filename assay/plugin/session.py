@@ -122,14 +122,9 @@ class Session:
         name = TargetName.parse(pair.target)
         if name.model in _LIVE:  # Whose memory the observer holds; it starts again when needed.
             self.close()
-        framework = pair.workload.framework
         taken: list[Times] = []
         for _ in range(PROCESSES_ALONE):
-            with Observer(
-                [name],
-                timeout_seconds=self.settings.compile_timeout_seconds,
-                forks_for=framework if keeps_state(framework) else "",
-            ) as observer:
+            with Observer([name], self.settings.compile_timeout_seconds) as observer:
                 taken.append(observer.time(pair, lambda times: keep(pooled([*taken, times]))))
             if taken[-1].failure is not None or taken[-1].unavailable is not None:
                 break

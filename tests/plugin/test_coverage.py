@@ -112,6 +112,19 @@ def test_a_verdict_that_judges_nothing_any_more_is_missing(tmp_path: Path) -> No
     assert "mine on cpu:8: 0 of 1 expected verdicts judged (compiles): no such library" in words
 
 
+def test_a_time_that_is_not_measured_is_counted_and_not_missing(tmp_path: Path) -> None:
+    timed = FILES["mine/test_mine.py"].replace(
+        'arm("two", double)', 'arm("two", double, reference="one")'
+    )
+    timed += 'test_time = Check(claim=claims.TimeRatio(), workloads=(W,), arms=("two",))\n'
+    project = Project(tmp_path, {"mine/test_mine.py": timed})
+    project.pytest(*COLLECTED)
+    ended = project.pytest("--benchmark-disable")
+    assert ended.exit_code == 0, ended.output
+    words = " ".join(ended.output.split())
+    assert "coverage: 3 of 3 expected verdicts judged on 1 target; 1 time too noisy" in words
+
+
 def test_a_framework_that_is_required_must_be_installed(tmp_path: Path) -> None:
     project = Project(tmp_path, {"torch/test_torch.py": TORCH, "mine.py": ""})
     project.pytest(*COLLECTED)

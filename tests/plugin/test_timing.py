@@ -129,6 +129,8 @@ def test_what_belongs_to_a_time_is_beside_it(story: Story) -> None:
     info = same["extra_info"]
     assert info["ratio_low"] <= info["ratio"] <= info["ratio_high"]
     assert info["change"] in {"same", "faster", "slower", "too noisy to say"}
+    place = {"suite": "mine", "workload": "small", "target": "cpu"}
+    assert place.items() <= info.items()
     assert info["argument_bytes"] == 200 * 200 * 4
     assert info["beside"] == "base"
     assert {"compile_seconds", "first_seconds"} <= info.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,12 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
 def stopped_and_resumed(project: Project) -> tuple[Ended, Ended]:
     """A run that stops at the first failure, and one of the last failures."""
     return project.pytest("-x"), project.pytest("--lf")
+
+
+def test_a_worker_judges_all_claims_of_one_program_before_the_next(tmp_path: Path) -> None:
+    ended = Project(tmp_path, {"test_small.py": TWO_CLAIMS}).pytest("-n", "1")
+    arms = [record.arm for record in ended.records]
+    assert len(arms) > len(set(arms)) == len(list(groupby(arms)))
 
 
 def test_ids_name_test_workload_arm_target_and_twin(project: Project) -> None:

@@ -92,3 +92,11 @@ def test_a_check_alone_reaches_the_controller_of_workers(tmp_path: Path) -> None
     assert ended.exit_code == 0, ended.output
     assert {record.target for record in ended.records} == {"cpu:8"}
     assert "1 kept" in ended.output
+
+
+def test_help_lists_the_options_under_a_heading_of_their_own(tmp_path: Path) -> None:
+    help_text = Project(tmp_path, PLAIN).pytest("--help", target="").output
+    _, heading, options = help_text.partition("\nXLA regression checks:\n")
+    assert heading
+    assert "  --assay-target=NAME" in options
+    assert "  --assay-update-baselines={new,all}" in options

@@ -153,6 +153,10 @@ def test_every_run_that_timed_leaves_both_programs_of_each_pair(story: Story, ru
     folder = {"first": story.first_folder, "workers": story.workers_folder}[run]
     arms = [entry["extra_info"]["arm"] for entry in _benchmarks(folder / "benchmarks.json")]
     assert sorted(arms) == ["base", "base", "more", "same"]
+    document = json.loads((folder / "benchmarks.json").read_bytes())
+    fields = {"machine_info", "commit_info", "benchmarks", "datetime", "version"}
+    assert document.keys() == fields
+    assert "jaxlib" in document["machine_info"]["assay"]["cpu"]
 
 
 def test_the_command_opens_the_files(story: Story) -> None:
@@ -194,6 +198,8 @@ def test_nothing_is_timed_where_the_user_says_so(tmp_path: Path) -> None:
         assert _verdict(ended, "same", "time-ratio") == "not-measured"
         assert ended.exit_code == 0
         assert not (project.newest() / times.KEPT.folder).exists()
+    both = project.pytest("--benchmark-disable", "--benchmark-enable", target="cpu")
+    assert _verdict(both, "same", "time-ratio") == "kept"
     skipped = project.pytest("--benchmark-skip", target="cpu")
     assert {one.claim for one in skipped.records} == {"compiles"}
 
@@ -203,6 +209,24 @@ def test_it_needs_no_plugin_of_pytest_benchmark(tmp_path: Path) -> None:
     ended = project.pytest("-p", "no:benchmark", "-k", "same and time", target="cpu")
     assert _verdict(ended, "same", "time-ratio") == "kept"
     assert _benchmarks(project.newest() / "benchmarks.json")
+
+
+def test_what_is_timed_comes_last(story: Story) -> None:
+    claims = [record.claim.removesuffix(".must-fail") for record in story.first.records]
+    assert claims == sorted(claims) == [*["compiles"] * (len(claims) - 2), *["time-ratio"] * 2]
+
+
+def test_a_program_timed_alone_is_shown_without_a_ratio(tmp_path: Path) -> None:
+    alone = TIMED.partition("# Wide enough")[0] + (
+        'test_time = Check(claim=claims.AcceptedTime(), workloads=(W,), arms=("same",))\n'
+    )
+    project = Project(tmp_path, {"test_timed.py": alone})
+    ended = project.pytest(target="cpu")
+    assert "no time is stored for this machine" in " ".join(ended.output.split())
+    (entry,) = _benchmarks(project.newest() / "benchmarks.json")
+    assert entry["fullname"] == "mine/small/same@cpu alone"
+    assert len(entry["stats"]["data"]) == entry["stats"]["rounds"] > 1
+    assert "ratio" not in entry["extra_info"]
 
 
 def test_a_failed_timing_is_judged_again_by_last_failed(tmp_path: Path) -> None:

@@ -196,4 +196,5 @@ def _is_asked_for(config: pytest.Config) -> bool:
     for name, settings in _OPTIONS:
         if given[name.removeprefix("--").replace("-", "_")] != settings.get("default"):
             return True
-    return (config.rootpath / given["assay_baselines_dir"] / COVERAGE).is_file()
+    baselines: str = given["assay_baselines_dir"]
+    return (config.rootpath / baselines / COVERAGE).is_file()

@@ -147,6 +147,22 @@ def test_a_target_that_is_named_must_be_judged(tmp_path: Path) -> None:
     assert (project.root / FILE).exists() is False
 
 
+def test_a_named_target_whose_verdicts_judge_nothing_fails_the_run(tmp_path: Path) -> None:
+    suite = (
+        FILES["mine/test_mine.py"].replace('"cpu:4"', '"tpu-v5e:2x4"').replace("W =", NEEDS + "W =")
+    )
+    needs = suite.replace("(size)", "(devices)").replace(
+        "    raise",
+        '    if devices[0].platform == "cpu":\n        return double(devices)\n    raise',
+    )
+    files = {"mine/test_mine.py": needs.replace('"one", double', '"one", needs_a_library')}
+    ended = Project(tmp_path, files).pytest("-k", "one", target="cpu:8,tpu-v5e:2x4")
+    words = " ".join(ended.output.split())
+    assert ended.exit_code == 1, ended.output
+    assert "missing: nothing was judged on tpu-v5e:2x4: no such library" in words
+    assert "nothing was judged on cpu:8" not in words
+
+
 def test_one_gpu_is_tried_where_its_number_is_left_out(tmp_path: Path) -> None:
     suite = FILES["mine/test_mine.py"].replace('("cpu:8", "cpu:4")', '("gpu-h100:*",)')
     project = Project(tmp_path, {"mine/test_mine.py": suite})

@@ -101,7 +101,7 @@ TIMED = tuple(
     if isinstance(loop, Repeated) and "dot" not in name and name != "transposed-outside"
 )
 """The arms that are iterations alone, without a product, whose time would hide a copy's. The others
-work on whole stacks once, before or after their loop: a transposition outside of it took 1.6 to 3.9
+work on whole stacks once, before or after their loop: a transposition outside of it took 2.3 to 3.9
 times as long on the long stack, and a claim on iterations would blame them for it."""
 
 

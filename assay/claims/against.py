@@ -1,4 +1,4 @@
-"""Claims on times beside those on another toolchain, run again now: ``--assay-against VERSION``."""
+"""Claims that compare timings with another toolchain: ``--assay-against VERSION``."""
 
 from dataclasses import dataclass
 

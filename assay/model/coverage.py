@@ -70,8 +70,8 @@ class Reached:
 
     ``not_run`` are the frameworks whose programs it did not run, all of them where it only
     collected: their verdicts are counted as judged. ``noisy`` is how many verdicts on times were
-    too noisy to decide, which count as judged too. ``reasons`` says for each slot why a verdict
-    judged nothing.
+    not measured, by noise or by pytest-benchmark's options; they leave no gap. ``reasons`` says
+    for each slot why a verdict judged nothing.
     ``suites`` are the suites that the run held as a whole, ``targets`` those that it judged on.
     """
 

@@ -25,6 +25,8 @@ RUN_NAME: Final = "assay_run"
 """The key of an xdist worker's input that names the run, and of the run's name below."""
 COVERAGE: Final = "coverage.json"
 """The file of expected coverage in the folder of baselines."""
+BASELINES: Final = "baselines"
+"""The folder of baselines unless another one is named."""
 _HOOKS: Final = "assay-hooks"
 _NAME: pytest.StashKey[str] = pytest.StashKey()
 
@@ -57,7 +59,7 @@ _OPTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (
         "--assay-baselines-dir",
         {
-            "default": "baselines",
+            "default": BASELINES,
             "metavar": "DIR",
             "help": "folder of baselines; default: baselines",
         },

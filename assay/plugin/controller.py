@@ -19,13 +19,13 @@ from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record
 from assay.model.workload import Level
-from assay.plugin import benchmarks
+from assay.plugin import BASELINES, benchmarks
 from assay.plugin.coverage import Tally, slot_of
 from assay.plugin.items import FRAMEWORK, TIMED, TimedItem, TrialItem, verdicts_of
 from assay.plugin.orphans import FOUND, remove_orphans
 from assay.plugin.progress import Progress, program_of
 from assay.plugin.session import Session
-from assay.plugin.settings import BASELINES, Settings
+from assay.plugin.settings import Settings
 from assay.report.junit import junit
 from assay.report.summary import summary
 from assay.report.terminal import print_run

@@ -98,7 +98,7 @@ def prepare(session: pytest.Session, items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """After all selections: let every negative control be judged, whatever was left out."""
+    """After all selections: judge every negative control, also one that was deselected."""
     answer_for_controls(session.items)
 
 

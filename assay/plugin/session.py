@@ -1,9 +1,7 @@
 """One process's share of a run: where it writes, and the observers that it keeps alive."""
 
-import secrets
 import time
 import traceback
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -34,8 +32,8 @@ class Session:
 
     KEY: pytest.StashKey["Session"] = pytest.StashKey()
 
-    def __init__(self, settings: Settings, name: str = "") -> None:
-        """Join the run of that name, or begin a new one.
+    def __init__(self, settings: Settings, name: str) -> None:
+        """Join the run of that name, or begin it.
 
         Raises:
             BaselineError: a baseline file is damaged.
@@ -45,9 +43,8 @@ class Session:
         coverage.load(settings.baselines)
         if settings.against == BASELINE:
             check_toolchains(settings.baselines)
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         self.settings = settings
-        self.name = name or f"{stamp}-{secrets.token_hex(2)}"
+        self.name = name
         self._observers: dict[tuple[str, str], Observer] = {}
         self._environments = Environments()
 

@@ -18,10 +18,6 @@ class SettingsError(ValueError):
     """An option that cannot be used: got, wanted, do this."""
 
 
-BASELINES = "baselines"
-"""Where accepted numbers are kept unless another folder is named."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What a run was asked to do; ``targets`` are canonical names, in the order asked.

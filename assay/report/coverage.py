@@ -16,9 +16,10 @@ def coverage_line(
     due = {slot: count for slot, count in expected.items() if slot.framework not in not_run}
     found = {slot: reached.counts.get(slot, Count(0, 0)) for slot in {**due, **reached.counts}}
     there = sum(min(count.judged, found[slot].judged) for slot, count in due.items())
+    judged = max(0, there - reached.noisy)
     wanted = sum(count.judged for count in due.values())
     targets = len({slot.target for slot in due})
-    parts = [f"{there:,} of {wanted:,} expected verdicts judged on {plural(targets, 'target')}"]
+    parts = [f"{judged:,} of {wanted:,} expected verdicts judged on {plural(targets, 'target')}"]
     for framework, reason in not_run.items():
         slots = [slot for slot in expected if slot.framework == framework]
         if slots:
@@ -26,7 +27,7 @@ def coverage_line(
             suites = plural(len({slot.suite for slot in slots}), "suite")
             parts.append(f"{plural(number, 'verdict')} of {suites} not run: {reason}")
     if reached.noisy:
-        parts.append(f"{plural(reached.noisy, 'time')} too noisy to decide")
+        parts.append(f"{plural(reached.noisy, 'time')} not measured")
     more = sum(
         max(0, count.verdicts - expected[slot].verdicts if slot in expected else count.verdicts)
         for slot, count in found.items()

@@ -62,7 +62,8 @@ def _session(root: Path, target: str) -> Session:
             against_seconds=1.0,
             named=True,
             required=(),
-        )
+        ),
+        name="run",
     )
 
 

@@ -30,7 +30,7 @@ def test_the_line_counts_no_verdict_twice_and_names_what_is_left_out() -> None:
 
 def test_the_line_counts_what_judged_and_what_was_too_noisy() -> None:
     line = coverage_line({JAX: Count(6, 5)}, reached({JAX: Count(6, 4)}, noisy=1), {})
-    assert line == "4 of 5 expected verdicts judged on 1 target; 1 time too noisy to decide"
+    assert line == "3 of 5 expected verdicts judged on 1 target; 1 time not measured"
     other = Slot("jax", "mine", "cpu:8", "new")
     line = coverage_line({}, reached({other: Count(2, 1)}), {})
     assert "2 more than expected" in line

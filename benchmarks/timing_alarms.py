@@ -107,6 +107,13 @@ def _bound(count: int, of: int) -> float:
     return 1.0 if count == of else float(beta.ppf(0.975, count + 1, of - count))
 
 
+def _counts(rows: dict[float, Row]) -> str:
+    """The counts so far: slower, not slower and undecided of each slowdown."""
+    return "  ".join(
+        f"{factor:g}: {row.slower} {row.kept} {row.undecided}" for factor, row in rows.items()
+    )
+
+
 def _lines(rows: dict[float, Row]) -> Iterator[str]:
     yield "| Second program | compared | slower | not slower | undecided | seconds: median, most |"
     yield "|---|---|---|---|---|---|"
@@ -145,6 +152,7 @@ def main() -> int:
             for factor in chance.sample((1.0, *SLOWDOWNS), len(SLOWDOWNS) + 1):
                 rows[factor].add(*compare(factor))
             loads.append(os.getloadavg()[0])
+            sys.stderr.write(f"{_counts(rows)}\n")
     sys.stdout.write(f"load average {min(loads):.1f} to {max(loads):.1f}\n\n")
     missed = list(_missed(rows))
     sys.stdout.write("\n".join((*_lines(rows), "", *missed, "FAIL" if missed else "PASS")) + "\n")

@@ -22,6 +22,7 @@ from assay.frameworks.jax_placement import (
 )
 from assay.frameworks.jax_steps import run_steps
 from assay.frameworks.jax_timing import calibrate, profile, ready_program, ready_steps
+from assay.frameworks.machine import run_first
 from assay.frameworks.memory_stats import memory_of
 from assay.hlo.schema import wrap
 from assay.model.evidence import GrowthTimes, Memory, Residual, Tensor, Traced
@@ -133,6 +134,7 @@ class JaxFramework:
             runs = [_grown(growth, *growth.build(each), devices[0]) for each in growth.lengths]
             for run in runs:
                 run()
+        with jax.default_device(devices[0]), run_first():
             end = time.perf_counter() + min(most_seconds, _GROWTH_SECONDS)
             turn = list(zip(seconds, runs, strict=True))
             for number in range(_TURNS_A_LENGTH * len(growth.lengths)):

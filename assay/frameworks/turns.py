@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from assay.frameworks.machine import run_first
 from assay.model.timing import Ending, Turns
 
 Clock = Callable[[], float]
@@ -92,7 +93,7 @@ def take_turns(
     if not _warmed_up(runners, most_seconds, clock):
         return Ending.BELOW_CLOCK
     reference = others[0].samples if others else []
-    with _no_collector():
+    with _no_collector(), run_first():
         while len(judged.samples) < turns.most:
             number = len(judged.samples)
             cap = most_seconds * (_STRETCH if number < turns.fewest else 1)

@@ -52,7 +52,7 @@ def serve(target: TargetName) -> None:
     prepare([target])
     write(answers, READY)
     runner: Runner | None = None
-    try:
+    with run_first(), suppress(EOFError):
         while True:
             request = read(requests, None)
             runs = runs_asked_for(request)
@@ -62,8 +62,6 @@ def serve(target: TargetName) -> None:
                 assert runner is not None
                 answer = _answered(_sampled, runner, runs)
             write(answers, encoded(answer))
-    except EOFError:
-        return
 
 
 def _prepared(request: bytes) -> tuple[Runner | None, Answer]:

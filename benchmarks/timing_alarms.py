@@ -3,7 +3,7 @@
 Each comparison is Assay's own (``claims.TimeRatio``, turns in one process), of two programs that
 are compiled for it. They differ by the turns of a loop: by none, 5 %, and 2, 10 and 100 times.
 ``--neighbours 2`` keeps two cores busy meanwhile. Ends with 1 where a rate misses ``WANTED``. What
-it found is in docs/timing.md.
+it found is in docs/timing-evaluation.md.
 """
 
 import argparse

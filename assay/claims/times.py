@@ -165,7 +165,7 @@ class StoredTimeRatio:
     The two take turns, so that the ratio is the program's and hardly the machine's: it is stored
     with the bytes of the target, and judged on any machine of that kind. Broken if the whole
     interval lies beyond ``tolerance`` above the stored ratio, improved if beyond it below, kept if
-    within ``seen``. docs/timing.md tells by how much ratios differ between machines.
+    within ``seen``. docs/timing-evaluation.md has measured ratios.
     """
 
     against: str = ""

@@ -41,7 +41,7 @@ LOOKS: Final = (12, 16, 24, 32, 48, 64, 96, 128, 192, 384, 768, 1536)
 """After so many pairs the samples so far are judged, and no more are taken if they decide.
 
 The last ones are for programs of a few milliseconds on a noisy machine: 192 pairs left 28 of 200
-comparisons of such a program with itself undecided, 1,536 none of 94 (docs/timing.md).
+comparisons of such a program with itself undecided, 1,536 none of 94 (docs/timing-evaluation.md).
 """
 
 SOME_RUNS: Final = "the typical run changed, though the fastest did not"

@@ -3,8 +3,8 @@
 Every sample of one lies beyond every sample of the other, further than noise moves a sample. Noise
 stretches a run by what shares its core, and adds stalls. ``BEYOND`` bounds both, by how many pairs
 were taken: its stretch is at least 1.5 times, its stall at least 4 times the largest that was
-measured of a program against itself, on 2 cores at load averages of 3 to 5 (docs/timing.md, "Far
-apart").
+measured of a program against itself, on 2 cores at load averages of 3 to 5
+(docs/timing-evaluation.md, "Large slowdowns").
 """
 
 import math

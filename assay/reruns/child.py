@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import cloudpickle
@@ -17,7 +18,7 @@ import cloudpickle
 from assay.frameworks.framework import Unsupported
 from assay.frameworks.given import built
 from assay.frameworks.installed import FrameworkMissing, framework
-from assay.frameworks.machine import machine
+from assay.frameworks.machine import machine, run_first
 from assay.frameworks.turns import Runner, clock_step
 from assay.frameworks.versions import toolchain
 from assay.isolate.frames import READY, read, write

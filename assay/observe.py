@@ -139,11 +139,12 @@ def _observed(
     if target.executes:
         known = replace(known, device_memory_bytes=tools.device_memory_bytes(devices[0]))
     watch = _Watch(begin)
-    try:
-        program = watch.stage("build", FailureKind.BUILD, lambda: built(arm, devices))
-    except _Halted as halted:
-        return _ended(known, halted.end)
-    return _stages(known, tools, target, program, watch, look)
+    with tools.machine(devices):
+        try:
+            program = watch.stage("build", FailureKind.BUILD, lambda: built(arm, devices))
+        except _Halted as halted:
+            return _ended(known, halted.end)
+        return _stages(known, tools, target, program, watch, look)
 
 
 def observe_times(pair: TimedPair, keep: Keep) -> Times:
@@ -162,7 +163,8 @@ def observe_times(pair: TimedPair, keep: Keep) -> Times:
     start = time.perf_counter()
     try:
         tools, devices = _reach(pair.workload, target)
-        timer.run(tools, devices, target.platform)
+        with tools.machine(devices):
+            timer.run(tools, devices, target.platform)
     except _Halted as halted:
         return _untimed(known, halted.end, "")
     except ProgramFailed as failed:

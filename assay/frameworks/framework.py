@@ -1,6 +1,7 @@
 """The contract between Assay and a framework."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,6 +73,9 @@ class Framework(Protocol):
 
     # ``Any`` is the framework's own object, passed from stage to stage untouched.
 
+    def machine(self, devices: Sequence[Any]) -> AbstractContextManager[None]:
+        """In it, code that asks the framework for its devices is given these."""
+
     def trace(self, program: Program, devices: Sequence[Any]) -> Any:
         """The traced program; ``devices`` are the target's, which tracing may ask about."""
 
@@ -81,8 +85,8 @@ class Framework(Protocol):
         ``devices`` are the target's; a program that names none is for the first.
         """
 
-    def describe(self, program: Program, traced: Any, lowered: Any) -> Traced:
-        """What tracing and lowering tell; ``lowered`` is None where lowering failed."""
+    def describe(self, program: Program, traced: Any, lowered: Any) -> Traced | None:
+        """What tracing and lowering tell, if they do; ``lowered`` is None where that failed."""
 
     def compile(self, lowered: Any, devices: Sequence[Any]) -> Compiled:
         """The executable, for the devices that the program was lowered for."""

@@ -1,6 +1,7 @@
 """HLO as a framework: programs that are there as a module already, compiled for a target."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,10 @@ class HloFramework:
 
     def __init__(self) -> None:
         self._jax = JaxFramework()
+
+    def machine(self, devices: Sequence[Any]) -> AbstractContextManager[None]:
+        """Nothing: no code of these programs asks for devices."""
+        return nullcontext()
 
     def trace(self, program: Program, devices: Sequence[Any]) -> Parsed:
         """What ``program.function`` parses, see ``program_of``."""

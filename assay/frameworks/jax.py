@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from jax.extend import core
 from assay.frameworks.arrays import tensor_of
 from assay.frameworks.framework import RanSteps, Ready, Unsupported
 from assay.frameworks.jax_placement import (
+    LowersItself,
     abstractly_on,
     check_compiled,
     check_results,
@@ -31,6 +32,7 @@ from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
 from assay.targets.dumps import dump, refuses_options
+from assay.targets.emulation import emulated
 
 # The fewest that ``TimeGrowth`` can judge; and more lengths ask for a finer answer.
 _LEAST_TURNS, _TURNS_A_LENGTH = 7, 12
@@ -60,23 +62,34 @@ class JaxCompiled:
 class JaxFramework:
     """The stages of JAX."""
 
-    def trace(self, program: Program, devices: Sequence[Any]) -> jax.stages.Traced:
+    def machine(self, devices: Sequence[Any]) -> AbstractContextManager[None]:
+        """In it, jax names these devices as the machine's own."""
+        return emulated(devices)
+
+    def trace(self, program: Program, devices: Sequence[Any]) -> jax.stages.Traced | LowersItself:
         """Trace the jitted function for the program's argument shapes."""
-        function, arguments = jitted(program)
+        function, arguments = jitted(program, devices)
         with abstractly_on(devices[0]), (program.context or nullcontext)():
+            if not hasattr(function, "trace"):
+                return LowersItself(function, arguments)
             traced: jax.stages.Traced = function.trace(*arguments)
             return traced
 
     def lower(
-        self, traced: jax.stages.Traced, platform: str, devices: Sequence[Any]
+        self, traced: jax.stages.Traced | LowersItself, platform: str, devices: Sequence[Any]
     ) -> jax.stages.Lowered:
         """Lower to StableHLO for the platform."""
         return lowered_for(traced, platform, devices)
 
     def describe(
-        self, program: Program, traced: jax.stages.Traced, lowered: jax.stages.Lowered | None
-    ) -> Traced:
-        """Names, host placements and saved residuals."""
+        self,
+        program: Program,
+        traced: jax.stages.Traced | LowersItself,
+        lowered: jax.stages.Lowered | None,
+    ) -> Traced | None:
+        """Names, host placements and saved residuals; None of a function that lowers itself."""
+        if isinstance(traced, LowersItself):
+            return None
         equations = list(_equations(traced.jaxpr.jaxpr))
         names = {
             str(equation.params["name"])

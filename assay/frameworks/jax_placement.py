@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import jax
+import numpy as np
 
 from assay.frameworks.placement import check_placement
 from assay.model.blame import WrongValue
@@ -12,7 +15,7 @@ from assay.model.workload import Program
 from assay.targets import jax_internals
 
 
-def jitted(program: Program) -> tuple[Any, tuple[Any, ...]]:
+def jitted(program: Program, devices: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
     """The program's function, jitted, and its arguments, under the program's shardings.
 
     A function that is jitted already keeps what it was jitted with: its arguments get the
@@ -22,6 +25,7 @@ def jitted(program: Program) -> tuple[Any, tuple[Any, ...]]:
         WrongValue: a jitted function is to be jitted with something else besides.
     """
     function: Any = program.function
+    arguments = arguments_of(program, devices)
     if not is_jitted(function):
         options = {
             name: value
@@ -29,21 +33,70 @@ def jitted(program: Program) -> tuple[Any, tuple[Any, ...]]:
             if (value := getattr(program, name)) is not None
         }
         options["donate_argnums"] = program.donate_argnums
-        return jax.jit(function, **options), program.arguments
-    for name in ("out_shardings", "donate_argnums"):
+        options["static_argnums"] = program.static_argnums
+        return jax.jit(function, **options), arguments
+    for name in ("out_shardings", "donate_argnums", "static_argnums"):
         if getattr(program, name) not in (None, ()):
             raise WrongValue(
                 f"got Program({name}=…) for {function.__name__!r}, which is jitted already, wanted "
                 f"a plain function; give jax.jit the {name}, or Program the plain function"
             )
     if program.in_shardings is None:
-        return function, program.arguments
-    return function, placed(program.arguments, program.in_shardings)
+        return function, arguments
+    return function, placed(arguments, program.in_shardings)
 
 
 def is_jitted(function: Any) -> bool:
-    """Whether ``jax.jit`` made the function."""
-    return hasattr(function, "trace") and hasattr(function, "lower")
+    """Whether ``jax.jit`` made the function, or a library that lowers it itself."""
+    return hasattr(function, "lower")
+
+
+def arguments_of(program: Program, devices: Sequence[Any]) -> tuple[Any, ...]:
+    """The program's arguments; those that it makes, as shapes with the shardings they are given.
+
+    What makes them is traced: it may be a model that no machine here could hold.
+    """
+    if program.make_arguments is None:
+        return program.arguments
+    make, known = program.make_arguments, []
+
+    def arrays() -> list[Any]:
+        leaves, tree = jax.tree.flatten(make())
+        known[:] = [tree, [None if _is_array(leaf) else leaf for leaf in leaves]]
+        return [leaf for leaf in leaves if _is_array(leaf)]
+
+    with abstractly_on(devices[0]), patch.object(jax, "device_put", _put_and_constrain):
+        traced = jax.jit(arrays).trace()
+    lowered = lowered_for(traced, _LOWERED_FOR.get(devices[0].platform, "tpu"), devices)
+    shapes = list(traced.out_info)
+    if len(jax_internals.lowered_devices(lowered)) > 1:
+        found = lowered.compile().output_shardings
+        shapes = [
+            shape.update(sharding=sharding) for shape, sharding in zip(shapes, found, strict=True)
+        ]
+    tree, others = known
+    made = iter(shapes)
+    leaves = [next(made) if leaf is None else leaf for leaf in others]
+    arguments: Any = jax.tree.unflatten(tree, leaves)
+    return arguments if isinstance(arguments, tuple) else (arguments,)
+
+
+_PUT = jax.device_put
+
+
+def _put_and_constrain(value: Any, device: Any = None, **rest: Any) -> Any:
+    """``jax.device_put``, whose shardings hold for the results too: traced, they are hints."""
+    shardings = jax.tree.leaves(device)
+    if shardings and all(isinstance(each, jax.sharding.NamedSharding) for each in shardings):
+        value = jax.lax.with_sharding_constraint(value, device)
+    return _PUT(value, device, **rest)
+
+
+_LOWERED_FOR = {"cpu": "cpu", "gpu": "cuda"}
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
 
 
 def shape_of(leaf: Any) -> Any:
@@ -80,8 +133,28 @@ def abstractly_on(device: Any) -> AbstractContextManager[Any]:
     return jax.sharding.use_abstract_mesh(mesh)
 
 
+@dataclass(frozen=True, slots=True)
+class LowersItself:
+    """A function of a library over jax (``equinox.filter_jit``) that lowers and does not trace."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+
+    def lower(self, **_rest: Any) -> jax.stages.Lowered:
+        """What jax lowered within it, for the platform of its shardings or the default device."""
+        lowered = self.function.lower(*self.arguments)
+        while not isinstance(lowered, jax.stages.Lowered):
+            if not hasattr(lowered, "lowered"):
+                raise WrongValue(
+                    f"got {type(lowered).__name__} from {self.function}.lower, wanted a "
+                    "jax.stages.Lowered; pass the function that jax.jit is given"
+                )
+            lowered = lowered.lowered
+        return lowered
+
+
 def lowered_for(
-    traced: jax.stages.Traced, platform: str, devices: Sequence[Any]
+    traced: jax.stages.Traced | LowersItself, platform: str, devices: Sequence[Any]
 ) -> jax.stages.Lowered:
     """The program lowered for the devices of its shardings, or for the first if it has none.
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,10 @@ class ReadyLoop:
 
 class TorchXlaFramework:
     """The stages of PyTorch/XLA; a compile-only target's compiler is reached through its HLO."""
+
+    def machine(self, devices: Sequence[Any]) -> AbstractContextManager[None]:
+        """Nothing: no code of these programs asks for devices."""
+        return nullcontext()
 
     def trace(self, program: Program, devices: Sequence[Any]) -> Staged:
         """Call the function on placeholders in the place of its arguments' meta tensors."""

@@ -53,16 +53,36 @@ def _dumped(value: object) -> bytes:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-    """Sends functions that are jitted with their attributes, without which jax cannot trace them.
+    """Sends devices, and functions that are jitted with their attributes, which tracing needs.
 
     A ``PjitFunction`` pickles its own state alone (jaxlib 0.10 to 0.12, pjit.cc).
     """
 
     def reducer_override(self, obj: Any) -> Any:
+        if type(obj).__name__ == "Device" and type(obj).__module__.startswith("jaxlib"):
+            return _device, (self._number(obj),)
         if type(obj).__name__ != "PjitFunction":
             return super().reducer_override(obj)
         state = (obj.__getstate__(), dict(obj.__dict__))
         return copyreg.__newobj__, (type(obj),), state, None, None, _restore  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _number(device: Any) -> int:
+        """Which of its machine's devices it is: shardings and meshes hold devices."""
+        return [each.id for each in device.client.devices()].index(device.id)
+
+
+def _device(number: int) -> Any:
+    """The target's device in the place of one of this machine's."""
+    import jax
+
+    devices = jax.devices()
+    if number >= len(devices):
+        raise WrongValue(
+            f"got a mesh or sharding with device {number} of this machine, wanted one of the "
+            f"target's {len(devices)}; name a target with more devices"
+        )
+    return devices[number]
 
 
 def _restore(jitted: Any, state: tuple[Any, dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ import os
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import IO, Any
 
@@ -28,10 +29,11 @@ from assay.isolate.frames import (
 from assay.isolate.pipes import end_with_parent, own_pipes
 from assay.model.blame import in_words, message_of, users_line
 from assay.model.evidence import Evidence, Failure, FailureKind
-from assay.model.target import TargetName
+from assay.model.target import TargetError, TargetName
 from assay.model.timing import Keep, Times
 from assay.observe import Begin, observe, observe_growth, observe_times
-from assay.targets import prepare
+from assay.targets import prepare, resolve
+from assay.targets.emulation import emulated
 
 
 def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
@@ -45,13 +47,28 @@ def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
     if forks_for:
         preload(forks_for)
         answer = _Forks(requests, answers)
-    write(answers, READY)
-    while True:
-        try:
-            request = read(requests, None)
-        except EOFError:
-            return
-        write(answers, answer(request))
+    with _machine(targets, forks_for):
+        write(answers, READY)
+        while True:
+            try:
+                request = read(requests, None)
+            except EOFError:
+                return
+            write(answers, answer(request))
+
+
+def _machine(targets: Sequence[TargetName], forks_for: str) -> AbstractContextManager[None]:
+    """The one target's devices for all that the user's modules ask, from their import on.
+
+    A process for several targets imports a module once, and has no one answer.
+    """
+    if len(targets) != 1 or forks_for:
+        return nullcontext()
+    try:
+        return emulated(resolve(str(targets[0])).devices())
+    # What it is, the first observation tells.
+    except TargetError:
+        return nullcontext()
 
 
 def _answer(answers: IO[bytes], request: bytes) -> bytes:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
-from assay.model.blame import WrongType
+from assay.model.blame import WrongType, WrongValue
 from assay.model.evidence import FailureKind
 from assay.model.expected import Expected
 from assay.model.names import check_name
@@ -81,19 +81,22 @@ class Program:
 
     ``function`` is compiled for ``arguments`` (pytrees of arrays or ``ShapeDtypeStruct``; for
     PyTorch/XLA, of tensors on the meta device) under the shardings given; without it nothing is
-    compiled by itself. ``differentiated`` is the scalar function of the same arguments whose
-    saved residuals are listed. ``values`` makes concrete arguments and ``observe`` maps them to the
-    results that are compared between arms; without both, and without ``steps``, a training loop to
-    run, the program is never executed. ``growth`` is what is timed for how its cost grows.
-    ``context`` is entered around tracing (a mesh, logical axis rules).
+    compiled by itself. ``make_arguments`` returns the arguments in their place; it is traced and
+    compiled for their shapes and shardings, and not run. ``differentiated`` is the scalar function
+    of the same arguments whose saved residuals are listed. ``values`` makes concrete arguments and
+    ``observe`` maps them to the results that are compared between arms; without both, and without
+    ``steps``, a training loop to run, the program is never executed. ``growth`` is what is timed
+    for how its cost grows. ``context`` is entered around tracing (a mesh, logical axis rules).
     """
 
     # The framework's own values pass through untouched, hence Any: the model knows no framework.
     function: Callable[..., Any] | None = None
     arguments: tuple[Any, ...] = ()
+    make_arguments: Callable[[], tuple[Any, ...]] | None = None
     in_shardings: Any = None
     out_shardings: Any = None
     donate_argnums: tuple[int, ...] = ()
+    static_argnums: tuple[int, ...] = ()
     differentiated: Callable[..., Any] | None = None
     values: Callable[[], tuple[Any, ...]] | None = None
     observe: Callable[..., Any] | None = None
@@ -103,7 +106,9 @@ class Program:
 
     def __post_init__(self) -> None:
         """Reject fields of a wrong type, which would fail far from where they were given."""
-        functions = ("function", "differentiated", "values", "observe", "context")
+        functions = (
+            *("function", "make_arguments", "differentiated", "values", "observe", "context"),
+        )
         wanted: dict[str, tuple[object, str]] = {
             "arguments": (tuple | list, "a tuple of one value for each argument"),
             "growth": (Growth | None, "a Growth"),
@@ -115,6 +120,11 @@ class Program:
             if not isinstance(given, types):  # type: ignore[arg-type]  # a union of types
                 got = type(given).__name__
                 raise WrongType(f"got {got} for Program({name}=…), wanted {words}")
+        if self.make_arguments and (self.arguments or self.differentiated):
+            raise WrongValue(
+                "got Program(make_arguments=…) with arguments= or differentiated=, wanted it alone; "
+                "give the arguments as ShapeDtypeStructs"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,8 +98,9 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
         raise _Ended(Answer(unavailable=unavailable)) from absent
     except (FrameworkMissing, TargetError) as missing:
         raise _Ended(Answer(unavailable=Unavailable(reason=str(missing)))) from missing
-    program = _stage(FailureKind.BUILD, lambda: built(arm, devices))
-    ready = _stage(FailureKind.COMPILER, lambda: tools.ready(program, devices, target.platform))
+    with tools.machine(devices):
+        program = _stage(FailureKind.BUILD, lambda: built(arm, devices))
+        ready = _stage(FailureKind.COMPILER, lambda: tools.ready(program, devices, target.platform))
     runner = Runner(run=ready.run, most_runs=ready.most_runs)
     is_compiled = ready.compile_seconds is not None
     _stage(FailureKind.EXECUTION, lambda: _warm(runner, is_compiled=is_compiled))

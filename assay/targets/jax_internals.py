@@ -14,6 +14,8 @@ from assay.model.blame import WrongValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from types import ModuleType
+
     from jax import Device
     from jax.stages import Compiled, Lowered
 
@@ -21,10 +23,12 @@ __all__ = [
     "Device",
     "InternalsMoved",
     "ModuleUnreadable",
+    "backends",
     "compile_stablehlo",
     "device_list_type",
     "executable_protos",
     "hlo_module_from_text",
+    "hlo_text",
     "host_memory_supported",
     "is_on_host",
     "loaded_devices",
@@ -62,6 +66,29 @@ def hlo_module_from_text(text: str) -> bytes:
     except RuntimeError as error:
         raise ValueError(f"got no HLO; wanted an HloModule; do this: mend {error}") from error
     return bytes(module.as_serialized_hlo_module_proto())
+
+
+def hlo_text(module: bytes) -> str:
+    """The HLO text of a serialized HloModuleProto."""
+    for place in ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"):
+        try:
+            modules = getattr(importlib.import_module(place), "HloModule", None)
+        except ImportError:
+            continue
+        if hasattr(modules, "from_serialized_hlo_module_proto"):
+            return str(modules.from_serialized_hlo_module_proto(module).to_string())
+    raise InternalsMoved("HloModule.from_serialized_hlo_module_proto")
+
+
+def backends() -> ModuleType:
+    """jax's own module that knows its devices, whose ``devices`` meshes are made of."""
+    try:
+        module = importlib.import_module("jax._src.xla_bridge")
+    except ImportError:
+        raise InternalsMoved("jax._src.xla_bridge") from None
+    if not hasattr(module, "devices"):
+        raise InternalsMoved("jax._src.xla_bridge.devices")
+    return module
 
 
 def executable_protos(compiled: Compiled) -> tuple[bytes, ...]:

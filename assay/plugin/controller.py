@@ -18,10 +18,17 @@ from assay.model.invocation import Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record
-from assay.model.workload import Level
+from assay.model.workload import Level, UpstreamIssue
 from assay.plugin import BASELINES, benchmarks
 from assay.plugin.coverage import Tally, slot_of
-from assay.plugin.items import FRAMEWORK, TIMED, TimedItem, TrialItem, verdicts_of
+from assay.plugin.items import (
+    FRAMEWORK,
+    TIMED,
+    TimedItem,
+    TrialItem,
+    upstream_issue_of,
+    verdicts_of,
+)
 from assay.plugin.orphans import FOUND, remove_orphans
 from assay.plugin.progress import Progress, program_of
 from assay.plugin.session import Session
@@ -110,13 +117,18 @@ class Controller:
                 self._tally.add(report.nodeid, framework, record, timed=timed)
             self._records.append(record)
             try:
-                self._keep(record)
+                self._keep(record, upstream_issue_of(report))
             # The verdicts that follow are still worth reaching; the run ends with 3.
             except Exception as fault:  # noqa: BLE001
                 self._fault = self._fault or fault
 
-    def _keep(self, record: Record) -> None:
-        if record is self._records[0]:
+    def _keep(self, record: Record, issue: UpstreamIssue | None) -> None:
+        known = self._invocation.upstream_issues.get(record.suite, ())
+        new = (issue,) if issue and issue not in known else ()
+        if new:
+            issues = {**self._invocation.upstream_issues, record.suite: known + new}
+            self._invocation = replace(self._invocation, upstream_issues=issues)
+        if new or record is self._records[0]:
             # Until it ends; a run that is killed stays what this says.
             begun = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
             results.write_invocation(self._session.run.directory, begun)
@@ -240,7 +252,14 @@ class Controller:
         text = StringIO()
         width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
         console = Console(file=text, width=width, force_terminal=colour, highlight=False)
-        print_run(console, self._records, self._times, self._reruns, self._invocation)
+        print_run(
+            console,
+            self._records,
+            self._times,
+            self._reruns,
+            self._invocation,
+            verbose=self._config.get_verbosity() > 0,
+        )
         return text.getvalue()
 
 

@@ -46,7 +46,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Ended]:
 def test_a_killed_worker_is_told_wherever_the_run_is(killed: tuple[Project, Ended]) -> None:
     project, ended = killed
     told, page = _sentences(project, ended)
-    assert told == page == "The run is incomplete (exit 1): 2 kept; 1 item reached no verdict."
+    assert told == page == "The run is incomplete (exit 1): 2 passed; 1 item reached no verdict."
     assert project.assay("report", str(project.newest())).output.rstrip().endswith(told)
 
 
@@ -69,7 +69,7 @@ def test_a_failing_plain_test_beside_kept_verdicts_fails_the_run(tmp_path: Path)
     ended = project.pytest()
     assert ended.exit_code == 1, ended.output
     told, page = _sentences(project, ended)
-    assert told == page == "A test or a worker failed beside the verdicts (exit 1): 3 kept."
+    assert told == page == "A test or a worker failed beside the verdicts (exit 1): 3 passed."
 
 
 def test_a_file_that_no_worker_could_collect_fails_the_run(tmp_path: Path) -> None:

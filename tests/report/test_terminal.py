@@ -119,7 +119,7 @@ def test_a_reason_is_never_taken_for_markup(record_of: RecordOf) -> None:
 
 def test_the_last_line_is_the_verdict_of_the_run(record_of: RecordOf) -> None:
     last = printed([record_of(), record_of(verdict=Outcome.BROKEN)], 100).splitlines()[-1]
-    assert last == "The run fails (exit 1): 1 broken, 1 kept."
+    assert last == "The run fails (exit 1): 1 failed, 1 passed."
 
 
 def test_what_is_kept_but_not_wholly_measured_says_so(record_of: RecordOf) -> None:

@@ -81,6 +81,8 @@ def test_report_prints_a_run_from_its_records(project: Project, run: str) -> Non
     ended = project.assay("report", run)
     assert ended.exit_code == 0
     assert "The run fails (exit 1): 1 failed, 1 known defect, 2 passed." in ended.output
+    assert "mine / small" not in ended.output
+    assert "mine / small" in project.assay("report", "-v", run).output
 
 
 @pytest.mark.parametrize(

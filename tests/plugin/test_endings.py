@@ -12,9 +12,15 @@ from tests.plugin.project import PREAMBLE, Ended, Project
 SUITE = (
     PREAMBLE
     + """
+from assay import UpstreamIssue
+
+ISSUE = UpstreamIssue(
+    problem="It does not compile", link="https://x.org", arms=("double",), claims=("compiles",)
+)
 W = workload(
     arm("double", double), arm("lost", double),
     arm("twin", mismatched, Role.TWIN, fails_with=FailureKind.TRACE),
+    upstream_issue=ISSUE,
 )
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,), twin="twin")
 """
@@ -50,6 +56,14 @@ def test_a_killed_worker_is_told_wherever_the_run_is(killed: tuple[Project, Ende
     assert project.assay("report", str(project.newest())).output.rstrip().endswith(told)
 
 
+def test_the_issue_of_a_suite_comes_back_from_a_worker(killed: tuple[Project, Ended]) -> None:
+    project, ended = killed
+    for output in (ended.output, project.assay("report", str(project.newest())).output):
+        assert "  today     It does not compile on 0 of 1 compiler (CPU 0 of 1).\n" in output
+        assert "  upstream  https://x.org\n" in output
+        assert "mine / small" not in output
+
+
 def test_qualify_fails_and_names_the_feature_of_a_killed_worker(
     killed: tuple[Project, Ended],
 ) -> None:
@@ -66,8 +80,9 @@ def test_qualify_fails_and_names_the_feature_of_a_killed_worker(
 
 def test_a_failing_plain_test_beside_kept_verdicts_fails_the_run(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_small.py": SUITE, "test_plain.py": FAILING})
-    ended = project.pytest()
+    ended = project.pytest("-v")
     assert ended.exit_code == 1, ended.output
+    assert "mine / small" in ended.output, "the grid, which -v asks for"
     told, page = _sentences(project, ended)
     assert told == page == "A test or a worker failed beside the verdicts (exit 1): 3 passed."
 

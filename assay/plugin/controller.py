@@ -3,7 +3,7 @@
 import shutil
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
@@ -95,18 +95,30 @@ class Controller:
 
     def _select(self, ids: Iterable[str]) -> None:
         selected = set(ids)
-        self._progress.expect(selected)
+        self._progress.expect(selected, self._reporter)
         if not self._collects_only:
             self._selected |= {nodeid for nodeid in selected if program_of(nodeid)}
 
+    @property
+    def _reporter(self) -> pytest.TerminalReporter | None:
+        reporter: pytest.TerminalReporter | None
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        return reporter
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Say which program is begun."""
-        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            self._progress.begin(nodeid, reporter)
+        if self._reporter is not None:
+            self._progress.begin(nodeid, self._reporter)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
+        """Let pytest count a test, and print nothing of it where one line tells of all."""
+        status = yield
+        return (status[0], "", "") if self._progress.is_live else status
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each verdict as soon as it is reached."""
+        self._progress.reported(report)
         found = verdicts_of(report)
         # What a mark skips is left out on purpose.
         if found or (report.when == "setup" and report.skipped):
@@ -142,6 +154,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what a run leaves behind, and end with the exit code that follows from it all."""
+        self._progress.end()
         ending = self._ended(exitstatus)
         with _deaf_to_ctrl_c():
             try:
@@ -247,8 +260,7 @@ class Controller:
 
     def _rendered(self) -> str:
         """What the terminal will say, before anything is said: it may fail too."""
-        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        colour = reporter is not None and reporter.hasmarkup
+        colour = self._reporter is not None and self._reporter.hasmarkup
         text = StringIO()
         width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
         console = Console(file=text, width=width, force_terminal=colour, highlight=False)

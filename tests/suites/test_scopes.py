@@ -1,4 +1,4 @@
-"""Every program of the suites is reached by a default run, every pattern of an issue by a verdict."""
+"""A default run reaches every program of the suites, and a verdict every pattern of an issue."""
 
 import importlib
 from collections.abc import Iterator

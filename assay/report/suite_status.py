@@ -11,7 +11,7 @@ from assay.model.verdict import MUST_FAIL, Outcome, Record
 from assay.model.workload import RemedyEffect, UpstreamIssue, matches_any
 from assay.report.explanation import Detail
 from assay.report.grid import in_order
-from assay.report.words import counts, plain, plural
+from assay.report.words import DASH, counts, plain, plural
 
 _FAMILIES = ("gpu", "tpu", "cpu")
 _LISTED = 8
@@ -124,7 +124,7 @@ def _remedy(records: Sequence[Record], issue: UpstreamIssue) -> str:
 
 
 def _effect(records: Iterable[Record], effect: RemedyEffect) -> str:
-    """The number without and with the remedy, where both are known and the remedy holds."""
+    """The number without and with the remedy, on a target where the remedy holds and changes it."""
     numbers = {
         (record.arm, record.target): record
         for record in records
@@ -138,12 +138,13 @@ def _effect(records: Iterable[Record], effect: RemedyEffect) -> str:
             without = numbers.get((effect.without, target))
             remedied = numbers.get((effect.remedied, target))
             if without and remedied and remedied.verdict.holds:
-                change = f"{_number(without)} → {_number(remedied)}"
-                return f"{effect.quantity} on {target}: {change}"
+                change = [_number(without), _number(remedied)]
+                if len(set(change)) > 1:
+                    return f"{effect.quantity} on {target}: {' → '.join(change)}"
     return ""
 
 
 def _number(record: Record) -> str:
     if record.measured is None:
-        return "?"
+        return DASH
     return format_quantity(record.measured, record.unit, decimals=_DECIMALS)

@@ -98,7 +98,8 @@ def _causes(records: Sequence[Record], ending: Ending) -> tuple[list[Cause], lis
     """
     fails = any(record.verdict.fails for record in records)
     unexplained = ending.code(records) is ExitCode.BROKEN and not fails
-    urgent, others = [], []
+    urgent: list[Cause] = []
+    others: list[Cause] = []
     for cause in causes(records):
         unjudged = not cause.verdict.judged and unexplained
         acted_on = cause.verdict.fails or cause.verdict is Outcome.IMPROVED or unjudged

@@ -32,20 +32,20 @@ WORDS: dict[Outcome, Word] = {
         text="ERROR",
         style="bold white on red",
         meaning="failed in Assay",
-        next_step="mend Assay or the claim; this says nothing about the program",
+        next_step="fix Assay or the claim; this verdict says nothing about the program",
     ),
     Outcome.BROKEN: Word(
         text="BROKEN",
         style="bold red",
         meaning="failed",
-        next_step="mend the program; if the compiler is at fault, report it upstream and enter "
-        "the link as a known defect of the workload",
+        next_step="fix the program; if the compiler is at fault, report it upstream and add the "
+        "link as a known defect of the workload",
     ),
     Outcome.FIXED_UPSTREAM: Word(
         text="fixed!",
         style="bold magenta",
         meaning="fixed upstream",
-        next_step="retire the known defect",
+        next_step="remove the known defect from the workload",
     ),
     Outcome.IMPROVED: Word(
         text="better",

@@ -92,6 +92,11 @@ def test_a_number_is_shown_where_the_remedy_holds(records: list[Record]) -> None
     )
 
 
+def test_a_number_that_a_remedy_does_not_change_is_not_shown(records: list[Record]) -> None:
+    same = changed(records, {"claim": "temp-bytes", "target": "gpu-h100:8"}, measured=2**30)
+    assert "temporaries on tpu-v5e:2x4: 18.8 GiB → 2.8 GiB." in details(same)["remedy"]
+
+
 def test_the_number_of_a_negative_control_is_one_without_a_remedy(records: list[Record]) -> None:
     named = changed(records, {"arm": "output", "claim": "temp-bytes"}, claim="temp-bytes.must-fail")
     assert "18.8 GiB → 2.8 GiB" in details(named)["remedy"]

@@ -10,6 +10,8 @@ import pytest
 _PROGRAM = re.compile(r"\[([^\[/@]+/[^/@]+@[^/@\]]+)(/must-fail)?\]$")
 _ERASE = "\r\x1b[2K"
 _MINUTE = 60
+_TELLING = 0.05
+"""Of all verdicts, before what they took tells how long the rest takes: observers start first."""
 
 
 def program_of(nodeid: str) -> str:
@@ -86,7 +88,7 @@ class Progress:
         parts = [f"{len(self._done):,} of {len(self._items):,} verdicts"]
         if self._failed:
             parts.append(f"{len(self._failed):,} failed")
-        if self._done:
+        if len(self._done) >= _TELLING * len(self._items):
             spent = time.monotonic() - self._start
             left = spent * (len(self._items) - len(self._done)) / len(self._done)
             parts.append(f"about {_duration(left)} left")

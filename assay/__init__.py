@@ -19,9 +19,11 @@ if TYPE_CHECKING:
         KnownDefect,
         Level,
         Program,
+        RemedyEffect,
         Role,
         Scope,
         SizedArm,
+        UpstreamIssue,
         Workload,
     )
 
@@ -35,8 +37,8 @@ _MODULES: Final = {
     "model.units": ("Quantity", "Unit"),
     "model.verdict": ("Finding", "Outcome"),
     "model.workload": (
-        *("Arm", "Growth", "KnownDefect", "Level", "Program", "Role", "Scope", "SizedArm"),
-        "Workload",
+        *("Arm", "Growth", "KnownDefect", "Level", "Program", "RemedyEffect", "Role", "Scope"),
+        *("SizedArm", "UpstreamIssue", "Workload"),
     ),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
@@ -75,12 +77,14 @@ __all__ = [
     "Outcome",
     "Program",
     "Quantity",
+    "RemedyEffect",
     "Role",
     "Scope",
     "SizedArm",
     "Steps",
     "TargetError",
     "Unit",
+    "UpstreamIssue",
     "Workload",
     "claims",
     "exactly",

@@ -62,6 +62,9 @@ AsIs = Annotated[
 Diff = Annotated[
     str, typer.Option("--diff", help="Another program: say how SUBJECT differs from it.")
 ]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Show every variant and every known defect.")
+]
 CompileTimeout = Annotated[
     float, typer.Option("--compile-timeout", min=1, help="Seconds until a compiler is ended.")
 ]
@@ -157,6 +160,7 @@ def report(
     claims: Annotated[
         str, typer.Option("--claims", help="The claims whose numbers are wanted (commas).")
     ] = "temp-bytes",
+    verbose: Verbose = False,  # noqa: FBT002 -- typer's form of a flag.
 ) -> None:
     """Print the summary of a run, or one workload's measured numbers, from its records alone."""
     seen = records.load(run)
@@ -164,7 +168,8 @@ def report(
         folder = run if run.is_dir() else run.parent
         taken, damaged = times.KEPT.load_all(folder)
         rerun, unread = reruns.KEPT.load_all(folder)
-        print_run(Console(), seen, taken, rerun, results.invocation_of(folder))
+        invocation = results.invocation_of(folder)
+        print_run(Console(), seen, taken, rerun, invocation, verbose=verbose)
         for each in (*damaged, *unread):
             typer.echo(f"assay: {each}", err=True)
         return

@@ -1,10 +1,11 @@
-"""How a run was asked for, how it ended, and the exit code that follows from both."""
+"""What is known of a run besides its records, and the exit code that follows from it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from assay.model.verdict import ExitCode, Record, exit_code
+from assay.model.workload import UpstreamIssue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +53,14 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """The words of a command that reaches the run's items again, and how the run ended."""
+    """The words of a command that reaches the run's items again, and how the run ended.
+
+    ``upstream_issues`` are those that its suites reproduce, by suite.
+    """
 
     command: tuple[str, ...] = ("pytest", "suites")
     ending: Ending = field(default_factory=Ending)
+    upstream_issues: dict[str, tuple[UpstreamIssue, ...]] = field(default_factory=dict)
 
 
 USUAL: Final = Invocation()

@@ -59,10 +59,10 @@ def same_unit(left: Quantity, right: Quantity) -> Unit:
     return left.unit
 
 
-def format_quantity(value: float, unit: Unit) -> str:
-    """A number as a person reads it, bytes in binary steps."""
+def format_quantity(value: float, unit: Unit, *, decimals: int = 4) -> str:
+    """A number as a person reads it, bytes in binary steps with so many decimals at most."""
     if unit is Unit.BYTES:
-        return format_bytes(value)
+        return format_bytes(value, decimals=decimals)
     if unit is Unit.SECONDS:
         return f"{value:.3g} s"
     if unit is Unit.RATIO:
@@ -70,7 +70,7 @@ def format_quantity(value: float, unit: Unit) -> str:
     return f"{value:,}"
 
 
-def format_bytes(value: float) -> str:
+def format_bytes(value: float, *, decimals: int = 4) -> str:
     """Bytes in the largest binary step that keeps the number at 1 or more."""
     magnitude = abs(value)
     step = 0
@@ -80,7 +80,7 @@ def format_bytes(value: float) -> str:
     if step == 0:
         return f"{value:,.0f} B"
     scaled = value / _BINARY_STEP**step
-    text = f"{scaled:.4f}".rstrip("0")
+    text = f"{scaled:.{decimals}f}".rstrip("0")
     return (
         f"{text}0 {_BINARY_STEPS[step]}" if text.endswith(".") else f"{text} {_BINARY_STEPS[step]}"
     )

@@ -235,8 +235,45 @@ class KnownDefect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemedyEffect:
+    """A number that a claim measures on two arms of a workload: without a remedy and with it.
+
+    ``quantity`` names the number. Reports show it on one target: the first that matches
+    ``targets`` (shell patterns, in order of preference) and has both arms' numbers.
+    """
+
+    quantity: str
+    workload: str
+    claim: str
+    without: str
+    remedied: str
+    targets: tuple[str, ...] = ("*",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamIssue:
+    """A reported problem that a suite reproduces, and which of its verdicts show it.
+
+    ``problem`` is a clause that "on 2 of 3 compilers" can follow. A compiler has the problem where
+    one of ``claims`` fails on one of ``arms``; workloads, arms and claims are shell patterns.
+    ``remedy`` is an imperative; of ``effects`` reports show the first that was measured.
+    """
+
+    problem: str
+    link: str
+    arms: tuple[str, ...]
+    claims: tuple[str, ...]
+    workloads: tuple[str, ...] = ("*",)
+    remedy: str = ""
+    effects: tuple[RemedyEffect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A program family with its sizes; ``sizes`` feed the formulas of its claims."""
+    """A program family with its sizes; ``sizes`` feed the formulas of its claims.
+
+    ``upstream_issue`` is what the summary of a run tells of the suite.
+    """
 
     suite: str
     name: str
@@ -245,6 +282,7 @@ class Workload:
     framework: str = "jax"
     scopes: tuple[Scope, ...] = (Scope(level=Level.QUICK, targets=("*",)),)
     known_defects: tuple[KnownDefect, ...] = ()
+    upstream_issue: UpstreamIssue | None = None
 
     def __post_init__(self) -> None:
         """Reject names and sizes that cannot be used, and references to arms that do not exist."""

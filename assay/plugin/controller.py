@@ -3,7 +3,7 @@
 import shutil
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
@@ -18,10 +18,17 @@ from assay.model.invocation import Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record
-from assay.model.workload import Level
+from assay.model.workload import Level, UpstreamIssue
 from assay.plugin import BASELINES, benchmarks
 from assay.plugin.coverage import Tally, slot_of
-from assay.plugin.items import FRAMEWORK, TIMED, TimedItem, TrialItem, verdicts_of
+from assay.plugin.items import (
+    FRAMEWORK,
+    TIMED,
+    TimedItem,
+    TrialItem,
+    upstream_issue_of,
+    verdicts_of,
+)
 from assay.plugin.orphans import FOUND, remove_orphans
 from assay.plugin.progress import Progress, program_of
 from assay.plugin.session import Session
@@ -88,18 +95,30 @@ class Controller:
 
     def _select(self, ids: Iterable[str]) -> None:
         selected = set(ids)
-        self._progress.expect(selected)
+        self._progress.expect(selected, self._reporter)
         if not self._collects_only:
             self._selected |= {nodeid for nodeid in selected if program_of(nodeid)}
 
+    @property
+    def _reporter(self) -> pytest.TerminalReporter | None:
+        reporter: pytest.TerminalReporter | None
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        return reporter
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Say which program is begun."""
-        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            self._progress.begin(nodeid, reporter)
+        if self._reporter is not None:
+            self._progress.begin(nodeid, self._reporter)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
+        """Let pytest count a test, and print nothing of it where one line tells of all."""
+        status = yield
+        return (status[0], "", "") if self._progress.is_live else status
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each verdict as soon as it is reached."""
+        self._progress.reported(report)
         found = verdicts_of(report)
         # What a mark skips is left out on purpose.
         if found or (report.when == "setup" and report.skipped):
@@ -110,13 +129,18 @@ class Controller:
                 self._tally.add(report.nodeid, framework, record, timed=timed)
             self._records.append(record)
             try:
-                self._keep(record)
+                self._keep(record, upstream_issue_of(report))
             # The verdicts that follow are still worth reaching; the run ends with 3.
             except Exception as fault:  # noqa: BLE001
                 self._fault = self._fault or fault
 
-    def _keep(self, record: Record) -> None:
-        if record is self._records[0]:
+    def _keep(self, record: Record, issue: UpstreamIssue | None) -> None:
+        known = self._invocation.upstream_issues.get(record.suite, ())
+        new = (issue,) if issue and issue not in known else ()
+        if new:
+            issues = {**self._invocation.upstream_issues, record.suite: known + new}
+            self._invocation = replace(self._invocation, upstream_issues=issues)
+        if new or record is self._records[0]:
             # Until it ends; a run that is killed stays what this says.
             begun = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
             results.write_invocation(self._session.run.directory, begun)
@@ -130,6 +154,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what a run leaves behind, and end with the exit code that follows from it all."""
+        self._progress.end()
         ending = self._ended(exitstatus)
         with _deaf_to_ctrl_c():
             try:
@@ -235,12 +260,18 @@ class Controller:
 
     def _rendered(self) -> str:
         """What the terminal will say, before anything is said: it may fail too."""
-        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        colour = reporter is not None and reporter.hasmarkup
+        colour = self._reporter is not None and self._reporter.hasmarkup
         text = StringIO()
         width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
         console = Console(file=text, width=width, force_terminal=colour, highlight=False)
-        print_run(console, self._records, self._times, self._reruns, self._invocation)
+        print_run(
+            console,
+            self._records,
+            self._times,
+            self._reruns,
+            self._invocation,
+            verbose=self._config.get_verbosity() > 0,
+        )
         return text.getvalue()
 
 

@@ -12,7 +12,7 @@ from assay.model.claim import Check, RerunClaim
 from assay.model.trial import Trial, record_of
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
-from assay.model.workload import Workload
+from assay.model.workload import UpstreamIssue, Workload
 from assay.plugin import PAYLOAD, benchmarks, misuse
 from assay.plugin.against import Added
 from assay.plugin.session import Session
@@ -21,6 +21,8 @@ FRAMEWORK = "assay_framework"
 """On the report of a check's item: its program's framework. A rerun is asked for by an option."""
 TIMED = "assay_timed"
 """On the same report: whether its verdict is on times."""
+UPSTREAM_ISSUE = "assay_upstream_issue"
+"""On the report of a check's item that reached verdicts: its workload's issue, if it has one."""
 
 VERDICTS: pytest.StashKey[list[Record]] = pytest.StashKey()
 
@@ -262,11 +264,20 @@ def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
     records = item.stash.get(VERDICTS, [])
     item.stash[VERDICTS] = []
     setattr(report, PAYLOAD, [msgspec.json.encode(record).decode() for record in records])
-    if isinstance(item, TrialItem | TimedItem) and not isinstance(
-        item.trial.check.claim, RerunClaim
-    ):
-        setattr(report, FRAMEWORK, item.trial.workload.framework)
+    if not isinstance(item, TrialItem | TimedItem):
+        return
+    workload = item.trial.workload
+    if records and workload.upstream_issue:
+        setattr(report, UPSTREAM_ISSUE, msgspec.json.encode(workload.upstream_issue).decode())
+    if not isinstance(item.trial.check.claim, RerunClaim):
+        setattr(report, FRAMEWORK, workload.framework)
         setattr(report, TIMED, isinstance(item, TimedItem))
+
+
+def upstream_issue_of(report: pytest.TestReport) -> UpstreamIssue | None:
+    """The issue that ``attach_verdicts`` put on a report."""
+    text: str = getattr(report, UPSTREAM_ISSUE, "")
+    return msgspec.json.decode(text, type=UpstreamIssue) if text else None
 
 
 def verdicts_of(report: pytest.TestReport) -> list[Record]:

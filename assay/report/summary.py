@@ -8,9 +8,10 @@ from assay.model.timing import Times
 from assay.model.verdict import Outcome, Record
 from assay.report import reruns as rerun
 from assay.report.causes import Cause, causes
-from assay.report.explanation import Explanation, explain, programs
+from assay.report.explanation import Detail, Explanation, explain, programs
 from assay.report.grid import Cell, Grid, Row, grid
 from assay.report.markdown import code, escape, table
+from assay.report.suite_status import SuiteStatus, suite_statuses
 from assay.report.times import HEAD, rows
 from assay.report.words import WORDS, closing_sentence, coverage_lines, headline, plural
 
@@ -23,7 +24,7 @@ def summary(
     reruns: Iterable[Rerun] = (),
     invocation: Invocation = USUAL,
 ) -> str:
-    """The whole page: verdict of the run, grid, every cause worst first, then what was timed."""
+    """The whole page: result, suites, grid, every cause worst first, then what was timed."""
     all_records = tuple(records)
     timed = (*_times_blocks(times), *_reruns_blocks(reruns))
     return "\n\n".join((*_blocks(all_records, invocation), *timed)) + "\n"
@@ -34,6 +35,10 @@ def _blocks(records: tuple[Record, ...], invocation: Invocation) -> Iterator[str
     yield f"**{escape(closing_sentence(records, invocation.ending))}**"
     yield from map(escape, coverage_lines(invocation.ending))
     yield escape(headline(records))
+    statuses = tuple(suite_statuses(records, invocation.upstream_issues))
+    if statuses:
+        yield "## Suites"
+        yield "\n".join(map(_status_item, statuses))
     yield from _grid_blocks(grid(records))
     found = causes(records)
     judged = [cause for cause in found if cause.verdict not in _UNJUDGED]
@@ -87,12 +92,19 @@ def _cell(cell: Cell | None) -> str:
     return f"**{word}**" if cell.verdict.fails else word
 
 
+def _status_item(status: SuiteStatus) -> str:
+    head = f"- **{escape(status.name)}**: {escape(status.verdicts)}"
+    return "\n".join((head, *(f"  {_detail_item(detail)}" for detail in status.details)))
+
+
 def _explanation_block(explanation: Explanation) -> str:
-    lines = [f"### {WORDS[explanation.verdict].text} · {escape(explanation.title)}", ""]
-    for detail in explanation.details:
-        text = code(detail.text) if detail.label in ("rerun", "run") else _text_or_link(detail.text)
-        lines.append(f"- {detail.label}: {text}")
-    return "\n".join(lines)
+    head = f"### {WORDS[explanation.verdict].text} · {escape(explanation.title)}"
+    return "\n".join((head, "", *map(_detail_item, explanation.details)))
+
+
+def _detail_item(detail: Detail) -> str:
+    text = code(detail.text) if detail.label in ("rerun", "run") else _text_or_link(detail.text)
+    return f"- {detail.label}: {text}"
 
 
 def _text_or_link(text: str) -> str:

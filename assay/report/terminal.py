@@ -1,6 +1,6 @@
-"""A run on the terminal: headline, grid, what needs a reader, and what it came to."""
+"""A run on the terminal: result, what to act on, the state of each suite, and coverage."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -8,20 +8,31 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from assay.model.invocation import USUAL, Invocation
+from assay.model.invocation import USUAL, Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
-from assay.model.verdict import Outcome, Record
+from assay.model.verdict import ExitCode, Outcome, Record
 from assay.report import reruns as rerun
 from assay.report import times as timed
-from assay.report.causes import causes
+from assay.report.causes import Cause, causes
 from assay.report.explanation import Detail, Explanation, explain
 from assay.report.grid import Cell, Grid, Row, grid, short_names
-from assay.report.words import DASH, WORDS, closing_sentence, coverage_lines, headline, plain
+from assay.report.suite_status import SuiteStatus, suite_statuses
+from assay.report.words import (
+    DASH,
+    WORDS,
+    closing_sentence,
+    counts,
+    coverage_lines,
+    headline,
+    plain,
+    result,
+)
 
 _INDENT = " " * 2
 _LABEL_WIDTH = 10
 _NOT_TRIED = "·"
+_MORE = "For every variant, known defect and reason, use -v or read summary.md."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,25 +50,71 @@ def print_run(
     times: Iterable[Times] = (),
     reruns: Iterable[Rerun] = (),
     invocation: Invocation = USUAL,
+    *,
+    verbose: bool = False,
 ) -> None:
-    """Write the whole report; legible without colour, and no wider than the console.
+    """Write the report; legible without colour, and no wider than the console.
 
-    Only what is there to be copied, commands and links, runs past the edge.
+    ``verbose`` adds the grid of all variants and every cause. Only what is there to be copied,
+    commands and links, runs past the edge.
     """
     all_records = tuple(records)
-    _print(console, Text(headline(all_records), style="bold"))
-    print_grid(console, grid(all_records))
-    for cause in causes(all_records):
+    ending = invocation.ending
+    style = "bold red" if ending.code(all_records).value else "bold green"
+    urgent, others = _causes(all_records, ending)
+    _print(console, Text(_opening(all_records, ending, urgent), style=style))
+    _print(console, Text(headline(all_records), style="dim"))
+    for cause in urgent:
         print_explanation(console, explain(cause, invocation.command))
+    console.print()
+    for status in suite_statuses(all_records, invocation.upstream_issues):
+        print_suite(console, status)
+    if verbose:
+        print_grid(console, grid(all_records))
+        for cause in others:
+            print_explanation(console, explain(cause, invocation.command))
     print_times(console, times)
     print_reruns(console, reruns)
     console.print()
-    ending = invocation.ending
+    if others and not verbose:
+        _print(console, Text(_MORE))
     for line in coverage_lines(ending):
         _print(console, Text(line))
-    style = "bold red" if ending.code(all_records).value else "bold green"
-    closing = closing_sentence(all_records, ending)
-    _print(console, Text(closing, style=style))
+    _print(console, Text(closing_sentence(all_records, ending), style=style))
+
+
+def _opening(records: Sequence[Record], ending: Ending, urgent: Iterable[Cause]) -> str:
+    """Whether anything regressed, and what."""
+    concerned = counts(record for cause in urgent for record in cause.records)
+    if not concerned and ending.code(records) is ExitCode.KEPT:
+        return f"{result(records, ending)}; no action is needed."
+    return ": ".join(filter(None, (result(records, ending), ", ".join(concerned.values())))) + "."
+
+
+def _causes(records: Sequence[Record], ending: Ending) -> tuple[list[Cause], list[Cause]]:
+    """The causes that ask for an action, and the others.
+
+    What could not be judged asks for one where no verdict tells why the run fails.
+    """
+    fails = any(record.verdict.fails for record in records)
+    unexplained = ending.code(records) is ExitCode.BROKEN and not fails
+    urgent: list[Cause] = []
+    others: list[Cause] = []
+    for cause in causes(records):
+        unjudged = not cause.verdict.judged and unexplained
+        acted_on = cause.verdict.fails or cause.verdict is Outcome.IMPROVED or unjudged
+        (urgent if acted_on else others).append(cause)
+    return urgent, others
+
+
+def print_suite(console: Console, status: SuiteStatus) -> None:
+    """Write what a suite came to, then the state of its upstream issues."""
+    line = Text.assemble((status.name, "bold"), f"  {status.verdicts}")
+    for number, part in enumerate(line.wrap(console, console.width - len(_INDENT))):
+        part.rstrip()
+        _copyable(console, Text.assemble(_INDENT if number else "", part))
+    for detail in status.details:
+        _print_detail(console, detail)
 
 
 def print_grid(console: Console, shown: Grid) -> None:

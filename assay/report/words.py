@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -31,36 +32,36 @@ WORDS: dict[Outcome, Word] = {
         text="ERROR",
         style="bold white on red",
         meaning="failed in Assay",
-        next_step="mend Assay or the claim; this says nothing about the program",
+        next_step="fix Assay or the claim; this verdict says nothing about the program",
     ),
     Outcome.BROKEN: Word(
         text="BROKEN",
         style="bold red",
-        meaning="broken",
-        next_step="mend the program; if the compiler is at fault, report it upstream and enter "
-        "the link as a known defect of the workload",
+        meaning="failed",
+        next_step="fix the program; if the compiler is at fault, report it upstream and add the "
+        "link as a known defect of the workload",
     ),
     Outcome.FIXED_UPSTREAM: Word(
         text="fixed!",
         style="bold magenta",
         meaning="fixed upstream",
-        next_step="retire the known defect",
+        next_step="remove the known defect from the workload",
     ),
     Outcome.IMPROVED: Word(
         text="better",
         style="bold cyan",
-        meaning="better than accepted",
+        meaning="improved",
         next_step="accept it with --assay-update-baselines=all",
     ),
     Outcome.KNOWN_DEFECT: Word(
         text="known",
         style="yellow",
-        meaning="broken as known",
-        next_step="nothing, until upstream mends it",
+        meaning="known defect",
+        next_step="no action needed; tracked upstream",
     ),
-    Outcome.KEPT: Word(text="kept", style="green", meaning="kept"),
-    Outcome.NOT_MEASURED: Word(text="?", style="blue", meaning="not measured"),
-    Outcome.CANNOT_RUN: Word(text=DASH, style="dim", meaning="cannot run"),
+    Outcome.KEPT: Word(text="kept", style="green", meaning="passed"),
+    Outcome.NOT_MEASURED: Word(text="?", style="blue", meaning="inconclusive"),
+    Outcome.CANNOT_RUN: Word(text=DASH, style="dim", meaning="unsupported"),
 }
 """Worst first: the first of a cell's verdicts in this order stands for the cell.
 
@@ -129,16 +130,21 @@ def headline(records: Iterable[Record]) -> str:
 def closing_sentence(records: Iterable[Record], ending: Ending = USUAL.ending) -> str:
     """What the run came to, by the fixed rule, its exit code and its counts, worst first."""
     seen = tuple(records)
-    outcomes = [record.verdict for record in seen]
-    code = ending.code(seen)
-    counts = ", ".join(
-        f"{outcomes.count(outcome):,} {word.meaning}"
-        for outcome, word in WORDS.items()
-        if outcome in outcomes
-    )
     lost = f"; {plural(len(ending.lost), 'item')} reached no verdict" if ending.lost else ""
-    came_to = _came_to(code, seen, ending)
-    return f"{came_to} (exit {code.value}): {counts or 'no verdicts'}{lost}."
+    counted = ", ".join(counts(seen).values()) or "no verdicts"
+    return f"{result(seen, ending)} (exit {ending.code(seen).value}): {counted}{lost}."
+
+
+def counts(records: Iterable[Record]) -> dict[Outcome, str]:
+    """How many verdicts of each kind there are, in words, worst first."""
+    found = Counter(record.verdict for record in records)
+    return {
+        outcome: plural(found[outcome], word.meaning)
+        if outcome is Outcome.KNOWN_DEFECT
+        else f"{found[outcome]:,} {word.meaning}"
+        for outcome, word in WORDS.items()
+        if found[outcome]
+    }
 
 
 def coverage_lines(ending: Ending) -> Iterator[str]:
@@ -155,8 +161,9 @@ _CUT_SHORT = {
 }
 
 
-def _came_to(code: ExitCode, records: Sequence[Record], ending: Ending) -> str:
-    """The first that applies; they stand in the order in which they decide the exit code."""
+def result(records: Sequence[Record], ending: Ending) -> str:
+    """What the run came to: the first that applies, in the order that decides the exit code."""
+    code = ending.code(records)
     judged = any(record.verdict.judged for record in records)
     reasons = {
         "The results are incomplete, for a file could not be written": bool(ending.unwritten),

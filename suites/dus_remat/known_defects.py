@@ -6,7 +6,7 @@ one of them which its toolchain leaves. The README of this suite tells each stor
 
 from functools import partial
 
-from assay import Case, Expected, KnownDefect, Measures
+from assay import Case, Expected, KnownDefect, Measures, RemedyEffect, UpstreamIssue
 from suites.dus_remat.formulas import StackWorkload
 
 _EVERYWHERE, _CPU, _GPU, _TPU = ("*",), ("cpu*",), ("gpu*",), ("tpu*",)
@@ -16,9 +16,8 @@ _BESIDES = 0.3
 
 _Ways = Expected | tuple[Expected, ...]
 
-_reported = partial(
-    KnownDefect, upstream="https://github.com/google/paxml/issues/17", last_seen="2026-11-23"
-)
+_REPORT = "https://github.com/google/paxml/issues/17"
+_reported = partial(KnownDefect, upstream=_REPORT, last_seen="2026-11-23")
 _related = partial(KnownDefect, upstream="https://github.com/openxla/xla", last_seen="2026-11-23")
 
 
@@ -57,6 +56,25 @@ _RATIO: dict[str, _Ways] = {
     # Three stacks of 15 rows, each read and written, for one row.
     "time-ratio": Measures(most=2.0 * 3 * 15)
 }
+
+UPSTREAM_ISSUE = UpstreamIssue(
+    problem="A stack updated through a reshape is copied in each loop iteration",
+    link=_REPORT,
+    arms=("reshape",),
+    claims=("copied-bytes-per-iteration",),
+    remedy="Reshape it once outside the loop",
+    effects=tuple(
+        RemedyEffect(
+            quantity="copied per iteration",
+            workload=workload,
+            claim="copied-bytes-per-iteration",
+            without="reshape",
+            remedied="reshape-outside",
+            targets=("tpu-v5e*", "tpu*", "cpu*"),
+        )
+        for workload in ("stack", "stack-executed")
+    ),
+)
 
 KNOWN_DEFECTS = (
     _reported(

@@ -13,7 +13,7 @@ from suites.dus_remat.arms import (
     remat_arms,
 )
 from suites.dus_remat.formulas import StackWorkload
-from suites.dus_remat.known_defects import KNOWN_DEFECTS
+from suites.dus_remat.known_defects import KNOWN_DEFECTS, UPSTREAM_ISSUE
 from suites.dus_remat.stacks import StackSizes
 from suites.dus_remat.twins import twin_arms
 
@@ -71,6 +71,7 @@ def _workload(name: str, sizes: StackSizes, *scopes: Scope) -> StackWorkload:
         arms=(*loop_arms(sizes), *remat_arms(sizes), *twin_arms(sizes)),
         scopes=scopes,
         known_defects=KNOWN_DEFECTS,
+        upstream_issue=UPSTREAM_ISSUE,
     )
 
 

@@ -1,6 +1,33 @@
 """What today's PyTorch/XLA does not keep, how it breaks, and where that is reported."""
 
-from assay import Fails, FailureKind, KnownDefect, exactly
+from assay import Fails, FailureKind, KnownDefect, RemedyEffect, UpstreamIssue, exactly
+
+_REPORT = "https://github.com/pytorch/xla/issues/4160"
+
+UPSTREAM_ISSUE = UpstreamIssue(
+    problem="A step whose callbacks run in another order is compiled again",
+    link=_REPORT,
+    arms=("*-shuffled",),
+    claims=("graphs-compiled",),
+    workloads=("minimal",),
+    remedy="Call them in one order at the end of backward",
+    effects=(
+        RemedyEffect(
+            quantity="graphs compiled",
+            workload="minimal",
+            claim="graphs-compiled",
+            without="end-shuffled",
+            remedied="end",
+        ),
+        RemedyEffect(
+            quantity="programs compiled by JAX",
+            workload="jax-analogue",
+            claim="graphs-compiled",
+            without="twin-end-shuffled",
+            remedied="end-shuffled-by-name",
+        ),
+    ),
+)
 
 _ORDERS = 3
 """Of callbacks, one for each step in turn."""
@@ -16,7 +43,7 @@ KNOWN_DEFECTS = (
             "steps-until-last-compile": exactly(_ORDERS),
         },
         targets=("cpu*", "tpu"),
-        upstream="https://github.com/pytorch/xla/issues/4160",
+        upstream=_REPORT,
         last_seen="2026-11-21",
         reason="callbacks of one step in another order are a graph of another hash, though it "
         "computes the same: each order is compiled by itself",

@@ -4,7 +4,7 @@ from functools import partial
 
 from assay import Level, Scope, Workload
 from suites.fsdp_accumulation.arms import fsdp_arms, jax_arms, lazy_arms, spmd_arms
-from suites.fsdp_accumulation.known_defects import KNOWN_DEFECTS
+from suites.fsdp_accumulation.known_defects import KNOWN_DEFECTS, UPSTREAM_ISSUE
 from suites.fsdp_accumulation.sizes import BertSizes
 from suites.fsdp_accumulation.twins import fsdp_twins, jax_twins, lazy_twins, spmd_twins
 
@@ -23,9 +23,9 @@ TINY = BertSizes(layers=1, width=64, vocabulary=128, batch=4, sequence=16, steps
 _LIVE = ("cpu*", "tpu")  # PyTorch/XLA runs on no other here
 _quick = partial(Scope, level=Level.QUICK, targets=_LIVE)
 _full = partial(Scope, level=Level.FULL, targets=_LIVE)
+_suite = partial(Workload, suite="fsdp_accumulation", upstream_issue=UPSTREAM_ISSUE)
 
-FSDP = Workload(
-    suite="fsdp_accumulation",
+FSDP = _suite(
     name="fsdp",
     framework="torch_xla",
     arms=(*fsdp_arms(ONE_LAYER), *fsdp_twins(ONE_LAYER)),
@@ -36,30 +36,26 @@ FSDP = Workload(
     ),
     known_defects=KNOWN_DEFECTS,
 )
-DEEP_FSDP = Workload(
-    suite="fsdp_accumulation",
+DEEP_FSDP = _suite(
     name="fsdp-deep",
     framework="torch_xla",
     arms=(*fsdp_arms(THREE_LAYERS), *fsdp_twins(THREE_LAYERS)),
     scopes=(_full(arms=("unwrapped", "bucket-*", "un-nested-bucket-*", "everything-*")),),
 )
-SPMD = Workload(
-    suite="fsdp_accumulation",
+SPMD = _suite(
     name="spmd",
     framework="torch_xla",
     arms=(*spmd_arms(TINY), *spmd_twins(TINY)),
     scopes=(Scope(level=Level.FULL, targets=("cpu*",)),),
 )
-MINIMAL = Workload(
-    suite="fsdp_accumulation",
+MINIMAL = _suite(
     name="minimal",
     framework="torch_xla",
     arms=(*lazy_arms(STEPS), *lazy_twins(STEPS)),
     scopes=(_quick(),),
     known_defects=KNOWN_DEFECTS,
 )
-JAX_ANALOGUE = Workload(
-    suite="fsdp_accumulation",
+JAX_ANALOGUE = _suite(
     name="jax-analogue",
     arms=(*jax_arms(STEPS), *jax_twins(STEPS)),
     scopes=(Scope(level=Level.QUICK, targets=("cpu*", "gpu", "tpu")),),
@@ -76,8 +72,7 @@ _TIMED = (
     ("jax-analogue", "jax", (*jax_arms(STEPS), *jax_twins(STEPS)), ("bucket", "end")),
 )
 TIMED = tuple(
-    Workload(
-        suite="fsdp_accumulation",
+    _suite(
         name=f"{name}-timed",
         framework=framework,
         arms=arms,

@@ -6,7 +6,16 @@ The README of this suite tells each story.
 
 from functools import partial
 
-from assay import Case, Expected, Fails, FailureKind, KnownDefect, exactly
+from assay import (
+    Case,
+    Expected,
+    Fails,
+    FailureKind,
+    KnownDefect,
+    RemedyEffect,
+    UpstreamIssue,
+    exactly,
+)
 
 _SENT_BYTES = {"layers-h32": 194_944, "layers-h128": 1_945_600, "layers-h256": 7_032_320}
 _SENT_BYTES_AT_WIDTH_64 = 581_888
@@ -16,6 +25,34 @@ def _sent_bytes(case: Case) -> int:
     """The inputs of one layer's forward and backward pass, as 2.6.0 was seen to send them."""
     return _SENT_BYTES.get(case.workload.name, _SENT_BYTES_AT_WIDTH_64)
 
+
+_SENT_REPORT = "https://github.com/pytorch/xla/issues/8612"
+_READ_REPORT = "https://github.com/pytorch/xla/issues/9049"
+
+SENT_ISSUE = UpstreamIssue(
+    problem="scan sends a layer's inputs to the device to trace it",
+    link=_SENT_REPORT,
+    arms=("scan", "scan-layers"),
+    claims=("sent-bytes-per-step",),
+    workloads=("layers-*",),
+    remedy="Use PyTorch/XLA 2.7 or newer",
+    effects=(
+        RemedyEffect(
+            quantity="sent per step",
+            workload="layers-n4",
+            claim="sent-bytes-per-step",
+            without="twin-old-tracing",
+            remedied="scan-layers",
+        ),
+    ),
+)
+READ_ISSUE = UpstreamIssue(
+    problem="Reading a placeholder ends the process",
+    link=_READ_REPORT,
+    arms=("read-*",),
+    claims=("refuses",),
+    workloads=("reads",),
+)
 
 _SENT: dict[str, Expected] = {
     "sent-tensors-per-step": exactly(46),
@@ -27,7 +64,7 @@ _before_placeholders = partial(_seen, toolchain={"torch-xla": "<2.7"})
 _crash = partial(
     _seen,
     workloads=("reads",),
-    upstream="https://github.com/pytorch/xla/issues/9049",
+    upstream=_READ_REPORT,
 )
 
 KNOWN_DEFECTS = (
@@ -37,7 +74,7 @@ KNOWN_DEFECTS = (
         expects=_SENT,
         reason="scan traces its function on uninitialised arrays, which it sends, one for each "
         "input of a layer's forward and backward, in every step",
-        upstream="https://github.com/pytorch/xla/issues/8612",
+        upstream=_SENT_REPORT,
     ),
     _before_placeholders(
         workloads=("contract",),

@@ -11,7 +11,7 @@ from suites.placeholder_trace.arms import (
     read_arms,
     staged_arms,
 )
-from suites.placeholder_trace.known_defects import KNOWN_DEFECTS
+from suites.placeholder_trace.known_defects import KNOWN_DEFECTS, READ_ISSUE, SENT_ISSUE
 from suites.placeholder_trace.sizes import JaxSizes, LayerSizes, StagedSizes
 
 TRANSFORMER = StagedSizes(
@@ -48,6 +48,7 @@ def _layers(name: str, *scopes: Scope, layers: int = 4, width: int = 64) -> Work
     return _torch_xla(
         name=f"layers-{name}",
         arms=layer_arms(LayerSizes(layers=layers, width=width)),
+        upstream_issue=SENT_ISSUE,
         scopes=scopes,
     )
 
@@ -86,7 +87,9 @@ TRACED = (
     ),
 )
 CONTRACT = _torch_xla(name="contract", arms=contract_arms(), scopes=(_quick(targets=_HOST),))
-READS = _torch_xla(name="reads", arms=read_arms(), scopes=(_quick(targets=_HOST),))
+READS = _torch_xla(
+    name="reads", arms=read_arms(), scopes=(_quick(targets=_HOST),), upstream_issue=READ_ISSUE
+)
 JAX = tuple(
     _suite(name=name, arms=jax_arms(sizes), scopes=(scope, _full(targets=("gpu-h100*",))))
     for name, sizes, scope in (

@@ -6,7 +6,17 @@ which. The README of this suite tells each story.
 
 from functools import partial
 
-from assay import Case, Expected, Fails, FailureKind, KnownDefect, Measures, exactly
+from assay import (
+    Case,
+    Expected,
+    Fails,
+    FailureKind,
+    KnownDefect,
+    Measures,
+    RemedyEffect,
+    UpstreamIssue,
+    exactly,
+)
 from suites.scan_offload.formulas import IN_USE, moved_bytes, row_bytes
 
 _REPORT = "https://github.com/openxla/xla/issues/17541"
@@ -84,6 +94,27 @@ _DOES_NOT_COMPILE = Fails(
     kind=FailureKind.COMPILER, message="Expected instruction to have shape equal to"
 )
 _DOES_NOT_TRACE = Fails(kind=FailureKind.TRACE, message="Custom VJP fwd rule forward")
+
+_DEVICE_MEMORY = partial(
+    RemedyEffect,
+    quantity="temporaries",
+    claim="temp-bytes",
+    without="offload-residual-output",
+    remedied="offload-residual-input",
+)
+
+UPSTREAM_ISSUE = UpstreamIssue(
+    problem="Offloading a block's output is ignored",
+    link=_REPORT,
+    arms=("offload-residual-output",),
+    claims=("host-bytes", "device-bytes-fall"),
+    workloads=("block", "block-full", "flax", "flax-full"),
+    remedy="Name the value at the block's input",
+    effects=(
+        _DEVICE_MEMORY(workload="block-full", targets=("gpu-h100*", "tpu-v5p*", "*")),
+        _DEVICE_MEMORY(workload="block", targets=("gpu-h100*", "gpu*", "tpu*")),
+    ),
+)
 
 KNOWN_DEFECTS = (
     _entry(

@@ -6,7 +6,7 @@ from assay import Level, Scope
 from suites.scan_offload.arms import CORE, core_arms, custom_vjp_arms, twin_arms, written_arms
 from suites.scan_offload.flax_programs import flax_program
 from suites.scan_offload.formulas import BlockArm, BlockWorkload
-from suites.scan_offload.known_defects import KNOWN_DEFECTS
+from suites.scan_offload.known_defects import KNOWN_DEFECTS, UPSTREAM_ISSUE
 from suites.scan_offload.programs import Sizes, block_program
 
 UPSTREAM = Sizes(layers=32, batch=64, sequence=8192, embedding=2048, hidden=2048)
@@ -56,7 +56,12 @@ def _flax_arms(sizes: Sizes) -> tuple[BlockArm, ...]:
     return (*core_arms(sizes, flax_program), *twin_arms(sizes, flax_program))
 
 
-_block = partial(BlockWorkload, suite="scan_offload", known_defects=KNOWN_DEFECTS)
+_block = partial(
+    BlockWorkload,
+    suite="scan_offload",
+    known_defects=KNOWN_DEFECTS,
+    upstream_issue=UPSTREAM_ISSUE,
+)
 
 COMPILED = (
     _block(name="block-full", block=UPSTREAM, arms=_block_arms(UPSTREAM), scopes=_UPSTREAM_SCOPES),

@@ -7,7 +7,7 @@ tells the story.
 
 from functools import partial
 
-from assay import Case, KnownDefect, Measures
+from assay import Case, KnownDefect, Measures, RemedyEffect, UpstreamIssue
 
 _H100, _V5E = ("gpu-h100*",), ("tpu-v5e*",)
 _BESIDES = 0.05
@@ -63,6 +63,27 @@ def _needed(share: float, case: Case) -> float:
     return share * table[case.workload.name, case.arm.name] * 1e9
 
 
+_REPORT = "https://github.com/tensorflow/tensorflow/pull/58679"
+
+UPSTREAM_ISSUE = UpstreamIssue(
+    problem="A matrix between millions of points is kept whole and exceeds the device's memory",
+    link=_REPORT,
+    arms=("plain",),
+    claims=("fits-device",),
+    workloads=("kernel-mvp*", "knn-*"),
+    remedy="Use memsafe(f, budget=…)",
+    effects=tuple(
+        RemedyEffect(
+            quantity="needed memory",
+            workload=workload,
+            claim="fits-device",
+            without="plain",
+            remedied="memsafe",
+        )
+        for workload in ("kernel-mvp", "knn-l2-10m")
+    ),
+)
+
 _unsplit = partial(
     KnownDefect,
     expects={
@@ -70,7 +91,7 @@ _unsplit = partial(
             least=partial(_needed, 1 - _BESIDES), most=partial(_needed, 1 + _BESIDES)
         )
     },
-    upstream="https://github.com/tensorflow/tensorflow/pull/58679",
+    upstream=_REPORT,
     last_seen="2026-11-23",
 )
 

@@ -9,7 +9,7 @@ from suites.tensor_splitting.arms import Tried, arms_of
 from suites.tensor_splitting.attention import AttentionSizes, attention_problem
 from suites.tensor_splitting.formulas import SplitWorkload
 from suites.tensor_splitting.kernels import KernelSizes, kernel_problem
-from suites.tensor_splitting.known_defects import KNOWN_DEFECTS
+from suites.tensor_splitting.known_defects import KNOWN_DEFECTS, UPSTREAM_ISSUE
 from suites.tensor_splitting.neighbours import Distances, NeighbourSizes, neighbour_problem
 from suites.tensor_splitting.problems import Function, Problem, with_gradients
 from suites.tensor_splitting.sparse_gp import RegressionSizes, regression_problem
@@ -91,4 +91,5 @@ def workload(name: str, tried: Tried, *scopes: tuple[Scope, ...]) -> SplitWorklo
         arms=(*arms_of(tried), *twin_arms(tried)),
         scopes=tuple(scope for some in scopes for scope in some),
         known_defects=KNOWN_DEFECTS,
+        upstream_issue=UPSTREAM_ISSUE,
     )

@@ -80,7 +80,9 @@ def test_qualify_from_a_run_decides_alike_and_runs_nothing(
 def test_report_prints_a_run_from_its_records(project: Project, run: str) -> None:
     ended = project.assay("report", run)
     assert ended.exit_code == 0
-    assert "The run fails (exit 1): 1 broken, 1 broken as known, 2 kept." in ended.output
+    assert "The run fails (exit 1): 1 failed, 1 known defect, 2 passed." in ended.output
+    assert "mine / small" not in ended.output
+    assert "mine / small" in project.assay("report", "-v", run).output
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_ctrl_c_ends_the_run_and_keeps_what_was_reached(
     (record,) = records.load(project.newest())
     assert (record.arm, record.verdict.value) == ("double", "kept")
     page = (project.newest() / "summary.md").read_text()
-    assert "Interrupted, and what was not reached was not judged (exit 2): 1 kept" in page
+    assert "Interrupted, and what was not reached was not judged (exit 2): 1 passed" in page
     assert "Nothing regressed" not in page
     assert not _runs(child)
 
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_the_run_and_keeps_what_was_reached(
 def test_ctrl_c_while_the_run_is_written_loses_nothing(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_small.py": QUICK, "conftest.py": INTERRUPTS_ITSELF})
     assert project.start().wait(timeout=SECONDS) == pytest.ExitCode.OK
-    assert "Nothing regressed (exit 0): 1 kept" in (project.newest() / "summary.md").read_text()
+    assert "Nothing regressed (exit 0): 1 passed" in (project.newest() / "summary.md").read_text()
     assert (project.newest() / "written").exists()
 
 

@@ -39,6 +39,13 @@ def test_a_quantity_reads_in_its_own_unit(value: float, unit: Unit, text: str) -
     assert format_quantity(value, unit) == text == str(Quantity(value, unit))
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0 B"), (20 * 2**30, "20.0 GiB"), (20166222648, "18.8 GiB")]
+)
+def test_bytes_are_rounded_on_request(value: int, text: str) -> None:
+    assert format_quantity(value, Unit.BYTES, decimals=1) == text
+
+
 @pytest.mark.parametrize("unit", list(Unit))
 def test_two_numbers_of_one_unit_share_it(unit: Unit) -> None:
     assert same_unit(Quantity(1, unit), Quantity(2, unit)) is unit

@@ -49,6 +49,10 @@ import runpy, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 runpy.run_module("pytest", run_name="__main__", alter_sys=True)
 """
+_ON_A_TERMINAL = """
+import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn([sys.executable, "-P", *sys.argv[1:]])))
+"""
 _SECONDS = 120
 _NOT_OURS = (".pytest_cache", "__pycache__", ".cache")
 # Inside tox, pytest keeps one cache of last failures for all projects: that of the environment.
@@ -103,6 +107,11 @@ class Project:
         """
         targets = ["--assay-target", target] if target else []
         return self._ended(["-m", "pytest", *targets, *arguments], path, seconds)
+
+    def on_a_terminal(self, *arguments: str) -> Ended:
+        """Run pytest here, with a terminal of 100 columns to write to."""
+        command = ("-m", "pytest", "--assay-target", "cpu:8", "--color=no", *arguments)
+        return self._ended(["-c", _ON_A_TERMINAL, *command], None)
 
     def assay(self, *arguments: str) -> Ended:
         """Run the command ``assay`` here."""

@@ -12,9 +12,15 @@ from tests.plugin.project import PREAMBLE, Ended, Project
 SUITE = (
     PREAMBLE
     + """
+from assay import UpstreamIssue
+
+ISSUE = UpstreamIssue(
+    problem="It does not compile", link="https://x.org", arms=("double",), claims=("compiles",)
+)
 W = workload(
     arm("double", double), arm("lost", double),
     arm("twin", mismatched, Role.TWIN, fails_with=FailureKind.TRACE),
+    upstream_issue=ISSUE,
 )
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,), twin="twin")
 """
@@ -46,8 +52,16 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Ended]:
 def test_a_killed_worker_is_told_wherever_the_run_is(killed: tuple[Project, Ended]) -> None:
     project, ended = killed
     told, page = _sentences(project, ended)
-    assert told == page == "The run is incomplete (exit 1): 2 kept; 1 item reached no verdict."
+    assert told == page == "The run is incomplete (exit 1): 2 passed; 1 item reached no verdict."
     assert project.assay("report", str(project.newest())).output.rstrip().endswith(told)
+
+
+def test_the_issue_of_a_suite_comes_back_from_a_worker(killed: tuple[Project, Ended]) -> None:
+    project, ended = killed
+    for output in (ended.output, project.assay("report", str(project.newest())).output):
+        assert "  today     It does not compile on 0 of 1 compiler (CPU 0 of 1).\n" in output
+        assert "  upstream  https://x.org\n" in output
+        assert "mine / small" not in output
 
 
 def test_qualify_fails_and_names_the_feature_of_a_killed_worker(
@@ -66,10 +80,11 @@ def test_qualify_fails_and_names_the_feature_of_a_killed_worker(
 
 def test_a_failing_plain_test_beside_kept_verdicts_fails_the_run(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_small.py": SUITE, "test_plain.py": FAILING})
-    ended = project.pytest()
+    ended = project.pytest("-v")
     assert ended.exit_code == 1, ended.output
+    assert "mine / small" in ended.output, "the grid, which -v asks for"
     told, page = _sentences(project, ended)
-    assert told == page == "A test or a worker failed beside the verdicts (exit 1): 3 kept."
+    assert told == page == "A test or a worker failed beside the verdicts (exit 1): 3 passed."
 
 
 def test_a_file_that_no_worker_could_collect_fails_the_run(tmp_path: Path) -> None:

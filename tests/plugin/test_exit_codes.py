@@ -101,7 +101,7 @@ def test_what_cannot_be_written_at_the_end_is_told_and_ends_with_3(tmp_path: Pat
     ended = project.pytest()
     assert ended.exit_code == 3, ended.output
     assert "assay: a file could not be written (exit 3): " in ended.output
-    sentence = "The results are incomplete, for a file could not be written (exit 3): 1 kept."
+    sentence = "The results are incomplete, for a file could not be written (exit 3): 1 passed."
     assert sentence in ended.output
     assert sentence in (project.newest() / "summary.md").read_text()
     assert "Nothing regressed" not in ended.output

@@ -82,7 +82,7 @@ def test_a_fixture_alone_leaves_records_and_a_summary(
     ended = Project(tmp_path, {"test_plain.py": text}).pytest(*workers, target="")
     assert ended.exit_code == 0, ended.output
     assert [record.claim for record in ended.records] == ["compiles"]
-    assert "Nothing regressed (exit 0): 1 kept" in ended.output
+    assert "Nothing regressed (exit 0): 1 passed" in ended.output
     assert (tmp_path / "results" / "latest" / "summary.md").is_file()
 
 
@@ -91,7 +91,7 @@ def test_a_check_alone_reaches_the_controller_of_workers(tmp_path: Path) -> None
     ended = Project(tmp_path, {"test_small.py": check}).pytest("-n", "2", "-k", "cpu", target="")
     assert ended.exit_code == 0, ended.output
     assert {record.target for record in ended.records} == {"cpu:8"}
-    assert "1 kept" in ended.output
+    assert "Nothing regressed (exit 0)" in ended.output
 
 
 def test_help_lists_the_options_under_a_heading_of_their_own(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.model.invocation import Invocation
 from assay.model.verdict import Outcome, Record
+from assay.model.workload import UpstreamIssue
 from assay.report.markdown import code, escape, table
 from assay.report.summary import summary
 
@@ -33,6 +35,14 @@ def test_a_broken_claim_is_explained_in_full(record_of: RecordOf) -> None:
     assert "- rerun: `pytest suites --assay-target gpu-h100:8 -k scan_stack/offload-hidden`" in page
 
 
+def test_each_suite_tells_its_issue(record_of: RecordOf) -> None:
+    issue = UpstreamIssue(problem="<b> fails", link="https://x.org", arms=("*",), claims=("*",))
+    page = summary([record_of()], invocation=Invocation(upstream_issues={"scan_offload": (issue,)}))
+    assert "- **scan\\_offload**: 1 verdict: 1 passed\n" in page
+    assert "\n  - today: \\<b\\> fails on 0 of 1 compiler (GPU 0 of 1).\n" in page
+    assert "\n  - upstream: <https://x.org>\n" in page
+
+
 def test_a_run_that_kept_all_needs_no_reader(record_of: RecordOf) -> None:
     page = summary([record_of()])
     assert "What needs a reader" not in page
@@ -41,7 +51,7 @@ def test_a_run_that_kept_all_needs_no_reader(record_of: RecordOf) -> None:
 
 def test_a_pipe_in_a_reason_opens_no_column(record_of: RecordOf) -> None:
     page = summary([record_of(verdict=Outcome.CANNOT_RUN, reason="a | b\nc", advice="<b>x</b>")])
-    (row,) = [line for line in page.splitlines() if "a \\| b c" in line]
+    (row,) = [line for line in page.splitlines() if line[0:1] == "|" and "a \\| b c" in line]
     assert "\\<b\\>x\\</b\\>" in row
     assert row.replace("\\|", "").count("|") == 8
 

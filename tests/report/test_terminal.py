@@ -1,4 +1,4 @@
-"""The terminal report fits its width, reads without colour, and hides nothing."""
+"""The terminal report fits one screen and its width, reads without colour, and hides no failure."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from assay.model.invocation import USUAL, Ending, Invocation
 from assay.model.verdict import Outcome, Record
+from assay.model.workload import RemedyEffect, UpstreamIssue
 from assay.report.grid import grid
 from assay.report.terminal import print_grid, print_run
 
@@ -30,9 +32,35 @@ HEADS = {
 }
 
 
-def printed(records: list[Record], width: int, *, colour: bool = False) -> str:
+ISSUE = UpstreamIssue(
+    problem="Offloading a block's output is ignored",
+    link="https://github.com/openxla/xla/issues/17541",
+    arms=("defect",),
+    claims=("host-bytes",),
+    remedy="Name the value at the block's input",
+    effects=(
+        RemedyEffect(
+            quantity="host memory",
+            workload="w1",
+            claim="host-bytes",
+            without="defect",
+            remedied="remedy",
+        ),
+    ),
+)
+
+
+def printed(
+    records: list[Record],
+    width: int,
+    *,
+    colour: bool = False,
+    verbose: bool = False,
+    invocation: Invocation = USUAL,
+) -> str:
     stream = StringIO()
-    print_run(Console(file=stream, width=width, force_terminal=colour), records)
+    console = Console(file=stream, width=width, force_terminal=colour)
+    print_run(console, records, invocation=invocation, verbose=verbose)
     return stream.getvalue()
 
 
@@ -83,14 +111,14 @@ def test_no_line_is_wider_than_the_terminal_but_what_is_to_be_copied(
     record_of: RecordOf, everywhere: list[Record], width: int
 ) -> None:
     failing = [record_of(verdict=outcome, reason="long " * 60) for outcome in Outcome]
-    for line in printed([*everywhere, *failing], width).splitlines():
+    for line in printed([*everywhere, *failing], width, verbose=True).splitlines():
         assert line == line.rstrip()
         assert cell_len(line) <= width or line.split()[0] in ("rerun", "upstream")
 
 
 def test_every_verdict_has_its_word_without_colour(record_of: RecordOf) -> None:
     records = [record_of(verdict=outcome, arm=outcome.value) for outcome in Outcome]
-    output = printed(records, 100)
+    output = printed(records, 100, verbose=True)
     assert "\x1b" not in output
     lines = output.splitlines()
     for outcome, word in {
@@ -106,20 +134,81 @@ def test_every_verdict_has_its_word_without_colour(record_of: RecordOf) -> None:
         assert [outcome.value, word] in [line.split() for line in lines]
 
 
+@pytest.fixture
+def main_job(record_of: RecordOf) -> list[Record]:
+    """Five suites of many variants on all targets, of which some have known defects."""
+    outcomes = {"defect": Outcome.KNOWN_DEFECT, "absent": Outcome.CANNOT_RUN}
+    return [
+        record_of(
+            suite=f"suite_{suite}",
+            workload=f"w{workload}",
+            arm=arm,
+            target=target,
+            verdict=outcomes.get(arm, Outcome.KEPT),
+            upstream=ISSUE.link if arm in outcomes else "",
+            reason="a long reason, with numbers " * 20,
+            toolchain={f"nvidia-package-{number}": "13.5.37" for number in range(8)},
+        )
+        for suite in range(5)
+        for workload in range(8)
+        for arm in ("control", "defect", "remedy", "absent")
+        for target in HEADS
+    ]
+
+
+@pytest.mark.parametrize("issues", [(), (ISSUE,)], ids=["generic", "described"])
+def test_an_all_green_main_job_fits_one_screen(
+    main_job: list[Record], issues: tuple[UpstreamIssue, ...]
+) -> None:
+    coverage = "1,920 of 1,920 expected verdicts judged on 12 targets; " + "not run: " * 10
+    invocation = Invocation(
+        ending=Ending(coverage=coverage),
+        upstream_issues={f"suite_{suite}": issues for suite in range(5)},
+    )
+    lines = printed(main_job, 100, invocation=invocation).splitlines()
+    assert len(lines) <= 40
+    assert lines[0] == "Nothing regressed; no action is needed."
+    assert lines[-1].startswith("Nothing regressed (exit 0): 480 known defects, 960 passed")
+
+
+def test_the_grid_and_known_defects_are_shown_on_request(main_job: list[Record]) -> None:
+    short, long = (printed(main_job, 100, verbose=verbose) for verbose in (False, True))
+    assert "use -v or read summary.md" in short
+    for shown in ("suite_4 / w7", "defect", "known  suite_4/w0, w1", "claims    host-bytes"):
+        assert (shown in short, shown in long) == (shown == "defect", True)
+
+
+def test_failures_come_first_and_in_full(record_of: RecordOf, main_job: list[Record]) -> None:
+    urgent = [Outcome.ERROR, Outcome.BROKEN, Outcome.FIXED_UPSTREAM, Outcome.IMPROVED]
+    failing = [record_of(verdict=outcome, reason=f"why {outcome.value}") for outcome in urgent]
+    output = printed([*main_job, *failing], 100)
+    opening = "Assay itself failed: 1 failed in Assay, 1 failed, 1 fixed upstream, 1 improved."
+    places = [output.index(text) for text in (opening, *(f"why {each.value}" for each in urgent))]
+    assert places == sorted(places)
+    assert places[-1] < output.index("suite_0  ")
+    assert output.count("  rerun ") == len(urgent)
+
+
+def test_a_run_that_fails_without_a_failing_verdict_says_why(record_of: RecordOf) -> None:
+    output = printed([record_of(verdict=Outcome.CANNOT_RUN, reason="no device")], 100)
+    assert "cause     no device" in output
+
+
 def test_colour_is_written_to_a_terminal(record_of: RecordOf) -> None:
     assert "\x1b[" in printed([record_of(verdict=Outcome.BROKEN)], 100, colour=True)
 
 
-def test_a_reason_is_never_taken_for_markup(record_of: RecordOf) -> None:
+def test_no_reason_or_name_is_taken_for_markup(record_of: RecordOf) -> None:
     reason = "KeyError: [bold]x[/] \x1b[31m"
-    output = printed([record_of(verdict=Outcome.ERROR, reason=reason)], 100)
+    output = printed([record_of(suite="[red]s[/]", verdict=Outcome.ERROR, reason=reason)], 100)
     assert "[bold]x[/]" in output
+    assert "\n[red]s[/]  1 verdict: 1 failed in Assay\n" in output
     assert "\x1b" not in output
 
 
 def test_the_last_line_is_the_verdict_of_the_run(record_of: RecordOf) -> None:
     last = printed([record_of(), record_of(verdict=Outcome.BROKEN)], 100).splitlines()[-1]
-    assert last == "The run fails (exit 1): 1 broken, 1 kept."
+    assert last == "The run fails (exit 1): 1 failed, 1 passed."
 
 
 def test_what_is_kept_but_not_wholly_measured_says_so(record_of: RecordOf) -> None:

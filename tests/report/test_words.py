@@ -83,7 +83,7 @@ def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordO
         (Ending(failed_elsewhere=True), "A test or a worker failed beside the verdicts (exit 1)"),
         (
             Ending(lost=("test_a[w/a@cpu:8]",)),
-            "The run is incomplete (exit 1): 1 kept; 1 item reac",
+            "The run is incomplete (exit 1): 1 passed; 1 item rea",
         ),
         (Ending(missing=(MISSING,)), "Expected verdicts are missing (exit 1)"),
         (Ending(unwritten="no space"), "The results are incomplete, for a file could not be"),

@@ -6,6 +6,7 @@ import pytest
 
 from assay.model.invocation import USUAL, Ending, Invocation
 from assay.model.verdict import ExitCode
+from assay.model.workload import UpstreamIssue
 from assay.store import results
 
 
@@ -33,7 +34,12 @@ def test_a_link_that_a_killed_run_left_half_made_is_no_hindrance(tmp_path: Path)
 
 
 def test_how_a_run_was_asked_for_is_read_back_from_its_folder(tmp_path: Path) -> None:
-    asked = Invocation(command=("pytest", "a.py"), ending=Ending(cut_short=ExitCode.MISUSE))
+    issue = UpstreamIssue(problem="p", link="l", arms=("a",), claims=("c",))
+    asked = Invocation(
+        command=("pytest", "a.py"),
+        ending=Ending(cut_short=ExitCode.MISUSE),
+        upstream_issues={"suite": (issue,)},
+    )
     path = results.write_invocation(tmp_path, asked)
     assert path == tmp_path / "invocation.json"
     assert results.invocation_of(tmp_path) == asked != USUAL

@@ -1,26 +1,49 @@
-"""Every program of the suites is reached by a run that names no target."""
+"""A default run reaches every program of the suites, and a verdict every pattern of an issue."""
 
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from assay import Check
-from assay.model.workload import Workload, matches_any
+from assay.model.workload import UpstreamIssue, Workload, matches_any
 from assay.targets import known
 
 SUITES = Path(__file__).parents[2] / "suites"
 MODULES = sorted(f"suites.{path.parent.name}.{path.stem}" for path in SUITES.glob("*/test_*.py"))
 
 
-def workloads() -> dict[str, Workload]:
-    checks = (
+def checks() -> list[Check]:
+    return [
         value
         for module in MODULES
         for value in vars(importlib.import_module(module)).values()
         if isinstance(value, Check)
-    )
-    return {f"{each.suite}/{each.name}": each for check in checks for each in check.workloads}
+    ]
+
+
+def workloads() -> dict[str, Workload]:
+    return {f"{each.suite}/{each.name}": each for check in checks() for each in check.workloads}
+
+
+def issues() -> dict[str, tuple[str, UpstreamIssue]]:
+    """Each issue with its suite, by its problem."""
+    return {
+        each.upstream_issue.problem: (each.suite, each.upstream_issue)
+        for each in workloads().values()
+        if each.upstream_issue
+    }
+
+
+def verdicts(suite: str) -> Iterator[tuple[str, str, str]]:
+    """Workload, arm and claim of what a suite can reach, negative controls among them."""
+    for check in checks():
+        for workload in check.workloads:
+            for arm in workload.arms:
+                judged = arm.name in check.twins or check.covers(arm.name)
+                if judged and workload.suite == suite:
+                    yield workload.name, arm.name, check.claim.name
 
 
 @pytest.mark.parametrize("workload", workloads().values(), ids=workloads())
@@ -33,3 +56,23 @@ def test_every_scope_names_targets_that_are_tried_by_default(workload: Workload)
         if not any(matches_any(name, [pattern]) for name in known())
     ]
     assert unreached == []
+
+
+def test_every_suite_describes_an_issue() -> None:
+    assert {suite for suite, _ in issues().values()} == {
+        each.suite for each in workloads().values()
+    }
+
+
+@pytest.mark.parametrize(("suite", "issue"), issues().values(), ids=issues())
+def test_every_pattern_of_an_issue_names_a_verdict(suite: str, issue: UpstreamIssue) -> None:
+    """A misspelt one would silence the summary."""
+    reached = set(verdicts(suite))
+    patterns = (issue.workloads, issue.arms, issue.claims)
+    shown = {each for each in reached if all(map(matches_any, each, patterns))}
+    for number, kind in enumerate(patterns):
+        for pattern in kind:
+            assert any(matches_any(each[number], [pattern]) for each in shown), pattern
+    for effect in issue.effects:
+        for arm in (effect.without, effect.remedied):
+            assert (effect.workload, arm, effect.claim) in reached

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from assay import claims
+    from assay.api import Compiled, CompileError, compile  # noqa: A004 - the public name
     from assay.model.claim import Case, Check, Claim, Formula
     from assay.model.evidence import Evidence, FailureKind
     from assay.model.expected import Expected, Fails, Measures, exactly
     from assay.model.module import Direction
     from assay.model.steps import Loop, Steps
-    from assay.model.target import TargetError
+    from assay.model.target import TargetError, TargetUnavailable
     from assay.model.units import Quantity, Unit
     from assay.model.verdict import Finding, Outcome
     from assay.model.workload import (
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     )
 
 _MODULES: Final = {
+    "api": ("CompileError", "Compiled", "compile"),
     "model.claim": ("Case", "Check", "Claim", "Formula"),
     "model.evidence": ("Evidence", "FailureKind"),
     "model.expected": ("Expected", "Fails", "Measures", "exactly"),
     "model.module": ("Direction",),
     "model.steps": ("Loop", "Steps"),
-    "model.target": ("TargetError",),
+    "model.target": ("TargetError", "TargetUnavailable"),
     "model.units": ("Quantity", "Unit"),
     "model.verdict": ("Finding", "Outcome"),
     "model.workload": (
@@ -62,6 +64,8 @@ __all__ = [
     "Case",
     "Check",
     "Claim",
+    "CompileError",
+    "Compiled",
     "Direction",
     "Evidence",
     "Expected",
@@ -83,9 +87,11 @@ __all__ = [
     "SizedArm",
     "Steps",
     "TargetError",
+    "TargetUnavailable",
     "Unit",
     "UpstreamIssue",
     "Workload",
     "claims",
+    "compile",
     "exactly",
 ]

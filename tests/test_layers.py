@@ -33,10 +33,11 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "reruns": frozenset({"model", "judge", "targets", "frameworks", "isolate"}),
     "report": frozenset({"model"}),
     "run": frozenset({"model", "judge", "store"}),
-    "plugin": _EVERYTHING | {"reruns"},
+    "api": _EVERYTHING,
+    "plugin": _EVERYTHING | {"reruns", "api"},
     "cli": _EVERYTHING | {"plugin"},
     # The package itself: the words at the ground, and the claims for who asks.
-    "assay": frozenset({"model", "claims"}),
+    "assay": frozenset({"model", "claims", "api"}),
 }
 """The layer map: each room of ``assay``, and the rooms that it may import."""
 

@@ -18,6 +18,8 @@ PUBLIC = [
     "Case",
     "Check",
     "Claim",
+    "CompileError",
+    "Compiled",
     "Direction",
     "Evidence",
     "Expected",
@@ -39,10 +41,12 @@ PUBLIC = [
     "SizedArm",
     "Steps",
     "TargetError",
+    "TargetUnavailable",
     "Unit",
     "UpstreamIssue",
     "Workload",
     "claims",
+    "compile",
     "exactly",
 ]
 CLAIMS = [

@@ -58,7 +58,8 @@ def arguments_of(program: Program, devices: Sequence[Any]) -> tuple[Any, ...]:
     """
     if program.make_arguments is None:
         return program.arguments
-    make, known = program.make_arguments, []
+    make = program.make_arguments
+    known: list[Any] = []
 
     def arrays() -> list[Any]:
         leaves, tree = jax.tree.flatten(make())
@@ -105,6 +106,20 @@ def shape_of(leaf: Any) -> Any:
         return leaf
     weak = getattr(leaf, "weak_type", False)
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
+
+
+def shapes_of(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shapes of all arrays, with the shardings that are more than one device's."""
+    shapes: tuple[Any, ...] = jax.tree.map(_portable, arguments)
+    return shapes
+
+
+def _portable(leaf: Any) -> Any:
+    shape = shape_of(leaf)
+    sharding = getattr(leaf, "sharding", None)
+    if shape is leaf or not isinstance(sharding, jax.sharding.NamedSharding):
+        return shape
+    return shape.update(sharding=sharding)
 
 
 def placed(arguments: Any, shardings: Any) -> Any:

@@ -1,12 +1,17 @@
 """Units and quantities: two numbers are compared only when they count the same thing."""
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Real
 
-from assay.model.blame import WrongType
+from assay.model.blame import WrongType, WrongValue
 
 _BINARY_STEP = 1024
+_DECIMAL_STEP = 1000
+_SIZE = re.compile(
+    r"(?P<number>\d+(\.\d+)?)\s*((?P<step>[KMGTP])(iB|(?P<decimal>B)|i)?|B)?", re.IGNORECASE
+)
 _BINARY_STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -68,6 +73,25 @@ def format_quantity(value: float, unit: Unit, *, decimals: int = 4) -> str:
     if unit is Unit.RATIO:
         return f"{value:.3g}"
     return f"{value:,}"
+
+
+def parse_bytes(size: int | str) -> int:
+    """The bytes of ``4096``, ``"4096"``, ``"1.5GiB"`` or ``"1 MB"`` (binary and decimal steps).
+
+    Raises:
+        WrongType: it is no whole number and no text.
+        WrongValue: the text is no size, or the size is negative.
+    """
+    if isinstance(size, bool) or not isinstance(size, int | str):
+        raise WrongType(f"got {size!r}, {type(size).__name__}, wanted bytes; write 4096 or '1MiB'")
+    found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
+    if (isinstance(size, str) and found is None) or (isinstance(size, int) and size < 0):
+        raise WrongValue(f"got {size!r}, wanted a size in bytes; write 4096, '1MiB' or '1.5 GB'")
+    if found is None:
+        return int(size)
+    step = _DECIMAL_STEP if found["decimal"] else _BINARY_STEP
+    power = "BKMGTP".index((found["step"] or "B").upper())
+    return round(float(found["number"]) * float(step) ** power)
 
 
 def format_bytes(value: float, *, decimals: int = 4) -> str:

@@ -122,8 +122,8 @@ class Program:
                 raise WrongType(f"got {got} for Program({name}=…), wanted {words}")
         if self.make_arguments and (self.arguments or self.differentiated):
             raise WrongValue(
-                "got Program(make_arguments=…) with arguments= or differentiated=, wanted it alone; "
-                "give the arguments as ShapeDtypeStructs"
+                "got Program(make_arguments=…) with arguments= or differentiated=, wanted it "
+                "alone; give the arguments as ShapeDtypeStructs"
             )
 
 

@@ -27,6 +27,8 @@ COVERAGE: Final = "coverage.json"
 """The file of expected coverage in the folder of baselines."""
 BASELINES: Final = "baselines"
 """The folder of baselines unless another one is named."""
+TARGET: Final = "assay_target"
+"""The argument of a test that is run once for each target."""
 _HOOKS: Final = "assay-hooks"
 _NAME: pytest.StashKey[str] = pytest.StashKey()
 
@@ -152,9 +154,15 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         start(config).prepare(session, items)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes ``assay_target`` once for each target of the run."""
+    if TARGET in metafunc.fixturenames:
+        metafunc.parametrize(TARGET, start(metafunc.config).targets_of(metafunc.config))
+
+
 @pytest.fixture
 def assay(request: pytest.FixtureRequest) -> "Assay":
-    """Observe programs on any target and judge claims on them, inside a plain test."""
+    """Compile programs for any target inside a plain test; see ``assay.compile``."""
     start(request.config)
     from assay.plugin.fixture import Assay
 

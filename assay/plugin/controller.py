@@ -29,7 +29,7 @@ from assay.plugin.items import (
     upstream_issue_of,
     verdicts_of,
 )
-from assay.plugin.orphans import FOUND, remove_orphans
+from assay.plugin.orphans import FOUND, remove_orphans, unused_records
 from assay.plugin.progress import Progress, program_of
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
@@ -69,6 +69,7 @@ class Controller:
         self._selected: set[str] = set()
         self._reached: set[str] = set()
         self._begun = False
+        self._passed: dict[str, bool] = {}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Iterable[str]) -> None:
@@ -119,6 +120,8 @@ class Controller:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each verdict as soon as it is reached."""
         self._progress.reported(report)
+        file = report.nodeid.partition("::")[0]
+        self._passed[file] = self._passed.get(file, True) and report.passed
         found = verdicts_of(report)
         # What a mark skips is left out on purpose.
         if found or (report.when == "setup" and report.skipped):
@@ -188,6 +191,10 @@ class Controller:
         """The ending with what of the expected coverage is there, and what is missing."""
         if ending.cut_short or exitstatus in _PYTEST_OWN or self._collects_only:
             return ending
+        passed = [file for file, all_passed in self._passed.items() if all_passed]
+        for record in unused_records(self._config, passed, self._records):
+            self._records.append(record)
+            self._keep(record, None)
         checked = bool(self._selected or self._config.stash.get(FOUND, []))
         coverage, missing = self._tally.judge(self._records, checked=checked)
         return replace(ending, coverage=coverage, missing=missing)

@@ -10,6 +10,7 @@ from assay.model.verdict import ExitCode
 from assay.plugin import against, misuse, run_name
 from assay.plugin.alone import ALONE, Alone
 from assay.plugin.controller import Controller
+from assay.plugin.fixture import Assay, explain_comparison
 from assay.plugin.items import (
     ClaimFailed,
     answer_for_controls,
@@ -115,8 +116,21 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attach the verdicts to the report, which comes back from a worker, and word the failure."""
     report = yield
-    attach_verdicts(item, report)
     failure = call.excinfo
+    fixture = item.stash.get(Assay.KEY, None)
+    if fixture and (call.when == "call" or report.failed):
+        fixture.conclude(report, failure.value if failure else None)
+    attach_verdicts(item, report)
     if report.failed and failure and isinstance(failure.value, ClaimFailed):
         report.longrepr = f"{explain(failure.value.record)}\n  at: {where_required(item, failure)}"
     return report
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Explain a number that is larger than its baseline."""
+    return explain_comparison(op, left, right)
+
+
+def targets_of(config: pytest.Config) -> tuple[str, ...]:
+    """The targets of this run."""
+    return config.stash[Session.KEY].settings.targets

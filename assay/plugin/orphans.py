@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from assay.model.claim import Check
+from assay.model.names import suite_of
 from assay.model.units import Unit
 from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
 from assay.model.workload import Role
@@ -98,6 +99,33 @@ def remove_orphans(root: Path, records: Iterable[Record]) -> None:
             (entry.workload, entry.arm, entry.claim.removesuffix(ORPHANED)) for entry in entries
         ]
         baselines.save(root, baselines.load(root, *place).without(keys))
+
+
+def unused_records(
+    config: pytest.Config, passed: Iterable[str], records: Sequence[Record]
+) -> list[Record]:
+    """A failing record for each stored number that no plain test compared with.
+
+    ``passed`` are the files of which every test ran and passed; a part of a file tells nothing.
+    """
+    folders, session = whole_folders(config), config.stash[Session.KEY]
+    root, settings = session.settings.baselines, session.settings
+    found = []
+    for suite in {suite_of(file) for file in passed if is_whole(config.rootpath / file, folders)}:
+        asked = {
+            (each.target, each.workload, each.arm, each.claim)
+            for each in records
+            if each.suite == suite
+        }
+        targets = {target for target, *_ in asked} | set(settings.targets)
+        for target in sorted(targets):
+            for key in baselines.load(root, suite, target).accepted:
+                if (target, *key) not in asked:
+                    path = baselines.path_of(root, suite, target)
+                    orphan = Orphan(suite=suite, target=target, key=key, path=path)
+                    removed = settings.accept is Accept.ALL
+                    found.append(_record(session.name, orphan, removed=removed))
+    return found
 
 
 def _whole_suites(session: pytest.Session) -> dict[str, list[Check]]:

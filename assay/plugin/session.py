@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.api import Processes
 from assay.frameworks.installed import keeps_state
 from assay.isolate import NotPortable, Observer
 from assay.judge.case import at_fault
@@ -21,7 +22,7 @@ from assay.plugin.against import check_toolchains, rerun_as_set
 from assay.plugin.settings import Settings
 from assay.reruns.environments import Environments
 from assay.run import BASELINE, Measured, Run
-from assay.store import baselines, coverage
+from assay.store import baselines, coverage, evidence
 from assay.store.taken import TakenError
 
 _LIVE = ("gpu", "tpu")
@@ -46,6 +47,7 @@ class Session:
         self.settings = settings
         self.name = name
         self._observers: dict[tuple[str, str], Observer] = {}
+        self._processes = Processes()
         self._environments = Environments()
 
     @property
@@ -95,8 +97,23 @@ class Session:
         seconds = time.perf_counter() - start
         return record_of(self.name, trial, finding, seconds=seconds), None
 
+    def observe_alone(self, workload: Workload, arm: Arm, target: str) -> Evidence:
+        """The evidence of a program, from a process that has the target's devices as its own."""
+        now: list[Evidence] = []
+
+        def observe() -> Evidence:
+            observer = self._processes.of(target, self.settings.compile_timeout_seconds)
+            now.append(observer.observe(workload, arm, target))
+            return now[0]
+
+        key = (workload.suite, workload.name, arm.name, target)
+        stored = evidence.once(self.run.directory, key, observe)
+        # What is stored keeps its HLO elsewhere.
+        return now[0] if now else stored
+
     def close(self) -> None:
         """End all observers."""
+        self._processes.close()
         for observer in self._observers.values():
             observer.close()
         self._observers.clear()

@@ -30,7 +30,7 @@ def print_inspection(
         console.print()
         _print_section(console, section, width)
     if comparison is not None:
-        _print_comparison(console, comparison, width)
+        print_comparison(console, comparison, width)
     _print_list(console, Text("WARNINGS", style="bold yellow"), inspection.warnings, width)
 
 
@@ -89,7 +89,8 @@ def _cell(text: str, width: int, *, right: bool) -> str:
     return text.rjust(width) if right else set_cell_size(text, width)
 
 
-def _print_comparison(console: Console, comparison: Comparison, width: int) -> None:
+def print_comparison(console: Console, comparison: Comparison, width: int) -> None:
+    """Write how one program differs from another."""
     found = comparison.differences
     says = f"none from {comparison.before}: the same HLO but for names"
     if found is None:

@@ -8,12 +8,23 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from assay.targets.jax_internals import backends
+from assay.targets.jax_internals import mesh_makers
 
 if TYPE_CHECKING:
     from assay.targets.jax_internals import Device
 
 _SPELLINGS = {"gpu": {"gpu", "cuda"}}
+
+
+class _Asked:
+    """A module with another answer to ``devices()``."""
+
+    def __init__(self, module: ModuleType, devices: Callable[..., Any]) -> None:
+        self._module = module
+        self.devices = devices
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
 
 
 @contextmanager
@@ -47,15 +58,14 @@ def emulated(devices: Sequence[Device]) -> Iterator[None]:
         return answer
 
     known_local = jax.local_devices
-    private = backends()
     answers: tuple[tuple[ModuleType, str, Any], ...] = (
         (jax, "devices", devices_of(jax.devices)),
         (jax, "local_devices", local_devices),
         (jax, "device_count", count_of(jax.device_count)),
         (jax, "local_device_count", count_of(jax.local_device_count)),
         (jax, "default_backend", lambda: platform),
-        # Meshes are made of what this one says; where values go, another one does.
-        (private, "devices", devices_of(private.devices)),
+        # Not their ``xb.devices`` itself, which also says where arrays go.
+        *((each, "xb", _Asked(each.xb, devices_of(each.xb.devices))) for each in mesh_makers()),
     )
     with ExitStack() as stack:
         for module, name, answer in answers:

@@ -13,7 +13,6 @@ from assay.model.blame import WrongValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
     from types import ModuleType
 
     from jax import Device
@@ -23,7 +22,6 @@ __all__ = [
     "Device",
     "InternalsMoved",
     "ModuleUnreadable",
-    "backends",
     "compile_stablehlo",
     "device_list_type",
     "executable_protos",
@@ -34,6 +32,7 @@ __all__ = [
     "loaded_devices",
     "loaded_protos",
     "lowered_devices",
+    "mesh_makers",
     "parse_stablehlo",
     "place_on_host",
     "saved_residuals",
@@ -72,7 +71,7 @@ def hlo_text(module: bytes) -> str:
     """The HLO text of a serialized HloModuleProto."""
     for place in ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"):
         try:
-            modules = getattr(importlib.import_module(place), "HloModule", None)
+            modules: Any = getattr(importlib.import_module(place), "HloModule", None)
         except ImportError:
             continue
         if hasattr(modules, "from_serialized_hlo_module_proto"):
@@ -80,15 +79,16 @@ def hlo_text(module: bytes) -> str:
     raise InternalsMoved("HloModule.from_serialized_hlo_module_proto")
 
 
-def backends() -> ModuleType:
-    """jax's own module that knows its devices, whose ``devices`` meshes are made of."""
+def mesh_makers() -> tuple[ModuleType, ...]:
+    """The modules of jax that make a mesh of all devices, which they ask their ``xb`` for."""
+    names = ("jax._src.sharding_impls", "jax._src.mesh_utils")
     try:
-        module = importlib.import_module("jax._src.xla_bridge")
-    except ImportError:
-        raise InternalsMoved("jax._src.xla_bridge") from None
-    if not hasattr(module, "devices"):
-        raise InternalsMoved("jax._src.xla_bridge.devices")
-    return module
+        modules = tuple(map(importlib.import_module, names))
+    except ImportError as error:
+        raise InternalsMoved(str(error.name)) from None
+    if not all(hasattr(getattr(module, "xb", None), "devices") for module in modules):
+        raise InternalsMoved(f"xb.devices in {' and '.join(names)}")
+    return modules
 
 
 def executable_protos(compiled: Compiled) -> tuple[bytes, ...]:

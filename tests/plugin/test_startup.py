@@ -34,7 +34,7 @@ FIXTURE = (
     PREAMBLE
     + """
 def test_fixture(assay):
-    assay.require(claims.Compiles(), lambda x: x * 2, X, target="cpu:8")
+    assert assay.compile(lambda x: x * 2, X, target="cpu:8").memory.output_bytes == 32
 
 def test_plain(): pass
 """
@@ -81,7 +81,7 @@ def test_a_fixture_alone_leaves_records_and_a_summary(
 ) -> None:
     ended = Project(tmp_path, {"test_plain.py": text}).pytest(*workers, target="")
     assert ended.exit_code == 0, ended.output
-    assert [record.claim for record in ended.records] == ["compiles"]
+    assert [record.claim for record in ended.records] == ["assertions"]
     assert "Nothing regressed (exit 0): 1 passed" in ended.output
     assert (tmp_path / "results" / "latest" / "summary.md").is_file()
 

@@ -1,0 +1,155 @@
+"""The ``assay`` fixture: a plain test's programs, its assertions as records, and its baselines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.store import baselines, records
+from tests.plugin.project import Ended, Project
+
+TESTS = """
+import jax, jax.numpy as jnp, pytest
+
+X = jax.ShapeDtypeStruct((SIZE, 64), jnp.float32)
+
+def step(x):
+    return jnp.sort(x * 2)[::-1] @ x.T
+
+def test_temp(assay):
+    step_ = assay.compile(step, X, target="cpu")
+    assert step_.memory.temp_bytes <= assay.baseline("temp_bytes")
+"""
+
+
+def project(root: Path, size: int = 256, more: str = "") -> Project:
+    return Project(root, {"test_step.py": TESTS.replace("SIZE", str(size)) + more})
+
+
+def verdicts(ended: Ended) -> dict[str, str]:
+    return {f"{one.workload}:{one.claim}": one.verdict.value for one in ended.records}
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Project:
+    """A project whose number is stored."""
+    made = project(tmp_path)
+    first = made.pytest("--assay-update-baselines=new", target="")
+    assert first.exit_code == 0, first.output
+    assert "baselines/cpu/test_step.json" in first.changed
+    return made
+
+
+def test_a_number_that_is_not_stored_fails(tmp_path: Path) -> None:
+    ended = project(tmp_path).pytest(target="")
+    assert ended.exit_code == 1
+    assert "assert 65536 <= Baseline('temp_bytes')" in ended.output
+    assert "accept it with --assay-update-baselines=new" in ended.output
+    assert verdicts(ended) == {"test_temp:temp_bytes": "broken", "test_temp:assertions": "broken"}
+
+
+def test_the_stored_number_passes_and_is_recorded(stored: Project) -> None:
+    ended = stored.pytest(target="")
+    assert (ended.exit_code, verdicts(ended)) == (
+        0,
+        {"test_temp:temp_bytes": "kept", "test_temp:assertions": "kept"},
+    ), ended.output
+    record = ended.record("step", "temp_bytes")
+    assert record.measured == record.limit == 65536
+    assert record.toolchain["jax"]
+
+
+def test_a_larger_number_fails_with_both_numbers(stored: Project) -> None:
+    project(stored.root, size=512)
+    ended = stored.pytest(target="")
+    assert ended.exit_code == 1
+    assert "<= Baseline('temp_bytes': 64.0 KiB)" in ended.output
+    assert "more than accepted" in ended.output
+
+
+def test_a_renamed_test_does_not_find_the_old_number(stored: Project) -> None:
+    stored.write({"test_step.py": TESTS.replace("SIZE", "256").replace("test_temp", "test_new")})
+    ended = stored.pytest(target="")
+    assert ended.exit_code == 1
+    assert verdicts(ended)["test_new:temp_bytes"] == "broken"
+
+
+def test_a_number_that_no_test_asks_for_fails_until_it_is_removed(stored: Project) -> None:
+    stored.write({"test_step.py": TESTS.replace("SIZE", "256").replace(
+        "    assert step_.memory.temp_bytes <= assay.baseline", "    assert step_, assay.baseline"
+    )})  # fmt: skip
+    ended = stored.pytest(target="")
+    assert ended.exit_code == 1, ended.output
+    assert verdicts(ended)["test_temp:temp_bytes.orphaned"] == "broken"
+    removed = stored.pytest("--assay-update-baselines=all", target="")
+    assert removed.exit_code == 0, removed.output
+    assert list(baselines.load_all(stored.root / "baselines")) == []
+
+
+def test_a_part_of_a_file_says_nothing_of_unused_numbers(stored: Project) -> None:
+    project(stored.root, more="\ndef test_other(assay):\n    assay.compile(step, X)\n")
+    ended = stored.pytest("-k", "other", target="")
+    assert ended.exit_code == 0, ended.output
+
+
+def test_an_expected_failure_is_a_known_defect(tmp_path: Path) -> None:
+    marked = TESTS.replace("def test_temp", '@pytest.mark.xfail(reason="jax#1")\ndef test_temp')
+    ended = Project(tmp_path, {"test_step.py": marked.replace("SIZE", "8")}).pytest(target="")
+    assert set(verdicts(ended).values()) == {"known-defect"}
+    assert "jax#1" in ended.record("step", "assertions").reason
+
+
+def test_one_name_stands_for_one_number(tmp_path: Path) -> None:
+    twice = "    assert step_.memory.output_bytes <= assay.baseline('temp_bytes')\n"
+    ended = project(tmp_path, more=twice).pytest("--assay-update-baselines=new", target="")
+    assert ended.exit_code == 1
+    assert "got assay.baseline('temp_bytes') twice" in ended.output
+
+
+def test_a_baseline_needs_a_program(tmp_path: Path) -> None:
+    alone = "def test_alone(assay):\n    assert 1 <= assay.baseline('count')\n"
+    ended = Project(tmp_path, {"test_alone.py": alone}).pytest(target="")
+    assert ended.exit_code == 1
+    assert "before assay.compile, wanted a program first" in ended.output
+
+
+EVERY_TARGET = """
+import jax.numpy as jnp, numpy as np
+
+def test_bytes(assay, assay_target):
+    step = assay.compile(jnp.sin, np.zeros(4096, np.float32), target=assay_target)
+    assert step.memory.argument_bytes == 4 * 4096
+"""
+
+
+def test_a_test_is_run_for_every_target_of_the_command_line(tmp_path: Path) -> None:
+    made = Project(tmp_path, {"test_sin.py": EVERY_TARGET})
+    ended = made.pytest(target="cpu:8,tpu-v5e:2x4")
+    assert ended.outcomes == {"passed": 2}, ended.output
+    assert {(one.workload, one.target) for one in ended.records} == {
+        ("test_bytes", "cpu:8"),
+        ("test_bytes", "tpu-v5e:2x4"),
+    }
+
+
+def test_several_targets_need_one_to_be_named(tmp_path: Path) -> None:
+    one = EVERY_TARGET.replace(", assay_target", "").replace(", target=assay_target", "")
+    ended = Project(tmp_path, {"test_sin.py": one}).pytest(target="cpu:8,gpu-h100")
+    assert ended.exit_code == 1
+    assert "got 2 targets on the command line, wanted one" in ended.output
+    assert Project(tmp_path, {}).pytest(target="gpu-h100").exit_code == 0
+
+
+def test_a_target_that_is_not_there_is_unsupported(tmp_path: Path) -> None:
+    ended = Project(tmp_path, {"test_sin.py": EVERY_TARGET}).pytest(target="tpu")
+    assert ended.outcomes == {"skipped": 1}, ended.output
+    assert ended.exit_code == 1  # Nothing was judged.
+    assert [one.verdict.value for one in ended.records] == ["cannot-run"]
+
+
+def test_workers_send_their_records(stored: Project) -> None:
+    ended = stored.pytest("-n", "2", target="")
+    assert ended.exit_code == 0, ended.output
+    assert records.load(stored.newest())
+    assert verdicts(ended) == {"test_temp:temp_bytes": "kept", "test_temp:assertions": "kept"}

@@ -261,7 +261,7 @@ class Compiled:
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
-def compile(  # noqa: A001 - the public name, and jax.jit's own arguments
+def compile(  # noqa: A001, PLR0913 - the public name, and jax.jit's own arguments
     function: Callable[..., Any],
     *arguments: Any,
     target: str = "cpu",
@@ -269,6 +269,7 @@ def compile(  # noqa: A001 - the public name, and jax.jit's own arguments
     out_shardings: Any = None,
     donate_argnums: int | Sequence[int] = (),
     static_argnums: int | Sequence[int] = (),
+    context: Callable[[], Any] | None = None,
     timeout_seconds: float = 600.0,
 ) -> Compiled:
     """Compile ``function(*arguments)`` for a target, with or without its hardware.
@@ -276,7 +277,8 @@ def compile(  # noqa: A001 - the public name, and jax.jit's own arguments
     ``arguments`` are arrays, numpy arrays or ``ShapeDtypeStruct``, of which only shapes, types and
     shardings are used; or one function that returns them, which is traced and not run. Shardings
     on this machine's devices stand for the target's; a function of devices returns shardings, too.
-    Without shardings the first device takes all. The function is compiled in another process, in
+    Without shardings the first device takes all. The function is traced in what ``context()``
+    returns, such as ``jax.set_mesh(mesh)``. The function is compiled in another process, in
     which ``jax.devices()`` are the target's.
 
     Raises:
@@ -294,6 +296,7 @@ def compile(  # noqa: A001 - the public name, and jax.jit's own arguments
         out_shardings=out_shardings,
         donate_argnums=donate_argnums,
         static_argnums=static_argnums,
+        context=context,
     )
     observer = _PROCESSES.of(name, timeout_seconds)
     return compiled(observer.observe(workload, workload.arms[0], name))
@@ -331,6 +334,7 @@ def workload_of(  # noqa: PLR0913 - jax.jit's own arguments
     out_shardings: Any,
     donate_argnums: int | Sequence[int],
     static_argnums: int | Sequence[int],
+    context: Callable[[], Any] | None,
 ) -> Workload:
     """The workload of one function; its arguments are sent as shapes."""
     if not callable(function):
@@ -346,6 +350,7 @@ def workload_of(  # noqa: PLR0913 - jax.jit's own arguments
         out_shardings=out_shardings,
         donate_argnums=_numbers(donate_argnums),
         static_argnums=_numbers(static_argnums),
+        context=context,
     )
     arm = Arm(name=title_of(function), role=Role.CONTROL, program=program)
     return Workload(suite=suite, name=name, arms=(arm,))

@@ -20,6 +20,7 @@ from assay.frameworks.jax_placement import (
     is_jitted,
     jitted,
     lowered_for,
+    unwrapped,
 )
 from assay.frameworks.jax_steps import run_steps
 from assay.frameworks.jax_timing import calibrate, profile, ready_program, ready_steps
@@ -72,7 +73,9 @@ class JaxFramework:
         with abstractly_on(devices[0]), (program.context or nullcontext)():
             if not hasattr(function, "trace"):
                 return LowersItself(function, arguments)
-            traced: jax.stages.Traced = function.trace(*arguments)
+            traced: jax.stages.Traced = unwrapped(
+                function.trace(*arguments), jax.stages.Traced, "traced"
+            )
             return traced
 
     def lower(

@@ -13,6 +13,7 @@ from assay.frameworks.placement import check_placement
 from assay.model.blame import WrongValue
 from assay.model.workload import Program
 from assay.targets import jax_internals
+from assay.targets.emulation import mesh_settable
 
 
 def jitted(program: Program, devices: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
@@ -66,7 +67,8 @@ def arguments_of(program: Program, devices: Sequence[Any]) -> tuple[Any, ...]:
         known[:] = [tree, [None if _is_array(leaf) else leaf for leaf in leaves]]
         return [leaf for leaf in leaves if _is_array(leaf)]
 
-    with abstractly_on(devices[0]), patch.object(jax, "device_put", _put_and_constrain):
+    device_put = patch.object(jax, "device_put", _put_and_constrain)
+    with abstractly_on(devices[0]), device_put, mesh_settable():
         traced = jax.jit(arrays).trace()
     lowered = lowered_for(traced, _LOWERED_FOR.get(devices[0].platform, "tpu"), devices)
     shapes = list(traced.out_info)
@@ -157,15 +159,44 @@ class LowersItself:
 
     def lower(self, **_rest: Any) -> jax.stages.Lowered:
         """What jax lowered within it, for the platform of its shardings or the default device."""
-        lowered = self.function.lower(*self.arguments)
-        while not isinstance(lowered, jax.stages.Lowered):
-            if not hasattr(lowered, "lowered"):
-                raise WrongValue(
-                    f"got {type(lowered).__name__} from {self.function}.lower, wanted a "
-                    "jax.stages.Lowered; pass the function that jax.jit is given"
-                )
-            lowered = lowered.lowered
+        lowered: jax.stages.Lowered = unwrapped(
+            self.function.lower(*jax.tree.map(_as_array, self.arguments)),
+            jax.stages.Lowered,
+            "lowered",
+        )
         return lowered
+
+
+class _Array(np.ndarray[Any, Any]):
+    """A shape that passes for an array, with a sharding and without memory for its elements."""
+
+    sharding: Any = None
+    committed = True
+
+
+def _as_array(leaf: Any) -> Any:
+    """An array for a shape: equinox takes all that is no array for a constant."""
+    if not isinstance(leaf, jax.ShapeDtypeStruct) or not isinstance(leaf.dtype, np.dtype):
+        return leaf
+    array = np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape).view(_Array)
+    array.sharding = leaf.sharding
+    return array
+
+
+def unwrapped(stage: Any, wanted: type, name: str) -> Any:
+    """The stage of jax's own in one of a library over jax (flax.nnx, equinox), which holds it.
+
+    Raises:
+        WrongValue: it holds none.
+    """
+    while not isinstance(stage, wanted):
+        if not hasattr(stage, name):
+            raise WrongValue(
+                f"got a {type(stage).__module__}.{type(stage).__name__}, wanted a "
+                f"jax.stages.{wanted.__name__}; pass the function that jax.jit is given"
+            )
+        stage = getattr(stage, name)
+    return stage
 
 
 def lowered_for(

@@ -116,6 +116,7 @@ class Assay:
         out_shardings: Any = None,
         donate_argnums: int | Sequence[int] = (),
         static_argnums: int | Sequence[int] = (),
+        context: Callable[[], Any] | None = None,
     ) -> Compiled:
         """Compile as ``assay.compile`` does; the test's result is recorded for the program.
 
@@ -140,6 +141,7 @@ class Assay:
             out_shardings=out_shardings,
             donate_argnums=donate_argnums,
             static_argnums=static_argnums,
+            context=context,
         )
         check = Check(claim=Asserted(), workloads=(workload,))
         (arm,) = workload.arms

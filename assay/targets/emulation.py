@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from assay.targets.jax_internals import mesh_makers
+from assay.targets.jax_internals import mesh_makers, mesh_setter
 
 if TYPE_CHECKING:
     from assay.targets.jax_internals import Device
@@ -17,14 +17,23 @@ _SPELLINGS = {"gpu": {"gpu", "cuda"}}
 
 
 class _Asked:
-    """A module with another answer to ``devices()``."""
+    """A module with another answer to one question."""
 
-    def __init__(self, module: ModuleType, devices: Callable[..., Any]) -> None:
+    def __init__(self, module: ModuleType, question: str, answer: Callable[..., Any]) -> None:
         self._module = module
-        self.devices = devices
+        setattr(self, question, answer)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
+
+
+@contextmanager
+def mesh_settable() -> Iterator[None]:
+    """Let ``jax.set_mesh`` be used by code that is traced although it was written to be run."""
+    module = mesh_setter()
+    answer = _Asked(module.core, "trace_state_clean", lambda: True)
+    with patch.object(module, "core", answer):
+        yield
 
 
 @contextmanager
@@ -65,7 +74,10 @@ def emulated(devices: Sequence[Device]) -> Iterator[None]:
         (jax, "local_device_count", count_of(jax.local_device_count)),
         (jax, "default_backend", lambda: platform),
         # Not their ``xb.devices`` itself, which also says where arrays go.
-        *((each, "xb", _Asked(each.xb, devices_of(each.xb.devices))) for each in mesh_makers()),
+        *(
+            (each, "xb", _Asked(each.xb, "devices", devices_of(each.xb.devices)))
+            for each in mesh_makers()
+        ),
     )
     with ExitStack() as stack:
         for module, name, answer in answers:

@@ -7,6 +7,7 @@ InternalsMoved where the thing it needs is gone.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 from assay.model.blame import WrongValue
@@ -33,6 +34,7 @@ __all__ = [
     "loaded_protos",
     "lowered_devices",
     "mesh_makers",
+    "mesh_setter",
     "parse_stablehlo",
     "place_on_host",
     "saved_residuals",
@@ -89,6 +91,18 @@ def mesh_makers() -> tuple[ModuleType, ...]:
     if not all(hasattr(getattr(module, "xb", None), "devices") for module in modules):
         raise InternalsMoved(f"xb.devices in {' and '.join(names)}")
     return modules
+
+
+def mesh_setter() -> ModuleType:
+    """The module of ``jax.set_mesh``, which asks its ``core`` whether something is being traced."""
+    for name in ("jax._src.sharding_impls", "jax._src.mesh"):
+        module = importlib.import_module(name)
+        defined = getattr(module, "set_mesh", None)
+        home = sys.modules.get(getattr(defined, "__module__", ""), module)
+        for place in (home, module):
+            if defined and hasattr(getattr(place, "core", None), "trace_state_clean"):
+                return place
+    raise InternalsMoved("core.trace_state_clean in the module of jax.set_mesh")
 
 
 def executable_protos(compiled: Compiled) -> tuple[bytes, ...]:

@@ -106,20 +106,20 @@ def test_a_program_without_arguments_is_for_the_target(target: str, *, jitted: b
 
 
 def on_cpu_mesh(_: Any) -> Program:
-    mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("x",))
+    mesh = Mesh(np.array(jax.local_devices(0, "cpu")[:2]), ("x",))
     rows = NamedSharding(mesh, PartitionSpec("x"))
     return Program(function=jax.jit(jnp.sin, in_shardings=rows), arguments=(X,))
 
 
 def on_cpu_inside(_: Any) -> Program:
-    mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("x",))
+    mesh = Mesh(np.array(jax.local_devices(0, "cpu")[:2]), ("x",))
     rows = NamedSharding(mesh, PartitionSpec("x"))
     function = partial(jax.lax.with_sharding_constraint, shardings=rows)
     return Program(function=function, arguments=(X,))
 
 
 def on_cpu_argument(_: Any) -> Program:
-    return Program(function=jnp.sin, arguments=(jax.device_put(jnp.ones(8), jax.devices()[1]),))
+    return Program(function=jnp.sin, arguments=(jax.device_put(jnp.ones(8), jax.local_devices(0, "cpu")[1]),))
 
 
 @pytest.mark.parametrize("target", [TPU, GPU, "cpu"])

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from assay.model.units import Quantity, Unit
     from assay.model.verdict import Finding, Outcome
     from assay.model.workload import (
-        Arm,
         Growth,
         KnownDefect,
         Level,
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
         RemedyEffect,
         Role,
         Scope,
-        SizedArm,
+        SizedVariant,
         UpstreamIssue,
+        Variant,
         Workload,
     )
 
@@ -39,8 +39,8 @@ _MODULES: Final = {
     "model.units": ("Quantity", "Unit"),
     "model.verdict": ("Finding", "Outcome"),
     "model.workload": (
-        *("Arm", "Growth", "KnownDefect", "Level", "Program", "RemedyEffect", "Role", "Scope"),
-        *("SizedArm", "UpstreamIssue", "Workload"),
+        *("Variant", "Growth", "KnownDefect", "Level", "Program", "RemedyEffect", "Role", "Scope"),
+        *("SizedVariant", "UpstreamIssue", "Workload"),
     ),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
@@ -60,7 +60,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Arm",
     "Case",
     "Check",
     "Claim",
@@ -84,12 +83,13 @@ __all__ = [
     "RemedyEffect",
     "Role",
     "Scope",
-    "SizedArm",
+    "SizedVariant",
     "Steps",
     "TargetError",
     "TargetUnavailable",
     "Unit",
     "UpstreamIssue",
+    "Variant",
     "Workload",
     "claims",
     "compile",

@@ -15,7 +15,7 @@ from assay.hlo.schema import split
 from assay.isolate import Observer
 from assay.judge.differences.inspections import compare
 from assay.model.blame import WrongValue
-from assay.model.buffers import Donation, Peak, Rewrite, whole_in_loops
+from assay.model.buffers import Donation, FullBufferWrite, Peak, full_buffer_writes_in_loops
 from assay.model.claim import MeasurementMissing
 from assay.model.evidence import Evidence, FailureKind
 from assay.model.inspection import Comparison, Inspection, Means, Overlap
@@ -24,7 +24,7 @@ from assay.model.names import legible
 from assay.model.summary import ModuleSummary
 from assay.model.target import TargetUnavailable, unavailable
 from assay.model.units import format_bytes, parse_bytes
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 from assay.report.inspection_page import print_comparison, print_inspection
 from assay.targets import resolve
 from assay.targets.jax_internals import hlo_text
@@ -92,7 +92,7 @@ class Fits:
         return f"Fits(needed {sizes[0]}, available {sizes[1]})"
 
 
-class LoopCopies(tuple[Rewrite, ...]):
+class LoopCopies(tuple[FullBufferWrite, ...]):
     """Full-buffer writes in loop bodies, largest first; empty if there is none."""
 
     __slots__ = ()
@@ -201,7 +201,7 @@ class Compiled:
                 "got no buffer assignment from the compiler, wanted to know which updates happen "
                 "in place; use a compiler that takes xla_dump_to as a compile option"
             )
-        found = whole_in_loops(module.rewrites, parse_bytes(at_least) - 1)
+        found = full_buffer_writes_in_loops(module.full_buffer_writes, parse_bytes(at_least) - 1)
         return LoopCopies(each for each in found if not each.crosses_host_link)
 
     @property
@@ -299,7 +299,7 @@ def compile(  # noqa: A001, PLR0913 - the public name, and jax.jit's own argumen
         context=context,
     )
     observer = _PROCESSES.of(name, timeout_seconds)
-    return compiled(observer.observe(workload, workload.arms[0], name))
+    return compiled(observer.observe(workload, workload.variants[0], name))
 
 
 def compiled(evidence: Evidence) -> Compiled:
@@ -310,7 +310,7 @@ def compiled(evidence: Evidence) -> Compiled:
     """
     __tracebackhide__ = True
     inspection = Inspection(
-        subject=evidence.arm,
+        subject=evidence.variant,
         means=Means.COMPILED,
         evidence=evidence,
         device=resolve(evidence.target).model,
@@ -320,7 +320,7 @@ def compiled(evidence: Evidence) -> Compiled:
         raise TargetUnavailable(evidence.target, unavailable(why.reason, remedy))
     failure = evidence.failure
     if failure is not None and failure.kind is not FailureKind.OUT_OF_MEMORY:
-        raise CompileError(f"{evidence.arm} on {evidence.target}: {inspection.error}")
+        raise CompileError(f"{evidence.variant} on {evidence.target}: {inspection.error}")
     return Compiled(inspection)
 
 
@@ -352,8 +352,8 @@ def workload_of(  # noqa: PLR0913 - jax.jit's own arguments
         static_argnums=_numbers(static_argnums),
         context=context,
     )
-    arm = Arm(name=title_of(function), role=Role.CONTROL, program=program)
-    return Workload(suite=suite, name=name, arms=(arm,))
+    variant = Variant(name=title_of(function), role=Role.CONTROL, program=program)
+    return Workload(suite=suite, name=name, variants=(variant,))
 
 
 def title_of(function: Callable[..., Any]) -> str:

@@ -110,7 +110,7 @@ def inspect_program(
     names = [name.strip() for text in target or () for name in text.split(",") if name.strip()]
     if as_json and len(names) > 1:
         _misuse(f"got --json and {len(names)} targets, wanted one: it prints one object")
-    console, worst = Console(), ExitCode.KEPT.value
+    console, worst = Console(), ExitCode.PASSED.value
     try:
         others = list(inspect(diff, names, treatment, compile_timeout)) if diff else []
         for number, after in enumerate(inspect(subject, names, treatment, compile_timeout)):
@@ -132,7 +132,7 @@ def qualify_target(
     from_run: FromOption = None,
     workers: WorkersOption = "0",
 ) -> None:
-    """Decide for one target, feature by feature: pass, fail, cannot-run or not-measured."""
+    """Decide for one target, feature by feature: pass, fail, unsupported or inconclusive."""
     name = str(resolve(target).name)
     run = from_run or _run_suites(name, level, suites, results_dir, workers)
     folder = run if run.is_dir() else run.parent
@@ -166,8 +166,8 @@ def report(
     seen = records.load(run)
     if not workload:
         folder = run if run.is_dir() else run.parent
-        taken, damaged = times.KEPT.load_all(folder)
-        rerun, unread = reruns.KEPT.load_all(folder)
+        taken, damaged = times.TIMES.load_all(folder)
+        rerun, unread = reruns.RERUNS.load_all(folder)
         invocation = results.invocation_of(folder)
         print_run(Console(), seen, taken, rerun, invocation, verbose=verbose)
         for each in (*damaged, *unread):
@@ -192,7 +192,7 @@ def _inspected(inspection: Inspection) -> ExitCode:
     """How an inspection ends: a target that cannot be had is misuse, a program that fails is 1."""
     if inspection.evidence.unavailable is not None:
         return ExitCode.MISUSE
-    return ExitCode.BROKEN if inspection.evidence.failure is not None else ExitCode.KEPT
+    return ExitCode.FAILED if inspection.evidence.failure is not None else ExitCode.PASSED
 
 
 def _run_suites(target: str, level: str, suites: Path, results_dir: Path, workers: str) -> Path:

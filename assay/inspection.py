@@ -14,13 +14,13 @@ from assay.frameworks.hlo_file import (
     recognise,
     why_not_compiled_again,
 )
-from assay.hlo.allocated import allocated
+from assay.hlo.memory_stats import memory_stats
 from assay.hlo.schema import MalformedModule, split
 from assay.hlo.summary import read
 from assay.isolate import Observer
 from assay.model.evidence import Evidence, Toolchain
 from assay.model.inspection import Inspection, Means
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 from assay.targets import Target, resolve
 
 _SUFFIX = ".py"
@@ -58,12 +58,12 @@ def inspect(
     path, function = _parts(subject)
     if function or path.suffix == _SUFFIX:
         _check_function(path, function)
-        arm = Arm(
+        variant = Variant(
             name=function,
             role=Role.CONTROL,
             program=partial(_function_program, str(path), function),
         )
-        workload = Workload(suite="inspect", name=path.name, arms=(arm,))
+        workload = Workload(suite="inspect", name=path.name, variants=(variant,))
         on = resolved or [resolve("cpu")]
         yield from _compiled(subject, workload, on, (), timeout_seconds)
         return
@@ -81,8 +81,10 @@ def inspect(
     for target in resolved:
         if why := why_not_compiled_again(file, target.platform):
             raise InspectionError(f"got {path}, which cannot be compiled for {target.name}: {why}")
-    arm = Arm(name=path.name, role=Role.CONTROL, program=partial(_module_program, file.source))
-    workload = Workload(suite="inspect", name=path.name, arms=(arm,), framework="hlo")
+    variant = Variant(
+        name=path.name, role=Role.CONTROL, program=partial(_module_program, file.source)
+    )
+    workload = Workload(suite="inspect", name=path.name, variants=(variant,), framework="hlo")
     yield from _compiled(subject, workload, resolved, _notes(file), timeout_seconds)
 
 
@@ -171,13 +173,13 @@ def _compiled(
     notes: tuple[str, ...],
     timeout_seconds: float,
 ) -> Iterator[Inspection]:
-    (arm,) = workload.arms
+    (variant,) = workload.variants
     with Observer([target.name for target in targets], timeout_seconds) as observer:
         for target in targets:
             yield Inspection(
                 subject=subject,
                 means=Means.COMPILED,
-                evidence=observer.observe(workload, arm, str(target.name)),
+                evidence=observer.observe(workload, variant, str(target.name)),
                 device=target.model,
                 notes=notes,
             )
@@ -192,7 +194,7 @@ def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Itera
     try:
         module, buffer_assignment = split(file.hlo_proto)
         summary = read(module, buffer_assignment)
-        memory = allocated(buffer_assignment) if buffer_assignment else None
+        memory = memory_stats(buffer_assignment) if buffer_assignment else None
     except MalformedModule as error:
         raise InspectionError(f"{path}: {error}") from error
     notes = (
@@ -208,7 +210,7 @@ def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Itera
             means=Means.AS_IT_STANDS,
             evidence=Evidence(
                 workload=path.name,
-                arm=path.name,
+                variant=path.name,
                 target=str(target.name) if target else "",
                 # Who compiled it, the file does not say.
                 toolchain=Toolchain(versions={}),

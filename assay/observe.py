@@ -28,7 +28,7 @@ from assay.model.evidence import (
 )
 from assay.model.target import TargetUnavailable
 from assay.model.timing import Keep, TimedPair, Times, untaken
-from assay.model.workload import Arm, Program, Workload
+from assay.model.workload import Program, Variant, Workload
 from assay.targets import Target, resolve
 from assay.targets.jax_internals import InternalsMoved, ModuleUnreadable
 from assay.targets.remedies import recognise
@@ -96,9 +96,9 @@ def _tell_no_one(stage: FailureKind | None, seen: Evidence | None) -> None:
 
 
 def observe(
-    workload: Workload, arm: Arm, target_name: str, begin: Begin = _tell_no_one
+    workload: Workload, variant: Variant, target_name: str, begin: Begin = _tell_no_one
 ) -> Evidence:
-    """What is seen of one arm on one target, in this process; its growing loop is not timed.
+    """What is seen of one variant on one target, in this process; its growing loop is not timed.
 
     Never raises for what the program, the compiler or the target does: that is evidence. Whatever
     it raises is a fault of Assay.
@@ -106,31 +106,31 @@ def observe(
     Raises:
         TargetError: no target has that name.
     """
-    return _observed(workload, arm, target_name, _through_stages, begin)
+    return _observed(workload, variant, target_name, _through_stages, begin)
 
 
 def observe_growth(
     workload: Workload,
-    arm: Arm,
+    variant: Variant,
     target_name: str,
     most_seconds: float,
     begin: Begin = _tell_no_one,
 ) -> Evidence:
-    """The times of one arm's growing loop, or how it came to none, and nothing else of the arm.
+    """The times of one variant's growing loop alone, or why there are none.
 
     Never raises for what the program, the compiler or the target does: that is evidence.
 
     Raises:
         TargetError: no target has that name.
     """
-    return _observed(workload, arm, target_name, partial(_time_growth, most_seconds), begin)
+    return _observed(workload, variant, target_name, partial(_time_growth, most_seconds), begin)
 
 
 def _observed(
-    workload: Workload, arm: Arm, target_name: str, look: _Look, begin: Begin
+    workload: Workload, variant: Variant, target_name: str, look: _Look, begin: Begin
 ) -> Evidence:
     target = resolve(target_name)
-    evidence = unseen(workload, arm, target)
+    evidence = unseen(workload, variant, target)
     try:
         tools, devices = _reach(workload, target)
     except _Halted as halted:
@@ -141,14 +141,14 @@ def _observed(
     watch = _Watch(begin)
     with tools.machine(devices):
         try:
-            program = watch.stage("build", FailureKind.BUILD, lambda: built(arm, devices))
+            program = watch.stage("build", FailureKind.BUILD, lambda: built(variant, devices))
         except _Halted as halted:
             return _ended(known, halted.end)
         return _stages(known, tools, target, program, watch, look)
 
 
 def observe_times(pair: TimedPair, keep: Keep) -> Times:
-    """The times of two arms taken in turns in this process; ``keep`` gets them as far as they are.
+    """The times of two variants in turns, in this process; ``keep`` gets them so far.
 
     Never raises for what a program, the compiler or the target does: that is in the times.
 
@@ -168,7 +168,7 @@ def observe_times(pair: TimedPair, keep: Keep) -> Times:
     except _Halted as halted:
         return _untimed(known, halted.end, "")
     except ProgramFailed as failed:
-        return _untimed(timer.times, _end(failed.kind, failed.cause), failed.arm)
+        return _untimed(timer.times, _end(failed.kind, failed.cause), failed.variant)
     return replace(timer.times, seconds=time.perf_counter() - start)
 
 
@@ -183,12 +183,12 @@ def _reach(workload: Workload, target: Target) -> tuple[Framework, tuple[Any, ..
         raise _Halted(Unavailable(reason=why.reason, remedy=why.remedy)) from absent
 
 
-def unseen(workload: Workload, arm: Arm, target: Target) -> Evidence:
-    """The evidence of an arm on a target before anything is seen of it."""
+def unseen(workload: Workload, variant: Variant, target: Target) -> Evidence:
+    """The evidence of a variant on a target before anything is seen of it."""
     return Evidence(
         suite=workload.suite,
         workload=workload.name,
-        arm=arm.name,
+        variant=variant.name,
         target=str(target.name),
         toolchain=toolchain(workload.framework, target.platform),
         separate_host_memory=target.platform != "cpu",
@@ -338,10 +338,10 @@ def _seconds(watch: _Watch) -> Seconds:
     )
 
 
-def _untimed(times: Times, end: Failure | Unavailable, arm: str) -> Times:
+def _untimed(times: Times, end: Failure | Unavailable, variant: str) -> Times:
     if isinstance(end, Unavailable):
         return replace(times, unavailable=end)
-    return replace(times, failure=end, failed_arm=arm)
+    return replace(times, failure=end, failed_variant=variant)
 
 
 def _ended(evidence: Evidence, end: Failure | Unavailable | None) -> Evidence:

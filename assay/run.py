@@ -6,8 +6,8 @@ from enum import Enum
 from pathlib import Path
 from time import perf_counter
 
-from assay.judge.case import judge, judge_arm, judge_twin, no_control, vouched
-from assay.judge.toolchains import nearest_accepted, no_newer
+from assay.judge.case import judge, judge_negative_control, judge_variant, no_control, vouched
+from assay.judge.toolchains import nearest_baseline, no_newer
 from assay.model.claim import (
     Case,
     Claim,
@@ -21,23 +21,23 @@ from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, Turns
 from assay.model.trial import Trial, record_of
 from assay.model.units import Unit
 from assay.model.verdict import (
-    AcceptedNumber,
+    BaselineNumber,
     Finding,
     Outcome,
     Record,
 )
-from assay.model.workload import Arm, Workload
+from assay.model.workload import Variant, Workload
 from assay.store import baselines, evidence, reruns, times
 
 Measured = Times | Rerun | GrowthTimes
 """What a claim on times was judged by."""
 
 BASELINE = "baseline"
-"""What stands for the toolchain of the nearest accepted number after ``--assay-against``."""
+"""What stands for the toolchain of the nearest baseline after ``--assay-against``."""
 
 
-class Accept(Enum):
-    """What ``--assay-update-baselines`` accepts."""
+class BaselineUpdate(Enum):
+    """What ``--assay-update-baselines`` stores."""
 
     NOTHING = "nothing"
     NEW = "new"
@@ -51,16 +51,18 @@ def _takes_no_times(pair: TimedPair, keep: Keep) -> Times:
     )
 
 
-def _times_no_growth(workload: Workload, arm: Arm, target: str, most_seconds: float) -> Evidence:
+def _times_no_growth(
+    workload: Workload, variant: Variant, target: str, most_seconds: float
+) -> Evidence:
     raise NotImplementedError(
-        f"got a claim on how the time of {arm.name!r} grows, wanted a run that can take it; "
+        f"got a claim on how the time of {variant.name!r} grows, wanted a run that can take it; "
         "give Run(time_growth=...)"
     )
 
 
 def _reruns_nothing(request: RerunRequest, keep: KeepRerun) -> Rerun:
     raise NotImplementedError(
-        f"got a claim on a rerun of {request.arm.name!r}, wanted a run that can rerun it; "
+        f"got a claim on a rerun of {request.variant.name!r}, wanted a run that can rerun it; "
         "give Run(rerun=...)"
     )
 
@@ -75,10 +77,10 @@ class Run:
     name: str
     directory: Path
     baselines: Path
-    accept: Accept
-    observe: Callable[[Workload, Arm, str], Evidence]
+    update: BaselineUpdate
+    observe: Callable[[Workload, Variant, str], Evidence]
     time: Callable[[TimedPair, Keep], Times] = _takes_no_times
-    time_growth: Callable[[Workload, Arm, str, float], Evidence] = _times_no_growth
+    time_growth: Callable[[Workload, Variant, str, float], Evidence] = _times_no_growth
     timing_seconds: float = 30.0
     rerun: Callable[[RerunRequest, KeepRerun], Rerun] = _reruns_nothing
     against: str = ""
@@ -89,7 +91,7 @@ class Run:
 
         Raises:
             BaselineError: the baseline file is damaged.
-            TakenError: a file of times or reruns is damaged.
+            MeasurementCacheError: a file of times or reruns is damaged.
         """
         return self.judge_timed(trial)[0]
 
@@ -101,18 +103,18 @@ class Run:
             finding, case = self._control(trial)
         else:
             seen = self._measured(trial)
-            found, defect = judge_arm(trial.check.claim, seen)
-            finding, case = self._accepted(trial, seen, found)
-            if finding.outcome.holds and not self._accepts_times(trial):
+            found, defect = judge_variant(trial.check.claim, seen)
+            finding, case = self._updated(trial, seen, found)
+            if finding.outcome.holds and not self._stores_times(trial):
                 finding = vouched(finding, self._control_findings(trial))
-                case = case if finding.outcome.holds else replace(case, accepted=seen.accepted)
+                case = case if finding.outcome.holds else replace(case, baseline=seen.baseline)
             finding = self._with_hlo(trial, finding, case)
         record = record_of(
             self.name,
             trial,
             finding,
             toolchain=case.evidence.toolchain.identity,
-            accepted=case.accepted,
+            baseline=case.baseline,
             upstream=defect.upstream if defect else "",
             seconds=perf_counter() - start,
         )
@@ -121,31 +123,31 @@ class Run:
     def _with_hlo(self, trial: Trial, finding: Finding, case: Case) -> Finding:
         """The finding; for bytes that regressed, with the command that compares the HLO."""
         in_bytes = trial.check.claim.unit is Unit.BYTES and finding.measured is not None
-        if finding.outcome is not Outcome.BROKEN or not in_bytes:
+        if finding.outcome is not Outcome.FAILED or not in_bytes:
             return finding
         place = (trial.workload.suite, trial.workload.name)
-        names = (trial.arm.name, *case.others)
+        names = (trial.variant.name, *case.others)
         keys = [(*place, name, trial.target) for name in names]
         hints = (finding.advice, evidence.keep_to_compare(self.directory, keys))
         return replace(finding, advice="; ".join(filter(None, hints)))
 
-    def evidence(self, workload: Workload, arm: Arm, target: str) -> Evidence:
-        """The evidence of one arm on one target, computed once a run."""
-        key = (workload.suite, workload.name, arm.name, target)
-        return evidence.once(self.directory, key, lambda: self.observe(workload, arm, target))
+    def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
+        """The evidence of one variant on one target, computed once a run."""
+        key = (workload.suite, workload.name, variant.name, target)
+        return evidence.once(self.directory, key, lambda: self.observe(workload, variant, target))
 
-    def _growth(self, workload: Workload, arm: Arm, target: str) -> Evidence:
-        key = (workload.suite, workload.name, arm.name, target)
+    def _growth(self, workload: Workload, variant: Variant, target: str) -> Evidence:
+        key = (workload.suite, workload.name, variant.name, target)
         return evidence.once(
             self.directory,
             key,
-            lambda: self.time_growth(workload, arm, target, self.timing_seconds),
+            lambda: self.time_growth(workload, variant, target, self.timing_seconds),
             evidence.GROWTH,
         )
 
-    def _accepts_times(self, trial: Trial) -> bool:
-        """Whether times are accepted now, with which a control can be compared from now on."""
-        return _is_of_a_machine(trial.check.claim) and self.accept is not Accept.NOTHING
+    def _stores_times(self, trial: Trial) -> bool:
+        """Whether times are stored now, with which a control can be compared from now on."""
+        return _is_of_a_machine(trial.check.claim) and self.update is not BaselineUpdate.NOTHING
 
     def _measured(self, trial: Trial) -> Case:
         """All that the claim looks at, with what it asks to be timed or rerun."""
@@ -153,70 +155,78 @@ class Run:
 
     def _control_findings(self, trial: Trial) -> Iterator[tuple[str, Finding]]:
         for control in trial.controls:
-            yield control.arm.name, self._control(control)[0]
+            yield control.variant.name, self._control(control)[0]
 
     def _control(self, trial: Trial) -> tuple[Finding, Case]:
         """The verdict on a negative control, reached once a process."""
         if trial.key not in self._controls:
             case = self._measured(trial)
-            finding = self._judge_twin(trial, case)
+            finding = self._judge_negative_control(trial, case)
             if self._is_missing(trial, finding):
                 finding = no_control(finding)
             self._controls[trial.key] = finding, case
         return self._controls[trial.key]
 
     def _is_missing(self, trial: Trial, finding: Finding) -> bool:
-        """Whether the control was not judged although an arm that it is there for can be.
+        """Whether the control was not judged although a variant that it is there for can be.
 
         Times can be too noisy for a decision on the one and not on the other.
         """
         outcome = finding.outcome
-        noisy = trial.is_timing and outcome is Outcome.NOT_MEASURED
+        noisy = trial.is_timing and outcome is Outcome.INCONCLUSIVE
         if outcome.judged or outcome is Outcome.ERROR or noisy:
             return False
-        arms = (replace(trial, arm=arm, must_fail=False) for arm in trial.arms)
-        return any(judge(arm.check.claim, self._measured(arm)).outcome.judged for arm in arms)
+        variants = (replace(trial, variant=variant, must_fail=False) for variant in trial.variants)
+        return any(
+            judge(variant.check.claim, self._measured(variant)).outcome.judged
+            for variant in variants
+        )
 
     def _case(self, trial: Trial) -> Case:
         workload, target = trial.workload, trial.target
         see = self._growth if isinstance(trial.check.claim, GrowthClaim) else self.evidence
-        mine = see(workload, trial.arm, target)
+        mine = see(workload, trial.variant, target)
         others = {
-            name: self.evidence(workload, workload.arm(name), target)
-            for name in trial.check.claim.needs(trial.arm)
+            name: self.evidence(workload, workload.variant(name), target)
+            for name in trial.check.claim.needs(trial.variant)
         }
         return Case(
             workload=workload,
-            arm=trial.arm,
+            variant=trial.variant,
             evidence=mine,
             others=others,
-            accepted=self._accepted_number(trial, mine),
+            baseline=self._baseline_number(trial, mine),
             earlier=no_newer(self._stored(trial), mine.toolchain.identity),
         )
 
-    def _accepted_number(
+    def _baseline_number(
         self, trial: Trial, seen: Evidence, machine: str = ""
-    ) -> AcceptedNumber | None:
-        """The number to compare with; for a control, that of the arm that it is compared with."""
+    ) -> BaselineNumber | None:
+        """The number to compare with.
+
+        For a control, that of the variant that it is compared with.
+        """
         claim, workload = trial.check.claim, trial.workload
         if not claim.uses_baseline:
             return None
-        if trial.must_fail and self.accept is not Accept.NOTHING and not trial.is_timing:
-            # The number that this run accepts, if it accepts one.
-            arm = replace(trial, arm=workload.arm(trial.arm.reference), must_fail=False)
-            case = self._case(arm)
-            return self._accepted(arm, case, judge_arm(claim, case)[0])[1].accepted
+        if trial.must_fail and self.update is not BaselineUpdate.NOTHING and not trial.is_timing:
+            # The number that this run stores, if it stores one.
+            variant = replace(
+                trial, variant=workload.variant(trial.variant.reference), must_fail=False
+            )
+            case = self._case(variant)
+            return self._updated(variant, case, judge_variant(claim, case)[0])[1].baseline
         if trial.must_fail and isinstance(claim, TimingClaim) and claim.unit is Unit.RATIO:
-            # The ratio to itself of the arm that the control is compared with.
-            return AcceptedNumber(value=1, toolchain=seen.toolchain.identity)
-        return nearest_accepted(self._stored(trial, machine), seen.toolchain.identity)
+            # The ratio to itself of the variant that the control is compared with.
+            return BaselineNumber(value=1, toolchain=seen.toolchain.identity)
+        return nearest_baseline(self._stored(trial, machine), seen.toolchain.identity)
 
-    def _stored(self, trial: Trial, machine: str = "") -> tuple[AcceptedNumber, ...]:
-        """All accepted numbers of the arm, or of the one that a control is compared with."""
+    def _stored(self, trial: Trial, machine: str = "") -> tuple[BaselineNumber, ...]:
+        """All baselines of the variant, or of the one that a control is compared with."""
         claim, workload = trial.check.claim, trial.workload
         if not claim.uses_baseline:
             return ()
-        name = trial.arm.reference if trial.must_fail else trial.arm.name
+        name = trial.variant.reference if trial.must_fail else trial.variant.name
         stored = baselines.load(self.baselines, workload.suite, trial.target)
         numbers = stored.numbers((workload.name, name, claim.name))
         return tuple(number for number in numbers if number.machine == machine)
@@ -233,21 +243,21 @@ class Run:
             return case
         taken = self._times(trial, turns)
         if _is_of_a_machine(claim) and taken.machine is not None:
-            number = self._accepted_number(trial, case.evidence, taken.machine.fingerprint)
-            case = replace(case, accepted=number)
+            number = self._baseline_number(trial, case.evidence, taken.machine.fingerprint)
+            case = replace(case, baseline=number)
         return replace(case, times=taken)
 
     def _times(self, trial: Trial, turns: Turns) -> Times:
         pair = TimedPair(
             workload=trial.workload,
-            reference=trial.workload.arm(turns.reference) if turns.reference else None,
-            judged=trial.arm,
+            reference=trial.workload.variant(turns.reference) if turns.reference else None,
+            judged=trial.variant,
             target=trial.target,
             turns=turns,
-            # The processes of an arm alone share the seconds of a pair.
+            # The processes of a variant alone share the seconds of a pair.
             most_seconds=self.timing_seconds / (1 if turns.reference else PROCESSES_ALONE),
         )
-        return times.KEPT.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
+        return times.TIMES.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
 
     def _rerun(self, trial: Trial, case: Case) -> Case:
         """The case with the rerun that its claim asks for, made once a run."""
@@ -259,18 +269,20 @@ class Run:
         # There is nothing to time, or the claim is at fault: its judge says the same again.
         except Exception:  # noqa: BLE001
             return case
-        accepted = self._other_toolchain(trial, case)
+        baseline = self._other_toolchain(trial, case)
         request = RerunRequest(
             workload=trial.workload,
-            arm=trial.arm,
+            variant=trial.variant,
             target=trial.target,
-            accepted="" if isinstance(accepted, Unavailable) else accepted,
+            baseline="" if isinstance(baseline, Unavailable) else baseline,
             sought=sought,
-            twin=trial.must_fail,
+            negative_control=trial.must_fail,
         )
-        if isinstance(accepted, Unavailable):
-            return replace(case, rerun=not_rerun(request, Side.OLD, accepted))
-        made = reruns.KEPT.once(self.directory, request.key, lambda keep: self.rerun(request, keep))
+        if isinstance(baseline, Unavailable):
+            return replace(case, rerun=not_rerun(request, Side.OLD, baseline))
+        made = reruns.RERUNS.once(
+            self.directory, request.key, lambda keep: self.rerun(request, keep)
+        )
         return replace(case, rerun=made)
 
     def _other_toolchain(self, trial: Trial, case: Case) -> Mapping[str, str] | str | Unavailable:
@@ -280,61 +292,61 @@ class Run:
                 reason="none is named", remedy="name one with --assay-against VERSION"
             )
             return self.against or none
-        name = f"{trial.workload.name}/{trial.arm.name}"
+        name = f"{trial.workload.name}/{trial.variant.name}"
         here = case.evidence.toolchain.identity
         stored = baselines.load(self.baselines, trial.workload.suite, trial.target)
-        numbers = stored.of_arm(trial.workload.name, trial.arm.name)
-        nearest = nearest_accepted(numbers, here)
+        numbers = stored.of_variant(trial.workload.name, trial.variant.name)
+        nearest = nearest_baseline(numbers, here)
         if nearest is None:
-            reason = f"no number of {name} is accepted on {trial.target}"
+            reason = f"no number of {name} is stored on {trial.target}"
         elif nearest.toolchain == here:
-            reason = f"the newest number of {name} was accepted on the present toolchain itself"
+            reason = f"the newest number of {name} was stored on the present toolchain itself"
         else:
             return nearest.toolchain
         return Unavailable(reason=reason, remedy="name a version with --assay-against VERSION")
 
-    def _judge_twin(self, trial: Trial, case: Case) -> Finding:
+    def _judge_negative_control(self, trial: Trial, case: Case) -> Finding:
         claim = trial.check.claim
-        if claim.uses_baseline and case.accepted is None and judge(claim, case).outcome.judged:
+        if claim.uses_baseline and case.baseline is None and judge(claim, case).outcome.judged:
             return Finding(
-                outcome=Outcome.NOT_MEASURED,
-                reason=f"no number is accepted for {trial.arm.reference!r} to hold it against",
-                advice="accept one with --assay-update-baselines=new",
+                outcome=Outcome.INCONCLUSIVE,
+                reason=f"no baseline is stored for {trial.variant.reference!r} to hold it against",
+                advice="store one with --assay-update-baselines=new",
             )
-        return judge_twin(claim, case)
+        return judge_negative_control(claim, case)
 
-    def _accepted(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
+    def _updated(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
         claim = trial.check.claim
-        if not self.accepts(trial, case, finding) or finding.measured is None:
+        if not self.stores(trial, case, finding) or finding.measured is None:
             return finding, case
         versions = case.evidence.toolchain.identity
         value = finding.measured
-        if isinstance(claim, TimingClaim) and case.accepted and finding.outcome is Outcome.KEPT:
+        if isinstance(claim, TimingClaim) and case.baseline and finding.outcome is Outcome.PASSED:
             # Within its tolerance nothing becomes slower step by step.
-            value = min(value, case.accepted.value)
+            value = min(value, case.baseline.value)
         machine = _machine(case) if _is_of_a_machine(claim) else ""
-        number = AcceptedNumber(value=value, toolchain=versions, machine=machine)
-        reason = f"accepted now: {finding.reason}"
-        kept = replace(finding, outcome=Outcome.KEPT, limit=value, reason=reason, advice="")
-        return kept, replace(case, accepted=number)
+        number = BaselineNumber(value=value, toolchain=versions, machine=machine)
+        reason = f"stored now: {finding.reason}"
+        passed = replace(finding, outcome=Outcome.PASSED, limit=value, reason=reason, advice="")
+        return passed, replace(case, baseline=number)
 
-    def accepts(self, trial: Trial, case: Case, finding: Finding) -> bool:
-        """Whether ``--assay-update-baselines`` takes this measurement as the accepted number.
+    def stores(self, trial: Trial, case: Case, finding: Finding) -> bool:
+        """Whether ``--assay-update-baselines`` takes this measurement as the baseline.
 
         ``new`` takes what no number exists for, and a new toolchain's number that is no worse.
         What ended in an error was not measured, and nothing takes it.
         """
         claim = trial.check.claim
         # On a machine that is new there is nothing to judge a time by.
-        is_first = _is_of_a_machine(claim) and case.accepted is None
+        is_first = _is_of_a_machine(claim) and case.baseline is None
         if not claim.uses_baseline or not (finding.outcome.judged or is_first):
             return False
-        if self.accept is Accept.NEW:
-            return case.accepted is None or (
-                finding.outcome in (Outcome.KEPT, Outcome.IMPROVED)
-                and dict(case.accepted.toolchain) != case.evidence.toolchain.identity
+        if self.update is BaselineUpdate.NEW:
+            return case.baseline is None or (
+                finding.outcome in (Outcome.PASSED, Outcome.IMPROVED)
+                and dict(case.baseline.toolchain) != case.evidence.toolchain.identity
             )
-        return self.accept is Accept.ALL
+        return self.update is BaselineUpdate.ALL
 
 
 def _is_of_a_machine(claim: Claim) -> bool:
@@ -346,18 +358,18 @@ def _machine(case: Case) -> str:
     return case.times.machine.fingerprint if case.times and case.times.machine else ""
 
 
-def accept_numbers(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
-    """Write the numbers that the records say were accepted now; returns the files.
+def update_baselines(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
+    """Write the numbers that the records say were stored now; returns the files.
 
     One process calls this once, at the end of a run, so that no two write the same file.
     """
     changed: dict[tuple[str, str], baselines.Baseline] = {}
     for record in records:
-        if run.accept is Accept.NOTHING or record.baseline is None or record.must_fail:
+        if run.update is BaselineUpdate.NOTHING or record.baseline is None or record.must_fail:
             continue
         place = (record.suite, record.target)
         if place not in changed:
             changed[place] = baselines.load(run.baselines, *place)
-        key = (record.workload, record.arm, record.claim)
-        changed[place] = changed[place].accepting(key, record.baseline)
+        key = (record.workload, record.variant, record.claim)
+        changed[place] = changed[place].storing(key, record.baseline)
     return tuple(baselines.save(run.baselines, baseline) for baseline in changed.values())

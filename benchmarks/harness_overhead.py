@@ -62,7 +62,7 @@ def _seconds(command: Sequence[str]) -> float:
     if done.returncode not in _RAN:
         raise RuntimeError(
             f"got exit code {done.returncode} from {' '.join(command)}, wanted a finished run; "
-            f"its last words: {(done.stdout + done.stderr)[-2000:]}"
+            f"stderr tail: {(done.stdout + done.stderr)[-2000:]}"
         )
     return spent
 

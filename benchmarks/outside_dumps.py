@@ -47,7 +47,10 @@ class Dump:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What became of one dump; ``counts`` are instructions, loops, transfers and rewrites."""
+    """What became of one dump.
+
+    ``counts`` are instructions, loops, transfers and full-buffer writes.
+    """
 
     name: str
     verdict: str
@@ -98,7 +101,12 @@ def row(dump: Dump, parser: Parser) -> Row:
         found = read(module, assignment)
     except Exception as error:  # noqa: BLE001 - any failure at all is what is looked for here
         return Row(name=dump.name, verdict=f"Assay fails: {type(error).__name__}: {_brief(error)}")
-    counts = (found.instructions, len(found.loops), len(found.transfers), len(found.rewrites))
+    counts = (
+        found.instructions,
+        len(found.loops),
+        len(found.transfers),
+        len(found.full_buffer_writes),
+    )
     return Row(name=dump.name, verdict="ok", counts=counts)
 
 
@@ -159,7 +167,10 @@ def main(arguments: list[str]) -> int:
         return 2
     parser = Parser()
     rows = []
-    say(f"{'instructions':>12} {'loops':>6} {'transfers':>9} {'rewrites':>8}  module: verdict\n")
+    say(
+        f"{'instructions':>12} {'loops':>6} {'transfers':>9} {'full-buffer writes':>8}  module: "
+        "verdict\n"
+    )
     for dump in dumps(Path(arguments[0])):
         rows.append(found := row(dump, parser))
         numbers = found.counts or ("", "", "", "")

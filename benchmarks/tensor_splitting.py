@@ -23,10 +23,10 @@ import numpy as np
 from rich.console import Console  # noqa: TID251 — a benchmark is a door of its own.
 from rich.table import Table  # noqa: TID251
 
-from suites.tensor_splitting.arms import BY_HAND, MEMSAFE, PLAIN
 from suites.tensor_splitting.kernels import by_differences
 from suites.tensor_splitting.neighbours import NEIGHBOURS, l2
 from suites.tensor_splitting.sized import Build, encoder, gradients, kernel, nearest, regression
+from suites.tensor_splitting.variants import BY_HAND, MEMSAFE, PLAIN
 
 GEOMEAN_AT_MOST: Final = 1.0
 WORST_AT_MOST: Final = 1.25

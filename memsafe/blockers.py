@@ -49,7 +49,7 @@ def _alive(plan: Plan) -> Iterator[str]:
     if isinstance(plan.fullest, Loop):
         yield from _of_slice(plan, plan.fullest)
     elif plan.fullest is not None:
-        for inner in plan.fullest.bodies.values():
+        for inner in plan.fullest.sub_jaxprs.values():
             yield from (f"inside: {text}" for text in _alive(inner))
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from memsafe.bodies import bodies_of
 from memsafe.jax_internals import aval_of
 from memsafe.rules import elementwise, reductions, shapes
+from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
     from jax.extend.core import JaxprEqn
@@ -81,5 +81,5 @@ def _products(equation: JaxprEqn) -> float:
     if name in _FACTORISATIONS:
         return _SERIAL * _elements(operands[0]) * float(aval_of(operands[0]).shape[-1])
     return float(equation.params.get("length", 1)) * sum(
-        work(inner) for body in bodies_of(equation).values() for inner in body.jaxpr.eqns
+        work(inner) for body in sub_jaxprs_of(equation).values() for inner in body.jaxpr.eqns
     )

@@ -11,11 +11,11 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Literal
 
-from memsafe.bodies import rebuilt
 from memsafe.factors import Piece
 from memsafe.jax_internals import aval_of, bind, under_named_axes, varying_like
-from memsafe.pieces import sliced_results
 from memsafe.plan import Loop, Plan, Whole
+from memsafe.slice_body import sliced_results
+from memsafe.sub_jaxprs import rebuilt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,8 +83,8 @@ def _whole(
     """The results of an equation that is computed at once."""
     equation = graph.equations[whole.equation]
     operands = [read(atom) for atom in equation.invars]
-    if whole.bodies:
-        programs = {name: emitted(plan) for name, plan in whole.bodies.items()}
+    if whole.sub_jaxprs:
+        programs = {name: emitted(plan) for name, plan in whole.sub_jaxprs.items()}
         results = rebuilt(equation, operands, programs)
     else:
         results = bind(equation, operands)

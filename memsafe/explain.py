@@ -77,7 +77,7 @@ def _steps(plan: Plan, indent: str) -> Iterator[str]:
     for step in plan.loops:
         if step.count > 1 or step.inner is not None:
             yield from _loop(plan, step, indent)
-    for name, equation, body in plan.bodies():
+    for name, equation, body in plan.sub_jaxprs():
         yield f"{indent}inside {name}{located(equation)}:"
         yield from _steps(body, indent + "  ")
     lines = (_kept(plan, obstacle) for obstacle in plan.obstacles)

@@ -114,7 +114,7 @@ class Calls:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The results of one call."""
-        call = parted(args, kwargs, self.options)
+        call = flattened_call(args, kwargs, self.options)
         if any(isinstance(each, jax.ShapeDtypeStruct) for each in call.leaves):
             raise TypeError(
                 "got a jax.ShapeDtypeStruct; wanted arrays; do this: memsafe.explain(f, …) prints "
@@ -130,7 +130,7 @@ class Calls:
 
     def fit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fit:
         """How one call fits, without running it."""
-        program, inputs, donated = self._traced(parted(args, kwargs, self.options))
+        program, inputs, donated = self._traced(flattened_call(args, kwargs, self.options))
 
         def fit(*inputs: Any) -> Fit:
             return self.engine.fit(program.closed, inputs, donated)
@@ -185,7 +185,7 @@ class Traced:
         return not any(isinstance(each, jax.core.Tracer) for each in self.constants)
 
 
-def parted(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:
+def flattened_call(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:
     """A call's arrays and the rest; raises TypeError for an argument that is neither."""
     numbers = _places(options.static_numbers, len(args))
     donated = {*_places(options.donated, len(args)), *options.donated}

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
 
-from memsafe.bodies import bodies_of
 from memsafe.costs import work
 from memsafe.memory import Unit, equation_unit
 from memsafe.programs import nbytes
 from memsafe.rules import factors_of
 from memsafe.shards import Parts, factor_parts, propagated
+from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -173,10 +173,10 @@ class Graph:
         return found
 
     @cached_property
-    def bodies(self) -> dict[int, dict[str, ClosedJaxpr]]:
+    def sub_jaxprs(self) -> dict[int, dict[str, ClosedJaxpr]]:
         """The programs that equations run, by name, of the equations that run any."""
-        found = {index: bodies_of(each) for index, each in enumerate(self.equations)}
-        return {index: bodies for index, bodies in found.items() if bodies}
+        found = {index: sub_jaxprs_of(each) for index, each in enumerate(self.equations)}
+        return {index: sub_jaxprs for index, sub_jaxprs in found.items() if sub_jaxprs}
 
     @cached_property
     def units(self) -> list[Unit]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import jax
 
 from memsafe.budget import Budget, device_bytes, parsed
-from memsafe.programs import with_bodies
+from memsafe.programs import with_sub_jaxprs
 from memsafe.rewrites import (
     computed_in_blocks,
     euclidean_distances,
@@ -178,7 +178,7 @@ class Options:
                     result = rewrite(program)
                     program = result.program
                     notes.extend(result.notes)
-            return with_bodies(program, rewritten)
+            return with_sub_jaxprs(program, rewritten)
 
         return rewritten(closed), tuple(notes)
 

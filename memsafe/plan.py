@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from memsafe.candidates import Obstacle
     from memsafe.graph import Graph
-    from memsafe.pieces import Leaving
     from memsafe.region import Region
+    from memsafe.slice_body import Leaving
 
 __all__ = ["Loop", "Plan", "Whole"]
 
@@ -24,11 +24,11 @@ class Whole:
 
     Attributes:
         equation: Its index.
-        bodies: The plans of the programs that it runs, by name, where they differ from its own.
+        sub_jaxprs: The plans of the programs that it runs, by name, where they differ from its own.
     """
 
     equation: int
-    bodies: Mapping[str, Plan] = field(default_factory=dict)
+    sub_jaxprs: Mapping[str, Plan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +92,12 @@ class Plan:
         """Whether nothing is split, here or inside."""
         return not any(True for _ in self.all_loops())
 
-    def bodies(self) -> Iterator[tuple[str, JaxprEqn, Plan]]:
+    def sub_jaxprs(self) -> Iterator[tuple[str, JaxprEqn, Plan]]:
         """The changed programs that equations run: the primitive, the equation, the plan."""
         for step in self.steps:
             if isinstance(step, Whole):
                 equation = self.graph.equations[step.equation]
-                for plan in step.bodies.values():
+                for plan in step.sub_jaxprs.values():
                     yield equation.primitive.name, equation, plan
 
     def all_loops(self) -> Iterator[Loop]:
@@ -108,5 +108,5 @@ class Plan:
                 if step.inner is not None:
                     yield from step.inner.all_loops()
             else:
-                for plan in step.bodies.values():
+                for plan in step.sub_jaxprs.values():
                     yield from plan.all_loops()

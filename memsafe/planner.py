@@ -237,11 +237,11 @@ class Planner:
 
     def _body_plans(self, graph: Graph, index: int, available: float) -> dict[str, Plan]:
         """The plans of the programs that an equation runs."""
-        bodies = graph.bodies.get(index)
-        if bodies is None:
+        sub_jaxprs = graph.sub_jaxprs.get(index)
+        if sub_jaxprs is None:
             return {}
         parts = body_parts(graph.equations[index], graph.divided)
-        return {name: self.plan(body, available, parts) for name, body in bodies.items()}
+        return {name: self.plan(body, available, parts) for name, body in sub_jaxprs.items()}
 
     def _realized(self, each: Candidate, budget: float, *, fitting: bool = False) -> Plan:
         """The plan of `each`, with loops inside loops planned too."""
@@ -307,7 +307,7 @@ class Planner:
     def _whole(self, graph: Graph, index: int, available: float) -> Whole:
         plans = self._body_plans(graph, index, available)
         changed = {name: plan for name, plan in plans.items() if not plan.is_plain}
-        return Whole(equation=index, bodies=changed)
+        return Whole(equation=index, sub_jaxprs=changed)
 
     def _length(self, graph: Graph, region: Region, available: float, *, fitting: bool) -> int:
         """The slice that is as long as is useful and fits.

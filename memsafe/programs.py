@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
-from memsafe.bodies import as_closed, bodies_of, rebuilt
 from memsafe.jax_internals import as_written, bind, counter_bits, no_dead_equations
+from memsafe.sub_jaxprs import as_closed, rebuilt, sub_jaxprs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ __all__ = [
     "signature",
     "signature_of",
     "unplaced",
-    "with_bodies",
+    "with_sub_jaxprs",
 ]
 
 _CALLS = {
@@ -79,7 +79,9 @@ def unplaced(value: Any) -> Any:
     return jax.ShapeDtypeStruct(value.shape, value.dtype, weak_type=weak_type)
 
 
-def with_bodies(closed: ClosedJaxpr, change: Callable[[ClosedJaxpr], ClosedJaxpr]) -> ClosedJaxpr:
+def with_sub_jaxprs(
+    closed: ClosedJaxpr, change: Callable[[ClosedJaxpr], ClosedJaxpr]
+) -> ClosedJaxpr:
     """`closed` with the programs that its loops and branches run changed.
 
     Those of `shard_map` are left: outside it their axes have no name.
@@ -94,9 +96,9 @@ def with_bodies(closed: ClosedJaxpr, change: Callable[[ClosedJaxpr], ClosedJaxpr
 
     replace = {}
     for index, equation in enumerate(closed.jaxpr.eqns):
-        bodies = {} if equation.primitive.name == "shard_map" else bodies_of(equation)
-        changed = {name: change(body) for name, body in bodies.items()}
-        if any(changed[name] is not body for name, body in bodies.items()):
+        sub_jaxprs = {} if equation.primitive.name == "shard_map" else sub_jaxprs_of(equation)
+        changed = {name: change(body) for name, body in sub_jaxprs.items()}
+        if any(changed[name] is not body for name, body in sub_jaxprs.items()):
             replace[index] = replacement(equation, changed)
     return retraced(closed, replace) if replace else closed
 
@@ -205,7 +207,7 @@ def _param(value: Any) -> Hashable:
 def _is_to_flatten(equation: JaxprEqn) -> bool:
     name = equation.primitive.name
     spoken = name in _CALLS or name in _SPENT or name in _READ
-    return spoken or bool(bodies_of(equation)) or bool(_spare_places(equation))
+    return spoken or bool(sub_jaxprs_of(equation)) or bool(_spare_places(equation))
 
 
 def _spare_places(equation: JaxprEqn) -> dict[str, None]:
@@ -226,8 +228,8 @@ def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
         return list(operands)
     if name in _READ:
         return _READ[name](equation, operands)
-    if bodies := bodies_of(equation):
-        return _with_flat_bodies(equation, operands, bodies)
+    if sub_jaxprs := sub_jaxprs_of(equation):
+        return _with_flat_sub_jaxprs(equation, operands, sub_jaxprs)
     called = equation.params.get(_CALLS.get(name, ""))
     if called is None or _asks_for_placement(equation):
         return _inherited(equation, operands, {**equation.params, **_spare_places(equation)})
@@ -263,13 +265,13 @@ _READ = {"random_bits": _bits, "platform_index": _platform, "custom_linear_solve
 """Primitives that stand for more than they say, and how each is read."""
 
 
-def _with_flat_bodies(
-    equation: JaxprEqn, operands: Sequence[Array], bodies: dict[str, ClosedJaxpr]
+def _with_flat_sub_jaxprs(
+    equation: JaxprEqn, operands: Sequence[Array], sub_jaxprs: dict[str, ClosedJaxpr]
 ) -> list[Array]:
     """A loop or branch with what it runs flattened; a branch known by now is run alone."""
     if equation.primitive.name == "cond" and not isinstance(operands[0], jax.core.Tracer):
-        return _evaluated_flat(bodies[f"branches {int(operands[0])}"], *operands[1:])
-    flat = {name: partial(_evaluated_flat, body) for name, body in bodies.items()}
+        return _evaluated_flat(sub_jaxprs[f"branches {int(operands[0])}"], *operands[1:])
+    flat = {name: partial(_evaluated_flat, body) for name, body in sub_jaxprs.items()}
     return rebuilt(equation, operands, flat)
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from jax.extend.core import Literal
 
 from memsafe.factors import Factor
+from memsafe.feasibility import Feasibility
 from memsafe.graph import Graph
-from memsafe.prospects import Prospects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ class Blocked(Exception):
         self.equation, self.why, self.value = equation, why, value
 
 
-class TooFine(Exception):
+class TilingMismatch(Exception):
     """A reshape on the way carries the axis in blocks; the region must step in them too."""
 
     def __init__(self, times: int) -> None:
@@ -175,10 +175,10 @@ class Splitting:
             region = Region(size=factor.size)
             try:
                 self.extend(region, sink, factor)
-            except TooFine as fine:
-                if factor.size % fine.times or factor.size == fine.times:
+            except TilingMismatch as mismatch:
+                if factor.size % mismatch.times or factor.size == mismatch.times:
                     raise Blocked(sink, f"{factor.size} indices are no multiple") from None
-                factor = factor.coarser(fine.times)
+                factor = factor.coarser(mismatch.times)
             else:
                 return region
 
@@ -188,27 +188,27 @@ class Splitting:
         Whether none of those that share values was left out.
         """
         mask, all_in = region.mask, True
-        prospects = Prospects(splitting=self, region=region)
+        feasibility = Feasibility(splitting=self, region=region)
         for sink in sinks:
             if not self.cones[sink] & mask:
                 continue
-            if self._taken_in(prospects, sink):
+            if self._taken_in(feasibility, sink):
                 mask = region.mask
             else:
                 all_in = False
         return all_in
 
-    def _taken_in(self, prospects: Prospects, sink: int) -> bool:
-        region = prospects.region
+    def _taken_in(self, feasibility: Feasibility, sink: int) -> bool:
+        region = feasibility.region
         for finest in self.seeds(sink):
             if finest.size % region.size:
                 continue
             factor = finest.coarser(finest.size // region.size)
-            if not prospects.may_take(sink, factor):
+            if not feasibility.may_take(sink, factor):
                 continue
             try:
                 self.extend(region, sink, factor)
-            except (Blocked, TooFine):
+            except (Blocked, TilingMismatch):
                 continue
             return True
         return False
@@ -287,7 +287,10 @@ class _Growth:
                 self.axes[value] = axis
 
     def run(self) -> None:
-        """Follows operands upward until the loop is closed above; raises Blocked or TooFine."""
+        """Follows operands upward until the loop is closed above.
+
+        Raises Blocked or TilingMismatch.
+        """
         while self.followed < len(self.taken):
             index, factor = self.taken[self.followed]
             self.followed += 1
@@ -336,7 +339,7 @@ class _Growth:
         if isinstance(carrier.factor, Factor):
             self.take(carrier.equation, carrier.factor)
         elif carrier.factor:
-            raise TooFine(carrier.factor)
+            raise TilingMismatch(carrier.factor)
         else:
             why = f"it cannot be split along dimension {axis.dim} of its result"
             raise Blocked(carrier.equation, why, value if value in self.splitting.split else None)

@@ -11,10 +11,9 @@ from assay.model.module import Direction
 from assay.model.units import Unit
 from assay.model.verdict import MUST_FAIL, RECORD_SCHEMA, ExitCode, Outcome, Record
 from assay.model.workload import Level
-from assay.run import Accept
+from assay.run import BaselineUpdate
 
 PUBLIC = [
-    "Arm",
     "Case",
     "Check",
     "Claim",
@@ -38,20 +37,21 @@ PUBLIC = [
     "RemedyEffect",
     "Role",
     "Scope",
-    "SizedArm",
+    "SizedVariant",
     "Steps",
     "TargetError",
     "TargetUnavailable",
     "Unit",
     "UpstreamIssue",
+    "Variant",
     "Workload",
     "claims",
     "compile",
     "exactly",
 ]
 CLAIMS = [
-    "AcceptedTempBytes",
-    "AcceptedTime",
+    "BaselineTempBytes",
+    "BaselineTime",
     "BytesExponent",
     "Compiles",
     "CopiedBytes",
@@ -105,20 +105,20 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
 
 def test_the_words_of_verdicts_are_fixed() -> None:
     assert [outcome.value for outcome in Outcome] == [
-        "kept",
-        "broken",
+        "passed",
+        "failed",
         "known-defect",
         "fixed-upstream",
         "improved",
-        "cannot-run",
-        "not-measured",
+        "unsupported",
+        "inconclusive",
         "error",
     ]
 
 
 def test_the_exit_codes_are_fixed() -> None:
     codes = {code.name: code.value for code in ExitCode}
-    assert codes == {"KEPT": 0, "BROKEN": 1, "MISUSE": 2, "CRASHED": 3}
+    assert codes == {"PASSED": 0, "FAILED": 1, "MISUSE": 2, "CRASHED": 3}
 
 
 def test_the_fields_of_a_record_are_fixed_in_their_order() -> None:
@@ -127,7 +127,7 @@ def test_the_fields_of_a_record_are_fixed_in_their_order() -> None:
         "run",
         "suite",
         "workload",
-        "arm",
+        "variant",
         "claim",
         "target",
         "toolchain",
@@ -143,11 +143,11 @@ def test_the_fields_of_a_record_are_fixed_in_their_order() -> None:
     fields = [field.name for field in dataclasses.fields(Record)]
     assert [name for name in fields if name in fixed] == fixed
     assert set(fields) - set(fixed) == {"advice"}
-    assert RECORD_SCHEMA == 1
+    assert RECORD_SCHEMA == 2
 
 
 def test_the_words_of_options_and_records_are_fixed() -> None:
-    assert [accept.value for accept in Accept] == ["nothing", "new", "all"]
+    assert [update.value for update in BaselineUpdate] == ["nothing", "new", "all"]
     assert [level.name.lower() for level in Level] == ["quick", "full", "device", "soak"]
     assert [unit.value for unit in Unit] == ["bytes", "count", "seconds", "ratio"]
     assert [direction.value for direction in Direction] == ["to-host", "to-device"]

@@ -1,12 +1,12 @@
 """The claims that Assay ships, one family a file; each is a frozen value with one pure method."""
 
-from assay.claims.accepted_time import AcceptedTime
 from assay.claims.against import TimeAgainst
+from assay.claims.baseline_time import BaselineTime
 from assay.claims.compile import Compiles, FitsDevice, Parameters, Runs
 from assay.claims.copies import CopiedBytes, CopiedBytesOutsideLoops, DonatedBytesReused
 from assay.claims.growth import TimeGrowth
 from assay.claims.memory import (
-    AcceptedTempBytes,
+    BaselineTempBytes,
     DeviceBytesAtMost,
     DeviceBytesFall,
     FitsBudget,
@@ -28,8 +28,8 @@ from assay.claims.transfers import TransferredBytes
 from assay.claims.values import ValuesEqual
 
 __all__ = [
-    "AcceptedTempBytes",
-    "AcceptedTime",
+    "BaselineTempBytes",
+    "BaselineTime",
     "BytesExponent",
     "Compiles",
     "CopiedBytes",

@@ -8,7 +8,7 @@ from assay.model.claim import Case, MeasurementMissing, Stopped
 from assay.model.rerun import Enough, Rerun, Side, Sought
 from assay.model.units import Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 
 _NO_SLOWER = 1
 
@@ -19,8 +19,8 @@ class TimeAgainst:
 
     That toolchain is run again beside the present one, process beside process. A check of this
     claim is collected with ``--assay-against`` alone. ``least_change`` and ``seen_change`` are the
-    judge's own, as the command's. A faster program keeps the claim: there is no number that could
-    be accepted instead.
+    judge's own, as the command's. A faster program passes the claim: there is no number that could
+    be stored instead.
     """
 
     least_change: float = 0.02
@@ -29,8 +29,8 @@ class TimeAgainst:
     unit: Unit = Unit.RATIO
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def sought(self, case: Case) -> Sought:
@@ -39,19 +39,19 @@ class TimeAgainst:
         return Sought(least=self.least_change, seen=self.seen_change)
 
     def judge(self, case: Case) -> Finding:
-        """Kept or broken by the interval of the new time over the old."""
+        """Passes or fails by the interval of the new time over the old."""
         self.sought(case)
         rerun = case.rerun
         if rerun is None:
             raise MeasurementMissing(
-                f"got no rerun of {case.arm.name!r}, wanted it on another toolchain; "
+                f"got no rerun of {case.variant.name!r}, wanted it on another toolchain; "
                 "judge the claim in a run that can rerun it"
             )
         _stop_if_halted(rerun)
         if rerun.ratio is None:
             raise Stopped(
                 Finding(
-                    outcome=Outcome.NOT_MEASURED,
+                    outcome=Outcome.INCONCLUSIVE,
                     reason=f"{rerun.ended.value} left no time for two pairs of processes, "
                     "and what was taken is not far apart",
                     advice="raise --assay-against-seconds, or time a smaller program",
@@ -62,7 +62,7 @@ class TimeAgainst:
 
 def _judged(rerun: Rerun, ratio: Ratio) -> Finding:
     known = Finding(
-        outcome=Outcome.BROKEN if ratio.change is Change.SLOWER else Outcome.KEPT,
+        outcome=Outcome.FAILED if ratio.change is Change.SLOWER else Outcome.PASSED,
         measured=ratio.ratio,
         limit=_NO_SLOWER,
         reason=f"{rerun.told}: {ratio.change.value}",
@@ -73,7 +73,7 @@ def _judged(rerun: Rerun, ratio: Ratio) -> Finding:
     instead = "raise --assay-against-seconds" if capped else "ask for a larger change"
     why = f" ({ratio.reason})" if ratio.reason else ""
     return Finding(
-        outcome=Outcome.NOT_MEASURED,
+        outcome=Outcome.INCONCLUSIVE,
         measured=ratio.ratio,
         limit=_NO_SLOWER,
         reason=f"{ratio.change.value}{why}: {rerun.told}; {rerun.ended.value} was reached",
@@ -88,7 +88,7 @@ def _stop_if_halted(rerun: Rerun) -> None:
         where = f"{rerun.side.value}: " if rerun.side else ""
         raise Stopped(
             Finding(
-                outcome=Outcome.NOT_MEASURED if old else Outcome.CANNOT_RUN,
+                outcome=Outcome.INCONCLUSIVE if old else Outcome.UNSUPPORTED,
                 reason=f"{where}{rerun.unavailable.reason}",
                 advice=rerun.unavailable.remedy,
             )
@@ -97,7 +97,7 @@ def _stop_if_halted(rerun: Rerun) -> None:
         failed = describe_failure(rerun.failure)
         raise Stopped(
             Finding(
-                outcome=Outcome.NOT_MEASURED if old else Outcome.BROKEN,
+                outcome=Outcome.INCONCLUSIVE if old else Outcome.FAILED,
                 reason=f"nothing to compare: on {(rerun.side or Side.NEW).value}, {failed}",
                 advice="name another version with --assay-against" if old else "",
                 failure=None if old else rerun.failure,

@@ -16,7 +16,7 @@ from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Failure, FailureKind
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +31,18 @@ class Compiles:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the compiler returned an executable."""
+        """Passes if the compiler returned an executable."""
         evidence = case.evidence
         stop_unless_available(evidence)
         failure = evidence.failure
         does_not_fit = failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
         if failure is None or does_not_fit or failure.left_executable:
-            return Finding(outcome=Outcome.KEPT, measured=0, limit=0, reason="it compiles")
+            return Finding(outcome=Outcome.PASSED, measured=0, limit=0, reason="it compiles")
         return _failed(failure)
 
 
@@ -57,24 +57,24 @@ class Runs:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def judge(self, case: Case) -> Finding:
-        """Kept if it ran to its end."""
+        """Passes if it ran to its end."""
         evidence = case.evidence
         stop_unless_compiled(case, evidence)
         if evidence.failure is not None:
             return _failed(evidence.failure)
         if evidence.values is None:
             return never_executed(evidence, "results")
-        return Finding(outcome=Outcome.KEPT, measured=0, limit=0, reason="it runs")
+        return Finding(outcome=Outcome.PASSED, measured=0, limit=0, reason="it runs")
 
 
 def _failed(failure: Failure) -> Finding:
     return Finding(
-        outcome=Outcome.BROKEN,
+        outcome=Outcome.FAILED,
         measured=1,
         limit=0,
         reason=describe_failure(failure),
@@ -94,18 +94,18 @@ class FitsDevice:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def judge(self, case: Case) -> Finding:
-        """Kept if it fits; otherwise the finding says by how much it does not."""
+        """Passes if it fits; otherwise the finding says by how much it does not."""
         evidence = case.evidence
         stop_unless_available(evidence)
         failure = evidence.failure
         if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
             return Finding(
-                outcome=Outcome.BROKEN,
+                outcome=Outcome.FAILED,
                 measured=failure.needed_bytes,
                 limit=failure.capacity_bytes,
                 reason=describe_failure(failure),
@@ -116,21 +116,21 @@ class FitsDevice:
         needed = Quantity(evidence.needed_bytes or 0, self.unit)
         if evidence.device_memory_bytes is None:
             return Finding(
-                outcome=Outcome.CANNOT_RUN,
+                outcome=Outcome.UNSUPPORTED,
                 measured=needed.value,
                 reason="this target has no memory size of its own",
                 advice="judge it on a GPU or TPU target",
             )
         capacity = Quantity(evidence.device_memory_bytes, Unit.BYTES)
-        kept = holds(needed, Relation.AT_MOST, capacity)
+        passed = holds(needed, Relation.AT_MOST, capacity)
         return Finding(
-            outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+            outcome=Outcome.PASSED if passed else Outcome.FAILED,
             measured=needed.value,
             limit=capacity.value,
             reason=explain(
                 "device memory", needed, Relation.AT_MOST, capacity, "the device's memory"
             ),
-            advice="" if kept else "shard it further, save less, or offload",
+            advice="" if passed else "shard it further, save less, or offload",
         )
 
 
@@ -143,17 +143,17 @@ class Parameters:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.equal.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.equal.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the entry computation has as many parameters; a tuple counts as its arrays."""
+        """Passes if the entry computation has as many parameters; a tuple counts as its arrays."""
         inventory = module_of(case, case.evidence).inventory
         if inventory is None:
             raise MeasurementMissing(
-                f"got no inventory of {case.evidence.arm!r}, wanted the module's arguments; read "
-                "the module with assay.hlo.summary.read"
+                f"got no inventory of {case.evidence.variant!r}, wanted the module's arguments; "
+                "read the module with assay.hlo.summary.read"
             )
         measured = Quantity(len(inventory.arguments), self.unit)
         limit = self.equal.of(case)

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from assay.claims.measurement import module_of
 from assay.judge.comparison import Relation, explain, holds
 from assay.model.buffers import (
-    Rewrite,
+    FullBufferWrite,
     copied_bytes_outside_loops,
     copied_bytes_per_iteration,
-    whole_in_loops,
-    whole_outside_loops,
+    full_buffer_writes_in_loops,
+    full_buffer_writes_outside_loops,
 )
 from assay.model.claim import Case, Formula, Stopped
 from assay.model.inspection import why_lost
 from assay.model.summary import ModuleSummary
 from assay.model.units import Quantity, Unit, format_bytes, same_unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 
 _NONE = Formula("no whole buffer", lambda _case: Quantity(0, Unit.BYTES))
 _NAMED = 3
@@ -39,17 +39,20 @@ class CopiedBytes:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formulas read."""
-        return (*self.larger_than.needs(arm), *self.at_most.needs(arm))
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formulas read."""
+        return (*self.larger_than.needs(variant), *self.at_most.needs(variant))
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the worst loop's iteration writes at most the formula's bytes."""
-        rewrites, above = _assigned(case).rewrites, _bytes(self.larger_than, case)
+        """Passes if the worst loop's iteration writes at most the formula's bytes."""
+        full_buffer_writes, above = (
+            _assigned(case).full_buffer_writes,
+            _bytes(self.larger_than, case),
+        )
         return _at_most(
             f"what an iteration writes whole in arrays larger than {format_bytes(above)}",
-            copied_bytes_per_iteration(rewrites, above),
-            whole_in_loops(rewrites, above),
+            copied_bytes_per_iteration(full_buffer_writes, above),
+            full_buffer_writes_in_loops(full_buffer_writes, above),
             self.at_most,
             case,
         )
@@ -68,17 +71,20 @@ class CopiedBytesOutsideLoops:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formulas read."""
-        return (*self.larger_than.needs(arm), *self.at_most.needs(arm))
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formulas read."""
+        return (*self.larger_than.needs(variant), *self.at_most.needs(variant))
 
     def judge(self, case: Case) -> Finding:
-        """Kept if a run writes at most the formula's bytes."""
-        rewrites, above = _assigned(case).rewrites, _bytes(self.larger_than, case)
+        """Passes if a run writes at most the formula's bytes."""
+        full_buffer_writes, above = (
+            _assigned(case).full_buffer_writes,
+            _bytes(self.larger_than, case),
+        )
         return _at_most(
             f"what a run writes whole outside of loops in arrays larger than {format_bytes(above)}",
-            copied_bytes_outside_loops(rewrites, above),
-            whole_outside_loops(rewrites, above),
+            copied_bytes_outside_loops(full_buffer_writes, above),
+            full_buffer_writes_outside_loops(full_buffer_writes, above),
             self.at_most,
             case,
         )
@@ -96,24 +102,24 @@ class DonatedBytesReused:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.at_least.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.at_least.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if honoured donations come to the formula's bytes."""
+        """Passes if honoured donations come to the formula's bytes."""
         donations, limit = _assigned(case).donations, self.at_least.of(case)
         honoured = sum(each.shape.nbytes for each in donations if each.honoured)
         measured = Quantity(honoured, self.unit)
-        kept = holds(measured, Relation.AT_LEAST, limit)
+        passed = holds(measured, Relation.AT_LEAST, limit)
         lost = [f"{each.argument} {why_lost(each)}" for each in donations if not each.honoured]
         lost = lost if donations else ["no donation reaches the compiler", *case.evidence.warnings]
         line = explain("reused", measured, Relation.AT_LEAST, limit, self.at_least.text)
         return Finding(
-            outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+            outcome=Outcome.PASSED if passed else Outcome.FAILED,
             measured=measured.value,
             limit=limit.value,
-            reason=line if kept else f"{line}; {_few(lost)}",
+            reason=line if passed else f"{line}; {_few(lost)}",
         )
 
 
@@ -123,7 +129,7 @@ def _assigned(case: Case) -> ModuleSummary:
     if not module.buffers_assigned:
         raise Stopped(
             Finding(
-                outcome=Outcome.NOT_MEASURED,
+                outcome=Outcome.INCONCLUSIVE,
                 reason="the compiler gave no buffer assignment, so that a copy onto itself and an "
                 "update out of place do not show",
                 advice="use a compiler that takes xla_dump_to as a compile option",
@@ -139,31 +145,31 @@ def _bytes(formula: Formula, case: Case) -> int:
 
 
 def _at_most(
-    what: str, nbytes: int | None, found: Sequence[Rewrite], at_most: Formula, case: Case
+    what: str, nbytes: int | None, found: Sequence[FullBufferWrite], at_most: Formula, case: Case
 ) -> Finding:
-    """Kept if the bytes are known, and at most the formula's; names the largest arrays."""
+    """Passes if the bytes are known, and at most the formula's; names the largest arrays."""
     named = _few([_in_words(each) for each in found])
     if nbytes is None:
         return Finding(
-            outcome=Outcome.NOT_MEASURED,
+            outcome=Outcome.INCONCLUSIVE,
             reason=f"{what} is not known: it is not known how often they are written: {named}",
         )
     limit, measured = at_most.of(case), Quantity(nbytes, Unit.BYTES)
-    kept = holds(measured, Relation.AT_MOST, limit)
+    passed = holds(measured, Relation.AT_MOST, limit)
     line = explain(what, measured, Relation.AT_MOST, limit, at_most.text)
     return Finding(
-        outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+        outcome=Outcome.PASSED if passed else Outcome.FAILED,
         measured=measured.value,
         limit=limit.value,
         reason=f"{line}; {named}" if named else line,
     )
 
 
-def _in_words(rewrite: Rewrite) -> str:
+def _in_words(write: FullBufferWrite) -> str:
     """``copy f32[15,128] of 7.5 KiB, model.py:41``."""
-    source = f", {rewrite.source}" if rewrite.source else ""
-    size = format_bytes(rewrite.shape.nbytes)
-    return f"{rewrite.opcode} {rewrite.shape} of {size}{source}"
+    source = f", {write.source}" if write.source else ""
+    size = format_bytes(write.shape.nbytes)
+    return f"{write.opcode} {write.shape} of {size}{source}"
 
 
 def _few(words: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from assay.model.evidence import GrowthTimes
 from assay.model.timing import format_seconds
 from assay.model.units import Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class TimeGrowth:
     Measures the ratio of times over the ratio of lengths, with equally many iterations: 1 where
     each iteration touches the whole buffer, 1/ratio where it touches a part of fixed size. The
     limit lies half way between on a logarithmic scale, ratio ** -0.5, and the whole interval must
-    lie on one side of it; else it is ``not-measured``. It sees copies that the module does not
+    lie on one side of it; else it is ``inconclusive``. It sees copies that the module does not
     show.
     """
 
@@ -28,8 +28,8 @@ class TimeGrowth:
     unit: Unit = Unit.RATIO
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def growth(self, case: Case) -> GrowthTimes:
@@ -37,7 +37,7 @@ class TimeGrowth:
         return growth_of(case)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if time grows less than with the square root of the length."""
+        """Passes if time grows less than with the square root of the length."""
         times = self.growth(case)
         short, long = times.lengths[0], times.lengths[-1]
         longer = long / short
@@ -51,7 +51,7 @@ class TimeGrowth:
             f"{found.high / longer:.3g} by {found.units} turns), wanted at most {limit:.3g} "
             f"(the square root of {short}/{long})"
         )
-        unknown = outcome is Outcome.NOT_MEASURED
+        unknown = outcome is Outcome.INCONCLUSIVE
         return Finding(
             outcome=outcome,
             measured=found.ratio / longer,
@@ -63,8 +63,8 @@ class TimeGrowth:
 
 def _outcome(found: Ratio, *, at_most: float) -> Outcome:
     if found.high <= at_most:
-        return Outcome.KEPT
-    return Outcome.BROKEN if found.low > at_most else Outcome.NOT_MEASURED
+        return Outcome.PASSED
+    return Outcome.FAILED if found.low > at_most else Outcome.INCONCLUSIVE
 
 
 def growth_of(case: Case) -> GrowthTimes:

@@ -28,11 +28,11 @@ def describe_failure(failure: Failure) -> str:
 
 
 def stop_unless_available(seen: Evidence | Times) -> None:
-    """Raise ``Stopped`` with ``cannot-run`` where target or toolchain cannot do it."""
+    """Raise ``Stopped`` with ``unsupported`` where target or toolchain cannot do it."""
     if seen.unavailable is not None:
         raise Stopped(
             Finding(
-                outcome=Outcome.CANNOT_RUN,
+                outcome=Outcome.UNSUPPORTED,
                 reason=seen.unavailable.reason,
                 advice=seen.unavailable.remedy,
             )
@@ -42,7 +42,7 @@ def stop_unless_available(seen: Evidence | Times) -> None:
 def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
     """Raise ``Stopped`` where there is no executable; one that then did not run left one.
 
-    The judged arm's own failure breaks the claim; a reference arm's leaves it not measured.
+    The judged variant's own failure fails the claim; a reference variant's leaves it inconclusive.
     """
     stop_unless_available(evidence)
     if evidence.failure is not None and not evidence.failure.left_executable:
@@ -58,23 +58,23 @@ def stop_unless_executed(case: Case, evidence: Evidence) -> None:
 
 def _nothing_to_measure(case: Case, evidence: Evidence, failure: Failure) -> Stopped:
     own = evidence is case.evidence
-    whose = "" if own else f"reference arm {evidence.arm!r}: "
+    whose = "" if own else f"reference variant {evidence.variant!r}: "
     return Stopped(
         Finding(
-            outcome=Outcome.BROKEN if own else Outcome.NOT_MEASURED,
+            outcome=Outcome.FAILED if own else Outcome.INCONCLUSIVE,
             reason=f"nothing to measure: {whose}{describe_failure(failure)}",
-            advice="" if own else f"mend {evidence.arm!r}, which it is compared with",
+            advice="" if own else f"mend {evidence.variant!r}, which it is compared with",
             failure=failure if own else None,
         )
     )
 
 
 def never_executed(evidence: Evidence, what: str) -> Finding:
-    """``cannot-run``, and what would mend it, where evidence holds nothing of what a run gives."""
+    """``unsupported``, and what would mend it, where evidence holds nothing of what a run gives."""
     why = evidence.not_executed or Unavailable(
         reason=f"the program gives no {what}", remedy="put the claim to programs that do"
     )
-    return Finding(outcome=Outcome.CANNOT_RUN, reason=why.reason, advice=why.remedy)
+    return Finding(outcome=Outcome.UNSUPPORTED, reason=why.reason, advice=why.remedy)
 
 
 def memory_of(case: Case, evidence: Evidence) -> Memory:
@@ -91,7 +91,7 @@ def module_of(case: Case, evidence: Evidence) -> ModuleSummary:
     if evidence.module_unreadable:
         raise Stopped(
             Finding(
-                outcome=Outcome.CANNOT_RUN,
+                outcome=Outcome.UNSUPPORTED,
                 reason="the program compiles, but this toolchain cannot read what it compiled: "
                 + evidence.module_unreadable,
                 advice="install the plugin that this jax asks for, such as pip install 'jax[tpu]'",
@@ -118,7 +118,7 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
     if not evidence.separate_host_memory:
         raise Stopped(
             Finding(
-                outcome=Outcome.CANNOT_RUN,
+                outcome=Outcome.UNSUPPORTED,
                 reason="this target has one memory and ignores placement",
                 advice="judge it on a GPU or TPU target",
             )
@@ -127,7 +127,7 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
     if traced and traced.host_placements_traced and not traced.placements_lowered:
         raise Stopped(
             Finding(
-                outcome=Outcome.CANNOT_RUN,
+                outcome=Outcome.UNSUPPORTED,
                 reason="the jaxpr places data on the host, but this jax drops placement when it "
                 "lowers for a device that is not present",
                 advice="use jax 0.9 or newer, or a machine that has the device",
@@ -137,6 +137,6 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
 
 def _missing(evidence: Evidence, what: str) -> str:
     return (
-        f"got no {what} of {evidence.workload}/{evidence.arm} on {evidence.target}, wanted one "
+        f"got no {what} of {evidence.workload}/{evidence.variant} on {evidence.target}, wanted one "
         "from a program that compiled; this is a fault of Assay or of its adapter to jax"
     )

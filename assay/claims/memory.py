@@ -1,15 +1,15 @@
-"""Claims on where the bytes are: host bytes, the device bytes they free, accepted numbers."""
+"""Claims on where the bytes are: host bytes, the device bytes they free, baselines."""
 
 from dataclasses import dataclass, replace
 
 from assay.claims.measurement import memory_of, stop_unless_placement_shows
-from assay.judge.baseline import against_accepted
+from assay.judge.baseline import against_baseline
 from assay.judge.comparison import Relation, explain, holds
 from assay.model.claim import Case, Formula
 from assay.model.evidence import FailureKind
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +24,12 @@ class HostBytes:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.equal.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.equal.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the compiler's host bytes are the formula's bytes."""
+        """Passes if the compiler's host bytes are the formula's bytes."""
         stop_unless_placement_shows(case.evidence)
         measured = Quantity(memory_of(case, case.evidence).host_bytes, self.unit)
         limit = self.equal.of(case)
@@ -38,7 +38,7 @@ class HostBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBytesFall:
-    """Against its reference arm, the step needs less device memory by at least the formula.
+    """Against its reference variant, the step needs less device memory by at least the formula.
 
     Host bytes alone prove nothing: three useless programs have them (see the suite's README).
     """
@@ -48,24 +48,24 @@ class DeviceBytesFall:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arm that saves on the device what this one moves to the host."""
-        return (arm.reference, *self.by.needs(arm))
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variant that saves on the device what this one moves to the host."""
+        return (variant.reference, *self.by.needs(variant))
 
     def judge(self, case: Case) -> Finding:
-        """Kept if temp bytes fell by the formula's bytes."""
+        """Passes if temp bytes fell by the formula's bytes."""
         stop_unless_placement_shows(case.evidence)
-        reference = case.other(case.arm.reference)
+        reference = case.other(case.variant.reference)
         mine = memory_of(case, case.evidence).temp_bytes
         theirs = memory_of(case, reference).temp_bytes
         measured = Quantity(theirs - mine, self.unit)
-        what = f"the fall in device memory against {reference.arm!r}"
+        what = f"the fall in device memory against {reference.variant!r}"
         return finding(what, measured, Relation.AT_LEAST, self.by.of(case), self.by.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBytesAtMost:
-    """The step needs no more device memory than another arm, and what the formula allows besides.
+    """The step needs no more device memory than another variant, plus what the formula allows.
 
     A policy that ends above saving nothing at all costs transfers and memory both.
     """
@@ -76,12 +76,12 @@ class DeviceBytesAtMost:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arm it must not exceed."""
-        return (self.against, *self.beyond.needs(arm))
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variant it must not exceed."""
+        return (self.against, *self.beyond.needs(variant))
 
     def judge(self, case: Case) -> Finding:
-        """Kept if temp bytes are at most the other arm's."""
+        """Passes if temp bytes are at most the other variant's."""
         stop_unless_placement_shows(case.evidence)
         beyond = self.beyond.of(case)
         same_unit(beyond, Quantity(0, self.unit))
@@ -101,12 +101,12 @@ class TempBytesAtMost:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.limit.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.limit.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if temp bytes are at most the formula's."""
+        """Passes if temp bytes are at most the formula's."""
         measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
         limit = self.limit.of(case)
         return finding("device temporaries", measured, Relation.AT_MOST, limit, self.limit.text)
@@ -124,12 +124,12 @@ class FitsBudget:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.budget.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.budget.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if what the step needs is at most the budget."""
+        """Passes if what the step needs is at most the budget."""
         failure = case.evidence.failure
         if failure is not None and failure.kind is not FailureKind.OUT_OF_MEMORY:
             failure = None  # FitsBudget is about memory only
@@ -139,13 +139,13 @@ class FitsBudget:
         limit, text = self.budget.of(case), self.budget.text
         found = finding("device memory", Quantity(needed, self.unit), Relation.AT_MOST, limit, text)
         if failure is not None:
-            return replace(found, outcome=Outcome.BROKEN, failure=failure)
+            return replace(found, outcome=Outcome.FAILED, failure=failure)
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptedTempBytes:
-    """Device temporaries have not grown past the number accepted for this target.
+class BaselineTempBytes:
+    """Device temporaries have not grown past the baseline stored for this target.
 
     For what no formula gives: fusion and scheduling decide it. On another toolchain a difference
     within ``tolerance`` (a ratio) is not counted as a change.
@@ -156,28 +156,28 @@ class AcceptedTempBytes:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = True
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def judge(self, case: Case) -> Finding:
-        """Kept if temp bytes are as accepted, ``improved`` if less, broken if more or missing."""
+        """Passes if temp bytes equal the baseline, improves if less, fails if more or missing."""
         measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
         versions = case.evidence.toolchain.identity
-        return against_accepted(measured, case.accepted, versions, self.tolerance, case.earlier)
+        return against_baseline(measured, case.baseline, versions, self.tolerance, case.earlier)
 
 
 def finding(
     what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str
 ) -> Finding:
-    """Kept or broken by one comparison, with the line that explains it.
+    """Passes or fails by one comparison, with the line that explains it.
 
     Raises:
         UnitError: measurement and limit count different things.
     """
-    kept = holds(measured, relation, limit)
+    passed = holds(measured, relation, limit)
     return Finding(
-        outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+        outcome=Outcome.PASSED if passed else Outcome.FAILED,
         measured=measured.value,
         limit=limit.value,
         reason=explain(what, measured, relation, limit, source),

@@ -13,7 +13,7 @@ from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.timing import format_seconds
 from assay.model.units import Quantity, Unit, format_bytes, same_unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm, SizedArm
+from assay.model.workload import SizedVariant, Variant
 
 _SLACK = 0.1
 
@@ -29,9 +29,9 @@ class Cost(Enum):
 class BytesExponent:
     """A program's bytes grow at most as that power of its size, a tenth of a power aside.
 
-    For a ``SizedArm``, over the sizes of its family, by what the compiler says of each:
+    For a ``SizedVariant``, over the sizes of its family, by what the compiler says of each:
     temporaries, or what an iteration of the worst loop writes whole. Bytes that are none at every
-    size do not grow. Bytes that follow no power closely enough to tell are ``not-measured``, as is
+    size do not grow. Bytes that follow no power closely enough to tell are ``inconclusive``, as is
     a family of fewer than four sizes.
     """
 
@@ -45,15 +45,15 @@ class BytesExponent:
         """One claim for each cost."""
         return f"{self.of.value}-exponent"
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
+    def needs(self, variant: Variant) -> tuple[str, ...]:
         """The other sizes."""
-        family = arm.family if isinstance(arm, SizedArm) else ()
-        return (*family, *self.at_most.needs(arm))
+        family = variant.family if isinstance(variant, SizedVariant) else ()
+        return (*family, *self.at_most.needs(variant))
 
     def judge(self, case: Case) -> Finding:
-        """Kept or broken by the interval of the fitted exponent."""
-        own = _sized(case.arm)
-        family = {_sized(case.workload.arm(name)).size: case.other(name) for name in own.family}
+        """Passes or fails by the interval of the fitted exponent."""
+        own = _sized(case.variant)
+        family = {_sized(case.workload.variant(name)).size: case.other(name) for name in own.family}
         family[own.size] = case.evidence
         sizes = sorted(family)
         bytes_of = _BYTES[self.of]
@@ -71,7 +71,7 @@ class TimeExponent:
     """Its time grows at most as that power of the length, equally many iterations at each.
 
     For programs with a ``Growth`` of four lengths or more, by the fastest run at each; an interval
-    on both sides of the line is ``not-measured``. It sees copies that the module does not show.
+    on both sides of the line is ``inconclusive``. It sees copies that the module does not show.
     """
 
     at_most: Formula
@@ -79,16 +79,16 @@ class TimeExponent:
     unit: Unit = Unit.RATIO
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.at_most.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.at_most.needs(variant)
 
     def growth(self, case: Case) -> GrowthTimes:
         """Times of the loop on each length."""
         return growth_of(case)
 
     def judge(self, case: Case) -> Finding:
-        """Kept or broken by the interval of the fitted exponent."""
+        """Passes or fails by the interval of the fitted exponent."""
         times = self.growth(case)
         fitted = fitted_exponent(times.lengths, times.fastest)
         short, long = times.fastest[0], times.fastest[-1]
@@ -110,7 +110,7 @@ def _finding(
         f"{what} as size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} by "
         f"{fitted.sizes} sizes, {told}), wanted at most {float(limit.value):g} ({at_most.text})"
     )
-    unknown = outcome is Outcome.NOT_MEASURED
+    unknown = outcome is Outcome.INCONCLUSIVE
     why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
     return Finding(
         outcome=outcome,
@@ -124,7 +124,7 @@ def _finding(
 def _none_at_some(costs: Mapping[int, int]) -> Finding:
     nothing = [size for size, cost in costs.items() if not cost]
     return Finding(
-        outcome=Outcome.NOT_MEASURED,
+        outcome=Outcome.INCONCLUSIVE,
         reason=f"cannot say: nothing at the sizes {nothing}, and bytes at others, is no power",
         advice="measure at sizes at which it costs something, or claim the bytes themselves",
     )
@@ -139,12 +139,12 @@ def _copied_bytes(case: Case, evidence: Evidence) -> int:
     if not module.buffers_assigned:
         raise Stopped(
             Finding(
-                outcome=Outcome.NOT_MEASURED,
+                outcome=Outcome.INCONCLUSIVE,
                 reason="the compiler gave no buffer assignment, so that copies do not show",
                 advice="use a compiler that takes xla_dump_to as a compile option",
             )
         )
-    return copied_bytes_per_iteration(module.rewrites, 0)
+    return copied_bytes_per_iteration(module.full_buffer_writes, 0)
 
 
 _BYTES: Mapping[Cost, Callable[[Case, Evidence], int]] = {
@@ -152,16 +152,16 @@ _BYTES: Mapping[Cost, Callable[[Case, Evidence], int]] = {
     Cost.COPIED: _copied_bytes,
 }
 _OUTCOMES: Mapping[Growth, Outcome] = {
-    Growth.WITHIN: Outcome.KEPT,
-    Growth.BEYOND: Outcome.BROKEN,
-    Growth.CANNOT_SAY: Outcome.NOT_MEASURED,
+    Growth.WITHIN: Outcome.PASSED,
+    Growth.BEYOND: Outcome.FAILED,
+    Growth.CANNOT_SAY: Outcome.INCONCLUSIVE,
 }
 
 
-def _sized(arm: Arm) -> SizedArm:
-    if not isinstance(arm, SizedArm):
+def _sized(variant: Variant) -> SizedVariant:
+    if not isinstance(variant, SizedVariant):
         raise MeasurementMissing(
-            f"got arm {arm.name!r} of no size, wanted a SizedArm with its family; "
-            "put the check to arms of that kind"
+            f"got variant {variant.name!r} of no size, wanted a SizedVariant with its family; "
+            "put the check to variants of that kind"
         )
-    return arm
+    return variant

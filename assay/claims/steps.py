@@ -20,7 +20,7 @@ from assay.model.evidence import Evidence, FailureKind
 from assay.model.steps import Counters, StepsSeen
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 
 _TOLD: Final = 3
 """Differences between graphs that a finding tells."""
@@ -53,7 +53,7 @@ class Sent(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentPerStep:
-    """In every step as much is sent to the device as in the same step of the reference arm.
+    """In every step as much is sent to the device as in the same step of the reference variant.
 
     Measures the step that differs most, the last of several. ``TENSORS`` are those which an
     operation had sent because it needed their IR value (IrValueTensorToXlaData), ``BYTES`` all that
@@ -73,18 +73,18 @@ class SentPerStep:
         """Of what is counted."""
         return Unit.COUNT if self.sent is Sent.TENSORS else Unit.BYTES
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arm that sends no more than it must."""
-        return (arm.reference,)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variant that sends no more than it must."""
+        return (variant.reference,)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if no step sends more, or less."""
+        """Passes if no step sends more, or less."""
         ours = steps_of(case, case.evidence).steps
-        theirs = steps_of(case, case.other(case.arm.reference)).steps
+        theirs = steps_of(case, case.other(case.variant.reference)).steps
         if len(ours) != len(theirs):
             raise MeasurementMissing(
-                f"got {len(ours)} steps and {len(theirs)} of the reference arm, wanted as many; "
-                "give both arms one count"
+                f"got {len(ours)} steps and {len(theirs)} of the reference variant, wanted as "
+                "many; give both variants one count"
             )
         pairs = [
             (self.sent.of(our.counters), self.sent.of(their.counters), number)
@@ -93,7 +93,7 @@ class SentPerStep:
         measured, wanted, number = max(pairs, key=lambda pair: (abs(pair[0] - pair[1]), pair[2]))
         what = f"what step {number} sends ({self.sent.value})"
         limit = Quantity(wanted, self.unit)
-        source = f"step {number} of {case.arm.reference!r}"
+        source = f"step {number} of {case.variant.reference!r}"
         return finding(what, Quantity(measured, self.unit), Relation.EQUAL, limit, source)
 
 
@@ -106,18 +106,18 @@ class TracingSends:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.at_most.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.at_most.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if no more was sent until the program was lowered."""
+        """Passes if no more was sent until the program was lowered."""
         evidence = case.evidence
         stop_unless_compiled(case, evidence)
         if evidence.traced is None:
             raise Stopped(
                 Finding(
-                    outcome=Outcome.CANNOT_RUN,
+                    outcome=Outcome.UNSUPPORTED,
                     reason="on this target the program runs its steps, and is not traced alone",
                     advice="judge it on a compile-only target, such as gpu-h100",
                 )
@@ -140,12 +140,12 @@ class GraphsCompiled:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.at_most.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.at_most.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the graph cache missed no oftener."""
+        """Passes if the graph cache missed no oftener."""
         seen = steps_of(case, case.evidence)
         compiles = sum(step.counters.compiles for step in seen.steps)
         limit = self.at_most.of(case)
@@ -165,12 +165,12 @@ class LastCompile:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.within.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.within.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if every later step ran a graph that was there."""
+        """Passes if every later step ran a graph that was there."""
         seen = steps_of(case, case.evidence)
         compiling = [number for number, step in enumerate(seen.steps, 1) if step.counters.compiles]
         measured = Quantity(max(compiling, default=0), self.unit)
@@ -193,20 +193,20 @@ class Refuses:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the framework raised just that."""
+        """Passes if the framework raised just that."""
         evidence = case.evidence
         stop_unless_available(evidence)
         failure = evidence.failure
         if failure is None:
-            return Finding(outcome=Outcome.BROKEN, measured=1, limit=0, reason="it was not refused")
+            return Finding(outcome=Outcome.FAILED, measured=1, limit=0, reason="it was not refused")
         refused = failure.kind in _REFUSED and failure.message.startswith(f"{self.error}: ")
         return Finding(
-            outcome=Outcome.KEPT if refused else Outcome.BROKEN,
+            outcome=Outcome.PASSED if refused else Outcome.FAILED,
             measured=0 if refused else 1,
             limit=0,
             reason=f"wanted a {self.error}; {describe_failure(failure)}",
@@ -224,7 +224,7 @@ def steps_of(case: Case, evidence: Evidence) -> StepsSeen:
 
 def _with_differences(found: Finding, seen: StepsSeen) -> Finding:
     """The finding, and how each compiled graph differs from the one before it."""
-    if found.outcome is Outcome.KEPT:
+    if found.outcome is Outcome.PASSED:
         return found
     lines = [
         f"step {_step_of(seen, number)}: {difference_of_steps(before, after, seen.parameters)}"

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from assay.claims.measurement import describe_failure, stop_unless_available, stop_unless_executed
-from assay.judge.baseline import ACCEPT_ALL, ACCEPT_NEW
+from assay.judge.baseline import STORE_ALL, STORE_NEW
 from assay.judge.changes import Change, Ratio, Sensitivity
 from assay.judge.ratios import LOOKS, ratio_of_turns
 from assay.judge.separation import certainly_slower_after, separated
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
-from assay.model.timing import ArmTimes, Ending, Times, Turns, Work, format_seconds
+from assay.model.timing import Ending, Times, Turns, VariantTimes, Work, format_seconds
 from assay.model.units import Quantity, Unit, same_unit
-from assay.model.verdict import AcceptedNumber, Finding, Outcome
-from assay.model.workload import Arm
+from assay.model.verdict import BaselineNumber, Finding, Outcome
+from assay.model.workload import Variant
 
 _AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
 _DRIFT = 1.25
@@ -53,7 +53,7 @@ class AtMost:
         return ratio_of_turns(reference, judged, self.sensitivity, against=self.limit)
 
     def outcome(self, reference: Sequence[float], judged: Sequence[float]) -> bool | None:
-        """Whether it is kept; None if the interval lies on both sides of the line."""
+        """Whether it passes; None if the interval lies on both sides of the line."""
         found = self.ratio(reference, judged)
         if found.change is Change.SLOWER:
             return False
@@ -70,12 +70,12 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRatio:
-    """A run takes at most so many times what it takes another arm, timed in turns with it.
+    """A run takes at most so many times what it takes another variant, timed in turns with it.
 
-    ``against`` names that arm; by default it is the judged arm's reference. A ratio counts as
-    larger if its whole interval lies beyond the limit by more than ``least_change``, a share, and
-    as not larger if the whole interval stays within ``seen_change`` of it. What lies between is too
-    noisy to say: ``not-measured``, never a pass.
+    ``against`` names that variant; by default it is the judged variant's reference. A ratio counts
+    as larger if its whole interval lies beyond the limit by more than ``least_change``, a share,
+    and as not larger if the whole interval stays within ``seen_change`` of it. What lies between is
+    too noisy to say: ``inconclusive``, never a pass.
     """
 
     at_most: Formula = _AS_LONG
@@ -87,13 +87,13 @@ class TimeRatio:
     unit: Unit = Unit.RATIO
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arm that takes turns with this one, and those that the formula reads."""
-        return (self._beside(arm), *self.at_most.needs(arm))
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variant that takes turns with this one, and those that the formula reads."""
+        return (self._beside(variant), *self.at_most.needs(variant))
 
     def turns(self, case: Case) -> Turns:
-        """The two arms in turns, until the question is decided."""
-        other = self._beside(case.arm)
+        """The two variants in turns, until the question is decided."""
+        other = self._beside(case.variant)
         question = self._question(case)
         return Turns(
             reference=other,
@@ -106,30 +106,30 @@ class TimeRatio:
         )
 
     def judge(self, case: Case) -> Finding:
-        """Kept or broken by the interval of the ratio against the formula's."""
+        """Passes or fails by the interval of the ratio against the formula's."""
         question = self._question(case)
-        times = _taken(case, self._beside(case.arm))
+        times = _taken(case, self._beside(case.variant))
         samples = (times.reference.samples, times.judged.samples)
         if not times.judged.samples:
             _stop_too_few(times)
-        found, kept = question.ratio(*samples), question.outcome(*samples)
+        found, passed = question.ratio(*samples), question.outcome(*samples)
         wanted = f"{question.limit:.4g} ({self.at_most.text})"
         line = f"{self.work.value} takes {_told(times, found)}, wanted at most {wanted}"
-        if kept is None:
+        if passed is None:
             return _too_noisy(times, found, question, line)
         return Finding(
-            outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+            outcome=Outcome.PASSED if passed else Outcome.FAILED,
             measured=found.ratio,
             limit=question.limit,
             reason=line + _pace(times),
         )
 
-    def _beside(self, arm: Arm) -> str:
-        return self.against or arm.reference
+    def _beside(self, variant: Variant) -> str:
+        return self.against or variant.reference
 
     def _question(self, case: Case) -> AtMost:
         """What is asked of two programs that ran, or ``Stopped``."""
-        _stop_unless_both_executed(case, self._beside(case.arm))
+        _stop_unless_both_executed(case, self._beside(case.variant))
         limit = self.at_most.of(case)
         same_unit(limit, Quantity(1, self.unit))
         sensitivity = Sensitivity(least=self.least_change, seen=self.seen_change)
@@ -138,7 +138,7 @@ class TimeRatio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceTimeRatio(TimeRatio):
-    """Tracing and lowering take at most so many times what they take another arm, in turns with it.
+    """Tracing and lowering take at most so many times another variant's time, in turns with it.
 
     Each time from nothing: what the framework kept of the tracing before is dropped.
     """
@@ -160,12 +160,12 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTimeRatio:
-    """A run takes as many times what it takes another arm as the stored ratio says.
+    """A run takes as many times what it takes another variant as the stored ratio says.
 
     The two take turns, so that the ratio is the program's and hardly the machine's: it is stored
-    with the bytes of the target, and judged on any machine of that kind. Broken if the whole
-    interval lies beyond ``tolerance`` above the stored ratio, improved if beyond it below, kept if
-    within ``seen``. docs/timing-evaluation.md has measured ratios.
+    with the bytes of the target, and judged on any machine of that kind. Failed if the whole
+    interval lies beyond ``tolerance`` above the stored ratio, improved if beyond it below, passed
+    if within ``seen``. docs/timing-evaluation.md has measured ratios.
     """
 
     against: str = ""
@@ -175,20 +175,20 @@ class StoredTimeRatio:
     unit: Unit = Unit.RATIO
     uses_baseline: bool = True
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arm that takes turns with this one."""
-        return (self.against or arm.reference,)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variant that takes turns with this one."""
+        return (self.against or variant.reference,)
 
     def turns(self, case: Case) -> Turns:
-        """The two arms in turns, until the question is decided; a fixed number to store them."""
-        (other,) = self.needs(case.arm)
+        """The two variants in turns until the question is decided, or a fixed number to store."""
+        (other,) = self.needs(case.variant)
         _stop_unless_both_executed(case, other)
-        if case.accepted is None:
+        if case.baseline is None:
             count = LOOKS[_LOOK_TO_STORE]
             return Turns(
                 reference=other, question=f"{count} pairs", enough=Pairs(count=count), most=count
             )
-        question = self._question(case.accepted)
+        question = self._question(case.baseline)
         return Turns(
             reference=other,
             question=str(question),
@@ -199,56 +199,56 @@ class StoredTimeRatio:
         )
 
     def judge(self, case: Case) -> Finding:
-        """Kept, broken or improved by the interval of the ratio against the stored one."""
-        (other,) = self.needs(case.arm)
+        """Passed, failed or improved by the interval of the ratio against the stored one."""
+        (other,) = self.needs(case.variant)
         _stop_unless_both_executed(case, other)
         times = _taken(case, other)
         if not times.judged.samples:
             _stop_too_few(times)
         samples = (times.reference.samples, times.judged.samples)
-        if case.accepted is None:
+        if case.baseline is None:
             return self._unstored(times, ratio_of_turns(*samples))
-        question = self._question(case.accepted)
+        question = self._question(case.baseline)
         found = question.ratio(*samples)
         stored = f"{question.limit:.4g} \N{PLUS-MINUS SIGN} {self.tolerance:.0%}"
         line = f"a run takes {_told(times, found)}, stored {stored}"
         outcome = _STORED[found.change]
-        if outcome is Outcome.NOT_MEASURED:
+        if outcome is Outcome.INCONCLUSIVE:
             return _too_noisy(times, found, question, line)
         return Finding(
             outcome=outcome,
             measured=found.ratio,
             limit=question.limit,
             reason=f"{line}: {found.change.value}{_pace(times)}",
-            advice="" if outcome is Outcome.KEPT else ACCEPT_ALL,
+            advice="" if outcome is Outcome.PASSED else STORE_ALL,
         )
 
     def _unstored(self, times: Times, found: Ratio) -> Finding:
         line = f"a run takes {_told(times, found)}"
         if found.high > found.low * (1 + self.tolerance):
             return Finding(
-                outcome=Outcome.NOT_MEASURED,
+                outcome=Outcome.INCONCLUSIVE,
                 reason=f"too noisy to be stored: {line}",
                 advice="run it on a quieter machine",
             )
         return Finding(
-            outcome=Outcome.BROKEN,
+            outcome=Outcome.FAILED,
             measured=found.ratio,
             reason=f"{line}, but no ratio is stored for this or an older toolchain",
-            advice=ACCEPT_NEW,
+            advice=STORE_NEW,
         )
 
-    def _question(self, stored: AcceptedNumber) -> AtMost:
+    def _question(self, stored: BaselineNumber) -> AtMost:
         sensitivity = Sensitivity(least=self.tolerance, seen=self.seen)
         return AtMost(limit=float(stored.value), sensitivity=sensitivity)
 
 
 _LOOK_TO_STORE = 5
 _STORED = {
-    Change.SLOWER: Outcome.BROKEN,
+    Change.SLOWER: Outcome.FAILED,
     Change.FASTER: Outcome.IMPROVED,
-    Change.SAME: Outcome.KEPT,
-    Change.TOO_NOISY: Outcome.NOT_MEASURED,
+    Change.SAME: Outcome.PASSED,
+    Change.TOO_NOISY: Outcome.INCONCLUSIVE,
 }
 
 
@@ -262,19 +262,19 @@ def _taken(case: Case, other: str) -> Times:
     times = case.times
     if times is None:
         raise MeasurementMissing(
-            f"got no times of {case.arm.name!r} beside {other!r}, wanted them taken in turns; "
+            f"got no times of {case.variant.name!r} beside {other!r}, wanted them taken in turns; "
             "judge the claim in a run that can take times"
         )
     stop_unless_available(times)
     if times.failure is not None:
-        own = times.failed_arm == case.arm.name
-        whose = repr(times.failed_arm) if times.failed_arm else "one of the two"
+        own = times.failed_variant == case.variant.name
+        whose = repr(times.failed_variant) if times.failed_variant else "one of the two"
         words = "" if own else f"of {whose}, "
         raise Stopped(
             Finding(
-                outcome=Outcome.BROKEN if own else Outcome.NOT_MEASURED,
+                outcome=Outcome.FAILED if own else Outcome.INCONCLUSIVE,
                 reason=f"nothing to time: {words}{describe_failure(times.failure)}",
-                advice="" if own else f"mend {whose}, or compare with another arm",
+                advice="" if own else f"mend {whose}, or compare with another variant",
                 failure=times.failure if own else None,
             )
         )
@@ -282,16 +282,16 @@ def _taken(case: Case, other: str) -> Times:
 
 
 def _stop_too_few(times: Times) -> NoReturn:
-    arms = (times.reference, times.judged)
+    variants = (times.reference, times.judged)
     if times.ended is Ending.BELOW_CLOCK:
-        runs = max(arm.runs_per_sample for arm in arms)
+        runs = max(variant.runs_per_sample for variant in variants)
         reason = f"{runs} runs together are still too short for this machine's clock"
         advice = "time a larger program"
     else:
-        longest = format_seconds(max(arm.first or 0.0 for arm in arms))
+        longest = format_seconds(max(variant.first or 0.0 for variant in variants))
         reason = f"the cap of seconds left no time for turns: a run takes up to {longest}"
         advice = "raise --assay-timing-seconds, or time a smaller program"
-    raise Stopped(Finding(outcome=Outcome.NOT_MEASURED, reason=reason, advice=advice))
+    raise Stopped(Finding(outcome=Outcome.INCONCLUSIVE, reason=reason, advice=advice))
 
 
 def _too_noisy(times: Times, found: Ratio, question: AtMost, line: str) -> Finding:
@@ -299,7 +299,7 @@ def _too_noisy(times: Times, found: Ratio, question: AtMost, line: str) -> Findi
     instead = "raise --assay-timing-seconds" if capped else "ask for a larger change"
     why = f" ({found.reason})" if found.reason else ""
     return Finding(
-        outcome=Outcome.NOT_MEASURED,
+        outcome=Outcome.INCONCLUSIVE,
         measured=found.ratio,
         limit=question.limit,
         reason=f"too noisy to say{why}: {line}; {times.ended.value} was reached{_pace(times)}",
@@ -310,19 +310,19 @@ def _too_noisy(times: Times, found: Ratio, question: AtMost, line: str) -> Findi
 def _told(times: Times, found: Ratio) -> str:
     if times.ended is Ending.CUT_OFF:
         return (
-            f"at least {found.ratio:.4g} times what {times.reference.arm!r} takes "
+            f"at least {found.ratio:.4g} times what {times.reference.variant!r} takes "
             f"({_steady(times.reference)}): its run was ended after {_steady(times.judged)}"
         )
     pairs = f"{found.units} pairs of turns"
     return (
-        f"{found.ratio:.4g} times what {times.reference.arm!r} takes "
+        f"{found.ratio:.4g} times what {times.reference.variant!r} takes "
         f"({found.low:.4g} to {found.high:.4g} by {pairs}: "
         f"{_steady(times.judged)} against {_steady(times.reference)})"
     )
 
 
-def _steady(arm: ArmTimes) -> str:
-    return "no time" if arm.steady is None else format_seconds(arm.steady)
+def _steady(variant: VariantTimes) -> str:
+    return "no time" if variant.steady is None else format_seconds(variant.steady)
 
 
 def _pace(times: Times) -> str:

@@ -12,7 +12,7 @@ from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Residual
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,16 +24,16 @@ class ResidualsOnHost:
     unit: Unit = Unit.BYTES
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.equal.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.equal.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the saved residuals placed on the host add up to the formula."""
+        """Passes if the saved residuals placed on the host add up to the formula."""
         residuals = traced_of(case).residuals
         if residuals is None:
             raise MeasurementMissing(
-                f"got no saved residuals of {case.arm.name!r}, wanted its Program to name the "
+                f"got no saved residuals of {case.variant.name!r}, wanted its Program to name the "
                 "differentiated function; set Program.differentiated"
             )
         on_host = [residual for residual in residuals if residual.on_host]
@@ -74,28 +74,29 @@ class NamesMatch:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def judge(self, case: Case) -> Finding:
-        """Kept if none of the policy's names is missing from the jaxpr."""
+        """Passes if none of the policy's names is missing from the jaxpr."""
         present = traced_of(case).names
-        if not case.arm.names:
+        if not case.variant.names:
             return Finding(
-                outcome=Outcome.NOT_MEASURED,
-                reason=f"the policy of {case.arm.name!r} asks for no name",
-                advice="list the policy's names in Arm.names, or leave the arm out of the check",
+                outcome=Outcome.INCONCLUSIVE,
+                reason=f"the policy of {case.variant.name!r} asks for no name",
+                advice="list the policy's names in Variant.names, or leave the variant out of the "
+                "check",
             )
-        missing = [name for name in case.arm.names if name not in present]
+        missing = [name for name in case.variant.names if name not in present]
         if not missing:
-            names = ", ".join(case.arm.names)
+            names = ", ".join(case.variant.names)
             return Finding(
-                outcome=Outcome.KEPT, measured=0, limit=0, reason=f"the program names {names}"
+                outcome=Outcome.PASSED, measured=0, limit=0, reason=f"the program names {names}"
             )
         close = get_close_matches(missing[0], present, n=1)
         return Finding(
-            outcome=Outcome.BROKEN,
+            outcome=Outcome.FAILED,
             measured=len(missing),
             limit=0,
             reason=f"the policy names {missing}, but the program names only {sorted(present)}",

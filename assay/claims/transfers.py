@@ -9,7 +9,7 @@ from assay.model.claim import Case, Formula
 from assay.model.module import Direction, nbytes_per_run
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +26,12 @@ class TransferredBytes:
         """``to-host-bytes`` or ``to-device-bytes``."""
         return f"{self.direction.value}-bytes"
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms that the formula reads."""
-        return self.equal.needs(arm)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formula reads."""
+        return self.equal.needs(variant)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if the transfers of all loops, trip counts included, add up to the formula."""
+        """Passes if the transfers of all loops, trip counts included, add up to the formula."""
         stop_unless_placement_shows(case.evidence)
         module = module_of(case, case.evidence)
         uncertain = [
@@ -42,7 +42,7 @@ class TransferredBytes:
         ]
         if uncertain:
             return Finding(
-                outcome=Outcome.NOT_MEASURED,
+                outcome=Outcome.INCONCLUSIVE,
                 reason=f"{len(uncertain)} transfers run an unknown number of times, "
                 f"the first in {uncertain[0].computation}",
                 advice="give the loop a static length; take the transfer out of the conditional",

@@ -1,4 +1,4 @@
-"""Claims on numbers: an arm that moves or recomputes data computes the same results."""
+"""Claims on numbers: a variant that moves or recomputes data computes the same results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from assay.model.claim import Case
 from assay.model.evidence import Evidence, Tensor
 from assay.model.units import Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm, matches_any
+from assay.model.workload import Variant, matches_any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuesEqual:
-    """Every observed result equals the reference arm's, or those of an independent ``truth``.
+    """Every observed result equals the reference variant's, or those of an independent ``truth``.
 
     Measures the smallest tolerance that accepts the worst array, derived in
     ``assay.judge.values``. Equal values that are not finite, in equal places, are equal. On targets
@@ -39,27 +39,27 @@ class ValuesEqual:
     unit: Unit = Unit.RATIO
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arm whose results are the truth, if nothing else is."""
-        return () if self.truth is not None else (arm.reference,)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variant whose results are the truth, if nothing else is."""
+        return () if self.truth is not None else (variant.reference,)
 
     def judge(self, case: Case) -> Finding:
-        """Kept if no result differs by more than the limit."""
+        """Passes if no result differs by more than the limit."""
         ours = _values(case, case.evidence)
         if ours is None:
             return never_executed(case.evidence, "results")
         theirs, whose = self._truth(case)
         if theirs is None:
-            return never_executed(case.other(case.arm.reference), "results")
+            return never_executed(case.other(case.variant.reference), "results")
         exact = matches_any(case.evidence.target, self.exact_on)
         limit = 0.0 if exact else self.relative_tolerance
         worst = largest_difference(
             ours, theirs, self.relative_tolerance, same_types=self.truth is None
         )
-        kept = worst.ratio <= limit
-        many = f"all {len(theirs)} results" if kept else worst.path
+        passed = worst.ratio <= limit
+        many = f"all {len(theirs)} results" if passed else worst.path
         return Finding(
-            outcome=Outcome.KEPT if kept else Outcome.BROKEN,
+            outcome=Outcome.PASSED if passed else Outcome.FAILED,
             measured=worst.ratio,
             limit=limit,
             reason=f"{many} against {whose}: {worst.reason}",
@@ -67,7 +67,7 @@ class ValuesEqual:
 
     def _truth(self, case: Case) -> tuple[tuple[Tensor, ...] | None, str]:
         if self.truth is None:
-            reference = case.arm.reference
+            reference = case.variant.reference
             return _values(case, case.other(reference)), repr(reference)
         if callable(self.truth):
             name = getattr(self.truth, "__name__", "the truth")

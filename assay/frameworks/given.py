@@ -6,17 +6,20 @@ from typing import Any
 
 from assay.model.blame import WrongType, line_of
 from assay.model.steps import Loop, Steps
-from assay.model.workload import Arm, Growth, Program
+from assay.model.workload import Growth, Program, Variant
 
 
-def built(arm: Arm, devices: Sequence[Any]) -> Program:
-    """The arm's program; every function of it says so where it gives a wrong type.
+def built(variant: Variant, devices: Sequence[Any]) -> Program:
+    """The variant's program; every function of it says so where it gives a wrong type.
 
     Raises:
-        WrongType: what ``Arm.program`` returned is no program. Any other exception is its own.
+        WrongType: what ``Variant.program`` returned is no program. Any other exception is its own.
     """
     program: Program = _Giving(
-        arm.program, Program, f"program(devices) of arm {arm.name!r}", "Program(function=…, …)"
+        variant.program,
+        Program,
+        f"program(devices) of variant {variant.name!r}",
+        "Program(function=…, …)",
     )(devices)
     return replace(
         program,

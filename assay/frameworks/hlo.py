@@ -8,7 +8,7 @@ from typing import Any
 from assay.frameworks.framework import Compiled, RanSteps, Ready
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
-from assay.frameworks.memory_stats import memory_of
+from assay.frameworks.memory_analysis import memory_of
 from assay.frameworks.placement import check_placement
 from assay.hlo.module import Module
 from assay.hlo.schema import wrap

@@ -25,7 +25,7 @@ from assay.frameworks.jax_placement import (
 from assay.frameworks.jax_steps import run_steps
 from assay.frameworks.jax_timing import calibrate, profile, ready_program, ready_steps
 from assay.frameworks.machine import run_first
-from assay.frameworks.memory_stats import memory_of
+from assay.frameworks.memory_analysis import memory_of
 from assay.hlo.schema import wrap
 from assay.model.evidence import GrowthTimes, Memory, Residual, Tensor, Traced
 from assay.model.steps import Steps
@@ -167,7 +167,7 @@ class JaxFramework:
         if program.function is None or program.values is None:
             raise Unsupported(
                 "got a program without values to run it on, wanted some to time it with; "
-                "give Program(values=...), or time another arm"
+                "give Program(values=...), or time another variant"
             )
         return ready_program(
             program, lambda: self.lower(self.trace(program, devices), platform, devices), devices

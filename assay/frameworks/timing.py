@@ -15,7 +15,7 @@ from assay.frameworks.turns import Runner, take_turns
 from assay.model.blame import is_ours
 from assay.model.evidence import FailureKind
 from assay.model.timing import Ending, Keep, TimedPair, Times, Work
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 from assay.targets.jax_internals import InternalsMoved
 
 _KEEP_SECONDS: Final = 1.0
@@ -25,9 +25,9 @@ _FAILS_BY: Final = {Work.RUN: FailureKind.EXECUTION, Work.TRACE: FailureKind.TRA
 class ProgramFailed(Exception):
     """A program of the pair did not get through a stage; what it raised is the cause."""
 
-    def __init__(self, arm: str, kind: FailureKind, cause: Exception) -> None:
-        super().__init__(f"{arm}: {cause}")
-        self.arm = arm
+    def __init__(self, variant: str, kind: FailureKind, cause: Exception) -> None:
+        super().__init__(f"{variant}: {cause}")
+        self.variant = variant
         self.kind = kind
         self.cause = cause
 
@@ -49,8 +49,8 @@ class PairTimer:
             return self._times
         pairs = min(len(runner.samples) for runner in self._runners)
         known: dict[str, Any] = {}
-        for arm, runner in zip(self._pair.arms, self._runners, strict=True):
-            place = self._place(arm.name)
+        for variant, runner in zip(self._pair.variants, self._runners, strict=True):
+            place = self._place(variant.name)
             known[place] = replace(
                 getattr(self._times, place),
                 first=runner.first,
@@ -65,11 +65,11 @@ class PairTimer:
         Raises:
             ProgramFailed: one of the programs did.
         """
-        arms = self._pair.arms
-        readies = [self._ready(arm, tools, devices, platform) for arm in arms]
+        variants = self._pair.variants
+        readies = [self._ready(variant, tools, devices, platform) for variant in variants]
         cool = throttles()
         self._note(machine=machine(devices[0]), before=tools.calibrate(devices))
-        self._runners = [self._runner(*each) for each in zip(arms, readies, strict=True)]
+        self._runners = [self._runner(*each) for each in zip(variants, readies, strict=True)]
         turns = self._pair.turns
         ended = take_turns(
             tuple(self._runners),
@@ -88,24 +88,26 @@ class PairTimer:
         if platform != "cpu" and turns.work is Work.RUN:
             self._profile(tools, readies)
 
-    def _ready(self, arm: Arm, tools: Framework, devices: Sequence[Any], platform: str) -> Ready:
-        self._at_work(arm.name)
-        with _stage(arm.name, FailureKind.BUILD):
-            program = built(arm, devices)
-        with _stage(arm.name, FailureKind.COMPILER):
+    def _ready(
+        self, variant: Variant, tools: Framework, devices: Sequence[Any], platform: str
+    ) -> Ready:
+        self._at_work(variant.name)
+        with _stage(variant.name, FailureKind.BUILD):
+            program = built(variant, devices)
+        with _stage(variant.name, FailureKind.COMPILER):
             if self._pair.turns.work is Work.TRACE:
                 return ReadyToTrace(
                     tools=tools, program=program, platform=platform, devices=devices
                 )
             ready = tools.ready(program, devices, platform)
-        self._note_arm(arm.name, trace=ready.trace_seconds, compile=ready.compile_seconds)
+        self._note_variant(variant.name, trace=ready.trace_seconds, compile=ready.compile_seconds)
         return ready
 
-    def _runner(self, arm: Arm, ready: Ready) -> Runner:
+    def _runner(self, variant: Variant, ready: Ready) -> Runner:
         def run(count: int) -> float:
             # Whose first run it is must be known where that takes the process down.
-            self._at_work(arm.name if runner.first is None else "")
-            with _stage(arm.name, _FAILS_BY[self._pair.turns.work]):
+            self._at_work(variant.name if runner.first is None else "")
+            with _stage(variant.name, _FAILS_BY[self._pair.turns.work]):
                 seconds = ready.run(count)
             if seconds > _KEEP_SECONDS:  # Or who waits for news may lose patience.
                 self._keep(self.times)
@@ -118,9 +120,9 @@ class PairTimer:
     def _profile(self, tools: Framework, readies: Sequence[Ready]) -> None:
         # All else is told before: a profiler may take the process down.
         self._keep(self.times)
-        for arm, ready in zip(self._pair.arms, readies, strict=True):
+        for variant, ready in zip(self._pair.variants, readies, strict=True):
             try:
-                self._note_arm(arm.name, on_device=tools.profile(ready))
+                self._note_variant(variant.name, on_device=tools.profile(ready))
             # The program ran; what a profiler raises is no fault of it.
             except Exception as error:  # noqa: BLE001
                 self._note(not_profiled=f"{type(error).__name__}: {error}")
@@ -129,9 +131,9 @@ class PairTimer:
         if before is not None and after is not None and self._times.machine is not None:
             self._note(machine=replace(self._times.machine, throttles=after - before))
 
-    def _at_work(self, arm: str) -> None:
-        if self._times.at_work != arm:
-            self._note(at_work=arm)
+    def _at_work(self, variant: str) -> None:
+        if self._times.at_work != variant:
+            self._note(at_work=variant)
             self._keep(self.times)
 
     def _keep_now_and_then(self) -> None:
@@ -143,17 +145,17 @@ class PairTimer:
     def _note(self, **known: Any) -> None:
         self._times = replace(self._times, **known)
 
-    def _note_arm(self, arm: str, **known: Any) -> None:
-        place = self._place(arm)
+    def _note_variant(self, variant: str, **known: Any) -> None:
+        place = self._place(variant)
         self._note(**{place: replace(getattr(self._times, place), **known)})
 
-    def _place(self, arm: str) -> str:
+    def _place(self, variant: str) -> str:
         reference = self._pair.reference
-        return "reference" if reference and arm == reference.name else "judged"
+        return "reference" if reference and variant == reference.name else "judged"
 
 
 def ends_when_hopeless(times: Times) -> bool:
-    """Whether the judged arm's first run tells what a run takes.
+    """Whether the judged variant's first run tells what a run takes.
 
     Not where it compiles or traces, nor on an accelerator, whose libraries start in it.
     """
@@ -161,7 +163,7 @@ def ends_when_hopeless(times: Times) -> bool:
 
 
 @contextmanager
-def _stage(arm: str, kind: FailureKind) -> Iterator[None]:
+def _stage(variant: str, kind: FailureKind) -> Iterator[None]:
     try:
         yield
     # A program may raise anything; whatever it is, it is evidence.
@@ -169,4 +171,4 @@ def _stage(arm: str, kind: FailureKind) -> Iterator[None]:
         asked_too_much = isinstance(error, Unsupported)
         if isinstance(error, InternalsMoved) or (is_ours(error) and not asked_too_much):
             raise
-        raise ProgramFailed(arm, kind, error) from error
+        raise ProgramFailed(variant, kind, error) from error

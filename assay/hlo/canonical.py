@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.hlo.colours import Colours, Edge, colours, digest
 from assay.hlo.fingerprint import fingerprint
 from assay.hlo.flow import COALESCED, MEMBER, Callee, Flow, flow_of
 from assay.hlo.module import Computation, Module
 from assay.hlo.schema import decode_labels, decode_shape
 from assay.hlo.shape import read_shape
 from assay.hlo.tokens import untie_tokens
+from assay.hlo.weisfeiler_lehman import Colours, Edge, colours, digest
 from assay.model.module import Shape
 from assay.model.step_graph import (
     StepCollective,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from assay.hlo.assignment import BufferAssignment, Slice
+from assay.hlo.full_buffer_writes import FullWrite
 from assay.hlo.module import Module
-from assay.hlo.rewrites import WholeWrite
 from assay.hlo.values import Value, behind
 from assay.model.buffers import Donation
 
@@ -12,7 +12,7 @@ _Given = tuple[int, tuple[int, ...], tuple[int, ...] | None, bool]
 
 
 def donations(
-    module: Module, found: Iterable[WholeWrite], assignment: BufferAssignment | None
+    module: Module, found: Iterable[FullWrite], assignment: BufferAssignment | None
 ) -> tuple[Donation, ...]:
     """Every donated array, whether an output took it over or not.
 
@@ -50,10 +50,10 @@ def _donation(module: Module, given: _Given, copies: "_Copies") -> Donation:
 class _Copies:
     """The copies outside of loops, by the value that they read and by the bytes that they fill."""
 
-    def __init__(self, found: Iterable[WholeWrite], assignment: BufferAssignment | None) -> None:
+    def __init__(self, found: Iterable[FullWrite], assignment: BufferAssignment | None) -> None:
         self._assignment = assignment
-        self._of: dict[Value, list[WholeWrite]] = {}
-        self._into: dict[Slice, list[WholeWrite]] = {}
+        self._of: dict[Value, list[FullWrite]] = {}
+        self._into: dict[Slice, list[FullWrite]] = {}
         for each in found:
             base = each.origin.base
             if each.loop is not None or each.origin.rearranged:
@@ -67,7 +67,7 @@ class _Copies:
         """Whether every copy shows; without an assignment an update out of place does not."""
         return self._assignment is not None
 
-    def of(self, argument: Value) -> Iterator[WholeWrite]:
+    def of(self, argument: Value) -> Iterator[FullWrite]:
         """What copies the whole argument, or another array into its buffer.
 
         A copy into another memory, or out of it, is how a device reads and writes, not a second
@@ -85,6 +85,6 @@ class _Copies:
                 yield each
 
 
-def _named(found: WholeWrite) -> str:
+def _named(found: FullWrite) -> str:
     name = found.instruction.name
     return f"{name} at {found.source}" if found.source else name

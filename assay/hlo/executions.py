@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from assay.hlo.module import Computation, Module
-from assay.hlo.trips import TripCounter
+from assay.hlo.trip_count import TripCounter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final
 
-from assay.hlo.anonymous import COMMUTATIVE, EFFECTS, own_bytes
+from assay.hlo.canonical_attributes import COMMUTATIVE, EFFECTS, own_bytes
 from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation, Module
 from assay.hlo.schema import MalformedModule, Message, decode_anonymous

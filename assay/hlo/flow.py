@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from assay.hlo.anonymous import COMMUTATIVE, EFFECTS, own_bytes
-from assay.hlo.colours import Edge, digest, place
+from assay.hlo.canonical_attributes import COMMUTATIVE, EFFECTS, own_bytes
 from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation
 from assay.hlo.schema import MalformedModule, Message, decode_anonymous, decode_placed
+from assay.hlo.weisfeiler_lehman import Edge, digest, place
 
 COALESCED: Final = frozenset({"all-gather", "all-reduce", "reduce-scatter"})
 """Collectives that treat each of several operands by itself."""

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from assay.hlo.host_transfers import MOVES_NOTHING
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation, Module
-from assay.hlo.moves import MOVES_NOTHING
 from assay.hlo.schema import decode_labels, decode_metadata, decode_shape
 from assay.hlo.shape import read_shape
 from assay.model.inventory import Inventory, Operations, SharedBuffer

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from assay.hlo.executions import Executions
 from assay.hlo.module import Computation, Module
-from assay.hlo.trips import TripCounter
+from assay.hlo.trip_count import TripCounter
 from assay.model.module import Loop
 
 

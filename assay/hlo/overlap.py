@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.hlo.begun import COLLECTIVES, begun
+from assay.hlo.async_start import COLLECTIVES, async_starts
+from assay.hlo.cost_analysis import STARTS, CostAnalysis
 from assay.hlo.executions import Executions
+from assay.hlo.host_transfers import HOST_THREAD
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation, Module
-from assay.hlo.moves import HOST_THREAD
 from assay.hlo.timeline import Span, Timelines
-from assay.hlo.trips import TripCounter
+from assay.hlo.trip_count import TripCounter
 from assay.hlo.values import Value
-from assay.hlo.work import STARTS, WorkCounter
 from assay.model.overlap import AsyncPair
 
 DONES: Final = frozenset(
@@ -69,7 +69,7 @@ def overlaps(
     spans = (span for pair in pairs for span in pair.spans)
     fused = [each for each in pairs if each.by]
     ends = frozenset(end for each in fused for end in (each.start, each.done) if end)
-    timelines = Timelines(spans, WorkCounter(trips, beside=ends))
+    timelines = Timelines(spans, CostAnalysis(trips, beside=ends))
     return tuple(found for pair in pairs for found in _plain(pair, timelines))
 
 
@@ -221,8 +221,8 @@ def _predecessor(value: Value) -> Value | None:
 def _plain(pair: _Pair, timelines: Timelines) -> Iterator[AsyncPair]:
     """The pair in plain values; two of them if it moves bytes both ways."""
     start, done = pair.start, pair.done
-    between = timelines.work(pair.spans) if pair.spans else None
-    for each in begun(pair.by or start):
+    between = timelines.cost(pair.spans) if pair.spans else None
+    for each in async_starts(pair.by or start):
         yield AsyncPair(
             kind=each.kind,
             opcode=each.by.opcode,

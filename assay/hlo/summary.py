@@ -8,14 +8,14 @@ from assay.hlo.assignment import BufferAssignment
 from assay.hlo.donations import donations
 from assay.hlo.executions import executions
 from assay.hlo.fingerprint import fingerprint
+from assay.hlo.full_buffer_writes import full_writes, plain
 from assay.hlo.inventory import inventory
 from assay.hlo.loops import loops
 from assay.hlo.module import Module
 from assay.hlo.overlap import overlaps
 from assay.hlo.peak import peak
-from assay.hlo.rewrites import plain, whole_writes
 from assay.hlo.transfers import transfers
-from assay.hlo.trips import TripCounter
+from assay.hlo.trip_count import TripCounter
 from assay.model.summary import ModuleSummary
 
 
@@ -37,14 +37,14 @@ def read(data: bytes, buffer_assignment: bytes = b"") -> ModuleSummary:
 def _read(module: Module, assignment: BufferAssignment | None) -> ModuleSummary:
     trips = TripCounter(module)
     counts = executions(module, trips)
-    found = whole_writes(module, counts, assignment)
+    found = full_writes(module, counts, assignment)
     return ModuleSummary(
         name=module.name,
         instructions=sum(map(len, module.computations)),
         computations=len(module.computations),
         loops=loops(module, trips, counts),
         transfers=transfers(module, counts),
-        rewrites=tuple(plain(each, counts) for each in found),
+        full_buffer_writes=tuple(plain(each, counts) for each in found),
         donations=donations(module, found, assignment),
         overlaps=overlaps(module, counts, trips),
         peak=peak(module, assignment) if assignment else None,

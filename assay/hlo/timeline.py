@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
+from assay.hlo.cost_analysis import FREE, CostAnalysis
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation
-from assay.hlo.work import FREE, WorkCounter
-from assay.model.overlap import Work
+from assay.model.overlap import Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,22 +22,22 @@ class Span:
 class Timelines:
     """The work of the parts of schedules that it is made with; each instruction's counted once."""
 
-    def __init__(self, spans: Iterable[Span], work: WorkCounter) -> None:
+    def __init__(self, spans: Iterable[Span], costs: CostAnalysis) -> None:
         by_computation: dict[Computation, list[Span]] = {}
         for span in spans:
             by_computation.setdefault(span.computation, []).append(span)
         self._timelines: Mapping[Computation, _Timeline] = {
-            computation: _Timeline(computation, each, work)
+            computation: _Timeline(computation, each, costs)
             for computation, each in by_computation.items()
             if computation.order is not None
         }
 
-    def work(self, spans: Iterable[Span]) -> Work | None:
+    def cost(self, spans: Iterable[Span]) -> Cost | None:
         """The work of all these parts; None if one is unknown or not scheduled."""
-        total = Work()
+        total = Cost()
         for span in spans:
             timeline = self._timelines.get(span.computation)
-            part = None if timeline is None else timeline.work(span)
+            part = None if timeline is None else timeline.cost(span)
             if part is None:
                 return None
             total = total.plus(part)
@@ -47,7 +47,9 @@ class Timelines:
 class _Timeline:
     """The work of one computation's schedule, summed from its beginning where a pair needs it."""
 
-    def __init__(self, computation: Computation, spans: Iterable[Span], work: WorkCounter) -> None:
+    def __init__(
+        self, computation: Computation, spans: Iterable[Span], costs: CostAnalysis
+    ) -> None:
         order = computation.order or ()
         self._positions = {identifier: at for at, identifier in enumerate(order)}
         wanted = [0] * (len(order) + 1)
@@ -56,23 +58,23 @@ class _Timeline:
             wanted[first] += 1
             wanted[max(first, end)] -= 1
         parts = [
-            work.work(computation.instruction(identifier))
+            costs.cost(computation.instruction(identifier))
             if covered and computation.opcode(identifier) not in FREE
-            else Work()
+            else Cost()
             for identifier, covered in zip(order, accumulate(wanted), strict=False)
         ]
         self._flops = [0, *accumulate(part.flops if part else 0 for part in parts)]
         self._nbytes = [0, *accumulate(part.nbytes if part else 0 for part in parts)]
         self._unknown = [0, *accumulate(part is None for part in parts)]
 
-    def work(self, span: Span) -> Work | None:
+    def cost(self, span: Span) -> Cost | None:
         """The work of a part; None if that of an instruction in it is unknown."""
         first, end = self._limits(span)
         if end <= first:
-            return Work()
+            return Cost()
         if self._unknown[end] > self._unknown[first]:
             return None
-        return Work(
+        return Cost(
             flops=self._flops[end] - self._flops[first],
             nbytes=self._nbytes[end] - self._nbytes[first],
         )

@@ -9,9 +9,9 @@ is chance where a collective is coalesced, so the token is read by the whole of 
 from collections.abc import Iterator
 from typing import Final
 
-from assay.hlo.colours import Edge, place
 from assay.hlo.flow import ANYWHERE, Flow, Node
 from assay.hlo.module import Computation
+from assay.hlo.weisfeiler_lehman import Edge, place
 from assay.model.module import Shape
 
 _SPREADS: Final = frozenset({"broadcast", "convert"})

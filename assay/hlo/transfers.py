@@ -3,20 +3,26 @@
 from collections.abc import Iterable, Mapping
 
 from assay.hlo.executions import Executions
+from assay.hlo.host_transfers import (
+    HOST_LINKS,
+    HOST_THREAD,
+    MOVES_NOTHING,
+    HostTransfer,
+    host_transfers,
+)
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation, Module
-from assay.hlo.moves import HOST_LINKS, HOST_THREAD, MOVES_NOTHING, Move, moves
 from assay.model.module import Transfer
 
 
 def transfers(module: Module, counts: Mapping[Computation, Executions]) -> tuple[Transfer, ...]:
     """Every transfer of the computations in ``counts``."""
     return tuple(
-        _transfer(instruction, move, counts[computation])
+        _transfer(instruction, host_transfer, counts[computation])
         for computation in module.computations
         if computation in counts and not _is_looked_at_by_its_caller(computation)
         for instruction in _that_may_move(computation)
-        for move in moves(instruction)
+        for host_transfer in host_transfers(instruction)
     )
 
 
@@ -35,16 +41,16 @@ def _that_may_move(computation: Computation) -> Iterable[Instruction]:
     return dict.fromkeys((*computation.around_host(but=MOVES_NOTHING), *unplaced))
 
 
-def _transfer(instruction: Instruction, move: Move, runs: Executions) -> Transfer:
+def _transfer(instruction: Instruction, host_transfer: HostTransfer, runs: Executions) -> Transfer:
     return Transfer(
-        direction=move.direction,
-        nbytes_per_execution=move.nbytes,
+        direction=host_transfer.direction,
+        nbytes_per_execution=host_transfer.nbytes,
         executions=runs.count,
         at_most=runs.at_most,
-        opcode=move.by.opcode,
+        opcode=host_transfer.by.opcode,
         computation=instruction.computation.name,
         instruction=instruction.name,
-        source=instruction.source or move.by.source or _source_of_operands(instruction),
+        source=instruction.source or host_transfer.by.source or _source_of_operands(instruction),
     )
 
 

@@ -10,7 +10,7 @@ from typing import IO
 
 from assay.isolate.frames import how_it_ended, read, write
 
-_LAST_WORDS = 400
+_STDERR_TAIL_CHARACTERS = 400
 _WORDS_READ = 65_536
 # Importing a framework on a cold disk takes tens of seconds; no program is part of it.
 _START_SECONDS = 300.0
@@ -62,7 +62,7 @@ class Child:
             raise NotStartedError(f"was not ready within {_START_SECONDS:g} s") from None
         # Death before any program was seen is no program's fault.
         except EOFError:
-            raise NotStartedError(f"did not start: {self.epitaph()}") from None
+            raise NotStartedError(f"did not start: {self.ending_with_stderr_tail()}") from None
 
     def send(self, request: bytes) -> None:
         """Send a request; words from here on belong to it.
@@ -84,21 +84,21 @@ class Child:
         assert self._process.stdout
         return read(self._process.stdout, timeout_seconds)
 
-    def epitaph(self) -> str:
+    def ending_with_stderr_tail(self) -> str:
         """What a child that is gone died of; it is closed."""
         ended = how_it_ended(self._process.wait())
-        words = self.last_words(ended)
+        words = self.with_stderr_tail(ended)
         self.close()
         return words
 
-    def last_words(self, ended: str) -> str:
+    def with_stderr_tail(self, ended: str) -> str:
         """What ended the request's program, and what that wrote last; it writes nowhere else."""
         file = self._words.fileno()
         start = max(self._heard, os.fstat(file).st_size - _WORDS_READ)
         # The child writes at this file's own offset, which is left where it is.
         words = os.pread(file, _WORDS_READ, start).decode(errors="replace")
-        last = " ".join(words.split())[-_LAST_WORDS:] or "none"
-        return f"the process ended by {ended}; its last words: {last}"
+        last = " ".join(words.split())[-_STDERR_TAIL_CHARACTERS:] or "none"
+        return f"the process ended by {ended}; stderr tail: {last}"
 
     def close(self) -> None:
         """End it and what it started, whatever they are doing; may be called again."""

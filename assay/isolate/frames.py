@@ -42,7 +42,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimesRequest:
-    """A request for times; each arm travels as it would by itself, the question by itself."""
+    """A request for times; each variant travels as it would by itself, the question by itself."""
 
     reference: bytes | None
     judged: bytes
@@ -64,7 +64,7 @@ class TimesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthRequest:
-    """A request for times of a growing loop; its arm travels as it would by itself."""
+    """A request for times of a growing loop; its variant travels as it would by itself."""
 
     program: bytes
     most_seconds: float

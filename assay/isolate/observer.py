@@ -21,7 +21,7 @@ from assay.model.blame import FaultElsewhere
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
 from assay.model.timing import Ending, Keep, TimedPair, Times, untaken
-from assay.model.workload import Arm, Workload
+from assay.model.workload import Variant, Workload
 from assay.observe import unseen
 from assay.targets import environment, resolve
 
@@ -58,33 +58,35 @@ class Observer:
     ) -> None:
         self.close()
 
-    def observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
-        """What is seen of one arm on one target; a crash or a timeout of the child is evidence.
+    def observe(self, workload: Workload, variant: Variant, target: str) -> Evidence:
+        """What is seen of one variant on one target; a crash or a timeout of the child is evidence.
 
         Raises:
             NotPortable: the workload holds something that cannot be pickled.
             ObservationError: Assay itself failed in the child.
         """
-        return self._evidence(workload, arm, target, pickled(workload, arm, target))
+        return self._evidence(workload, variant, target, pickled(workload, variant, target))
 
     def time_growth(
-        self, workload: Workload, arm: Arm, target: str, most_seconds: float
+        self, workload: Workload, variant: Variant, target: str, most_seconds: float
     ) -> Evidence:
-        """The times of one arm's growing loop, and nothing else of the arm, as `observe` gives it.
+        """The times of one variant's growing loop alone, as `observe` gives it.
 
         Raises:
             NotPortable: the workload holds something that cannot be pickled.
             ObservationError: Assay itself failed in the child.
         """
-        request = GrowthRequest(program=pickled(workload, arm, target), most_seconds=most_seconds)
-        return self._evidence(workload, arm, target, bytes(cloudpickle.dumps(request)))
+        request = GrowthRequest(
+            program=pickled(workload, variant, target), most_seconds=most_seconds
+        )
+        return self._evidence(workload, variant, target, bytes(cloudpickle.dumps(request)))
 
     def time(self, pair: TimedPair, keep: Keep) -> Times:
-        """The times of two arms in turns, or of one alone; ``keep`` gets them as far as known.
+        """The times of two variants in turns, or of one alone; ``keep`` gets them as far as known.
 
         A crash is in the times; so is a child that tells of no progress for as long as a program
-        may take. A first run of the judged arm that is hopelessly slower than the reference's is
-        ended: what it took till then is its sample.
+        may take. A first run of the judged variant that is hopelessly slower than the reference's
+        is ended: what it took till then is its sample.
 
         Raises:
             NotPortable: the workload holds something that cannot be pickled.
@@ -110,14 +112,16 @@ class Observer:
         if isinstance(answer, Failure) and latest.ended is not Ending.UNFINISHED:
             return replace(latest, not_profiled=answer.message)
         if isinstance(answer, Failure):
-            return replace(latest, failure=answer, failed_arm=latest.at_work)
+            return replace(latest, failure=answer, failed_variant=latest.at_work)
         if answer.failure is not None:
             return replace(latest, failure=answer.failure)
         if answer.times is None:
             raise _fault_of(answer)
         return answer.times
 
-    def _evidence(self, workload: Workload, arm: Arm, target: str, request: bytes) -> Evidence:
+    def _evidence(
+        self, workload: Workload, variant: Variant, target: str, request: bytes
+    ) -> Evidence:
         seen: Evidence | None = None
 
         def heard(answer: Answer) -> None:
@@ -129,12 +133,12 @@ class Observer:
         if failure is not None:
             if failure.stage in _LOST and failure.during is None:
                 raise ObservationError(f"Assay's own work came to an end: {failure.message}")
-            before = seen or unseen(workload, arm, resolve(target))
+            before = seen or unseen(workload, variant, resolve(target))
             return replace(before, failure=failure)
         assert isinstance(answer, Answer)
         if answer.evidence is None:
             raise _fault_of(answer)
-        asked = (workload.suite, workload.name, arm.name, str(resolve(target).name))
+        asked = (workload.suite, workload.name, variant.name, str(resolve(target).name))
         given = answer.evidence.key
         if given != asked:
             raise ObservationError(f"the observer was asked for {asked} and answered for {given}")
@@ -168,9 +172,11 @@ class Observer:
             return Failure(kind=FailureKind.TIMEOUT, message=message, during=stage)
         except (EOFError, BrokenPipeError):
             self._child = None
-            return Failure(kind=FailureKind.CRASH, message=child.epitaph(), during=stage)
+            return Failure(
+                kind=FailureKind.CRASH, message=child.ending_with_stderr_tail(), during=stage
+            )
         if answer.died:
-            message = child.last_words(answer.died)
+            message = child.with_stderr_tail(answer.died)
             return Failure(kind=FailureKind.CRASH, message=message, during=stage)
         return answer
 
@@ -215,7 +221,7 @@ def _child_environment(targets: Sequence[TargetName], base: Mapping[str, str]) -
 
 
 def _request(pair: TimedPair) -> bytes:
-    *others, judged = (pickled(pair.workload, arm, pair.target) for arm in pair.arms)
+    *others, judged = (pickled(pair.workload, variant, pair.target) for variant in pair.variants)
     try:
         turns = cloudpickle.dumps(pair.turns)
     # Pickling runs the claim's own code, which may raise anything.
@@ -234,7 +240,7 @@ def _request(pair: TimedPair) -> bytes:
 
 
 def _hopeless_after(pair: TimedPair, latest: Times) -> float:
-    """For how long the judged arm's first run may last; without end while it does not run.
+    """For how long the judged variant's first run may last; without end while it does not run.
 
     To end it ends the process, so a second at least is worth waiting for.
     """
@@ -250,7 +256,7 @@ def _hopeless_after(pair: TimedPair, latest: Times) -> float:
 
 
 def _cut_off(times: Times, seconds: float) -> Times:
-    """The times of a pair of which the judged arm's first run was ended after so many seconds."""
+    """The times of a pair whose judged variant's first run was ended after so many seconds."""
     first = times.reference.first
     assert first is not None
     return replace(

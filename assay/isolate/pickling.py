@@ -1,4 +1,4 @@
-"""Pickling: a workload with one arm, sent to a process that may not have the user's modules."""
+"""Pickling: a workload with one variant, sent to a process that may not have the user's modules."""
 
 import copyreg
 import io
@@ -11,23 +11,23 @@ from typing import Any
 import cloudpickle
 
 from assay.model.blame import WrongValue
-from assay.model.workload import Arm, Workload
+from assay.model.workload import Variant, Workload
 
 
 class NotPortable(WrongValue):
     """The workload cannot be sent to the observer's process."""
 
 
-def pickled(workload: Workload, arm: Arm, target: str) -> bytes:
-    """The workload, with this arm alone, and the target.
+def pickled(workload: Workload, variant: Variant, target: str) -> bytes:
+    """The workload, with this variant alone, and the target.
 
     Raises:
         NotPortable: the workload holds something that cannot be pickled.
     """
-    # Only this arm is sent: another's fault is not its own, and forty arms need not travel.
-    alone = Arm(name=arm.name, role=arm.role, program=arm.program)
+    # Only this variant is sent: another's fault is not its own, and forty variants need not travel.
+    alone = Variant(name=variant.name, role=variant.role, program=variant.program)
     bare = Workload(
-        suite=workload.suite, name=workload.name, arms=(alone,), framework=workload.framework
+        suite=workload.suite, name=workload.name, variants=(alone,), framework=workload.framework
     )
     foreign = [module for module in _modules_of(alone) if not _importable(module)]
     for module in foreign:
@@ -37,9 +37,9 @@ def pickled(workload: Workload, arm: Arm, target: str) -> bytes:
     # Pickling runs the user's objects' code, which may raise anything.
     except Exception as error:
         raise NotPortable(
-            f"got arm {arm.name!r} of {workload.name!r} that cannot be sent to another process "
-            f"({error}), wanted functions and plain values; build arrays inside the program's "
-            "functions"
+            f"got variant {variant.name!r} of {workload.name!r} that cannot be sent to another "
+            f"process ({error}), wanted functions and plain values; build arrays inside the "
+            "program's functions"
         ) from error
     finally:
         for module in foreign:
@@ -91,8 +91,8 @@ def _restore(jitted: Any, state: tuple[Any, dict[str, Any]]) -> None:
     jitted.__dict__.update(attributes)
 
 
-def _modules_of(arm: Arm) -> list[ModuleType]:
-    programs = (arm.program, getattr(arm.program, "func", None))
+def _modules_of(variant: Variant) -> list[ModuleType]:
+    programs = (variant.program, getattr(variant.program, "func", None))
     names = {getattr(program, "__module__", "") for program in programs}
     return [sys.modules[name] for name in sorted(names) if name in sys.modules]
 

@@ -104,10 +104,10 @@ def _found(request: bytes, keep: Keep, begin: Begin) -> Answer:
     begin(None, None)
     if isinstance(asked, TimesRequest):
         return Answer(times=observe_times(loaded, keep))
-    workload, arm, target = loaded
+    workload, variant, target = loaded
     if isinstance(asked, GrowthRequest):
-        return Answer(evidence=observe_growth(workload, arm, target, asked.most_seconds, begin))
-    return Answer(evidence=observe(workload, arm, target, begin))
+        return Answer(evidence=observe_growth(workload, variant, target, asked.most_seconds, begin))
+    return Answer(evidence=observe(workload, variant, target, begin))
 
 
 class _Forks:

@@ -1,1 +1,1 @@
-"""Comparison of numbers with limits, with accepted numbers and with known defects: pure."""
+"""Comparison of numbers with limits, with baselines and with known defects: pure."""

@@ -11,15 +11,15 @@ from assay.model.evidence import FailureKind
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import KnownDefect
 
-_KEPT = (Outcome.KEPT, Outcome.IMPROVED)
+_PASSED = (Outcome.PASSED, Outcome.IMPROVED)
 
 
 def judge(claim: Claim, case: Case) -> Finding:
     """The claim's finding; whatever goes wrong while judging is never a pass.
 
-    What Assay itself raises is an ``error``, what the check's own code raises breaks the claim. A
-    claim that says kept or improved without a measurement and a limit broke its own law: an error.
-    So is a number that is not finite; a broken claim alone may measure infinity.
+    What Assay itself raises is an ``error``, what the check's own code raises fails the claim. A
+    claim that says passed or improved without a measurement and a limit broke its own law: an
+    error. So is a number that is not finite; a failed claim alone may measure infinity.
     """
     try:
         finding = claim.judge(case)
@@ -28,7 +28,7 @@ def judge(claim: Claim, case: Case) -> Finding:
     # A claim and its formulas may be anyone's code; their fault must not take the run down.
     except Exception as fault:  # noqa: BLE001
         return at_fault(fault, f"claim {claim.name!r}")
-    if finding.outcome in _KEPT and None in (finding.measured, finding.limit):
+    if finding.outcome in _PASSED and None in (finding.measured, finding.limit):
         return replace(
             finding,
             outcome=Outcome.ERROR,
@@ -41,7 +41,7 @@ def judge(claim: Claim, case: Case) -> Finding:
 def _finite(claim: Claim, finding: Finding) -> Finding:
     numbers = {"measured": finding.measured, "limit": finding.limit}
     odd = {name: number for name, number in numbers.items() if not isfinite(number or 0)}
-    if finding.outcome is Outcome.BROKEN and isinf(odd.get("measured") or 0):
+    if finding.outcome is Outcome.FAILED and isinf(odd.get("measured") or 0):
         del odd["measured"]
     if not odd:
         return finding
@@ -50,7 +50,7 @@ def _finite(claim: Claim, finding: Finding) -> Finding:
         finding,
         outcome=Outcome.ERROR,
         reason=f"claim {claim.name!r} gives {words}, which is not finite: {finding.reason}",
-        advice="return finite numbers, or a not-measured finding that says why there is none",
+        advice="return finite numbers, or an inconclusive finding that says why there is none",
     )
 
 
@@ -63,19 +63,19 @@ def at_fault(fault: Exception, what: str) -> Finding:
             advice="this is a fault of Assay, not of the program; report it",
         )
     return Finding(
-        outcome=Outcome.BROKEN,
+        outcome=Outcome.FAILED,
         reason=f"nothing to measure: the check's own code failed ({what}): {in_words(fault)}",
         advice="fix the check at that line; this says nothing about the compiler",
     )
 
 
-def judge_arm(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
-    """The finding on an arm, set against the workload's known defects."""
+def judge_variant(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
+    """The finding on a variant, set against the workload's known defects."""
     name = claim.name
     entries = known_defects(
         case.workload.known_defects,
         workload=case.workload.name,
-        arm=case.arm.name,
+        variant=case.variant.name,
         claim=name,
         target=case.evidence.target,
         versions=case.evidence.toolchain.versions,
@@ -88,36 +88,36 @@ def judge_arm(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
         return at_fault(fault, f"a known defect of {name!r}"), None
 
 
-def judge_twin(claim: Claim, case: Case) -> Finding:
-    """The verdict on the detector: sound only if this negative control breaks the claim.
+def judge_negative_control(claim: Claim, case: Case) -> Finding:
+    """The verdict on the detector: sound only if this negative control fails the claim.
 
-    The control must break it by a measurement, or with the kind of failure that its arm names. One
-    that breaks it for another reason proves nothing: the detector is as untested as if the control
-    had passed, and both are ``broken``.
+    The control must fail it by a measurement, or with the kind of failure that its variant names.
+    One that fails it for another reason proves nothing: the detector is as untested as if the
+    control had passed, and both are ``failed``.
     """
     finding = judge(claim, case)
-    if finding.outcome in _KEPT:
+    if finding.outcome in _PASSED:
         return _blind(
-            finding, f"the negative control keeps the claim, which is blind: {finding.reason}"
+            finding, f"the negative control passes the claim, which is blind: {finding.reason}"
         )
-    if finding.outcome is not Outcome.BROKEN:
+    if finding.outcome is not Outcome.FAILED:
         return finding
-    unproven = _why_unproven(finding, case.arm.fails_with)
+    unproven = _why_unproven(finding, case.variant.fails_with)
     if unproven:
         return _blind(finding, f"the negative control proves nothing, {unproven}: {finding.reason}")
     return replace(
         finding,
-        outcome=Outcome.KEPT,
-        reason=f"the negative control breaks the claim, as it must: {finding.reason}",
+        outcome=Outcome.PASSED,
+        reason=f"the negative control fails the claim, as it must: {finding.reason}",
         advice="",
     )
 
 
 def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
-    """Why a broken claim does not show that the detector works; empty if it does."""
+    """Why a failed claim does not show that the detector works; empty if it does."""
     if finding.failure is not None and finding.failure.kind is not expected:
         if expected is None:
-            return "for it failed, and its arm names no failure (fails_with)"
+            return "for it failed, and its variant names no failure (fails_with)"
         return f"for it must be one that {expected.value} (fails_with)"
     if finding.measured is None or finding.limit is None:
         return "for nothing was measured"
@@ -127,7 +127,7 @@ def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
 def _blind(finding: Finding, reason: str) -> Finding:
     return replace(
         finding,
-        outcome=Outcome.BROKEN,
+        outcome=Outcome.FAILED,
         reason=reason,
         advice="correct the detector or the negative control; until then no verdict of this claim "
         "counts",
@@ -140,15 +140,15 @@ def no_control(finding: Finding) -> Finding:
 
 
 def vouched(finding: Finding, controls: Iterable[tuple[str, Finding]]) -> Finding:
-    """The finding if every negative control broke the claim, else ``not-measured``.
+    """The finding if every negative control failed the claim, else ``inconclusive``.
 
-    ``controls`` gives each one's name and the finding of ``judge_twin``.
+    ``controls`` gives each one's name and the finding of ``judge_negative_control``.
     """
     for name, control in controls:
-        if control.outcome is not Outcome.KEPT:
+        if control.outcome is not Outcome.PASSED:
             return replace(
                 finding,
-                outcome=Outcome.NOT_MEASURED,
+                outcome=Outcome.INCONCLUSIVE,
                 reason=f"the negative control {name!r} did not fail: {control.reason}",
                 advice=control.advice,
             )

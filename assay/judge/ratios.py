@@ -4,12 +4,12 @@ Sample k of one stands beside sample k of the other, so that what the machine do
 both, and the differences of their logarithms are symmetric about the true one. Three views of them
 share the errors. *Calm pairs*: most of a busy machine's noise lies in few pairs, so the calmer half
 is kept, by the sum of a pair's logarithms, which does not tell which of the two was slower, if both
-vary alike. *Floors* (``assay.judge.floors``) decide where most pairs are disturbed. *All pairs* see
-what only some runs have: where they contradict the other two, they are right. Where one of the two
-varies more, calm pairs and floors are those in which it happened to be fast; the interval is then
-made to hold the centre of all pairs too. The interval of pairs is Wilcoxon's signed-rank interval
-about the Hodges-Lehmann median (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods,
-3.1 to 3.3), exact at any number of pairs.
+vary alike. *Minimum times* (``assay.judge.minimum_time``) decide where most pairs are disturbed.
+*All pairs* see what only some runs have: where they contradict the other two, they are right. Where
+one of the two varies more, calm pairs and minimum times are those in which it happened to be fast;
+the interval is then made to hold the centre of all pairs too. The interval of pairs is Wilcoxon's
+signed-rank interval about the Hodges-Lehmann median (Hollander, Wolfe and Chicken, Nonparametric
+Statistical Methods, 3.1 to 3.3), exact at any number of pairs.
 """
 
 import math
@@ -34,7 +34,7 @@ from assay.judge.changes import (
     judged,
     logarithms,
 )
-from assay.judge.floors import block_floors, floor_interval
+from assay.judge.minimum_time import block_minima, minimum_time_interval
 from assay.judge.separation import separated
 
 LOOKS: Final = (12, 16, 24, 32, 48, 64, 96, 128, 192, 384, 768, 1536)
@@ -45,12 +45,12 @@ comparisons of such a program with itself undecided, 1,536 none of 94 (docs/timi
 """
 
 SOME_RUNS: Final = "the typical run changed, though the fastest did not"
-"""Why the calmest pairs and the floors did not decide: they would have missed it."""
+"""Why the calmest pairs and the minimum times did not decide: they would have missed it."""
 
 VIEWS: Final = 3
 _CALM: Final = 0.5
 _FEWEST_KEPT: Final = 12
-_FEWEST_FOR_FLOORS: Final = 24
+_FEWEST_FOR_MINIMA: Final = 24
 _ALIKE: Final = 1.25
 _NO_SPREAD: Final = 1e-6  # Less is the clock's, not the program's.
 _MOST_EXACT: Final = 256
@@ -109,21 +109,21 @@ def _views(first: Sequence[float], second: Sequence[float], errors: float) -> tu
     if len(first) < 2:  # noqa: PLR2004  (one pair has no interval)
         return everything, ""
     calm = signed_rank_interval(calm_differences(first, second), errors)
-    floors = _floors(first, second, errors) if len(first) >= _FEWEST_FOR_FLOORS else calm[1]
+    minima = _minima(first, second, errors) if len(first) >= _FEWEST_FOR_MINIMA else calm[1]
     alike = vary_alike([(first, second)])
-    return of_views(calm, floors, everything, alike=alike)
+    return of_views(calm, minima, everything, alike=alike)
 
 
 View = tuple[float, Bounds]
 """A ratio's logarithm, and its interval."""
 
 
-def of_views(calm: View, floors: Bounds, everything: View, *, alike: bool) -> tuple[View, str]:
-    """What calm pairs and floors agree on, unless all pairs contradict it; and why, if they do.
+def of_views(calm: View, minima: Bounds, everything: View, *, alike: bool) -> tuple[View, str]:
+    """What calm pairs and minimum times agree on unless all pairs contradict it, and why.
 
     ``alike`` says whether both sides vary as much by themselves; see ``vary_alike``.
     """
-    low, high = agreed(calm[1], floors)
+    low, high = agreed(calm[1], minima)
     center = everything[0]
     if apart((low, high), everything[1]):
         return everything, SOME_RUNS
@@ -147,9 +147,9 @@ def _middle_half(samples: Sequence[float]) -> float:
     return float(high - low)
 
 
-def _floors(first: Sequence[float], second: Sequence[float], errors: float) -> Bounds:
-    ours, theirs = (block_floors(np.log(side), _BLOCK) for side in (first, second))
-    return floor_interval(ours, theirs, errors)
+def _minima(first: Sequence[float], second: Sequence[float], errors: float) -> Bounds:
+    ours, theirs = (block_minima(np.log(side), _BLOCK) for side in (first, second))
+    return minimum_time_interval(ours, theirs, errors)
 
 
 def more_turns(

@@ -3,8 +3,8 @@
 Two processes of the same program differ by where their memory lies, so pairs of processes are what
 is compared, and not their samples. Pairs are weighed by what noise left of each: random effects
 (DerSimonian and Laird 1986) with Hartung and Knapp's interval (2001), never narrower than the
-pairs' own noise allows. The three views are those of ``assay.judge.ratios``; here a floor is a
-process's.
+pairs' own noise allows. The three views are those of ``assay.judge.ratios``; here a minimum time is
+a process's.
 """
 
 import math
@@ -24,7 +24,7 @@ from assay.judge.changes import (
     Sensitivity,
     judged,
 )
-from assay.judge.floors import floor_interval
+from assay.judge.minimum_time import minimum_time_interval
 from assay.judge.ratios import (
     VIEWS,
     View,
@@ -105,13 +105,13 @@ def _over_processes(
     share = sensitivity.errors / (len(PAIR_LOOKS) + 1) / VIEWS
     calm = _over_pairs([calm_differences(each.first, each.second) for each in pairs], share)
     everything = _over_pairs([differences(each.first, each.second) for each in pairs], share)
-    floors = floor_interval(
+    minima = minimum_time_interval(
         np.log([min(each.first) for each in pairs]),
         np.log([min(each.second) for each in pairs]),
         share,
     )
     alike = vary_alike([(each.first, each.second) for each in pairs])
-    (center, bounds), reason = of_views(calm, floors, everything, alike=alike)
+    (center, bounds), reason = of_views(calm, minima, everything, alike=alike)
     found = judged(center, bounds, len(pairs), sensitivity, against=against, better=better)
     return replace(found, reason=reason)
 

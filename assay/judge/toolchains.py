@@ -1,4 +1,4 @@
-"""Ordering toolchains, to find the accepted number that a new one is compared with."""
+"""Ordering toolchains, to find the baseline that a new one is compared with."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
@@ -30,35 +30,37 @@ def _version(text: str | None) -> Version:
 
 
 class _OnToolchain(Protocol):
-    """What was accepted on some toolchain, be it a number or times."""
+    """What was stored on some toolchain, be it a number or times."""
 
     @property
     def toolchain(self) -> Mapping[str, str]:
         """Its versions."""
 
 
-_Accepted = TypeVar("_Accepted", bound=_OnToolchain)
+_OfToolchain = TypeVar("_OfToolchain", bound=_OnToolchain)
 
 
-def nearest_accepted(
-    accepted: Iterable[_Accepted], versions: Mapping[str, str]
-) -> _Accepted | None:
-    """What was accepted on this very toolchain, else on the newest older one, else None.
+def nearest_baseline(
+    baseline: Iterable[_OfToolchain], versions: Mapping[str, str]
+) -> _OfToolchain | None:
+    """What was stored on this very toolchain, else on the newest older one, else None.
 
     Of several the last counts. A toolchain whose compiler is the same age counts as older,
     whatever else differs.
     """
     compiler, _ = age(versions)
-    older = [number for number in accepted if age(number.toolchain)[0] <= compiler]
+    older = [number for number in baseline if age(number.toolchain)[0] <= compiler]
     exact = [number for number in older if dict(number.toolchain) == dict(versions)]
     best = exact or sorted(older, key=lambda number: age(number.toolchain))
     return best[-1] if best else None
 
 
-def no_newer(accepted: Iterable[_Accepted], versions: Mapping[str, str]) -> tuple[_Accepted, ...]:
-    """What was accepted on toolchains no newer than this one, the oldest first."""
+def no_newer(
+    baseline: Iterable[_OfToolchain], versions: Mapping[str, str]
+) -> tuple[_OfToolchain, ...]:
+    """What was stored on toolchains no newer than this one, the oldest first."""
     compiler, _ = age(versions)
-    older = (number for number in accepted if age(number.toolchain)[0] <= compiler)
+    older = (number for number in baseline if age(number.toolchain)[0] <= compiler)
     return tuple(sorted(older, key=lambda number: age(number.toolchain)))
 
 

@@ -1,4 +1,4 @@
-"""What a module does with whole buffers: rewrites, donated arguments, what is alive at the peak."""
+"""What a module does with whole buffers: full-buffer writes, donations, the memory peak."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Content(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewrite:
+class FullBufferWrite:
     """One array that one instruction writes whole.
 
     ``shape`` is the array written, ``executions`` its writes per run of the module (None if
@@ -54,44 +54,58 @@ class Rewrite:
         return None if self.executions is None else self.shape.nbytes * self.executions
 
 
-def whole_in_loops(rewrites: Iterable[Rewrite], larger_than: int) -> tuple[Rewrite, ...]:
-    """The rewrites in loops, of arrays above a size, largest first."""
-    return _above((each for each in rewrites if each.loop), larger_than)
+def full_buffer_writes_in_loops(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> tuple[FullBufferWrite, ...]:
+    """The full-buffer writes in loops, of arrays above a size, largest first."""
+    return _above((each for each in full_buffer_writes if each.loop), larger_than)
 
 
-def whole_outside_loops(rewrites: Iterable[Rewrite], larger_than: int) -> tuple[Rewrite, ...]:
-    """The rewrites outside of loops, of arrays above a size, largest first."""
-    return _above((each for each in rewrites if not each.loop), larger_than)
+def full_buffer_writes_outside_loops(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> tuple[FullBufferWrite, ...]:
+    """The full-buffer writes outside of loops, of arrays above a size, largest first."""
+    return _above((each for each in full_buffer_writes if not each.loop), larger_than)
 
 
-def _above(rewrites: Iterable[Rewrite], larger_than: int) -> tuple[Rewrite, ...]:
+def _above(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> tuple[FullBufferWrite, ...]:
     """Those that are executed, of arrays above a size, largest first."""
-    found = (each for each in rewrites if each.shape.nbytes > larger_than and each.executions != 0)
+    found = (
+        each
+        for each in full_buffer_writes
+        if each.shape.nbytes > larger_than and each.executions != 0
+    )
     return tuple(sorted(found, key=lambda each: -each.shape.nbytes))
 
 
-def copied_bytes_per_iteration(rewrites: Iterable[Rewrite], larger_than: int) -> int:
+def copied_bytes_per_iteration(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> int:
     """The most bytes that one iteration of any loop writes whole, in arrays above a size.
 
     Each loop is counted by itself, without the loops around and inside it; every branch of a
     conditional counts.
     """
     per_loop: dict[str, int] = {}
-    for rewrite in whole_in_loops(rewrites, larger_than):
-        per_loop[rewrite.loop] = per_loop.get(rewrite.loop, 0) + rewrite.shape.nbytes
+    for write in full_buffer_writes_in_loops(full_buffer_writes, larger_than):
+        per_loop[write.loop] = per_loop.get(write.loop, 0) + write.shape.nbytes
     return max(per_loop.values(), default=0)
 
 
-def copied_bytes_outside_loops(rewrites: Iterable[Rewrite], larger_than: int) -> int | None:
+def copied_bytes_outside_loops(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> int | None:
     """Bytes that one run writes whole outside of loops; None if it is unknown how often.
 
     Every branch of a conditional counts.
     """
     total = 0
-    for rewrite in whole_outside_loops(rewrites, larger_than):
-        if rewrite.nbytes_per_run is None:
+    for write in full_buffer_writes_outside_loops(full_buffer_writes, larger_than):
+        if write.nbytes_per_run is None:
             return None
-        total += rewrite.nbytes_per_run
+        total += write.nbytes_per_run
     return total
 
 

@@ -9,8 +9,8 @@ from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.rerun import Rerun, Sought
 from assay.model.timing import Times, Turns
 from assay.model.units import Quantity, Unit
-from assay.model.verdict import AcceptedNumber, Finding
-from assay.model.workload import Arm, Workload, matches_any
+from assay.model.verdict import BaselineNumber, Finding
+from assay.model.workload import Variant, Workload, matches_any
 
 
 class MeasurementMissing(LookupError):
@@ -19,37 +19,37 @@ class MeasurementMissing(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """All that a claim may look at: one arm's evidence, other arms', and the accepted number.
+    """All that a claim may look at: one variant's evidence, other variants', and the baseline.
 
-    ``earlier`` are the numbers accepted on toolchains no newer than this one, oldest first.
+    ``earlier`` are the baselines stored on toolchains no newer than this one, oldest first.
     ``times`` are there for a ``TimingClaim`` alone, ``rerun`` for a ``RerunClaim``.
     """
 
     workload: Workload
-    arm: Arm
+    variant: Variant
     evidence: Evidence
     others: Mapping[str, Evidence] = field(default_factory=dict)
-    accepted: AcceptedNumber | None = None
-    earlier: tuple[AcceptedNumber, ...] = ()
+    baseline: BaselineNumber | None = None
+    earlier: tuple[BaselineNumber, ...] = ()
     times: Times | None = None
     rerun: Rerun | None = None
 
-    def other(self, arm: str) -> Evidence:
-        """Another arm's evidence on the same target.
+    def other(self, variant: str) -> Evidence:
+        """Another variant's evidence on the same target.
 
         Raises:
-            MeasurementMissing: the claim did not announce that it needs the arm.
+            MeasurementMissing: the claim did not announce that it needs the variant.
         """
         try:
-            return self.others[arm]
+            return self.others[variant]
         except KeyError:
             raise MeasurementMissing(
-                f"got no evidence of arm {arm!r} beside {self.arm.name!r}, "
+                f"got no evidence of variant {variant!r} beside {self.variant.name!r}, "
                 "wanted it for the comparison; list it in the claim's needs()"
             ) from None
 
 
-def _no_other(_arm: Arm) -> tuple[str, ...]:
+def _no_other(_variant: Variant) -> tuple[str, ...]:
     return ()
 
 
@@ -57,12 +57,12 @@ def _no_other(_arm: Arm) -> tuple[str, ...]:
 class Formula:
     """A limit computed from shapes; ``text`` is what the verdict prints of it.
 
-    ``needs`` names the other arms whose evidence it reads for an arm.
+    ``needs`` names the other variants whose evidence it reads for a variant.
     """
 
     text: str
     of: Callable[[Case], Quantity]
-    needs: Callable[[Arm], tuple[str, ...]] = _no_other
+    needs: Callable[[Variant], tuple[str, ...]] = _no_other
 
     def __post_init__(self) -> None:
         """Have ``of`` say so where it gives no quantity."""
@@ -91,7 +91,7 @@ class Stopped(Exception):
 class Claim(Protocol):
     """A promise with a name and a unit.
 
-    Law: ``judge`` is pure, and returns ``kept`` only if it compared a measurement with a limit.
+    Law: ``judge`` is pure, and returns ``passed`` only if it compared a measurement with a limit.
     It may raise ``Stopped``; anything else it raises is an ``error`` verdict.
     """
 
@@ -105,10 +105,10 @@ class Claim(Protocol):
 
     @property
     def uses_baseline(self) -> bool:
-        """Whether its limit is an accepted number."""
+        """Whether its limit is a baseline."""
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """Names of the other arms whose evidence ``judge`` looks at."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """Names of the other variants whose evidence ``judge`` looks at."""
 
     def judge(self, case: Case) -> Finding:
         """The verdict on one case."""
@@ -140,25 +140,30 @@ class RerunClaim(Claim, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A claim put to some arms of some workloads; a module-level ``test_…`` value is collected.
+    """A claim put to some variants of some workloads; a module-level ``test_…`` value is collected.
 
-    ``arms`` are shell patterns. ``twin`` names the negative control, or several, one for each path
-    of the detector: arms that must break the claim by a measurement. Wherever an arm is judged, all
-    of them are judged on the same workload and target. If one does not break the claim, the run
-    fails, and no arm's verdict there is ``kept``. A ``RerunClaim`` gets its control from the run.
+    ``variants`` are shell patterns. ``negative_control`` names the negative control, or several,
+    one for each path of the detector: variants that must fail the claim by a measurement. Wherever
+    a variant is judged, all of them are judged on the same workload and target. If one does not
+    fail the claim, the run fails, and no variant's verdict there is ``passed``. A ``RerunClaim``
+    gets its control from the run.
     """
 
     claim: Claim
     workloads: Sequence[Workload]
-    arms: tuple[str, ...] = ("*",)
-    twin: str | tuple[str, ...] = ()
+    variants: tuple[str, ...] = ("*",)
+    negative_control: str | tuple[str, ...] = ()
 
     @property
-    def twins(self) -> tuple[str, ...]:
+    def negative_controls(self) -> tuple[str, ...]:
         """Names of the negative controls, each once."""
-        names = (self.twin,) if isinstance(self.twin, str) else self.twin
+        names = (
+            (self.negative_control,)
+            if isinstance(self.negative_control, str)
+            else self.negative_control
+        )
         return tuple(dict.fromkeys(filter(None, names)))
 
-    def covers(self, arm: str) -> bool:
-        """Whether the check is put to the arm of that name."""
-        return matches_any(arm, self.arms)
+    def covers(self, variant: str) -> bool:
+        """Whether the check is put to the variant of that name."""
+        return matches_any(variant, self.variants)

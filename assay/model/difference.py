@@ -15,7 +15,7 @@ class Aspect(Enum):
     SHARED_BUFFER = "shared buffer"
     DONATION = "donation"
     LAYOUT = "layout"
-    REWRITE = "whole-buffer rewrite"
+    FULL_BUFFER_WRITE = "full-buffer write"
     HOST_PLACEMENT = "host placement"
     TRANSFER = "transfer"
     LOOP = "loop"
@@ -33,8 +33,8 @@ class Difference:
 
     ``before`` and ``after`` count the ``subject``: one None is an unknown count, both are no matter
     of counts; of memory they are bytes. ``nbytes`` is what the program after has more, negative for
-    less; None if unknown. Of rewrites and transfers it counts bytes per run, of all else the arrays
-    themselves. ``source`` names the lines that it comes from.
+    less; None if unknown. Of full-buffer writes and transfers it counts bytes per run, of all else
+    the arrays themselves. ``source`` names the lines that it comes from.
     """
 
     aspect: Aspect
@@ -55,7 +55,7 @@ class Difference:
 
     @property
     def _traffic(self) -> str:
-        if self.aspect not in {Aspect.REWRITE, Aspect.TRANSFER}:
+        if self.aspect not in {Aspect.FULL_BUFFER_WRITE, Aspect.TRANSFER}:
             return ""
         if self.nbytes is None:
             return ", unknown how often"

@@ -172,19 +172,19 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was seen of (workload, arm, target, toolchain), computed once a run.
+    """What was seen of (workload, variant, target, toolchain), computed once a run.
 
     ``separate_host_memory`` is False where host and device share one memory (CPU), so that
     placement cannot be observed. ``module_unreadable`` says why the toolchain would not hand over
     the module that it compiled. ``values`` is None where the program was not executed, and
     ``not_executed`` then says why; ``steps`` where no loop of steps was run. ``growth`` is there
-    where the growing loop was timed, and nothing else of the arm was looked at then.
+    where the growing loop was timed, and nothing else of the variant was looked at then.
     ``hlo_gz`` is the HloProto of the module, gzipped, which the store keeps as a file of its own.
     ``warnings`` are what the framework warned of on the way (a donation that no output can use).
     """
 
     workload: str
-    arm: str
+    variant: str
     target: str
     toolchain: Toolchain
     suite: str = ""
@@ -208,8 +208,8 @@ class Evidence:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What it is the evidence of: suite, workload, arm and target."""
-        return self.suite, self.workload, self.arm, self.target
+        """What it is the evidence of: suite, workload, variant and target."""
+        return self.suite, self.workload, self.variant, self.target
 
     @property
     def needed_bytes(self) -> int | None:

@@ -1,4 +1,4 @@
-"""What a known defect expects of a broken claim: a measurement in a range, or a kind of failure."""
+"""What a known defect expects of a failed claim: a measurement in a range, or a kind of failure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Bound = int | float | Callable[[Any], int | float | Quantity]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """The claim is broken by a measurement between two bounds, both included.
+    """The claim fails by a measurement between two bounds, both included.
 
     A bound is a number in the claim's unit, or a function of the case. A program that runs out of
     memory is measured by what it needs. Without a bound the claim's own limit bounds that side.
@@ -35,7 +35,7 @@ class Measures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fails:
-    """The claim is broken by a failure of this kind whose message holds this fragment."""
+    """The claim fails by a failure of this kind whose message holds this fragment."""
 
     kind: FailureKind
     message: str

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from assay.model.buffers import Donation, Rewrite
+from assay.model.buffers import Donation, FullBufferWrite
 from assay.model.difference import Difference
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.overlap import AsyncPair
@@ -94,13 +94,13 @@ class Inspection:
         return module.peak.nbytes if module is not None and module.peak is not None else None
 
     @property
-    def copies(self) -> tuple[Rewrite, ...]:
+    def copies(self) -> tuple[FullBufferWrite, ...]:
         """The arrays that are moved whole: those in loops first, the most bytes per run first.
 
         What crosses the host link is among the transfers instead.
         """
         module = self.evidence.module
-        found = () if module is None else module.rewrites
+        found = () if module is None else module.full_buffer_writes
         moved = (each for each in found if each.executions != 0 and not each.crosses_host_link)
         return tuple(sorted(moved, key=_loops_first))
 
@@ -199,9 +199,9 @@ def describe(failure: Failure) -> str:
     return f"it {failure.kind.value}{sizes}: {place}{failure.message}"
 
 
-def _loops_first(rewrite: Rewrite) -> tuple[bool, float, str]:
-    nbytes = rewrite.nbytes_per_run
-    return not rewrite.loop, float("-inf") if nbytes is None else -nbytes, rewrite.instruction
+def _loops_first(write: FullBufferWrite) -> tuple[bool, float, str]:
+    nbytes = write.nbytes_per_run
+    return not write.loop, float("-inf") if nbytes is None else -nbytes, write.instruction
 
 
 def _exposed_first(overlap: Overlap) -> tuple[bool, float, int]:

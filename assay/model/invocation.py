@@ -48,7 +48,7 @@ class Ending:
             return ExitCode.CRASHED
         code = exit_code(records)
         incomplete = self.failed_elsewhere or self.lost or self.missing
-        return ExitCode.BROKEN if code is ExitCode.KEPT and incomplete else code
+        return ExitCode.FAILED if code is ExitCode.PASSED and incomplete else code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ USUAL: Final = Invocation()
 
 
 def lost_on(ending: Ending, target: str) -> Sequence[str]:
-    """``workload/arm`` of the items of a target that never reached a verdict."""
+    """``workload/variant`` of the items of a target that never reached a verdict."""
     programs = (item.rpartition("[")[2].partition("]")[0] for item in ending.lost)
     named = (program.removesuffix("/must-fail").rpartition("@") for program in programs)
     return tuple(dict.fromkeys(program for program, _, where in named if where == target))

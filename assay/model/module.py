@@ -163,7 +163,7 @@ class TripSource(Enum):
 
     KNOWN = "the compiler's known_trip_count"
     DERIVED = "init, bound and step"
-    SIMULATED = "its scalars, iteration by iteration"
+    EVALUATED = "its scalars, iteration by iteration"
     UNKNOWN = "unknown"
 
 

@@ -1,4 +1,4 @@
-"""Names of suites, workloads, arms and claims: what they may contain, so that each is one place."""
+"""Names of suites, workloads, variants and claims: what they may contain."""
 
 import hashlib
 import re

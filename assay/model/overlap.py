@@ -17,15 +17,15 @@ class AsyncKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Cost:
     """Floating-point operations and bytes of memory read and written, logical and as emitted."""
 
     flops: int = 0
     nbytes: int = 0
 
-    def plus(self, other: "Work") -> "Work":
+    def plus(self, other: "Cost") -> "Cost":
         """Both together."""
-        return Work(flops=self.flops + other.flops, nbytes=self.nbytes + other.nbytes)
+        return Cost(flops=self.flops + other.flops, nbytes=self.nbytes + other.nbytes)
 
     def seconds(self, model: DeviceModel) -> float:
         """The roofline's time on a device: the longer of arithmetic and memory traffic.
@@ -51,7 +51,7 @@ class AsyncPair:
     kind: AsyncKind
     opcode: str
     nbytes: int
-    between: Work | None
+    between: Cost | None
     executions: int | None
     at_most: bool
     computation: str

@@ -1,4 +1,4 @@
-"""Rerun: what came of running an accepted toolchain again beside the present one."""
+"""Rerun: what came of running a baseline toolchain again beside the present one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from statistics import median
 from assay.model.change import Ratio
 from assay.model.evidence import Failure, Toolchain, Unavailable
 from assay.model.timing import Machine, format_seconds
-from assay.model.workload import Arm, Workload
+from assay.model.workload import Variant, Workload
 
 
 class Side(Enum):
     """Which of the two toolchains."""
 
-    OLD = "the accepted toolchain"
+    OLD = "the baseline toolchain"
     NEW = "the present toolchain"
 
 
@@ -52,19 +52,19 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
-    """One program on the accepted and on the present toolchain, the new time over the old judged.
+    """One program on the baseline and on the present toolchain, the new time over the old judged.
 
     ``ratio`` is None with fewer than two judged pairs, unless they are far apart. ``unavailable``
     or ``failure`` says why there are no more; ``side`` is where, None where it is the comparison
     itself that cannot run.
-    A ``twin`` is a must-fail one: see ``RerunRequest``.
+    A ``negative_control`` is a must-fail one: see ``RerunRequest``.
     """
 
     suite: str
     workload: str
-    arm: str
+    variant: str
     target: str
-    twin: bool = False
+    negative_control: bool = False
     ended: Enough = Enough.UNFINISHED
     old: Toolchain | None = None
     new: Toolchain | None = None
@@ -101,7 +101,7 @@ class Rerun:
         new, old = (format_seconds(median(self.samples(side))) for side in (Side.NEW, Side.OLD))
         times, there = f"{self.ratio.ratio:.4g} times", self.versions(Side.OLD)
         told = f"a run on {self.versions(Side.NEW)} takes {times} what it takes on {there}"
-        if self.twin:
+        if self.negative_control:
             told = f"a run done twice takes {times} what one takes, both on {there}"
         bounds = f"{self.ratio.low:.4g} to {self.ratio.high:.4g}"
         return f"{told} ({bounds} by {self.ratio.units} pairs of processes: {new} against {old})"
@@ -122,27 +122,28 @@ class Sought:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRequest:
-    """A request for a rerun: an arm on a target, on the accepted toolchain and on this one.
+    """A request for a rerun: a variant on a target, on the baseline toolchain and on this one.
 
-    ``accepted`` is an accepted number's toolchain, or a version as the user writes it. A ``twin``
-    runs on the accepted toolchain on both sides, and does all twice on the second: a slowdown that
-    is really there, which no sound judge misses.
+    ``baseline`` is a baseline's toolchain, or a version as the user writes it. A
+    ``negative_control`` runs on the baseline toolchain on both sides, and does all twice on the
+    second: a slowdown that is really there, which no sound judge misses.
     """
 
     workload: Workload
-    arm: Arm
+    variant: Variant
     target: str
-    accepted: Mapping[str, str] | str
+    baseline: Mapping[str, str] | str
     sought: Sought
-    twin: bool = False
+    negative_control: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
         """What makes two requests the same."""
-        accepted = self.accepted
-        text = accepted if isinstance(accepted, str) else str(sorted(accepted.items()))
-        asked = f"{text}, {self.sought.least:g} to {self.sought.seen:g}, twin {self.twin}"
-        return (self.workload.suite, self.workload.name, self.arm.name, self.target, asked)
+        baseline = self.baseline
+        text = baseline if isinstance(baseline, str) else str(sorted(baseline.items()))
+        control = f"negative control {self.negative_control}"
+        asked = f"{text}, {self.sought.least:g} to {self.sought.seen:g}, {control}"
+        return (self.workload.suite, self.workload.name, self.variant.name, self.target, asked)
 
 
 KeepRerun = Callable[[Rerun], None]
@@ -154,9 +155,9 @@ def not_rerun(request: RerunRequest, side: Side, why: Unavailable) -> Rerun:
     return Rerun(
         suite=request.workload.suite,
         workload=request.workload.name,
-        arm=request.arm.name,
+        variant=request.variant.name,
         target=request.target,
-        twin=request.twin,
+        negative_control=request.negative_control,
         ended=Enough.STOPPED,
         unavailable=why,
         side=side,

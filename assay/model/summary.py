@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from assay.model.buffers import Donation, Peak, Rewrite
+from assay.model.buffers import Donation, FullBufferWrite, Peak
 from assay.model.inventory import Inventory
 from assay.model.module import Direction, Loop, Transfer, nbytes_per_run
 from assay.model.overlap import AsyncPair
@@ -13,7 +13,7 @@ class ModuleSummary:
     """One optimized module. Holds text, numbers, enums and tuples only, so it can be stored.
 
     ``buffers_assigned`` tells whether the compiler's buffer assignment was read too; without it
-    ``peak`` is None and a rewrite does not know whether it is in place.
+    ``peak`` is None and a full-buffer write does not know whether it is in place.
     """
 
     name: str
@@ -21,7 +21,7 @@ class ModuleSummary:
     computations: int
     loops: tuple[Loop, ...]
     transfers: tuple[Transfer, ...]
-    rewrites: tuple[Rewrite, ...] = ()
+    full_buffer_writes: tuple[FullBufferWrite, ...] = ()
     donations: tuple[Donation, ...] = ()
     overlaps: tuple[AsyncPair, ...] = ()
     peak: Peak | None = None

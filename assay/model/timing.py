@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from assay.model.evidence import Failure, Toolchain, Unavailable
-from assay.model.workload import Arm, Workload
+from assay.model.workload import Variant, Workload
 
 
 class Work(Enum):
@@ -113,14 +113,14 @@ def digest(identity: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmTimes:
+class VariantTimes:
     """One program's wall times in seconds, in the order in which they were taken.
 
     ``first`` is the first run after compiling. Each of ``samples`` is the time of one steady run:
     the mean of ``runs_per_sample`` runs, 1 where a run is long enough for the clock.
     """
 
-    arm: str
+    variant: str
     trace: float | None = None
     compile: float | None = None
     first: float | None = None
@@ -139,10 +139,10 @@ class Times:
     """Two programs' times, taken in turns (A B B A …): sample k of one stands beside the other's.
 
     A program that was timed alone is the judged one, and the reference then has no name.
-    ``failure`` or ``unavailable`` says why there are no more; ``failed_arm`` is the one that failed
-    and empty where that is not known. ``at_work`` is the arm that is compiled or run for the first
-    time while these times are kept; empty while both take turns. ``not_profiled`` says why there
-    are no times of a device that has some to tell.
+    ``failure`` or ``unavailable`` says why there are no more; ``failed_variant`` is the one that
+    failed and empty where that is not known. ``at_work`` is the variant that is compiled or run for
+    the first time while these times are kept; empty while both take turns. ``not_profiled`` says
+    why there are no times of a device that has some to tell.
     """
 
     suite: str
@@ -150,14 +150,14 @@ class Times:
     target: str
     question: str
     toolchain: Toolchain
-    reference: ArmTimes
-    judged: ArmTimes
+    reference: VariantTimes
+    judged: VariantTimes
     ended: Ending = Ending.UNFINISHED
     machine: Machine | None = None
     before: Calibration | None = None
     after: Calibration | None = None
     failure: Failure | None = None
-    failed_arm: str = ""
+    failed_variant: str = ""
     at_work: str = ""
     not_profiled: str = ""
     unavailable: Unavailable | None = None
@@ -171,7 +171,7 @@ class Times:
     @property
     def is_alone(self) -> bool:
         """Whether one program was timed by itself."""
-        return not self.reference.arm
+        return not self.reference.variant
 
     @property
     def calibration(self) -> dict[str, tuple[float, ...]]:
@@ -186,14 +186,14 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """What a claim wants timed: the arm that alternates with the judged one, and until when.
+    """What a claim wants timed: the variant that alternates with the judged one, and until when.
 
-    Without a ``reference`` the judged arm is timed alone, in ``PROCESSES_ALONE`` fresh processes.
-    ``enough`` gets the samples of both so far, the reference's first; it must be picklable.
-    ``question`` says in a word what they are to decide: times are shared by all who ask the same.
-    ``work`` says what of the programs is timed. For the first ``fewest`` samples of each, turns may
-    last twice the seconds that they are given. A first run of the judged arm that lasts for
-    ``hopeless_after`` the reference's seconds is ended, and decides.
+    Without a ``reference`` the judged variant is timed alone, in ``PROCESSES_ALONE`` fresh
+    processes. ``enough`` gets the samples of both so far, the reference's first; it must be
+    picklable. ``question`` says in a word what they are to decide: times are shared by all who ask
+    the same. ``work`` says what of the programs is timed. For the first ``fewest`` samples of each,
+    turns may last twice the seconds that they are given. A first run of the judged variant that
+    lasts for ``hopeless_after`` the reference's seconds is ended, and decides.
     """
 
     reference: str
@@ -207,25 +207,31 @@ class Turns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedPair:
-    """A request for times: two arms of a workload, or one alone, on a target, within seconds."""
+    """A request for times: two variants of a workload, or one alone, on a target, in seconds."""
 
     workload: Workload
-    reference: Arm | None
-    judged: Arm
+    reference: Variant | None
+    judged: Variant
     target: str
     turns: Turns
     most_seconds: float
 
     @property
-    def arms(self) -> tuple[Arm, ...]:
+    def variants(self) -> tuple[Variant, ...]:
         """What is timed, the reference first."""
         return (self.reference, self.judged) if self.reference else (self.judged,)
 
     @property
     def key(self) -> tuple[str, ...]:
         """What makes two requests the same."""
-        arms = (arm.name for arm in self.arms)
-        return (self.workload.suite, self.workload.name, *arms, self.target, self.turns.question)
+        variants = (variant.name for variant in self.variants)
+        return (
+            self.workload.suite,
+            self.workload.name,
+            *variants,
+            self.target,
+            self.turns.question,
+        )
 
 
 PROCESSES_ALONE: Final = 4
@@ -233,7 +239,7 @@ PROCESSES_ALONE: Final = 4
 
 
 def pooled(processes: Sequence[Times]) -> Times:
-    """The times of one arm alone, of several processes: all samples, and all else of the first."""
+    """The times of one variant alone, of several processes: all samples, the rest of the first."""
     first = processes[0]
     samples = tuple(sample for times in processes for sample in times.judged.samples)
     last = processes[-1]
@@ -243,17 +249,17 @@ def pooled(processes: Sequence[Times]) -> Times:
         ended=last.ended,
         after=last.after,
         failure=last.failure,
-        failed_arm=last.failed_arm,
+        failed_variant=last.failed_variant,
         unavailable=last.unavailable,
         seconds=sum(times.seconds for times in processes),
     )
 
 
-def beside(times: Times, arm: ArmTimes) -> str:
-    """What an arm was timed beside: the other one's name, or that it was alone."""
+def beside(times: Times, variant: VariantTimes) -> str:
+    """What a variant was timed beside: the other one's name, or that it was alone."""
     if times.is_alone:
         return times.question
-    return (times.judged if arm is times.reference else times.reference).arm
+    return (times.judged if variant is times.reference else times.reference).variant
 
 
 Keep = Callable[[Times], None]
@@ -268,8 +274,8 @@ def untaken(pair: TimedPair, toolchain: Toolchain) -> Times:
         target=pair.target,
         question=pair.turns.question,
         toolchain=toolchain,
-        reference=ArmTimes(arm=pair.reference.name if pair.reference else ""),
-        judged=ArmTimes(arm=pair.judged.name),
+        reference=VariantTimes(variant=pair.reference.name if pair.reference else ""),
+        judged=VariantTimes(variant=pair.judged.name),
     )
 
 

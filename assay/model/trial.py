@@ -1,29 +1,29 @@
-"""A trial: one check put to one arm on one target, and the record that is kept of it."""
+"""A trial: one check put to one variant on one target, and the record that is kept of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.model.claim import Check, GrowthClaim, RerunClaim, TimingClaim
 from assay.model.names import check_name
-from assay.model.verdict import MUST_FAIL, RECORD_SCHEMA, AcceptedNumber, Finding, Record
-from assay.model.workload import Arm, Workload
+from assay.model.verdict import MUST_FAIL, RECORD_SCHEMA, BaselineNumber, Finding, Record
+from assay.model.workload import Variant, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One item: a check put to one arm on one target, or to a negative control there.
+    """One item: a check put to one variant on one target, or to a negative control there.
 
-    ``controls`` are the trials of an arm's negative controls, on the same workload and target.
-    ``arms`` are those that a control is there for.
+    ``controls`` are the trials of a variant's negative controls, on the same workload and target.
+    ``variants`` are those that a control is there for.
     """
 
     check: Check
     workload: Workload
-    arm: Arm
+    variant: Variant
     target: str
     must_fail: bool = False
     controls: tuple["Trial", ...] = ()
-    arms: tuple[Arm, ...] = ()
+    variants: tuple[Variant, ...] = ()
 
     def __post_init__(self) -> None:
         """Reject a claim whose name cannot stand in an id, a record and a path."""
@@ -42,7 +42,7 @@ class Trial:
     @property
     def program(self) -> str:
         """What is compiled, and for what."""
-        return f"{self.workload.name}/{self.arm.name}@{self.target}"
+        return f"{self.workload.name}/{self.variant.name}@{self.target}"
 
     @property
     def is_timing(self) -> bool:
@@ -60,7 +60,7 @@ def record_of(
     *,
     seconds: float,
     toolchain: Mapping[str, str] | None = None,
-    accepted: AcceptedNumber | None = None,
+    baseline: BaselineNumber | None = None,
     upstream: str = "",
 ) -> Record:
     """The line that is kept of a finding on a trial."""
@@ -69,7 +69,7 @@ def record_of(
         run=run,
         suite=trial.workload.suite,
         workload=trial.workload.name,
-        arm=trial.arm.name,
+        variant=trial.variant.name,
         claim=trial.claim_name,
         target=trial.target,
         toolchain=dict(toolchain or {}),
@@ -77,7 +77,7 @@ def record_of(
         measured=finding.measured,
         limit=finding.limit,
         unit=trial.check.claim.unit,
-        baseline=accepted,
+        baseline=baseline,
         reason=finding.reason,
         advice=finding.advice,
         upstream=upstream,

@@ -7,42 +7,42 @@ from enum import Enum
 from assay.model.evidence import Failure
 from assay.model.units import Unit
 
-RECORD_SCHEMA = 1
+RECORD_SCHEMA = 2
 
 
 class Outcome(Enum):
     """The closed set of verdicts; *fixed*, other tools read these words."""
 
-    KEPT = "kept"
-    BROKEN = "broken"
+    PASSED = "passed"
+    FAILED = "failed"
     KNOWN_DEFECT = "known-defect"
     FIXED_UPSTREAM = "fixed-upstream"
     IMPROVED = "improved"
-    CANNOT_RUN = "cannot-run"
-    NOT_MEASURED = "not-measured"
+    UNSUPPORTED = "unsupported"
+    INCONCLUSIVE = "inconclusive"
     ERROR = "error"
 
     @property
     def fails(self) -> bool:
         """Whether this verdict fails the run."""
-        return self in (Outcome.BROKEN, Outcome.FIXED_UPSTREAM, Outcome.ERROR)
+        return self in (Outcome.FAILED, Outcome.FIXED_UPSTREAM, Outcome.ERROR)
 
     @property
     def judged(self) -> bool:
         """Whether the claim was really put to the test."""
-        return self not in (Outcome.CANNOT_RUN, Outcome.NOT_MEASURED, Outcome.ERROR)
+        return self not in (Outcome.UNSUPPORTED, Outcome.INCONCLUSIVE, Outcome.ERROR)
 
     @property
     def holds(self) -> bool:
         """Whether the claim was measured and found true."""
-        return self in (Outcome.KEPT, Outcome.IMPROVED, Outcome.FIXED_UPSTREAM)
+        return self in (Outcome.PASSED, Outcome.IMPROVED, Outcome.FIXED_UPSTREAM)
 
 
 class ExitCode(Enum):
     """How every Assay command ends; *fixed*."""
 
-    KEPT = 0
-    BROKEN = 1
+    PASSED = 0
+    FAILED = 1
     MISUSE = 2
     CRASHED = 3
 
@@ -63,7 +63,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptedNumber:
+class BaselineNumber:
     """A baseline as it stood when a verdict was reached.
 
     ``machine`` is the fingerprint of the one that it holds for, empty where it holds anywhere.
@@ -82,7 +82,7 @@ class Record:
     run: str
     suite: str
     workload: str
-    arm: str
+    variant: str
     claim: str
     target: str
     toolchain: dict[str, str]
@@ -90,7 +90,7 @@ class Record:
     measured: int | float | None
     limit: int | float | None
     unit: Unit
-    baseline: AcceptedNumber | None
+    baseline: BaselineNumber | None
     reason: str
     advice: str
     upstream: str
@@ -98,12 +98,12 @@ class Record:
 
     @property
     def must_fail(self) -> bool:
-        """Whether this line is a twin's: kept means that the claim broke, as it must."""
+        """Whether this line is a negative control's: it passes if the claim failed, as it must."""
         return self.claim.endswith(MUST_FAIL)
 
 
 MUST_FAIL = ".must-fail"
-"""Suffix of a claim's name on the line of its must-fail twin."""
+"""Suffix of a claim's name on the line of its negative control."""
 
 
 def judged_claims(records: Iterable[Record]) -> bool:
@@ -112,10 +112,10 @@ def judged_claims(records: Iterable[Record]) -> bool:
 
 
 def exit_code(records: Iterable[Record]) -> ExitCode:
-    """The fixed rule: an error outranks a broken claim; a run that judged no claim is no pass."""
+    """The fixed rule: an error outranks a failed claim; a run that judged no claim is no pass."""
     seen = tuple(records)
     if any(record.verdict is Outcome.ERROR for record in seen):
         return ExitCode.CRASHED
     if any(record.verdict.fails for record in seen):
-        return ExitCode.BROKEN
-    return ExitCode.KEPT if judged_claims(seen) else ExitCode.BROKEN
+        return ExitCode.FAILED
+    return ExitCode.PASSED if judged_claims(seen) else ExitCode.FAILED

@@ -40,13 +40,13 @@ class Level(IntEnum):
 
 
 class Role(IntEnum):
-    """What an arm stands for; a twin is tried only beside the claim that it must break."""
+    """What a variant stands for; a negative control runs only beside the claim it must fail."""
 
     CONTROL = 1
     POLICY = 2
     DEFECT = 3
     REMEDY = 4
-    TWIN = 5
+    NEGATIVE_CONTROL = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +84,10 @@ class Program:
     compiled by itself. ``make_arguments`` returns the arguments in their place; it is traced and
     compiled for their shapes and shardings, and not run. ``differentiated`` is the scalar function
     of the same arguments whose saved residuals are listed. ``values`` makes concrete arguments and
-    ``observe`` maps them to the results that are compared between arms; without both, and without
-    ``steps``, a training loop to run, the program is never executed. ``growth`` is what is timed
-    for how its cost grows. ``context`` is entered around tracing (a mesh, logical axis rules).
+    ``observe`` maps them to the results that are compared between variants; without both, and
+    without ``steps``, a training loop to run, the program is never executed. ``growth`` is what is
+    timed for how its cost grows. ``context`` is entered around tracing (a mesh, logical axis
+    rules).
     """
 
     # The framework's own values pass through untouched, hence Any: the model knows no framework.
@@ -128,11 +129,11 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class Variant:
     """One way to write a workload's program.
 
     ``program`` gets the target's devices and returns the program to compile for them.
-    ``reference`` names the arm that this one is compared with; ``names`` are the
+    ``reference`` names the variant that this one is compared with; ``names`` are the
     ``checkpoint_name`` names that its policy asks for. A negative control that stands for a failure
     names its kind in ``fails_with``; a control that fails with another kind proves nothing.
     """
@@ -146,11 +147,11 @@ class Arm:
 
     def __post_init__(self) -> None:
         """Reject a name that cannot stand in an id, a record and a path."""
-        check_name("an arm", self.name)
+        check_name("a variant", self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizedArm(Arm):
+class SizedVariant(Variant):
     """A program at one of several sizes; ``family`` names the same program at the other ones."""
 
     size: int
@@ -164,7 +165,7 @@ class SizedArm(Arm):
         name: str,
         role: Role,
         program: Callable[[int, Sequence[Any]], Program],
-    ) -> tuple["SizedArm", ...]:
+    ) -> tuple["SizedVariant", ...]:
         """The program at each size; the largest bears the name, and is the one to judge."""
         names = {size: name if size == max(sizes) else f"{name}-at-{size}" for size in sizes}
         return tuple(
@@ -181,35 +182,35 @@ class SizedArm(Arm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which arms are tried on which targets from which level on (shell patterns)."""
+    """Which variants are tried on which targets from which level on (shell patterns)."""
 
     level: Level
     targets: tuple[str, ...]
-    arms: tuple[str, ...] = ("*",)
+    variants: tuple[str, ...] = ("*",)
 
-    def holds(self, arm: str, target: str, level: Level) -> bool:
-        """Whether this scope has the arm tried on the target at that level."""
+    def holds(self, variant: str, target: str, level: Level) -> bool:
+        """Whether this scope has the variant tried on the target at that level."""
         # One compiled-for device is written without its number: gpu-h100:* holds gpu-h100 too.
         model = target.partition(":")[0]
         spelt = (target,) if model in LIVE_MODELS or ":" in target else (target, f"{target}:1")
         return (
             self.level <= level
             and any(matches_any(each, self.targets) for each in spelt)
-            and matches_any(arm, self.arms)
+            and matches_any(variant, self.variants)
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDefect:
-    """Claims expected to break in a known way on some targets and toolchains; where it is reported.
+    """Claims expected to fail in a known way on some targets and toolchains; where it is reported.
 
-    ``arms``, ``targets``, ``workloads`` and the keys of ``expects`` (claims) are shell patterns.
-    ``expects`` says how each claim breaks, in one way or another; broken in any other way it is
-    ``broken``. ``toolchain`` maps a package to a version specifier (``{"jaxlib": ">=0.10"}``).
-    ``last_seen`` is an ISO date.
+    ``variants``, ``targets``, ``workloads`` and the keys of ``expects`` (claims) are shell
+    patterns. ``expects`` says how each claim fails, in one way or another; failed in any other way
+    it is ``failed``. ``toolchain`` maps a package to a version specifier (``{"jaxlib":
+    ">=0.10"}``). ``last_seen`` is an ISO date.
     """
 
-    arms: tuple[str, ...]
+    variants: tuple[str, ...]
     expects: Mapping[str, Expected | tuple[Expected, ...]]
     targets: tuple[str, ...]
     workloads: tuple[str, ...] = ("*",)
@@ -222,12 +223,12 @@ class KnownDefect:
         """Reject an entry that expects nothing of a claim."""
         if not self.expects or not all(map(self.ways, self.expects)):
             raise ValueError(
-                f"got a known defect of {self.arms} that expects nothing, wanted how its claims "
-                "break; write expects={'temp-bytes': Measures(least=…, most=…)} or Fails(…)"
+                f"got a known defect of {self.variants} that expects nothing, wanted how its "
+                "claims fail; write expects={'temp-bytes': Measures(least=…, most=…)} or Fails(…)"
             )
 
     def ways(self, claim: str) -> tuple[Expected, ...]:
-        """The ways in which the claim is expected to break, by the first pattern that matches."""
+        """The ways in which the claim is expected to fail, by the first pattern that matches."""
         for pattern, expected in self.expects.items():
             if fnmatchcase(claim, pattern):
                 return expected if isinstance(expected, tuple) else (expected,)
@@ -236,10 +237,10 @@ class KnownDefect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemedyEffect:
-    """A number that a claim measures on two arms of a workload: without a remedy and with it.
+    """A number that a claim measures on two variants of a workload: without a remedy and with it.
 
     ``quantity`` names the number. Reports show it on one target: the first that matches
-    ``targets`` (shell patterns, in order of preference) and has both arms' numbers.
+    ``targets`` (shell patterns, in order of preference) and has both variants' numbers.
     """
 
     quantity: str
@@ -255,13 +256,13 @@ class UpstreamIssue:
     """A reported problem that a suite reproduces, and which of its verdicts show it.
 
     ``problem`` is a clause that "on 2 of 3 compilers" can follow. A compiler has the problem where
-    one of ``claims`` fails on one of ``arms``; workloads, arms and claims are shell patterns.
-    ``remedy`` is an imperative; of ``effects`` reports show the first that was measured.
+    one of ``claims`` fails on one of ``variants``; workloads, variants and claims are shell
+    patterns. ``remedy`` is an imperative; of ``effects`` reports show the first that was measured.
     """
 
     problem: str
     link: str
-    arms: tuple[str, ...]
+    variants: tuple[str, ...]
     claims: tuple[str, ...]
     workloads: tuple[str, ...] = ("*",)
     remedy: str = ""
@@ -277,7 +278,7 @@ class Workload:
 
     suite: str
     name: str
-    arms: tuple[Arm, ...]
+    variants: tuple[Variant, ...]
     sizes: Mapping[str, int] = field(default_factory=dict)
     framework: str = "jax"
     scopes: tuple[Scope, ...] = (Scope(level=Level.QUICK, targets=("*",)),)
@@ -285,7 +286,7 @@ class Workload:
     upstream_issue: UpstreamIssue | None = None
 
     def __post_init__(self) -> None:
-        """Reject names and sizes that cannot be used, and references to arms that do not exist."""
+        """Reject unusable names and sizes, and references to variants that do not exist."""
         check_name("a suite", self.suite)
         check_name("a workload", self.name)
         sizes: Mapping[str, object] = self.sizes
@@ -295,30 +296,32 @@ class Workload:
                     f"{self.name}: got {size!r}, {type(size).__name__}, for size {name!r}, wanted "
                     "a whole number; write it without quotes or a fraction"
                 )
-        names = [arm.name for arm in self.arms]
+        names = [variant.name for variant in self.variants]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(f"{self.name}: got several arms named {repeated}; name each once")
-        missing = sorted({arm.reference for arm in self.arms if arm.reference} - set(names))
+            raise ValueError(f"{self.name}: got several variants named {repeated}; name each once")
+        missing = sorted(
+            {variant.reference for variant in self.variants if variant.reference} - set(names)
+        )
         if missing:
             raise ValueError(f"{self.name}: got references to {missing}, wanted one of {names}")
 
-    def arm(self, name: str) -> Arm:
-        """The arm of that name.
+    def variant(self, name: str) -> Variant:
+        """The variant of that name.
 
         Raises:
             LookupError: the workload has none.
         """
-        for arm in self.arms:
-            if arm.name == name:
-                return arm
-        names = ", ".join(arm.name for arm in self.arms)
-        raise LookupError(f"{self.name}: got arm {name!r}, wanted one of {names}")
+        for variant in self.variants:
+            if variant.name == name:
+                return variant
+        names = ", ".join(variant.name for variant in self.variants)
+        raise LookupError(f"{self.name}: got variant {name!r}, wanted one of {names}")
 
-    def tries(self, arm: Arm, target: str, level: Level) -> bool:
-        """Whether the arm is tried on the target at that level."""
-        return arm.role is not Role.TWIN and any(
-            scope.holds(arm.name, target, level) for scope in self.scopes
+    def tries(self, variant: Variant, target: str, level: Level) -> bool:
+        """Whether the variant is tried on the target at that level."""
+        return variant.role is not Role.NEGATIVE_CONTROL and any(
+            scope.holds(variant.name, target, level) for scope in self.scopes
         )
 
 

@@ -29,20 +29,24 @@ def checks(name: str, check: Check, *, against: str) -> Iterator[tuple[str, Chec
     """A module's check under its name, and what ``--assay-against`` adds; without it no reruns.
 
     Raises:
-        CollectError: a check of a rerun names a twin.
+        CollectError: a check of a rerun names a negative control.
     """
     if isinstance(check.claim, RerunClaim):
-        if check.twins:
+        if check.negative_controls:
             raise pytest.Collector.CollectError(
-                f"got {name} with twin {check.twin!r}, wanted none: the first arm done twice is "
-                f"the twin of {check.claim.name!r}; leave it out"
+                f"got {name} with negative control {check.negative_control!r}, wanted none: the "
+                f"first variant done twice is the negative control of {check.claim.name!r}; leave "
+                "it out"
             )
         if against:
             yield name, check
         return
     yield name, check
     if against and isinstance(check.claim, TimingClaim):
-        yield name + _ADDED, Added(claim=TimeAgainst(), workloads=check.workloads, arms=check.arms)
+        yield (
+            name + _ADDED,
+            Added(claim=TimeAgainst(), workloads=check.workloads, variants=check.variants),
+        )
 
 
 def check_toolchains(root: Path) -> None:
@@ -52,7 +56,7 @@ def check_toolchains(root: Path) -> None:
         SettingsError: one names anything else than released versions of known packages.
     """
     for path, stored in baselines.load_all(root):
-        for key, numbers in stored.accepted.items():
+        for key, numbers in stored.baselines.items():
             for number in numbers:
                 try:
                     recipe(number.toolchain)
@@ -67,7 +71,7 @@ def rerun_as_set(
 ) -> Rerun:
     """The rerun, within the seconds of the settings."""
     against = Against(
-        accepted=request.accepted,
+        baseline=request.baseline,
         most_seconds=settings.against_seconds,
         timeout_seconds=settings.compile_timeout_seconds,
         environments=environments,
@@ -75,10 +79,10 @@ def rerun_as_set(
     sought = request.sought
     return rerun(
         request.workload,
-        request.arm,
+        request.variant,
         request.target,
         against,
         sensitivity=Sensitivity(least=sought.least, seen=sought.seen),
         keep=keep,
-        twin=request.twin,
+        negative_control=request.negative_control,
     )

@@ -23,7 +23,7 @@ from assay.judge.ratios import ratio_of_turns
 from assay.model.change import Ratio
 from assay.model.evidence import Evidence, GrowthTimes, Memory
 from assay.model.rerun import Rerun, Side
-from assay.model.timing import ArmTimes, Times, beside
+from assay.model.timing import Times, VariantTimes, beside
 from assay.run import Measured
 from assay.store import evidence, results
 from assay.targets import resolve
@@ -70,7 +70,7 @@ def excuse(fixture: BenchmarkFixture) -> None:
 def feed(
     fixture: BenchmarkFixture, replay: Replay, measured: Measured | None, directory: Path
 ) -> None:
-    """Give the judged arm's samples to the fixture, and all else as ``extra_info``.
+    """Give the judged variant's samples to the fixture, and all else as ``extra_info``.
 
     Of a loop that grows, those on its greatest length.
     """
@@ -95,10 +95,10 @@ def feed(
 def write_file(directory: Path, config: pytest.Config, all_times: Iterable[Times]) -> Path | None:
     """Write the run's file, in pytest-benchmark's format; None if nothing was timed."""
     entries = [
-        _entry(times, arm, directory)
+        _entry(times, variant, directory)
         for times in all_times
-        for arm in (times.reference, times.judged)
-        if arm.samples
+        for variant in (times.reference, times.judged)
+        if variant.samples
     ]
     for seen in evidence.load_all(directory, evidence.GROWTH):
         if seen.growth is not None:
@@ -130,20 +130,20 @@ def _nothing() -> None:
     """What the fixture calls between two readings."""
 
 
-def _entry(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
-    program = f"{times.workload}/{arm.arm}@{times.target}"
+def _entry(times: Times, variant: VariantTimes, directory: Path) -> dict[str, Any]:
+    program = f"{times.workload}/{variant.variant}@{times.target}"
     return {
         "group": f"{times.suite}/{times.workload}@{times.target}",
         "name": program,
-        "fullname": f"{times.suite}/{program} {_setting(times, arm)}",
-        "extra_info": _extra_info(times, arm, directory),
-        **_samples(arm.samples, arm.runs_per_sample),
+        "fullname": f"{times.suite}/{program} {_setting(times, variant)}",
+        "extra_info": _extra_info(times, variant, directory),
+        **_samples(variant.samples, variant.runs_per_sample),
     }
 
 
 def _growth_entries(seen: Evidence, growth: GrowthTimes) -> Iterator[dict[str, Any]]:
     """One for each length of a growing loop."""
-    program = f"{seen.workload}/{seen.arm}@{seen.target}"
+    program = f"{seen.workload}/{seen.variant}@{seen.target}"
     for length, seconds in zip(growth.lengths, growth.seconds, strict=True):
         yield {
             "group": f"{seen.suite}/{program} growth",
@@ -152,7 +152,7 @@ def _growth_entries(seen: Evidence, growth: GrowthTimes) -> Iterator[dict[str, A
             "extra_info": {
                 "suite": seen.suite,
                 "workload": seen.workload,
-                "arm": seen.arm,
+                "variant": seen.variant,
                 "target": seen.target,
                 **_growth_info(growth, length),
             },
@@ -179,33 +179,33 @@ def _samples(samples: Sequence[float], runs_per_sample: int) -> dict[str, Any]:
     }
 
 
-def _setting(times: Times, arm: ArmTimes) -> str:
+def _setting(times: Times, variant: VariantTimes) -> str:
     if times.is_alone:
         return "alone"
-    return f"beside {beside(times, arm)}, {times.question}"
+    return f"beside {beside(times, variant)}, {times.question}"
 
 
-def _extra_info(times: Times, arm: ArmTimes, directory: Path) -> dict[str, Any]:
-    other = times.judged if arm is times.reference else times.reference
+def _extra_info(times: Times, variant: VariantTimes, directory: Path) -> dict[str, Any]:
+    other = times.judged if variant is times.reference else times.reference
     known: dict[str, Any] = {
         "suite": times.suite,
         "workload": times.workload,
-        "arm": arm.arm,
+        "variant": variant.variant,
         "target": times.target,
-        "beside": other.arm or None,
+        "beside": other.variant or None,
         "beside_median_seconds": other.steady,
         "question": times.question,
         "ended": times.ended.value,
-        "trace_seconds": arm.trace,
-        "compile_seconds": arm.compile,
-        "first_seconds": arm.first,
-        "runs_per_sample": arm.runs_per_sample,
-        **_device(arm),
+        "trace_seconds": variant.trace,
+        "compile_seconds": variant.compile,
+        "first_seconds": variant.first,
+        "runs_per_sample": variant.runs_per_sample,
+        **_device(variant),
         "not_profiled": times.not_profiled or None,
-        **_bytes(times, arm, directory),
+        **_bytes(times, variant, directory),
         **_machine(times),
     }
-    if arm is times.judged:
+    if variant is times.judged:
         known |= _ratio(times)
     return {name: value for name, value in known.items() if value is not None}
 
@@ -214,10 +214,10 @@ def _rerun_info(rerun: Rerun) -> dict[str, Any]:
     known = {
         "suite": rerun.suite,
         "workload": rerun.workload,
-        "arm": rerun.arm,
+        "variant": rerun.variant,
         "target": rerun.target,
         "against": rerun.versions(Side.OLD),
-        "twin": rerun.twin,
+        "negative_control": rerun.negative_control,
         "ended": rerun.ended.value,
         "compile_seconds": rerun.compile_seconds(Side.NEW),
         "machine": asdict(rerun.machine) if rerun.machine else None,
@@ -228,8 +228,8 @@ def _rerun_info(rerun: Rerun) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _device(arm: ArmTimes) -> Mapping[str, float | None]:
-    seen = arm.on_device
+def _device(variant: VariantTimes) -> Mapping[str, float | None]:
+    seen = variant.on_device
     if seen is None:
         return {}
     return {
@@ -239,8 +239,8 @@ def _device(arm: ArmTimes) -> Mapping[str, float | None]:
     }
 
 
-def _bytes(times: Times, arm: ArmTimes, directory: Path) -> Mapping[str, int | None]:
-    key = (times.suite, times.workload, arm.arm, times.target)
+def _bytes(times: Times, variant: VariantTimes, directory: Path) -> Mapping[str, int | None]:
+    key = (times.suite, times.workload, variant.variant, times.target)
     seen = evidence.find(directory, key)
     memory: Memory | None = seen.memory if seen else None
     return asdict(memory) if memory else {}

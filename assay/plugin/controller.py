@@ -29,15 +29,15 @@ from assay.plugin.items import (
     upstream_issue_of,
     verdicts_of,
 )
-from assay.plugin.orphans import FOUND, remove_orphans, unused_records
 from assay.plugin.progress import Progress, program_of
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
+from assay.plugin.unused_baselines import FOUND, remove_unused_baselines, unused_records
 from assay.report.junit import junit
+from assay.report.labels import coverage_lines
 from assay.report.summary import summary
 from assay.report.terminal import print_run
-from assay.report.words import coverage_lines
-from assay.run import accept_numbers
+from assay.run import update_baselines
 from assay.store import evidence, records, reruns, results, times
 
 _WIDTH_OF_A_FILE = 100
@@ -62,7 +62,7 @@ class Controller:
         self._damaged: tuple[ValueError, ...] = ()
         self._invocation = invocation_of(config, session.settings)
         self._interrupted = False
-        self._accepted: tuple[Path, ...] = ()
+        self._updated: tuple[Path, ...] = ()
         self._tally = Tally(config, session.settings)
         self._page = ""
         self._fault: Exception | None = None
@@ -201,20 +201,20 @@ class Controller:
 
     def _write(self, ending: Ending) -> None:
         """Write all files, and last the two that say how the run ended."""
-        self._times, no_times = times.KEPT.load_all(self._session.directory)
-        self._reruns, no_reruns = reruns.KEPT.load_all(self._session.directory)
+        self._times, no_times = times.TIMES.load_all(self._session.directory)
+        self._reruns, no_reruns = reruns.RERUNS.load_all(self._session.directory)
         self._damaged = (*no_times, *no_reruns)
         if self._records:
             run = self._session.run
             results.write(run.directory, "junit.xml", junit(self._records))
             evidence.drop_hlo(run.directory)
-            self._accepted = accept_numbers(run, self._records)
-            remove_orphans(run.baselines, self._records)
+            self._updated = update_baselines(run, self._records)
+            remove_unused_baselines(run.baselines, self._records)
             results.point_latest(run.directory)
             if not self._fault:
                 records.check(run.directory, self._records)
         covered = self._tally.record() if self._records or self._collects_only else None
-        self._accepted += (covered,) if covered else ()
+        self._updated += (covered,) if covered else ()
         # It asks the machine of what kind it is, which takes a while.
         benchmarks.write_file(self._session.directory, self._config, self._times)
         self._conclude(_failed(ending, self._fault) if self._fault else ending)
@@ -249,8 +249,8 @@ class Controller:
         elif self._session.directory.exists():
             taken = self._session.directory
             terminalreporter.write_line(f"no verdict was reached; what was taken: {taken}")
-        for path in self._accepted:
-            terminalreporter.write_line(f"accepted, to be committed: {path}")
+        for path in self._updated:
+            terminalreporter.write_line(f"baseline updated, commit it: {path}")
         for damaged in self._damaged:
             terminalreporter.write_line(f"times: {damaged}")
         ending, code = self._invocation.ending, ExitCode.CRASHED.value

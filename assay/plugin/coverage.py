@@ -15,7 +15,7 @@ from assay.model.trial import Trial
 from assay.model.verdict import Outcome, Record
 from assay.plugin.settings import Settings
 from assay.report.coverage import coverage_line, missing_of, nothing_judged
-from assay.run import Accept
+from assay.run import BaselineUpdate
 from assay.store import coverage as store
 from assay.targets import survey
 
@@ -70,7 +70,7 @@ class Tally:
         if record.verdict.judged or record.verdict is Outcome.ERROR:
             return
         # The machine's noise is not lost coverage, and the next run may be less noisy.
-        if timed and record.verdict is Outcome.NOT_MEASURED:
+        if timed and record.verdict is Outcome.INCONCLUSIVE:
             self._noisy += 1
             return
         self._unjudged[slot] += 1
@@ -100,16 +100,16 @@ class Tally:
         return None if after is None else store.save(self._settings.baselines, after)
 
     def _updated(self) -> Coverage | None:
-        """What is expected from now on, None where nothing is to be accepted."""
+        """What is expected from now on, None where nothing is to be stored."""
         settings = self._settings
-        if settings.accept is Accept.NOTHING or not whole_folders(self._config):
+        if settings.update is BaselineUpdate.NOTHING or not whole_folders(self._config):
             return None
         before = store.load(settings.baselines)
         reached = self._reached(before or Coverage())
         if before is None and not reached.counts:
             return None
         return (before or Coverage()).recording(
-            reached, level=settings.level, replaces=settings.accept is Accept.ALL
+            reached, level=settings.level, replaces=settings.update is BaselineUpdate.ALL
         )
 
     def _held_to(self, stored: Coverage, reached: Reached) -> tuple[str, tuple[Missing, ...]]:

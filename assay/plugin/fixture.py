@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.api import Compiled, CompileError, compiled, title_of, workload_of
-from assay.judge.baseline import against_accepted
+from assay.judge.baseline import against_baseline
 from assay.judge.case import at_fault
 from assay.model.blame import WrongValue, encodable
 from assay.model.claim import Case, Check
@@ -17,7 +17,7 @@ from assay.model.target import TargetUnavailable
 from assay.model.trial import Trial, record_of
 from assay.model.units import Quantity, Unit, format_quantity
 from assay.model.verdict import Finding, Outcome, Record
-from assay.model.workload import Arm
+from assay.model.workload import Variant
 from assay.plugin import TARGET
 from assay.plugin.items import VERDICTS
 from assay.plugin.session import Session
@@ -34,8 +34,8 @@ class Asserted:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def judge(self, case: Case) -> Finding:
@@ -57,14 +57,14 @@ class NoWorse:
         """Bytes if the name says so."""
         return Unit.BYTES if self.name.endswith("bytes") else Unit.COUNT
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        """No other arm."""
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """No other variant."""
         return ()
 
     def judge(self, case: Case) -> Finding:
         """The measured number against the stored one."""
         measured, versions = Quantity(self.measured, self.unit), case.evidence.toolchain.identity
-        return against_accepted(measured, case.accepted, versions, self.tolerance, case.earlier)
+        return against_baseline(measured, case.baseline, versions, self.tolerance, case.earlier)
 
 
 class Baseline:
@@ -144,16 +144,16 @@ class Assay:
             context=context,
         )
         check = Check(claim=Asserted(), workloads=(workload,))
-        (arm,) = workload.arms
-        trial = Trial(check=check, workload=workload, arm=arm, target=name)
+        (variant,) = workload.variants
+        trial = Trial(check=check, workload=workload, variant=variant, target=name)
         self._trials.append(trial)
-        seen = self._session.observe_alone(workload, arm, name)
+        seen = self._session.observe_alone(workload, variant, name)
         self._toolchains[str(trial)] = seen.toolchain.identity
         try:
             return compiled(seen)
         except TargetUnavailable as absent:
             why = absent.availability
-            self._conclude(Outcome.CANNOT_RUN, f"{why.reason}; {why.remedy}")
+            self._conclude(Outcome.UNSUPPORTED, f"{why.reason}; {why.remedy}")
             pytest.skip(f"unsupported: {absent}")
 
     def baseline(self, name: str, *, tolerance: float = 0.01) -> Baseline:
@@ -183,7 +183,9 @@ class Assay:
             claim = NoWorse(measured=measured, name=legible(name), tolerance=tolerance)
             check = Check(claim=claim, workloads=(trial.workload,))
             record = self._session.judge(
-                Trial(check=check, workload=trial.workload, arm=trial.arm, target=trial.target)
+                Trial(
+                    check=check, workload=trial.workload, variant=trial.variant, target=trial.target
+                )
             )
             self._node.stash.setdefault(VERDICTS, []).append(record)
             return record
@@ -201,14 +203,14 @@ class Assay:
         elif failure is None:
             passed = report.passed  # A strict xfail that passes is a failure without an exception.
             self._conclude(
-                Outcome.KEPT if passed else Outcome.BROKEN,
+                Outcome.PASSED if passed else Outcome.FAILED,
                 "all assertions passed" if passed else "the test passed, and is marked xfail",
             )
         elif isinstance(failure, AssertionError | CompileError) or not isinstance(
             failure,
             Exception,  # such as pytest.fail
         ):
-            self._conclude(Outcome.BROKEN, _first_line(failure))
+            self._conclude(Outcome.FAILED, _first_line(failure))
         else:
             found = at_fault(failure, "the test")
             self._conclude(found.outcome, found.reason)
@@ -227,8 +229,8 @@ class Assay:
         return file, legible(test.replace("::", "."))
 
     def _conclude(self, outcome: Outcome, reason: str) -> None:
-        passed = outcome is Outcome.KEPT
-        number = {Outcome.KEPT: 0, Outcome.BROKEN: 1}.get(outcome)
+        passed = outcome is Outcome.PASSED
+        number = {Outcome.PASSED: 0, Outcome.FAILED: 1}.get(outcome)
         for trial in self._trials:
             finding = Finding(
                 outcome=outcome,

@@ -1,4 +1,4 @@
-"""The hooks of a run that uses Assay: one item per workload, arm, target and claim; exit code."""
+"""The hooks of a run that uses Assay: an item per workload, variant, target, claim; exit code."""
 
 from collections.abc import Generator
 
@@ -7,9 +7,9 @@ import pytest
 from assay.model.claim import Check
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
-from assay.plugin import against, misuse, run_name
-from assay.plugin.alone import ALONE, Alone
+from assay.plugin import against, run_name, validation
 from assay.plugin.controller import Controller
+from assay.plugin.exclusive_timing import EXCLUSIVE_TIMING, ExclusiveTiming
 from assay.plugin.fixture import Assay, explain_comparison
 from assay.plugin.items import (
     ClaimFailed,
@@ -23,9 +23,9 @@ from assay.plugin.items import (
     reject_repeated,
     where_required,
 )
-from assay.plugin.orphans import FOUND, Found, orphan_items
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings, SettingsError
+from assay.plugin.unused_baselines import FOUND, Found, unused_baseline_items
 from assay.store.baselines import BaselineError
 
 _CONTROLLER = "assay-controller"
@@ -77,7 +77,7 @@ def controller_of(config: pytest.Config) -> Controller:
 def items_of(collector: pytest.Module | pytest.Class, name: str, check: Check) -> list[pytest.Item]:
     """The items of a check that a module or class has under this name."""
     found = collector.config.stash.setdefault(FOUND, [])
-    misuse.reject_namesakes(name, check, [each.check for each in found])
+    validation.reject_namesakes(name, check, [each.check for each in found])
     found.append(Found(path=collector.path, check=check))
     session = collector.config.stash[Session.KEY]
     checks = against.checks(name, check, against=session.settings.against)
@@ -85,17 +85,17 @@ def items_of(collector: pytest.Module | pytest.Class, name: str, check: Check) -
 
 
 def prepare(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Fail early where two items would write the same verdict; add one item an orphan."""
+    """Fail early if two items would write one verdict; add an item for each unused baseline."""
     drop_repeated(items)
     reject_repeated(items)
     if hasattr(session.config, "workerinput"):
         keep_programs_together(items)
     try:
-        items.extend(orphan_items(session))
+        items.extend(unused_baseline_items(session))
     except BaselineError as error:
         raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
     put_timing_last(items)
-    session.config.stash[ALONE] = Alone.among(items, session.config)
+    session.config.stash[EXCLUSIVE_TIMING] = ExclusiveTiming.among(items, session.config)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -106,7 +106,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Let no item of any kind be at work in another worker while programs are timed in this one."""
-    with item.config.stash.get(ALONE, Alone()).beside(item):
+    with item.config.stash.get(EXCLUSIVE_TIMING, ExclusiveTiming()).lock(item):
         return (yield)
 
 

@@ -13,7 +13,7 @@ from assay.model.trial import Trial, record_of
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import UpstreamIssue, Workload
-from assay.plugin import PAYLOAD, benchmarks, misuse
+from assay.plugin import PAYLOAD, benchmarks, validation
 from assay.plugin.against import Added
 from assay.plugin.session import Session
 
@@ -36,7 +36,7 @@ class ClaimFailed(Exception):
 
 
 class TrialItem(pytest.Item):
-    """One claim put to one arm on one target."""
+    """One claim put to one variant on one target."""
 
     def __init__(self, *, trial: Trial, **rest: Any) -> None:
         super().__init__(**rest)
@@ -56,7 +56,10 @@ class TrialItem(pytest.Item):
 
 
 class TimedItem(pytest.Function):
-    """One claim on times, put to one arm on one target; its samples are pytest-benchmark's too."""
+    """One claim on times, put to one variant on one target.
+
+    Its samples are pytest-benchmark's too.
+    """
 
     def __init__(self, *, trial: Trial, parent: pytest.Collector, **rest: Any) -> None:
         self.trial = trial
@@ -113,7 +116,7 @@ def _end(item: TrialItem | TimedItem, record: Record) -> None:
 
 def _not_timed(run: str, trial: Trial) -> Record:
     finding = Finding(
-        outcome=Outcome.NOT_MEASURED,
+        outcome=Outcome.INCONCLUSIVE,
         reason="nothing is timed under --benchmark-disable",
         advice="leave the option out, or add --benchmark-enable",
     )
@@ -138,7 +141,7 @@ def where_required(item: pytest.Item, failure: pytest.ExceptionInfo[BaseExceptio
 
 def explain(record: Record) -> str:
     """A failing verdict, with what was measured, what was wanted, and what to do."""
-    program = f"{record.workload}/{record.arm}"
+    program = f"{record.workload}/{record.variant}"
     lines = [
         f"{record.verdict.value}: {record.claim} of {program} on {record.target}",
         f"  {record.reason}",
@@ -162,7 +165,7 @@ def check_items(
     Raises:
         CollectError: no run can make sense of the check.
     """
-    misuse.reject_check(name, check)
+    validation.reject_check(name, check)
     found = [
         trial
         for workload in check.workloads
@@ -170,7 +173,7 @@ def check_items(
         for trial in _trials(check, workload, target, session)
     ]
     for trial in found:
-        misuse.reject_trial(name, trial)
+        validation.reject_trial(name, trial)
     return [_item(collector, f"{name}[{trial}]", trial) for trial in found]
 
 
@@ -183,18 +186,20 @@ def _item(collector: pytest.Collector, name: str, trial: Trial) -> pytest.Item:
 
 
 def _trials(check: Check, workload: Workload, target: str, session: Session) -> Iterator[Trial]:
-    arms = tuple(
-        arm
-        for arm in workload.arms
-        if check.covers(arm.name) and workload.tries(arm, target, session.settings.level)
+    variants = tuple(
+        variant
+        for variant in workload.variants
+        if check.covers(variant.name) and workload.tries(variant, target, session.settings.level)
     )
-    if not arms:
+    if not variants:
         return
     # A program that is rerun is its own negative control.
-    names = (arms[0].name,) if isinstance(check.claim, RerunClaim) else check.twins
+    names = (variants[0].name,) if isinstance(check.claim, RerunClaim) else check.negative_controls
     trial = partial(Trial, check=check, workload=workload, target=target)
-    controls = tuple(trial(arm=workload.arm(name), must_fail=True, arms=arms) for name in names)
-    yield from (trial(arm=arm, controls=controls) for arm in arms)
+    controls = tuple(
+        trial(variant=workload.variant(name), must_fail=True, variants=variants) for name in names
+    )
+    yield from (trial(variant=variant, controls=controls) for variant in variants)
     yield from controls
 
 
@@ -202,7 +207,7 @@ def reject_repeated(items: list[pytest.Item]) -> None:
     """Fail where two items would write the same verdict.
 
     Raises:
-        pytest.UsageError: two checks put one claim to one arm on one target.
+        pytest.UsageError: two checks put one claim to one variant on one target.
     """
     seen: dict[tuple[str, str, str], str] = {}
     for item in items:

@@ -15,7 +15,7 @@ _TELLING = 0.05
 
 
 def program_of(nodeid: str) -> str:
-    """``workload/arm@target`` out of an item's id, or the empty string for any other test."""
+    """``workload/variant@target`` out of an item's id, or the empty string for any other test."""
     found = _PROGRAM.search(nodeid)
     return found[1] if found else ""
 
@@ -43,7 +43,9 @@ class Progress:
         self._expected |= {program for each in self._items if (program := program_of(each))}
         # Where other tests run too, pytest tells of them in its own way.
         alone = bool(self._items) and all(map(program_of, self._items))
-        self._terminal = reporter if alone and reporter and _can_rewrite(reporter) else None
+        self._terminal = (
+            reporter if alone and reporter and _can_full_buffer_write(reporter) else None
+        )
         if self._terminal:
             self._terminal.showfspath = False
         self._start = time.monotonic()
@@ -57,7 +59,7 @@ class Progress:
         self._begun.add(program)
         self._expected.add(program)
         if self._terminal:
-            self._rewrite(self._terminal, program)
+            self._full_buffer_write(self._terminal, program)
         elif new:
             self._write_line(reporter, program)
 
@@ -84,7 +86,7 @@ class Progress:
         number = f"{len(self._begun):>{len(str(total))}}/{total}"
         reporter.write_line(f"  [{number}] {_in_words(program)}")
 
-    def _rewrite(self, reporter: pytest.TerminalReporter, program: str) -> None:
+    def _full_buffer_write(self, reporter: pytest.TerminalReporter, program: str) -> None:
         parts = [f"{len(self._done):,} of {len(self._items):,} verdicts"]
         if self._failed:
             parts.append(f"{len(self._failed):,} failed")
@@ -106,7 +108,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < _MINUTE else f"{seconds / _MINUTE:.0f} min"
 
 
-def _can_rewrite(reporter: pytest.TerminalReporter) -> bool:
+def _can_full_buffer_write(reporter: pytest.TerminalReporter) -> bool:
     """Whether lines can be erased, and neither ``-v``, ``-q`` nor ``-s`` asks for other output."""
     option = reporter.config.option
     usual = option.verbose == 0 and option.capture != "no"

@@ -17,13 +17,13 @@ from assay.model.target import TargetName
 from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, pooled
 from assay.model.trial import Trial, record_of
 from assay.model.verdict import Finding, Outcome, Record
-from assay.model.workload import Arm, Workload
+from assay.model.workload import Variant, Workload
 from assay.plugin.against import check_toolchains, rerun_as_set
 from assay.plugin.settings import Settings
 from assay.reruns.environments import Environments
 from assay.run import BASELINE, Measured, Run
 from assay.store import baselines, coverage, evidence
-from assay.store.taken import TakenError
+from assay.store.measurement_cache import MeasurementCacheError
 
 _LIVE = ("gpu", "tpu")
 
@@ -63,7 +63,7 @@ class Session:
             name=self.name,
             directory=self.directory,
             baselines=self.settings.baselines,
-            accept=self.settings.accept,
+            update=self.settings.update,
             observe=self._observe,
             time=self._time,
             time_growth=self._time_growth,
@@ -83,11 +83,11 @@ class Session:
             return self.run.judge_timed(trial)
         except NotPortable as misuse:
             finding = Finding(
-                outcome=Outcome.BROKEN,
+                outcome=Outcome.FAILED,
                 reason=f"nothing to measure: {misuse}",
                 advice="hold no locks, files or arrays",
             )
-        except TakenError as damaged:
+        except MeasurementCacheError as damaged:
             finding = Finding(outcome=Outcome.ERROR, reason=str(damaged), advice="delete the file")
         # Whatever else is raised: the run goes on, and a fault of Assay ends it with 3.
         except Exception as fault:  # noqa: BLE001
@@ -97,16 +97,16 @@ class Session:
         seconds = time.perf_counter() - start
         return record_of(self.name, trial, finding, seconds=seconds), None
 
-    def observe_alone(self, workload: Workload, arm: Arm, target: str) -> Evidence:
+    def observe_alone(self, workload: Workload, variant: Variant, target: str) -> Evidence:
         """The evidence of a program, from a process that has the target's devices as its own."""
         now: list[Evidence] = []
 
         def observe() -> Evidence:
             observer = self._processes.of(target, self.settings.compile_timeout_seconds)
-            now.append(observer.observe(workload, arm, target))
+            now.append(observer.observe(workload, variant, target))
             return now[0]
 
-        key = (workload.suite, workload.name, arm.name, target)
+        key = (workload.suite, workload.name, variant.name, target)
         stored = evidence.once(self.run.directory, key, observe)
         # What is stored keeps its HLO elsewhere.
         return now[0] if now else stored
@@ -118,8 +118,8 @@ class Session:
             observer.close()
         self._observers.clear()
 
-    def _observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
-        return self._observer(workload, target).observe(workload, arm, target)
+    def _observe(self, workload: Workload, variant: Variant, target: str) -> Evidence:
+        return self._observer(workload, target).observe(workload, variant, target)
 
     def _time(self, pair: TimedPair, keep: Keep) -> Times:
         if pair.reference is None:
@@ -127,12 +127,12 @@ class Session:
         return self._observer(pair.workload, pair.target).time(pair, keep)
 
     def _time_growth(
-        self, workload: Workload, arm: Arm, target: str, most_seconds: float
+        self, workload: Workload, variant: Variant, target: str, most_seconds: float
     ) -> Evidence:
-        return self._observer(workload, target).time_growth(workload, arm, target, most_seconds)
+        return self._observer(workload, target).time_growth(workload, variant, target, most_seconds)
 
     def _time_alone(self, pair: TimedPair, keep: Keep) -> Times:
-        """Times of an arm in processes that did nothing before, and end with it."""
+        """Times of a variant in processes that did nothing before, and end with it."""
         name = TargetName.parse(pair.target)
         if name.model in _LIVE:  # Whose memory the observer holds; it starts again when needed.
             self.close()

@@ -10,7 +10,7 @@ from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
 from assay.model.target import State
 from assay.model.workload import Level
 from assay.reruns.recipe import UnreadableToolchain, recipe
-from assay.run import BASELINE, Accept
+from assay.run import BASELINE, BaselineUpdate
 from assay.targets import resolve, survey
 
 
@@ -28,7 +28,7 @@ class Settings:
     root: Path
     targets: tuple[str, ...]
     level: Level
-    accept: Accept
+    update: BaselineUpdate
     results: Path
     baselines: Path
     compile_timeout_seconds: float
@@ -52,18 +52,18 @@ class Settings:
             raise SettingsError(
                 f"{error}; give --assay-level quick, full, device or soak"
             ) from None
-        accept = _accept(options["assay_update_baselines"])
+        update = _update(options["assay_update_baselines"])
         results = _folder("--assay-results-dir", root / options["assay_results_dir"], written=True)
         baselines = _folder(
             "--assay-baselines-dir",
             root / options["assay_baselines_dir"],
-            written=accept is not Accept.NOTHING,
+            written=update is not BaselineUpdate.NOTHING,
         )
         return cls(
             root=root,
             targets=_targets(options["assay_target"]),
             level=level,
-            accept=accept,
+            update=update,
             results=results,
             baselines=baselines,
             compile_timeout_seconds=_seconds(
@@ -114,13 +114,13 @@ def _folder(option: str, path: Path, *, written: bool) -> Path:
     return path
 
 
-def _accept(text: str) -> Accept:
+def _update(text: str) -> BaselineUpdate:
     try:
-        return Accept(text)
+        return BaselineUpdate(text)
     except ValueError:
         raise SettingsError(
             f"got --assay-update-baselines={text}, wanted new or all; "
-            "new accepts what has no number yet, all replaces every number"
+            "new stores what has no baseline yet, all replaces every number"
         ) from None
 
 
@@ -133,7 +133,7 @@ def _against(text: str | None) -> str:
     except UnreadableToolchain as error:
         raise SettingsError(
             f"--assay-against: {error}; --assay-against={BASELINE} takes that of the nearest "
-            "accepted number"
+            "baseline"
         ) from None
     return text
 

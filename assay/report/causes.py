@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from assay.model.verdict import Outcome, Record
 from assay.report.grid import in_order
-from assay.report.words import RANK
+from assay.report.labels import RANK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +33,14 @@ class Cause:
 
 
 def causes(records: Iterable[Record]) -> tuple[Cause, ...]:
-    """All records but the kept ones, each in one cause; worst first, then as they came.
+    """All records but the passed ones, each in one cause; worst first, then as they came.
 
-    What fails or improves stands alone. Known defects share a cause where suite, arm and upstream
-    link agree; what could not be judged, where reason and advice agree.
+    What fails or improves stands alone. Known defects share a cause where suite, variant and
+    upstream link agree; what could not be judged, where reason and advice agree.
     """
     groups: dict[Hashable, list[Record]] = {}
     for number, record in enumerate(records):
-        if record.verdict is not Outcome.KEPT:
+        if record.verdict is not Outcome.PASSED:
             groups.setdefault((record.verdict, *_cause(number, record)), []).append(record)
     found = (Cause(verdict=group[0].verdict, records=tuple(group)) for group in groups.values())
     return tuple(sorted(found, key=lambda cause: RANK[cause.verdict]))
@@ -49,8 +49,8 @@ def causes(records: Iterable[Record]) -> tuple[Cause, ...]:
 def _cause(number: int, record: Record) -> tuple[Hashable, ...]:
     match record.verdict:
         case Outcome.KNOWN_DEFECT:
-            return (record.suite, record.arm, record.upstream)
-        case Outcome.CANNOT_RUN | Outcome.NOT_MEASURED:
+            return (record.suite, record.variant, record.upstream)
+        case Outcome.UNSUPPORTED | Outcome.INCONCLUSIVE:
             return (record.reason, record.advice)
         case _:
             return (number,)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from assay.model.coverage import Count, Gap, Reached, Slot
 from assay.model.invocation import Missing
-from assay.report.words import plural
+from assay.report.labels import plural
 
 _NAMED = 4
 
@@ -27,7 +27,7 @@ def coverage_line(
             suites = plural(len({slot.suite for slot in slots}), "suite")
             parts.append(f"{plural(number, 'verdict')} of {suites} not run: {reason}")
     if reached.noisy:
-        parts.append(f"{plural(reached.noisy, 'time')} not measured")
+        parts.append(f"{plural(reached.noisy, 'timing')} inconclusive")
     more = sum(
         max(0, count.verdicts - expected[slot].verdicts if slot in expected else count.verdicts)
         for slot, count in found.items()
@@ -50,7 +50,7 @@ def missing_of(gaps: Iterable[Gap], unavailable: Mapping[str, str]) -> tuple[Mis
         where = f"{gap.suite} on {gap.target}"
         counts = f"{gap.judged:,} of {gap.expected:,} expected verdicts judged ({named}{more})"
         what = (
-            gap.reason or "bring the checks back, or accept that with --assay-update-baselines=all"
+            gap.reason or "bring the checks back, or store that with --assay-update-baselines=all"
         )
         reason = f"{where}: {counts}: {what}"
         found[gap.target, gap.suite + gap.framework] = Missing(target=gap.target, reason=reason)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from assay.model.invocation import USUAL
 from assay.model.verdict import Outcome, Record
 from assay.report.causes import Cause
-from assay.report.words import WORDS, amount, plain, plural, rerun
+from assay.report.labels import LABELS, amount, plain, plural, rerun
 
 _SHOWN = 3
 
@@ -43,7 +43,7 @@ def explain(cause: Cause, command: Sequence[str] = USUAL.command) -> Explanation
 
 
 def _where(record: Record) -> str:
-    place = f"{record.suite}/{record.workload}/{record.arm}"
+    place = f"{record.suite}/{record.workload}/{record.variant}"
     return f"{record.claim} · {place} on {record.target}"
 
 
@@ -52,13 +52,13 @@ def _title(cause: Cause) -> str:
     counts = f"{plural(len(cause.records), 'verdict')}, {spread}"
     if cause.verdict is Outcome.KNOWN_DEFECT:
         workloads = ", ".join(dict.fromkeys(record.workload for record in cause.records))
-        return f"{cause.example.suite}/{workloads}/{cause.example.arm} · {counts}"
-    return f"{WORDS[cause.verdict].meaning} · {programs(cause)} · {counts}"
+        return f"{cause.example.suite}/{workloads}/{cause.example.variant} · {counts}"
+    return f"{LABELS[cause.verdict].meaning} · {programs(cause)} · {counts}"
 
 
 def programs(cause: Cause) -> str:
-    """The workloads and arms of a cause, as many as one line holds."""
-    names = dict.fromkeys(f"{record.workload}/{record.arm}" for record in cause.records)
+    """The workloads and variants of a cause, as many as one line holds."""
+    names = dict.fromkeys(f"{record.workload}/{record.variant}" for record in cause.records)
     shown = list(names)[:_SHOWN]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
@@ -84,7 +84,7 @@ def _of_many(cause: Cause, command: Sequence[str]) -> Iterator[Detail]:
 
 
 def _why(record: Record) -> Iterator[Detail]:
-    next_step = record.advice or WORDS[record.verdict].next_step
+    next_step = record.advice or LABELS[record.verdict].next_step
     if record.reason:
         yield Detail(label="cause", text=plain(record.reason))
     advice, colon, command = next_step.partition(": assay inspect ")
@@ -101,5 +101,5 @@ def _numbers(record: Record) -> str:
     if record.baseline is None:
         return numbers
     versions = sorted(record.baseline.toolchain.items())
-    accepted = ", ".join(f"{name} {version}" for name, version in versions)
-    return plain(f"{numbers} · accepted {amount(record.baseline.value, record.unit)} on {accepted}")
+    baseline = ", ".join(f"{name} {version}" for name, version in versions)
+    return plain(f"{numbers} · baseline {amount(record.baseline.value, record.unit)} on {baseline}")

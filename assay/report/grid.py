@@ -1,30 +1,31 @@
-"""The grid: workloads and arms down, targets across, one cell each."""
+"""The grid: workloads and variants down, targets across, one cell each."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from assay.model.verdict import Outcome, Record
-from assay.report.words import RANK
+from assay.report.labels import RANK
 
-TWINS = "must-fail twins"
-"""The row of a workload's twins; kept there means that each broke its claim, as it must."""
+NEGATIVE_CONTROLS = "negative controls"
+"""The row of a workload's negative controls; passed there means that each failed its claim, as it
+must."""
 
 _LIVE = ("cpu", "gpu", "tpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One arm of one workload."""
+    """One variant of one workload."""
 
     suite: str
     workload: str
-    arm: str
+    variant: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """How many verdicts of each kind an arm got on a target; never empty."""
+    """How many verdicts of each kind a variant got on a target; never empty."""
 
     counts: dict[Outcome, int]
 
@@ -34,40 +35,40 @@ class Cell:
         return min(self.counts, key=RANK.__getitem__)
 
     @property
-    def kept(self) -> int:
-        """The claims that are kept."""
-        return self.counts.get(Outcome.KEPT, 0)
+    def passed(self) -> int:
+        """The claims that passed."""
+        return self.counts.get(Outcome.PASSED, 0)
 
     @property
     def measurable(self) -> int:
-        """The claims that are kept, and those that could have been, had they been measured."""
-        return self.kept + self.counts.get(Outcome.NOT_MEASURED, 0)
+        """The claims that passed, and those that could have been, had they been measured."""
+        return self.passed + self.counts.get(Outcome.INCONCLUSIVE, 0)
 
     @property
     def partly_measured(self) -> bool:
-        """Whether it stands as kept although some claims were not measured."""
-        return self.verdict is Outcome.KEPT and self.kept < self.measurable
+        """Whether it stands as passed although some claims were not measured."""
+        return self.verdict is Outcome.PASSED and self.passed < self.measurable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Rows in order of first appearance, live targets first; an arm not tried has no cell."""
+    """Rows in order of first appearance, live targets first; a variant not tried has no cell."""
 
     rows: tuple[Row, ...]
     targets: tuple[str, ...]
     cells: dict[tuple[Row, str], Cell]
 
     def cell(self, row: Row, target: str) -> Cell | None:
-        """The cell, or None where the arm was not tried on the target."""
+        """The cell, or None where the variant was not tried on the target."""
         return self.cells.get((row, target))
 
 
 def grid(records: Iterable[Record]) -> Grid:
-    """Every record counted once; those of a workload's must-fail twins share a row, its last."""
+    """Every record counted once; those of a workload's negative controls share a row, its last."""
     counts: dict[tuple[Row, str], Counter[Outcome]] = {}
     for record in records:
-        arm = TWINS if record.must_fail else record.arm
-        row = Row(suite=record.suite, workload=record.workload, arm=arm)
+        variant = NEGATIVE_CONTROLS if record.must_fail else record.variant
+        row = Row(suite=record.suite, workload=record.workload, variant=variant)
         counts.setdefault((row, record.target), Counter())[record.verdict] += 1
     return Grid(
         rows=_together(dict.fromkeys(row for row, _ in counts)),
@@ -77,12 +78,12 @@ def grid(records: Iterable[Record]) -> Grid:
 
 
 def _together(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows of a workload beside each other, workloads and arms by first appearance."""
+    """The rows of a workload beside each other, workloads and variants by first appearance."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.suite, row.workload), []).append(row)
     for group in groups.values():
-        group.sort(key=lambda row: row.arm == TWINS)
+        group.sort(key=lambda row: row.variant == NEGATIVE_CONTROLS)
     return tuple(row for group in groups.values() for row in group)
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from assay.model.buffers import Donation, LiveBuffer, Rewrite
+from assay.model.buffers import Donation, FullBufferWrite, LiveBuffer
 from assay.model.difference import Difference
 from assay.model.evidence import Evidence
 from assay.model.inspection import Comparison, Inspection, Overlap
@@ -130,20 +130,20 @@ def _transfer(transfer: Transfer) -> Json:
     }
 
 
-def _copy(rewrite: Rewrite) -> Json:
+def _copy(write: FullBufferWrite) -> Json:
     return {
-        "computation": rewrite.computation,
-        "instruction": rewrite.instruction,
-        "bytes": rewrite.nbytes_per_execution,
-        "trips_per_step": rewrite.executions,
-        "source": rewrite.source,
-        "at_most": rewrite.at_most,
-        "bytes_per_step": rewrite.nbytes_per_run,
-        "content": rewrite.content.value,
-        "opcode": rewrite.opcode,
-        "shape": str(rewrite.shape),
-        "loop": rewrite.loop or None,
-        "in_place": rewrite.in_place,
+        "computation": write.computation,
+        "instruction": write.instruction,
+        "bytes": write.nbytes_per_execution,
+        "trips_per_step": write.executions,
+        "source": write.source,
+        "at_most": write.at_most,
+        "bytes_per_step": write.nbytes_per_run,
+        "content": write.content.value,
+        "opcode": write.opcode,
+        "shape": str(write.shape),
+        "loop": write.loop or None,
+        "in_place": write.in_place,
     }
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from assay.model.inspection import Comparison, Inspection, Means
 from assay.report.inspection_sections import ROWS, Section, count, duration, sections
-from assay.report.words import plain
+from assay.report.labels import plain
 
 _INDENT: Final = "  "
 _WIDEST: Final = 100

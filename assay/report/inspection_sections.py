@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from assay.model.buffers import Donation, LiveBuffer, Rewrite
+from assay.model.buffers import Donation, FullBufferWrite, LiveBuffer
 from assay.model.evidence import Memory
 from assay.model.inspection import Inspection, Overlap, why_lost
 from assay.model.inventory import Inventory
@@ -159,14 +159,14 @@ def _copies(inspection: Inspection) -> Section:
     )
 
 
-def _copy_row(rewrite: Rewrite) -> tuple[str, ...]:
+def _copy_row(write: FullBufferWrite) -> tuple[str, ...]:
     return (
-        size(rewrite.nbytes_per_execution),
-        _trips(rewrite.executions, at_most=rewrite.at_most),
-        _size(rewrite.nbytes_per_run),
-        rewrite.loop or "-",
-        f"{rewrite.content.value} {rewrite.shape}",
-        rewrite.source or rewrite.instruction,
+        size(write.nbytes_per_execution),
+        _trips(write.executions, at_most=write.at_most),
+        _size(write.nbytes_per_run),
+        write.loop or "-",
+        f"{write.content.value} {write.shape}",
+        write.source or write.instruction,
     )
 
 

@@ -1,4 +1,4 @@
-"""Judged claims: a verdict beside the must-fail twins that vouch for its detector."""
+"""Judged claims: a verdict beside the negative controls that vouch for its detector."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ class Detector(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Twin:
-    """One must-fail twin's verdict: ``kept`` means that it broke the claim, as it must."""
+class NegativeControl:
+    """One negative control's verdict: ``passed`` means that it failed the claim, as it must."""
 
     workload: str
-    arm: str
+    variant: str
     verdict: Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedClaim:
-    """One claim on the feature in one workload, with the twins that vouch for its detector."""
+    """One claim on the feature in one workload, with the negative controls of its detector."""
 
     workload: str
     claim: str
@@ -38,12 +38,12 @@ class JudgedClaim:
     reason: str
     upstream: str
     detector: Detector
-    twins: tuple[Twin, ...]
+    negative_controls: tuple[NegativeControl, ...]
 
 
 def judged_claim(record: Record, run: Sequence[Record]) -> JudgedClaim:
-    """The record's claim with its twins among the records of one target."""
-    twins = _twins(record, run)
+    """The record's claim with its negative controls among the records of one target."""
+    negative_controls = _negative_controls(record, run)
     return JudgedClaim(
         workload=record.workload,
         claim=record.claim,
@@ -53,14 +53,19 @@ def judged_claim(record: Record, run: Sequence[Record]) -> JudgedClaim:
         unit=record.unit,
         reason=record.reason,
         upstream=record.upstream,
-        detector=_detector(twins),
-        twins=tuple(
-            Twin(workload=twin.workload, arm=twin.arm, verdict=twin.verdict) for twin in twins
+        detector=_detector(negative_controls),
+        negative_controls=tuple(
+            NegativeControl(
+                workload=negative_control.workload,
+                variant=negative_control.variant,
+                verdict=negative_control.verdict,
+            )
+            for negative_control in negative_controls
         ),
     )
 
 
-def _twins(record: Record, run: Sequence[Record]) -> tuple[Record, ...]:
+def _negative_controls(record: Record, run: Sequence[Record]) -> tuple[Record, ...]:
     """The claim's negative controls in the same workload."""
     key = (record.run, record.suite, record.workload, record.claim + MUST_FAIL)
     return tuple(
@@ -68,8 +73,10 @@ def _twins(record: Record, run: Sequence[Record]) -> tuple[Record, ...]:
     )
 
 
-def _detector(twins: Sequence[Record]) -> Detector:
-    if any(twin.verdict.fails for twin in twins):
+def _detector(negative_controls: Sequence[Record]) -> Detector:
+    if any(negative_control.verdict.fails for negative_control in negative_controls):
         return Detector.BLIND
-    sound = twins and all(twin.verdict is Outcome.KEPT for twin in twins)
+    sound = negative_controls and all(
+        negative_control.verdict is Outcome.PASSED for negative_control in negative_controls
+    )
     return Detector.SOUND if sound else Detector.UNPROVEN

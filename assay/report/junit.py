@@ -4,15 +4,15 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
 from assay.model.verdict import Outcome, Record
-from assay.report.words import WORDS, plain
+from assay.report.labels import LABELS, plain
 
 _CHILD = {
     Outcome.ERROR: "error",
-    Outcome.BROKEN: "failure",
+    Outcome.FAILED: "failure",
     Outcome.FIXED_UPSTREAM: "failure",
     Outcome.KNOWN_DEFECT: "skipped",
-    Outcome.NOT_MEASURED: "skipped",
-    Outcome.CANNOT_RUN: "skipped",
+    Outcome.INCONCLUSIVE: "skipped",
+    Outcome.UNSUPPORTED: "skipped",
 }
 _COUNTED = {"errors": "error", "failures": "failure", "skipped": "skipped"}
 
@@ -46,7 +46,7 @@ def _case(record: Record) -> ET.Element:
         "testcase",
         {
             "classname": plain(f"{record.suite}.{record.workload}"),
-            "name": plain(f"{record.claim}[{record.arm}@{record.target}]"),
+            "name": plain(f"{record.claim}[{record.variant}@{record.target}]"),
             "time": f"{record.seconds:.6f}",
         },
     )
@@ -74,7 +74,7 @@ def _child(record: Record) -> ET.Element:
         _CHILD[record.verdict],
         {"message": plain(f"{kind}: {record.reason}"), "type": record.verdict.value},
     )
-    next_step = record.advice or WORDS[record.verdict].next_step
+    next_step = record.advice or LABELS[record.verdict].next_step
     lines = [record.reason, next_step and f"next: {next_step}"]
     if record.verdict.judged:
         lines.append(record.upstream)

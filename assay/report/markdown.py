@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from assay.report.words import plain
+from assay.report.labels import plain
 
 _ACTIVE = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
 """Characters GitHub reads as markup; a backslash makes each of them itself (CommonMark 2.4)."""

@@ -7,9 +7,9 @@ import msgspec
 
 from assay.model.invocation import USUAL, Ending, lost_on
 from assay.model.verdict import ExitCode, Outcome, Record
+from assay.report.feature_status import Decision, FeatureStatus, feature_status
 from assay.report.judged_claim import JudgedClaim, judged_claim
-from assay.report.ruling import Decision, Ruling, rule
-from assay.report.words import toolchain_versions
+from assay.report.labels import toolchain_versions
 
 QUALIFICATION_SCHEMA = 1
 _LOST = "an item reached no verdict: its worker was lost, or the run ended before it"
@@ -29,10 +29,13 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One arm of a suite over all its workloads; ``known`` marks a failure reported upstream."""
+    """One variant of a suite over all its workloads.
+
+    ``known`` marks a failure reported upstream.
+    """
 
     suite: str
-    arm: str
+    variant: str
     decision: Decision
     known: bool
     reason: str
@@ -63,16 +66,16 @@ def qualify(
 ) -> Qualification:
     """Decide every feature of one target from its records; those of other targets are ignored.
 
-    What never reached a verdict is ``not-measured``, and fails the qualification.
+    What never reached a verdict is ``inconclusive``, and fails the qualification.
     """
     lost = [tuple(program.split("/")) for program in lost_on(ending, target)]
     mine = tuple(record for record in records if record.target == target)
     if ending.cut_short:  # Nobody knows which claims were still to come.
-        lost += [(record.workload, record.arm) for record in mine]
+        lost += [(record.workload, record.variant) for record in mine]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in mine:
         if not record.must_fail:
-            groups.setdefault((record.suite, record.arm), []).append(record)
+            groups.setdefault((record.suite, record.variant), []).append(record)
     return Qualification(
         schema=QUALIFICATION_SCHEMA,
         target=target,
@@ -98,14 +101,14 @@ def to_json(qualification: Qualification) -> bytes:
 
 
 def _lost_features(mine: Sequence[Record], lost: Iterable[tuple[str, ...]]) -> Iterator[Feature]:
-    """Arms of which no claim at all reached a verdict."""
+    """Variants of which no claim at all reached a verdict."""
     suites = {record.workload: record.suite for record in mine}
-    seen = {(record.workload, record.arm) for record in mine}
-    for workload, arm in (each for each in lost if each not in seen):
+    seen = {(record.workload, record.variant) for record in mine}
+    for workload, variant in (each for each in lost if each not in seen):
         yield Feature(
             suite=suites.get(workload, workload),
-            arm=arm,
-            decision=Decision.NOT_MEASURED,
+            variant=variant,
+            decision=Decision.INCONCLUSIVE,
             known=False,
             reason=_LOST,
             upstream=(),
@@ -117,18 +120,18 @@ def _feature(
     group: Sequence[Record], mine: Sequence[Record], lost: Sequence[tuple[str, ...]]
 ) -> Feature:
     claims = tuple(judged_claim(record, mine) for record in group)
-    ruling = rule(claims)
-    if ruling.decision is Decision.PASS and any(
-        (record.workload, record.arm) in lost for record in group
+    status = feature_status(claims)
+    if status.decision is Decision.PASS and any(
+        (record.workload, record.variant) in lost for record in group
     ):
-        ruling = Ruling(decision=Decision.NOT_MEASURED, reason=_LOST)
+        status = FeatureStatus(decision=Decision.INCONCLUSIVE, reason=_LOST)
     links = dict.fromkeys(claim.upstream for claim in claims if claim.verdict in _REPORTED)
     return Feature(
         suite=group[0].suite,
-        arm=group[0].arm,
-        decision=ruling.decision,
-        known=ruling.known,
-        reason=ruling.reason,
+        variant=group[0].variant,
+        decision=status.decision,
+        known=status.known,
+        reason=status.reason,
         upstream=tuple(filter(None, links)),
         claims=claims,
     )

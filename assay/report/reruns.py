@@ -8,10 +8,10 @@ HEAD = "Against another toolchain"
 
 
 def lines(reruns: Iterable[Rerun]) -> Iterator[str]:
-    """What was measured of each, twins last, and why there is no more of one that ended early."""
-    for rerun in sorted(reruns, key=lambda each: each.twin):
+    """What was measured of each, negative controls last, and why one ended early."""
+    for rerun in sorted(reruns, key=lambda each: each.negative_control):
         if rerun.pairs:
-            yield f"{rerun.suite}: {rerun.workload}/{rerun.arm}@{rerun.target}: {_told(rerun)}"
+            yield f"{rerun.suite}: {rerun.workload}/{rerun.variant}@{rerun.target}: {_told(rerun)}"
 
 
 def _told(rerun: Rerun) -> str:

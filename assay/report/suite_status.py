@@ -11,7 +11,7 @@ from assay.model.verdict import MUST_FAIL, Outcome, Record
 from assay.model.workload import RemedyEffect, UpstreamIssue, matches_any
 from assay.report.explanation import Detail
 from assay.report.grid import in_order
-from assay.report.words import DASH, counts, plain, plural
+from assay.report.labels import DASH, counts, plain, plural
 
 _FAMILIES = ("gpu", "tpu", "cpu")
 _LISTED = 8
@@ -47,16 +47,16 @@ def suite_statuses(
 
 
 def _is_silent(records: Iterable[Record], issues: Sequence[UpstreamIssue]) -> bool:
-    return not issues and all(record.verdict is Outcome.KEPT for record in records)
+    return not issues and all(record.verdict is Outcome.PASSED for record in records)
 
 
 def _status(name: str, records: Sequence[Record], issues: Sequence[UpstreamIssue]) -> SuiteStatus:
     counted = counts(records)
     # What fails or improved is explained elsewhere; an issue is the reason of its defects.
-    for outcome in (Outcome.KNOWN_DEFECT, Outcome.NOT_MEASURED, Outcome.CANNOT_RUN):
+    for outcome in (Outcome.KNOWN_DEFECT, Outcome.INCONCLUSIVE, Outcome.UNSUPPORTED):
         if outcome in counted and not (issues and outcome is Outcome.KNOWN_DEFECT):
             counted[outcome] += _top_reason(records, outcome)
-    passed = counted.pop(Outcome.KEPT, "")
+    passed = counted.pop(Outcome.PASSED, "")
     in_words = ", ".join(filter(None, (passed, *counted.values())))
     return SuiteStatus(
         name=plain(name),
@@ -108,7 +108,7 @@ def _today(records: Iterable[Record], issue: UpstreamIssue) -> str:
 def _shows(record: Record, issue: UpstreamIssue) -> bool:
     return (
         matches_any(record.workload, issue.workloads)
-        and matches_any(record.arm, issue.arms)
+        and matches_any(record.variant, issue.variants)
         and matches_any(record.claim, issue.claims)
         and not record.must_fail
     )
@@ -126,7 +126,7 @@ def _remedy(records: Sequence[Record], issue: UpstreamIssue) -> str:
 def _effect(records: Iterable[Record], effect: RemedyEffect) -> str:
     """The number without and with the remedy, on a target where the remedy holds and changes it."""
     numbers = {
-        (record.arm, record.target): record
+        (record.variant, record.target): record
         for record in records
         if record.workload == effect.workload
         and record.claim.removesuffix(MUST_FAIL) == effect.claim

@@ -10,12 +10,12 @@ from assay.report import reruns as rerun
 from assay.report.causes import Cause, causes
 from assay.report.explanation import Detail, Explanation, explain, programs
 from assay.report.grid import Cell, Grid, Row, grid
+from assay.report.labels import LABELS, closing_sentence, coverage_lines, headline, plural
 from assay.report.markdown import code, escape, table
 from assay.report.suite_status import SuiteStatus, suite_statuses
 from assay.report.times import HEAD, rows
-from assay.report.words import WORDS, closing_sentence, coverage_lines, headline, plural
 
-_UNJUDGED = (Outcome.NOT_MEASURED, Outcome.CANNOT_RUN)
+_UNJUDGED = (Outcome.INCONCLUSIVE, Outcome.UNSUPPORTED)
 
 
 def summary(
@@ -70,9 +70,9 @@ def _reruns_blocks(reruns: Iterable[Rerun]) -> Iterator[str]:
 def _grid_blocks(shown: Grid) -> Iterator[str]:
     for suite in dict.fromkeys(row.suite for row in shown.rows):
         yield f"## {escape(suite)}"
-        head = ("workload", "arm", *map(escape, shown.targets))
+        head = ("workload", "variant", *map(escape, shown.targets))
         rows = (
-            (escape(row.workload), escape(row.arm), *_cells(shown, row))
+            (escape(row.workload), escape(row.variant), *_cells(shown, row))
             for row in shown.rows
             if row.suite == suite
         )
@@ -87,9 +87,9 @@ def _cell(cell: Cell | None) -> str:
     if cell is None:
         return ""
     if cell.partly_measured:
-        return f"kept {cell.kept} of {cell.measurable}"
-    word = WORDS[cell.verdict].text
-    return f"**{word}**" if cell.verdict.fails else word
+        return f"passed {cell.passed} of {cell.measurable}"
+    label = LABELS[cell.verdict].text
+    return f"**{label}**" if cell.verdict.fails else label
 
 
 def _status_item(status: SuiteStatus) -> str:
@@ -98,7 +98,7 @@ def _status_item(status: SuiteStatus) -> str:
 
 
 def _explanation_block(explanation: Explanation) -> str:
-    head = f"### {WORDS[explanation.verdict].text} · {escape(explanation.title)}"
+    head = f"### {LABELS[explanation.verdict].text} · {escape(explanation.title)}"
     return "\n".join((head, "", *map(_detail_item, explanation.details)))
 
 
@@ -114,7 +114,7 @@ def _text_or_link(text: str) -> str:
 
 def _unjudged_row(cause: Cause) -> tuple[str, ...]:
     return (
-        escape(WORDS[cause.verdict].meaning),
+        escape(LABELS[cause.verdict].meaning),
         plural(len(cause.records), "verdict"),
         escape(programs(cause)),
         escape(", ".join(cause.claims)),

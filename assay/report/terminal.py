@@ -17,10 +17,9 @@ from assay.report import times as timed
 from assay.report.causes import Cause, causes
 from assay.report.explanation import Detail, Explanation, explain
 from assay.report.grid import Cell, Grid, Row, grid, short_names
-from assay.report.suite_status import SuiteStatus, suite_statuses
-from assay.report.words import (
+from assay.report.labels import (
     DASH,
-    WORDS,
+    LABELS,
     closing_sentence,
     counts,
     coverage_lines,
@@ -28,6 +27,7 @@ from assay.report.words import (
     plain,
     result,
 )
+from assay.report.suite_status import SuiteStatus, suite_statuses
 
 _INDENT = " " * 2
 _LABEL_WIDTH = 10
@@ -86,7 +86,7 @@ def print_run(
 def _opening(records: Sequence[Record], ending: Ending, urgent: Iterable[Cause]) -> str:
     """Whether anything regressed, and what."""
     concerned = counts(record for cause in urgent for record in cause.records)
-    if not concerned and ending.code(records) is ExitCode.KEPT:
+    if not concerned and ending.code(records) is ExitCode.PASSED:
         return f"{result(records, ending)}; no action is needed."
     return ": ".join(filter(None, (result(records, ending), ", ".join(concerned.values())))) + "."
 
@@ -97,7 +97,7 @@ def _causes(records: Sequence[Record], ending: Ending) -> tuple[list[Cause], lis
     What could not be judged asks for one where no verdict tells why the run fails.
     """
     fails = any(record.verdict.fails for record in records)
-    unexplained = ending.code(records) is ExitCode.BROKEN and not fails
+    unexplained = ending.code(records) is ExitCode.FAILED and not fails
     urgent: list[Cause] = []
     others: list[Cause] = []
     for cause in causes(records):
@@ -161,10 +161,10 @@ def print_reruns(console: Console, reruns: Iterable[Rerun]) -> None:
 
 
 def print_explanation(console: Console, explanation: Explanation) -> None:
-    """Write one cause: the verdict's word and title, then its labelled lines."""
-    word = WORDS[explanation.verdict]
+    """Write one cause: the verdict's label and title, then its labelled lines."""
+    label = LABELS[explanation.verdict]
     console.print()
-    _print(console, Text.assemble((word.text, word.style), "  ", (explanation.title, "bold")))
+    _print(console, Text.assemble((label.text, label.style), "  ", (explanation.title, "bold")))
     for detail in explanation.details:
         _print_detail(console, detail)
 
@@ -181,7 +181,7 @@ def _print_detail(console: Console, detail: Detail) -> None:
 
 
 def _layout(shown: Grid, width: int) -> _Layout:
-    longest = max((cell_len(_INDENT + plain(row.arm)) for row in shown.rows), default=0)
+    longest = max((cell_len(_INDENT + plain(row.variant)) for row in shown.rows), default=0)
     heads = {target: plain(name) for target, name in short_names(shown.targets).items()}
     return _Layout(
         label=min(longest, width // 2),
@@ -214,7 +214,7 @@ def _head_line(layout: _Layout, targets: tuple[str, ...]) -> Text:
 
 
 def _row_line(shown: Grid, row: Row, layout: _Layout, targets: tuple[str, ...]) -> Text:
-    name = _INDENT + plain(row.arm)
+    name = _INDENT + plain(row.variant)
     if cell_len(name) > layout.label:
         name = set_cell_size(name, layout.label - 1) + "…"
     line = Text(set_cell_size(name, layout.label))
@@ -233,20 +233,20 @@ def _title(row: Row) -> str:
 def _cell_text(cell: Cell | None) -> tuple[str, str]:
     if cell is None:
         return _NOT_TRIED, "dim"
-    word = WORDS[cell.verdict]
-    return (f"{cell.kept}/{cell.measurable}" if cell.partly_measured else word.text), word.style
+    label = LABELS[cell.verdict]
+    return (f"{cell.passed}/{cell.measurable}" if cell.partly_measured else label.text), label.style
 
 
 def _legend(shown: Grid) -> Iterator[Text]:
     standing = {cell.verdict for cell in shown.cells.values()}
-    for outcome, word in WORDS.items():
-        if outcome is not Outcome.KEPT and outcome in standing:
-            yield Text.assemble((word.text, word.style), f" {word.meaning}")
-    style = WORDS[Outcome.KEPT].style
-    if Outcome.KEPT in standing:
-        yield Text.assemble((WORDS[Outcome.KEPT].text, style), " all that could be judged")
+    for outcome, label in LABELS.items():
+        if outcome is not Outcome.PASSED and outcome in standing:
+            yield Text.assemble((label.text, label.style), f" {label.meaning}")
+    style = LABELS[Outcome.PASSED].style
+    if Outcome.PASSED in standing:
+        yield Text.assemble((LABELS[Outcome.PASSED].text, style), " all that could be judged")
     if any(cell.partly_measured for cell in shown.cells.values()):
-        yield Text.assemble(("3/5", style), " kept, the other 2 not measured")
+        yield Text.assemble(("3/5", style), " passed, the other 2 inconclusive")
     if len(shown.cells) < len(shown.rows) * len(shown.targets):
         yield Text.assemble((_NOT_TRIED, "dim"), " not tried")
 

@@ -1,9 +1,9 @@
-"""Times of a run in words: one line for each arm of each pair that was timed."""
+"""Times of a run in words: one line for each variant of each pair that was timed."""
 
 from collections.abc import Iterable, Iterator
 
-from assay.model.timing import ArmTimes, Ending, Times, beside, format_seconds
-from assay.report.words import DASH
+from assay.model.timing import Ending, Times, VariantTimes, beside, format_seconds
+from assay.report.labels import DASH
 
 HEAD = ("program", "beside", "steady run", "first run", "compiled in", "device", "samples")
 
@@ -11,21 +11,21 @@ HEAD = ("program", "beside", "steady run", "first run", "compiled in", "device",
 def rows(all_times: Iterable[Times]) -> Iterator[tuple[str, ...]]:
     """The cells of a table under ``HEAD``; the medians are those of the samples taken in turns."""
     for times in all_times:
-        for arm in (times.reference, times.judged):
-            if arm.samples:
-                yield _row(times, arm)
+        for variant in (times.reference, times.judged):
+            if variant.samples:
+                yield _row(times, variant)
 
 
-def _row(times: Times, arm: ArmTimes) -> tuple[str, ...]:
+def _row(times: Times, variant: VariantTimes) -> tuple[str, ...]:
     unfinished = times.ended is Ending.UNFINISHED
     return (
-        f"{times.workload}/{arm.arm}@{times.target}",
-        beside(times, arm),
-        _seconds(arm.steady),
-        _seconds(arm.first),
-        _seconds(arm.compile),
-        _seconds(arm.on_device.busy if arm.on_device else None),
-        f"{len(arm.samples)}{', unfinished' if unfinished else ''}",
+        f"{times.workload}/{variant.variant}@{times.target}",
+        beside(times, variant),
+        _seconds(variant.steady),
+        _seconds(variant.first),
+        _seconds(variant.compile),
+        _seconds(variant.on_device.busy if variant.on_device else None),
+        f"{len(variant.samples)}{', unfinished' if unfinished else ''}",
     )
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from assay.report.feature_status import Decision
 from assay.report.judged_claim import JudgedClaim
+from assay.report.labels import amount, plural
 from assay.report.markdown import code, escape, table
 from assay.report.qualification import Feature, Qualification
-from assay.report.ruling import Decision
-from assay.report.words import amount, plural
 
 
 def vendor_page(qualification: Qualification) -> str:
@@ -27,8 +27,8 @@ def _first_screen(qualification: Qualification) -> Iterator[str]:
     yield "## Features"
     yield table(("feature", "decision", "reason"), map(_feature_row, qualification.features))
     yield (
-        "A feature passes only if every claim it was judged by is kept and that claim's must-fail "
-        "twin failed in the same run."
+        "A feature passes only if every claim it was judged by passes and that claim's "
+        "negative control failed in the same run."
     )
 
 
@@ -65,25 +65,32 @@ def _feature_blocks(feature: Feature) -> Iterator[str]:
     yield escape(feature.reason)
     for link in feature.upstream:
         yield f"Upstream: {code(link)}"
-    head = ("workload", "claim", "verdict", "measured", "limit", "must-fail twin", "reason")
+    head = ("workload", "claim", "verdict", "measured", "limit", "negative control", "reason")
     yield table(head, map(_claim_row, feature.claims))
 
 
 def _claim_row(claim: JudgedClaim) -> tuple[str, ...]:
-    twins = ", ".join(f"{twin.workload}/{twin.arm}: {twin.verdict.value}" for twin in claim.twins)
+    negative_controls = ", ".join(
+        f"{negative_control.workload}/{negative_control.variant}: {negative_control.verdict.value}"
+        for negative_control in claim.negative_controls
+    )
     return (
         escape(claim.workload),
         escape(claim.claim),
         claim.verdict.value,
         amount(claim.measured, claim.unit),
         amount(claim.limit, claim.unit),
-        escape(f"{claim.detector.value} ({twins})" if twins else claim.detector.value),
+        escape(
+            f"{claim.detector.value} ({negative_controls})"
+            if negative_controls
+            else claim.detector.value
+        ),
         escape(claim.reason),
     )
 
 
 def _name(feature: Feature) -> str:
-    return escape(f"{feature.suite}/{feature.arm}")
+    return escape(f"{feature.suite}/{feature.variant}")
 
 
 def _decision(feature: Feature) -> str:

@@ -1,4 +1,4 @@
-"""``python -m assay.reruns --against 0.10.2 MODULE:WORKLOAD/ARM``: rerun one arm, and say.
+"""``python -m assay.reruns --against 0.10.2 MODULE:WORKLOAD/VARIANT``: rerun one variant, and say.
 
 Ends with 0 if it is no slower, 1 if it is slower or failed, 2 for misuse and what cannot run, 3 if
 Assay failed. Too noisy to say is 2, as is Ctrl-C: nothing was decided.
@@ -21,7 +21,7 @@ from assay.judge.changes import Change
 from assay.model.rerun import Rerun, Side
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
-from assay.model.workload import Arm, Workload
+from assay.model.workload import Variant, Workload
 from assay.reruns.page import page
 from assay.reruns.process import RerunError
 from assay.reruns.recipe import UnreadableToolchain
@@ -34,7 +34,7 @@ class _Misuse(ValueError):
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m assay.reruns", description=__doc__)
-    parser.add_argument("program", metavar="MODULE:WORKLOAD/ARM")
+    parser.add_argument("program", metavar="MODULE:WORKLOAD/VARIANT")
     parser.add_argument("--against", required=True, metavar="VERSION")
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--python", default="", metavar="VERSION")
@@ -66,14 +66,14 @@ def _file(text: str) -> Path:
     return path
 
 
-def _named(text: str) -> tuple[Workload, Arm]:
+def _named(text: str) -> tuple[Workload, Variant]:
     module, _, rest = text.partition(":")
-    name, _, arm = rest.rpartition("/")
+    name, _, variant = rest.rpartition("/")
     try:
         found = {each.name: each for each in _workloads(importlib.import_module(module))}
-        return found[name], found[name].arm(arm)
+        return found[name], found[name].variant(variant)
     except (ImportError, ValueError) as error:
-        raise _Misuse(f"got {text!r} ({error}), wanted MODULE:WORKLOAD/ARM") from None
+        raise _Misuse(f"got {text!r} ({error}), wanted MODULE:WORKLOAD/VARIANT") from None
     except KeyError:
         there = ", ".join(sorted(found)) or "none"
         raise _Misuse(f"got workload {name!r}, wanted one of {module}'s: {there}") from None
@@ -91,24 +91,24 @@ def _workloads(module: ModuleType) -> Iterator[Workload]:
 
 def _exit_code(result: Rerun) -> ExitCode:
     if result.failure is not None:
-        return ExitCode.BROKEN if result.side is Side.NEW else ExitCode.MISUSE
+        return ExitCode.FAILED if result.side is Side.NEW else ExitCode.MISUSE
     if result.ratio is None or result.ratio.change is Change.TOO_NOISY:
         return ExitCode.MISUSE
-    return ExitCode.BROKEN if result.ratio.change is Change.SLOWER else ExitCode.KEPT
+    return ExitCode.FAILED if result.ratio.change is Change.SLOWER else ExitCode.PASSED
 
 
 def main() -> ExitCode:
     """Run the command."""
     options = _parser().parse_args()
     try:
-        workload, arm = _named(options.program)
+        workload, variant = _named(options.program)
         against = Against(
-            accepted=options.against,
+            baseline=options.against,
             python=options.python,
             also=tuple(options.also),
             most_seconds=options.seconds,
         )
-        result = rerun(workload, arm, options.target, against)
+        result = rerun(workload, variant, options.target, against)
     except (_Misuse, UnreadableToolchain, NotPortable, TargetError) as error:
         sys.stderr.write(f"assay: {error}\n")
         return ExitCode.MISUSE

@@ -26,7 +26,7 @@ from assay.isolate.pipes import own_pipes
 from assay.model.blame import is_ours, message_of, users_line
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.target import TargetError, TargetName, TargetUnavailable
-from assay.model.workload import Arm, Workload
+from assay.model.workload import Variant, Workload
 from assay.reruns.messages import Answer, Prepared, encoded, runs_asked_for
 from assay.targets import prepare, resolve
 from assay.targets.jax_internals import InternalsMoved
@@ -88,7 +88,7 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
     # Loading imports the user's modules, which may raise anything.
     except Exception as error:
         raise _Ended(_told(FailureKind.BUILD, error)) from error
-    workload, arm, target_name = _known(loaded)
+    workload, variant, target_name = _known(loaded)
     try:
         target = resolve(target_name)
         tools, devices = framework(workload.framework), target.devices()
@@ -99,7 +99,7 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
     except (FrameworkMissing, TargetError) as missing:
         raise _Ended(Answer(unavailable=Unavailable(reason=str(missing)))) from missing
     with tools.machine(devices):
-        program = _stage(FailureKind.BUILD, lambda: built(arm, devices))
+        program = _stage(FailureKind.BUILD, lambda: built(variant, devices))
         ready = _stage(FailureKind.COMPILER, lambda: tools.ready(program, devices, target.platform))
     runner = Runner(run=ready.run, most_runs=ready.most_runs)
     is_compiled = ready.compile_seconds is not None
@@ -119,11 +119,11 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
     return Answer(prepared=prepared)
 
 
-def _known(loaded: Any) -> tuple[Workload, Arm, str]:
-    workload, arm, target = loaded
+def _known(loaded: Any) -> tuple[Workload, Variant, str]:
+    workload, variant, target = loaded
     assert isinstance(workload, Workload)
-    assert isinstance(arm, Arm)
-    return workload, arm, str(target)
+    assert isinstance(variant, Variant)
+    return workload, variant, str(target)
 
 
 def _warm(runner: Runner, *, is_compiled: bool) -> None:

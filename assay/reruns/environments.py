@@ -1,4 +1,4 @@
-"""Environments of accepted toolchains: made by uv, once, and kept in the user's cache.
+"""Environments of baseline toolchains: made by uv, once, and kept in the user's cache.
 
 One is made under a lock in a folder of another name and moved into place when it is whole and holds
 what was asked for. So a build that is killed leaves nothing that is taken for ready, and an

@@ -14,7 +14,7 @@ def page(rerun: Rerun) -> str:
 
 
 def _lines(rerun: Rerun) -> Iterator[str]:
-    yield f"{rerun.suite}: {rerun.workload}/{rerun.arm}@{rerun.target}"
+    yield f"{rerun.suite}: {rerun.workload}/{rerun.variant}@{rerun.target}"
     yield _side(rerun, Side.OLD, rerun.old, rerun.old_python)
     yield _side(rerun, Side.NEW, rerun.new, rerun.new_python)
     for number, pair in enumerate(rerun.pairs, 1):
@@ -25,7 +25,7 @@ def _lines(rerun: Rerun) -> Iterator[str]:
     if rerun.failure is not None:
         yield f"{where}{rerun.failure.kind.value}: {rerun.failure.message}"
     if rerun.unavailable is not None:
-        yield f"cannot-run: {where}{rerun.unavailable.reason}"
+        yield f"unsupported: {where}{rerun.unavailable.reason}"
         if rerun.unavailable.remedy:
             yield f"  {rerun.unavailable.remedy}"
     yield f"ended: {rerun.ended.value}, after {rerun.seconds:.1f} s"

@@ -95,7 +95,7 @@ class Process:
         except TimeoutError:
             failure = Failure(kind=FailureKind.TIMEOUT, message=f"no answer within {limit:g} s")
         except (EOFError, BrokenPipeError):
-            failure = Failure(kind=FailureKind.CRASH, message=self._child.epitaph())
+            failure = Failure(kind=FailureKind.CRASH, message=self._child.ending_with_stderr_tail())
         raise Halted(self._launch.side, failure)
 
     def _fault(self, answer: Answer) -> Halted | RerunError:

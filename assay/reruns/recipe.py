@@ -1,4 +1,4 @@
-"""Recipe: what an environment is made of, from an accepted number's toolchain or a version."""
+"""Recipe: what an environment is made of, from a baseline's toolchain or a version."""
 
 import hashlib
 import importlib.metadata
@@ -53,13 +53,13 @@ class Recipe:
 
 
 def recipe(
-    accepted: Mapping[str, str] | str,
+    baseline: Mapping[str, str] | str,
     *,
     platform: str = "cpu",
     python: str = "",
     also: Sequence[str] = (),
 ) -> Recipe:
-    """The recipe of an accepted number's toolchain, or of ``0.10.2`` or ``jax==0.10.2``.
+    """The recipe of a baseline's toolchain, or of ``0.10.2`` or ``jax==0.10.2``.
 
     ``also`` are further requirements, of what the programs import (``flax``). A toolchain's own
     flags come back with it; a version is run with the present ones.
@@ -67,8 +67,8 @@ def recipe(
     Raises:
         UnreadableToolchain: no toolchain is named, or a requirement cannot be read.
     """
-    pins = _from_text(accepted) if isinstance(accepted, str) else _from_toolchain(accepted)
-    flags = None if isinstance(accepted, str) else _flags(accepted.get("flags", ""))
+    pins = _from_text(baseline) if isinstance(baseline, str) else _from_toolchain(baseline)
+    flags = None if isinstance(baseline, str) else _flags(baseline.get("flags", ""))
     extra = f"[{plugin}]" if (plugin := _plugin(platform, pins)) else ""
     exact = (f"{name}{extra if name == 'jax' else ''}=={version}" for name, version in pins.items())
     wanted = sorted({*exact, *_needed_by_assay(), *map(_checked, also)})
@@ -102,12 +102,12 @@ def _from_toolchain(versions: Mapping[str, str]) -> dict[str, str]:
     for name, version in named.items():
         if name not in PACKAGES:
             raise UnreadableToolchain(
-                f"got the package {name!r} in an accepted toolchain, accepted are "
+                f"got the package {name!r} in a baseline toolchain, accepted are "
                 f"{', '.join(sorted(PACKAGES))}; correct the baseline file"
             )
         if not _RELEASED.fullmatch(version):
             raise UnreadableToolchain(
-                f"got {name} {version!r} in an accepted toolchain, accepted is a released version "
+                f"got {name} {version!r} in a baseline toolchain, accepted is a released version "
                 "such as 0.10.2; correct the baseline file, or name a version with --assay-against"
             )
     return dict(sorted(named.items()))
@@ -123,7 +123,7 @@ def _flags(text: str) -> dict[str, str]:
     for word in text.split():
         if "/" in word:
             raise UnreadableToolchain(
-                f"got the flag {word!r} in an accepted toolchain, accepted are flags that name no "
+                f"got the flag {word!r} in a baseline toolchain, accepted are flags that name no "
                 "file; correct the baseline file, or name a version with --assay-against"
             )
         name, equal, rest = word.partition("=")
@@ -174,5 +174,5 @@ def _checked(requirement: str) -> str:
 def _unreadable(text: str) -> UnreadableToolchain:
     return UnreadableToolchain(
         f"got {text!r}, wanted a version of jax (0.10.2), versions (jax==0.10.2,jaxlib==0.10.2) "
-        "or an accepted number's toolchain; `pip index versions jax` lists what there is"
+        "or a baseline's toolchain; `pip index versions jax` lists what there is"
     )

@@ -1,4 +1,4 @@
-"""Rerunning: one arm on an accepted toolchain and on the present one, side by side."""
+"""Rerunning: one variant on a baseline toolchain and on the present one, side by side."""
 
 import os
 import site
@@ -18,7 +18,7 @@ from assay.judge.reruns import ratio_of_processes
 from assay.model.change import Change, Ratio
 from assay.model.evidence import Failure, Unavailable
 from assay.model.rerun import Enough, KeepRerun, Pair, Rerun, Side
-from assay.model.workload import Arm, Workload
+from assay.model.workload import Variant, Workload
 from assay.reruns.environments import Environment, WrongVersions, check_pins, environment
 from assay.reruns.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
 from assay.reruns.process import Halted, Launch, Process, RerunError, python_path
@@ -39,14 +39,14 @@ _SHARING: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 class Against:
     """What a program is rerun on, and for how long.
 
-    ``accepted`` is an accepted number's toolchain, or a version as the user writes it
+    ``baseline`` is a baseline's toolchain, or a version as the user writes it
     (``--assay-against 0.10.2``). ``python`` is the Python that it runs on, by default this one;
     ``also`` are requirements of what the programs import. ``most_seconds`` bounds one comparison,
     and ``timeout_seconds`` what one process may take to compile and warm up, or for one sample.
-    ``environments`` gives the accepted toolchain's, and makes it first if need be.
+    ``environments`` gives the baseline toolchain's, and makes it first if need be.
     """
 
-    accepted: Mapping[str, str] | str
+    baseline: Mapping[str, str] | str
     python: str = ""
     also: tuple[str, ...] = ()
     most_seconds: float = 300.0
@@ -56,19 +56,19 @@ class Against:
 
 def rerun(
     workload: Workload,
-    arm: Arm,
+    variant: Variant,
     target: str,
     against: Against,
     *,
     sensitivity: Sensitivity = DEFAULT,
     keep: KeepRerun = lambda _: None,
-    twin: bool = False,
+    negative_control: bool = False,
 ) -> Rerun:
-    """The arm's steady time on the present toolchain over that on the accepted one, judged.
+    """The variant's steady time on the present toolchain over that on the baseline, judged.
 
     ``keep`` gets the result so far after every pair of processes. Making an environment that is not
-    there yet is not in the seconds. A ``twin`` runs on the accepted toolchain on both sides, and
-    does all twice on the new one: it must be slower.
+    there yet is not in the seconds. A ``negative_control`` runs on the baseline toolchain on both
+    sides, and does all twice on the new one: it must be slower.
 
     What a toolchain, a program or this machine cannot do is in the result, as ``unavailable``; how
     a program failed, with the side on which it did, as ``failure``. A failure on the old side says
@@ -81,16 +81,20 @@ def rerun(
         RerunError: Assay itself failed, or an environment holds other versions than it should.
     """
     blank = Rerun(
-        suite=workload.suite, workload=workload.name, arm=arm.name, target=target, twin=twin
+        suite=workload.suite,
+        workload=workload.name,
+        variant=variant.name,
+        target=target,
+        negative_control=negative_control,
     )
     place = resolve(target)
     wanted = recipe(
-        against.accepted, platform=place.platform, python=against.python, also=against.also
+        against.baseline, platform=place.platform, python=against.python, also=against.also
     )
     if not place.executes:
         reason = "a compile-only target runs nothing, on no toolchain"
         return _cannot(blank, reason, "rerun it on a live target, such as cpu")
-    program = pickled(workload, arm, target)
+    program = pickled(workload, variant, target)
     try:
         made = against.environments(wanted)
     except CannotMake as refused:
@@ -101,7 +105,7 @@ def rerun(
         reason = f"a function of it has no name in a module, which {made.folder.name} needs"
         return _cannot(blank, reason, "name it in a module, or rerun on this Python")
     with _launches(target, made, wanted, against.timeout_seconds) as launches:
-        if twin:
+        if negative_control:
             launches[Side.NEW] = replace(launches[Side.OLD], side=Side.NEW)
         side_by_side = _SideBySide(launches=launches, program=program, recipe=wanted)
         return side_by_side.run(blank, sensitivity, against.most_seconds, keep)
@@ -131,7 +135,9 @@ class _SideBySide:
 
         try:
             ended = take_pairs(
-                lambda number, end: self._pair(number, end, note, twin=known.twin),
+                lambda number, end: self._pair(
+                    number, end, note, negative_control=known.negative_control
+                ),
                 most_seconds=most_seconds,
                 sensitivity=sensitivity,
                 taken=taken,
@@ -142,7 +148,9 @@ class _SideBySide:
             note(ended=ended)
         return known
 
-    def _pair(self, number: int, end: float, note: Callable[..., None], *, twin: bool) -> Pair:
+    def _pair(
+        self, number: int, end: float, note: Callable[..., None], *, negative_control: bool
+    ) -> Pair:
         """One pair; who begins, at starting and at sampling, alternates from pair to pair."""
         order = (Side.OLD, Side.NEW) if number % 2 == 0 else (Side.NEW, Side.OLD)
         with ExitStack() as processes:
@@ -161,14 +169,14 @@ class _SideBySide:
                 machine=new.machine,
             )
             first, second = started[Side.OLD], started[Side.NEW]
-            if twin:
+            if negative_control:
                 second = replace(second, process=Twice(process=second.process))
             return take_turns(first, second, old_first=order[0] is Side.OLD, end=end)
 
     def _check(self, versions: Mapping[str, str]) -> None:
         told = {name: each for name, each in self.recipe.pins.items() if name in versions}
         try:
-            check_pins(told, versions, "the process of the accepted toolchain")
+            check_pins(told, versions, "the process of the baseline toolchain")
         except WrongVersions as wrong:
             raise RerunError(f"{wrong}: another one comes first on the search path") from None
 

@@ -1,1 +1,1 @@
-"""What is kept on disk: evidence, records, accepted numbers; only this room writes files."""
+"""What is kept on disk: evidence, records, baselines; only this room writes files."""

@@ -1,4 +1,4 @@
-"""``baselines/<target>/<suite>.json``: the numbers that were accepted, and on which toolchain.
+"""``baselines/<target>/<suite>.json``: stored numbers, and on which toolchain.
 
 The file is sorted and carries no time stamps: writing the same numbers twice gives the same bytes.
 """
@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 
 from assay.judge.toolchains import age
-from assay.model.verdict import AcceptedNumber
+from assay.model.verdict import BaselineNumber
 from assay.store.files import write_whole
 
 SCHEMA = 1
 Key = tuple[str, str, str]
-"""(workload, arm, claim)."""
+"""(workload, variant, claim)."""
 
 
 class BaselineError(ValueError):
@@ -32,39 +32,41 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: int
     suite: str
     target: str
-    accepted: dict[str, list[_Entry]]
+    baselines: dict[str, list[_Entry]]
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """All accepted numbers of one suite on one target."""
+    """All baselines of one suite on one target."""
 
     suite: str
     target: str
-    accepted: Mapping[Key, tuple[AcceptedNumber, ...]] = field(default_factory=dict)
+    baselines: Mapping[Key, tuple[BaselineNumber, ...]] = field(default_factory=dict)
 
-    def numbers(self, key: Key) -> tuple[AcceptedNumber, ...]:
-        """What was accepted under the key, one number a toolchain."""
-        return self.accepted.get(key, ())
+    def numbers(self, key: Key) -> tuple[BaselineNumber, ...]:
+        """What was stored under the key, one number a toolchain."""
+        return self.baselines.get(key, ())
 
-    def of_arm(self, workload: str, arm: str) -> tuple[AcceptedNumber, ...]:
-        """What was accepted of an arm, for whatever claim."""
-        mine = (numbers for key, numbers in self.accepted.items() if key[:2] == (workload, arm))
+    def of_variant(self, workload: str, variant: str) -> tuple[BaselineNumber, ...]:
+        """What was stored of a variant, for whatever claim."""
+        mine = (
+            numbers for key, numbers in self.baselines.items() if key[:2] == (workload, variant)
+        )
         return tuple(number for numbers in mine for number in numbers)
 
     def without(self, keys: Iterable[Key]) -> "Baseline":
         """The same without some keys."""
         gone = set(keys)
-        kept = {key: numbers for key, numbers in self.accepted.items() if key not in gone}
+        kept = {key: numbers for key, numbers in self.baselines.items() if key not in gone}
         return Baseline(self.suite, self.target, kept)
 
-    def accepting(self, key: Key, number: AcceptedNumber) -> "Baseline":
+    def storing(self, key: Key, number: BaselineNumber) -> "Baseline":
         """The same with one more number, which replaces that of its toolchain and machine."""
         place = (dict(number.toolchain), number.machine)
         others = [
             known for known in self.numbers(key) if (dict(known.toolchain), known.machine) != place
         ]
-        return Baseline(self.suite, self.target, {**self.accepted, key: (*others, number)})
+        return Baseline(self.suite, self.target, {**self.baselines, key: (*others, number)})
 
 
 def path_of(root: Path, suite: str, target: str) -> Path:
@@ -73,7 +75,7 @@ def path_of(root: Path, suite: str, target: str) -> Path:
 
 
 def load(root: Path, suite: str, target: str) -> Baseline:
-    """The accepted numbers, none where there is no file.
+    """The baselines, none where there is no file.
 
     Raises:
         BaselineError: the file is damaged, empty, or speaks of another suite or target.
@@ -87,8 +89,8 @@ def load(root: Path, suite: str, target: str) -> Baseline:
             f"{path}: got schema {file.schema} for {file.suite} on {file.target}, wanted schema "
             f"{SCHEMA} for {suite} on {target}; move the file to its own place"
         )
-    accepted = {entry_key(path, key): _numbers(value) for key, value in file.accepted.items()}
-    return Baseline(suite, target, accepted)
+    baselines = {entry_key(path, key): _numbers(value) for key, value in file.baselines.items()}
+    return Baseline(suite, target, baselines)
 
 
 def load_all(root: Path) -> Iterator[tuple[Path, Baseline]]:
@@ -115,16 +117,16 @@ def check_all(root: Path) -> None:
 
 
 def save(root: Path, baseline: Baseline) -> Path:
-    """Write the file, or remove it where nothing is accepted; returns its path.
+    """Write the file, or remove it where there are none; returns its path.
 
     Raises:
         BaselineError: a name holds the ``/`` that stands between the names of an entry.
     """
     path = path_of(root, baseline.suite, baseline.target)
-    if not baseline.accepted:
+    if not baseline.baselines:
         path.unlink(missing_ok=True)
         return path
-    accepted = {
+    baselines = {
         entry_name(path, key): [
             _Entry(
                 toolchain=dict(sorted(number.toolchain.items())),
@@ -133,9 +135,9 @@ def save(root: Path, baseline: Baseline) -> Path:
             )
             for number in sorted(numbers, key=lambda each: (each.machine, age(each.toolchain)))
         ]
-        for key, numbers in sorted(baseline.accepted.items())
+        for key, numbers in sorted(baseline.baselines.items())
     }
-    file = _File(schema=SCHEMA, suite=baseline.suite, target=baseline.target, accepted=accepted)
+    file = _File(schema=SCHEMA, suite=baseline.suite, target=baseline.target, baselines=baselines)
     write_whole(path, msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
     return path
 
@@ -159,7 +161,7 @@ def entry_name(path: Path, key: Key) -> str:
     if any("/" in part for part in key):
         raise BaselineError(
             f"{path}: got entry {key}, wanted names without '/'; "
-            "rename the workload, the arm or the claim"
+            "rename the workload, the variant or the claim"
         )
     return "/".join(key)
 
@@ -171,16 +173,16 @@ def entry_key(path: Path, text: str) -> Key:
         BaselineError: it is none.
     """
     try:
-        workload, arm, claim = text.split("/")
+        workload, variant, claim = text.split("/")
     except ValueError:
         raise BaselineError(
-            f"{path}: got entry {text!r}, wanted workload/arm/claim; restore the file"
+            f"{path}: got entry {text!r}, wanted workload/variant/claim; restore the file"
         ) from None
-    return workload, arm, claim
+    return workload, variant, claim
 
 
-def _numbers(entries: list[_Entry]) -> tuple[AcceptedNumber, ...]:
+def _numbers(entries: list[_Entry]) -> tuple[BaselineNumber, ...]:
     return tuple(
-        AcceptedNumber(value=entry.value, toolchain=entry.toolchain, machine=entry.machine)
+        BaselineNumber(value=entry.value, toolchain=entry.toolchain, machine=entry.machine)
         for entry in entries
     )

@@ -1,4 +1,4 @@
-"""A run's evidence: computed once for each (workload, arm, target), whichever process is first.
+"""A run's evidence: computed once for each (workload, variant, target), whichever process is first.
 
 What is seen of growing loops, which are timed apart from all else, lies in a folder of its own.
 """
@@ -13,11 +13,11 @@ from filelock import FileLock
 
 from assay.model.evidence import Evidence
 from assay.store.files import readable, write_whole
-from assay.store.taken import TakenError
+from assay.store.measurement_cache import MeasurementCacheError
 
 FOLDER, GROWTH = "evidence", "growth"
 KEPT_HLO = "hlo"
-"""The folder of the programs that broke a claim on bytes, and of those they are compared with."""
+"""The folder of the programs that failed a claim on bytes, and of those they are compared with."""
 _HLO = ".hlo.pb.gz"
 
 Key = tuple[str, str, str, str]
@@ -29,12 +29,12 @@ def once(
     observe: Callable[[], Evidence],
     folder: str = FOLDER,
 ) -> Evidence:
-    """The evidence of (suite, workload, arm, target), observed now if no process did before.
+    """The evidence of (suite, workload, variant, target), observed now if no process did before.
 
     Other processes that ask for the same evidence meanwhile wait for it.
 
     Raises:
-        TakenError: the file is damaged, or holds the evidence of another program.
+        MeasurementCacheError: the file is damaged, or holds the evidence of another program.
     """
     path = _path(directory / folder, key)
     if path.exists():
@@ -51,7 +51,9 @@ def once(
 def _of(key: tuple[str, str, str, str], path: Path) -> Evidence:
     evidence = load(path)
     if evidence.key != key:
-        raise TakenError(f"got the evidence of {evidence.key} in {path}, wanted that of {key}")
+        raise MeasurementCacheError(
+            f"got the evidence of {evidence.key} in {path}, wanted that of {key}"
+        )
     return evidence
 
 
@@ -74,19 +76,19 @@ def load(path: Path) -> Evidence:
     """The evidence in a file that ``once`` wrote.
 
     Raises:
-        TakenError: the file is damaged.
+        MeasurementCacheError: the file is damaged.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Evidence)
     except msgspec.MsgspecError as error:
-        raise TakenError(
+        raise MeasurementCacheError(
             f"got a file of evidence that cannot be read ({path}: {error}), wanted what a run "
             "wrote; delete it and run again"
         ) from None
 
 
 def find(directory: Path, key: Key) -> Evidence | None:
-    """The evidence of (suite, workload, arm, target), if it was observed in this run."""
+    """The evidence of (suite, workload, variant, target), if it was observed in this run."""
     path = _path(directory / FOLDER, key)
     return load(path) if path.exists() else None
 
@@ -115,7 +117,7 @@ def _kept(directory: Path, key: Key) -> Path | None:
 
 
 def drop_hlo(directory: Path) -> None:
-    """Delete the HLO of all programs that no broken claim kept."""
+    """Delete the HLO of all programs that no failed claim kept."""
     for path in (directory / FOLDER).glob(f"*{_HLO}"):
         path.unlink()
 

@@ -15,6 +15,12 @@ class RecordsError(ValueError):
     """A records file that cannot be read."""
 
 
+class _Schema(msgspec.Struct):
+    """What every line says of itself, whatever its other fields are."""
+
+    schema: int
+
+
 def append(directory: Path, record: Record) -> None:
     """Add one line and force it out, so that a killed run keeps what it reached."""
     with (directory / FILE_NAME).open("ab") as file:
@@ -60,15 +66,16 @@ def _decode(file: Path, data: bytes) -> Iterator[Record]:
     complete = data[: data.rfind(b"\n") + 1]
     for number, line in enumerate(complete.splitlines(), start=1):
         try:
+            schema = msgspec.json.decode(line, type=_Schema).schema
+            if schema != RECORD_SCHEMA:
+                raise RecordsError(
+                    f"{file}:{number}: got record schema {schema}, wanted {RECORD_SCHEMA}; "
+                    "run pytest suites again, or read the file with the Assay version that wrote it"
+                )
             record = msgspec.json.decode(line, type=Record)
         except msgspec.MsgspecError as error:
             raise RecordsError(
                 f"{file}:{number}: got a line that is no record ({error}), "
                 "wanted one JSON object a line; restore the file or run again"
             ) from None
-        if record.schema != RECORD_SCHEMA:
-            raise RecordsError(
-                f"{file}:{number}: got record schema {record.schema}, wanted {RECORD_SCHEMA}; "
-                "read it with the Assay that wrote it"
-            )
         yield record

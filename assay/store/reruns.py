@@ -1,8 +1,8 @@
-"""A run's reruns: every sample of both toolchains, one file for each arm that was rerun."""
+"""A run's reruns: every sample of both toolchains, one file for each variant that was rerun."""
 
 from typing import Final
 
 from assay.model.rerun import Rerun
-from assay.store.taken import Taken
+from assay.store.measurement_cache import MeasurementCache
 
-KEPT: Final = Taken(folder="reruns", kind=Rerun)
+RERUNS: Final = MeasurementCache(folder="reruns", kind=Rerun)

@@ -3,6 +3,6 @@
 from typing import Final
 
 from assay.model.timing import Times
-from assay.store.taken import Taken
+from assay.store.measurement_cache import MeasurementCache
 
-KEPT: Final = Taken(folder="times", kind=Times)
+TIMES: Final = MeasurementCache(folder="times", kind=Times)

@@ -44,8 +44,11 @@ def _named(folder: str, names: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}.py" for name in names.split())
 
 
-_HLO: Final = "rewrites transfers moves trips simulation executions contents assignment"
-_RULING: Final = "qualification ruling judged_claim"
+_HLO: Final = (
+    "full_buffer_writes transfers host_transfers trip_count loop_evaluation executions "
+    "value_provenance assignment"
+)
+_QUALIFICATION: Final = "qualification feature_status judged_claim"
 ROOMS: Final[Mapping[str, Room]] = {
     "judge": Room(files=("assay/judge/*.py",), sample=80, tests="tests/judge"),
     "claims": Room(files=("assay/claims/*.py",), sample=80, tests="tests/claims"),
@@ -54,7 +57,9 @@ ROOMS: Final[Mapping[str, Room]] = {
     "run": Room(files=("assay/run.py",), sample=40, tests="tests/run"),
     # Each of its tests is a run of pytest.
     "plugin": Room(files=("assay/plugin/*.py",), sample=60, tests="tests/plugin", seconds=60.0),
-    "qualification": Room(files=_named("assay/report", _RULING), sample=30, tests="tests/report"),
+    "qualification": Room(
+        files=_named("assay/report", _QUALIFICATION), sample=30, tests="tests/report"
+    ),
 }
 _FOLDERS: Final = [
     "tests/model",

@@ -20,11 +20,11 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Literal, Var
 
-from memsafe.bodies import bodies_of
 from memsafe.jax_internals import bind
 from memsafe.rewrites.definitions import Definitions, shape_of, size_of, type_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 from memsafe.rules import rule_of
+from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +100,7 @@ def _directions(closed: ClosedJaxpr) -> Iterator[_Directions]:
 def _is_made(atom: Atom, definitions: Definitions) -> bool:
     """Whether an equation makes it that can be computed in slices, and so again."""
     equation = definitions.equation(atom)
-    if equation is None or equation.effects or bodies_of(equation):
+    if equation is None or equation.effects or sub_jaxprs_of(equation):
         return False
     return rule_of(equation) is not None
 
@@ -144,7 +144,7 @@ class _Directions:
             behind = self._behind(equation)
             if not behind:
                 continue
-            if equation.effects or bodies_of(equation) or not self._is_sum(equation, behind):
+            if equation.effects or sub_jaxprs_of(equation) or not self._is_sum(equation, behind):
                 raise _Entangled
             if any(map(self._is_large, equation.outvars)):
                 self.behind.update(dict.fromkeys(equation.outvars, behind))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from jax.extend.core import Var
 
-from memsafe.bodies import bodies_of, rebuilt
 from memsafe.costs import work
 from memsafe.jax_internals import bind, scan_operands
 from memsafe.programs import evaluate, nbytes
 from memsafe.rewrites.definitions import size_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 from memsafe.rules import rule_of
+from memsafe.sub_jaxprs import rebuilt, sub_jaxprs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def _origin(closed: ClosedJaxpr, definition: Mapping[Var, int], value: Var) -> l
         found.add(index)
         equation = closed.jaxpr.eqns[index]
         operations += work(equation)
-        if rule_of(equation) is None or equation.effects or bodies_of(equation):
+        if rule_of(equation) is None or equation.effects or sub_jaxprs_of(equation):
             return None
         read = (atom for atom in equation.invars if isinstance(atom, Var))
         waiting += [atom for atom in read if _LITTLE * nbytes(atom) > nbytes(value)]
@@ -94,7 +94,7 @@ def _replacement(
     closed: ClosedJaxpr, equation: JaxprEqn, moved: Mapping[int, tuple[Var, list[int]]]
 ) -> Replacement:
     """The loop with a body that makes the `moved` of its first arguments."""
-    ((name, body),) = bodies_of(equation).items()
+    ((name, body),) = sub_jaxprs_of(equation).items()
 
     def replacement(read: Read) -> Sequence[Array]:
         def run(*arguments: Array) -> list[Array]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assay import Arm, Case, Formula, Quantity, Unit, Workload
+from assay import Case, Formula, Quantity, Unit, Variant, Workload
 from suites.dus_remat.stacks import StackSizes
 
 _SUBLANES = 8
@@ -17,8 +17,8 @@ class StackWorkload(Workload):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StackArm(Arm):
-    """An arm that says what it may hold in temporaries.
+class StackVariant(Variant):
+    """A variant that says what it may hold in temporaries.
 
     ``stacks_held`` counts whole stacks: copies outside of the loop, which the program itself asks
     for. ``rows_held`` is the rows that autodiff keeps, ``rows_in_flight`` those in use at one time.
@@ -33,10 +33,10 @@ class StackArm(Arm):
     rows_an_iteration: int = 1
 
 
-def _of(case: Case) -> tuple[StackSizes, StackArm]:
+def _of(case: Case) -> tuple[StackSizes, StackVariant]:
     assert isinstance(case.workload, StackWorkload)
-    assert isinstance(case.arm, StackArm)
-    return case.workload.stack, case.arm
+    assert isinstance(case.variant, StackVariant)
+    return case.workload.stack, case.variant
 
 
 def _nothing(_case: Case) -> Quantity:
@@ -44,16 +44,16 @@ def _nothing(_case: Case) -> Quantity:
 
 
 def _one_row(case: Case) -> Quantity:
-    sizes, arm = _of(case)
-    return Quantity(arm.rows_an_iteration * sizes.row_bytes, Unit.BYTES)
+    sizes, variant = _of(case)
+    return Quantity(variant.rows_an_iteration * sizes.row_bytes, Unit.BYTES)
 
 
 def _held(case: Case) -> Quantity:
-    sizes, arm = _of(case)
+    sizes, variant = _of(case)
     # A TPU tile has eight sublanes: with the rows' axis next to last, it is padded up to eight.
     padded_length = -(-sizes.length // _SUBLANES) * _SUBLANES
-    rows = arm.rows_in_flight + arm.rows_held + arm.stacks_held * padded_length
-    return Quantity(rows * sizes.row_bytes + arm.weights_held * sizes.weight_bytes, Unit.BYTES)
+    rows = variant.rows_in_flight + variant.rows_held + variant.stacks_held * padded_length
+    return Quantity(rows * sizes.row_bytes + variant.weights_held * sizes.weight_bytes, Unit.BYTES)
 
 
 def _stack(case: Case) -> Quantity:

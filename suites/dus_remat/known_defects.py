@@ -1,6 +1,6 @@
-"""What today's compilers do not keep, how it breaks, and where that is reported.
+"""What today's compilers do not keep, how it fails, and where that is reported.
 
-Each entry was seen broken with jaxlib 0.10.2 and 0.12.0.1 (libtpu 0.0.52 for TPUs), or with that
+Each entry was seen to fail with jaxlib 0.10.2 and 0.12.0.1 (libtpu 0.0.52 for TPUs), or with that
 one of them which its toolchain leaves. The README of this suite tells each story.
 """
 
@@ -60,7 +60,7 @@ _RATIO: dict[str, _Ways] = {
 UPSTREAM_ISSUE = UpstreamIssue(
     problem="A stack updated through a reshape is copied in each loop iteration",
     link=_REPORT,
-    arms=("reshape",),
+    variants=("reshape",),
     claims=("copied-bytes-per-iteration",),
     remedy="Reshape it once outside the loop",
     effects=tuple(
@@ -78,35 +78,35 @@ UPSTREAM_ISSUE = UpstreamIssue(
 
 KNOWN_DEFECTS = (
     _reported(
-        arms=("reshape-read",),
+        variants=("reshape-read",),
         expects=_copies(5) | _holds(3) | _TIME,
         targets=_CPU,
         reason="a row read back from the reshaped stack makes the reshape a stack of its own: "
         "five copies in each iteration",
     ),
     _reported(
-        arms=("reshape", "at-add-reshape", "two-stacks"),
+        variants=("reshape", "at-add-reshape", "two-stacks"),
         expects=_copies(3) | _holds(2) | _TIME,
         targets=_CPU,
         toolchain=_OLDER,
         reason="the reshape is taken for a new stack, and is copied there and back",
     ),
     _reported(
-        arms=("reshape", "reshape-read", "at-add-reshape", "two-stacks"),
+        variants=("reshape", "reshape-read", "at-add-reshape", "two-stacks"),
         expects=_copies(4) | _holds(2),
         targets=_TPU,
         reason="the view has other tiles than the stack: each iteration lays the whole stack out "
         "anew, there and back",
     ),
     _reported(
-        arms=("two-updates",),
+        variants=("two-updates",),
         expects=_copies(2) | _holds(1),
         targets=_TPU,
         reason="the second view has other tiles than the stack, which is laid out anew for it",
     ),
     *(
         _reported(
-            arms=("two-updates",),
+            variants=("two-updates",),
             expects=_copies(copies) | _holds(1) | _TIME,
             targets=_CPU,
             toolchain=toolchain,
@@ -116,7 +116,7 @@ KNOWN_DEFECTS = (
     ),
     *(
         _reported(
-            arms=("barrier",),
+            variants=("barrier",),
             expects=_copies(copies) | _holds(held) | _TIME | _RATIO,
             targets=_CPU,
             toolchain=toolchain,
@@ -125,20 +125,20 @@ KNOWN_DEFECTS = (
         for toolchain, copies, held in ((_OLDER, 3, 2), (_NEWER, 2, 1))
     ),
     _related(
-        arms=("transposed", "vmapped"),
+        variants=("transposed", "vmapped"),
         expects=_copies(2) | _holds(1) | _TIME | _RATIO,
         targets=_CPU,
         reason="the stack is really transposed there and back; GPU and TPU choose a layout in "
         "which it is a view",
     ),
     _related(
-        arms=("bitcast-converted",),
+        variants=("bitcast-converted",),
         expects=_copies(2) | _holds(1),
         targets=_TPU,
         reason="the stack becomes integers and numbers again, whole, in each iteration",
     ),
     _related(
-        arms=("bitcast-converted",),
+        variants=("bitcast-converted",),
         expects=_TIME,
         targets=_CPU,
         toolchain=_NEWER,
@@ -146,21 +146,21 @@ KNOWN_DEFECTS = (
         "only the time shows it",
     ),
     _related(
-        arms=("read-old", "read-old-dot"),
+        variants=("read-old", "read-old-dot"),
         expects=_copies(2) | _holds(1) | _TIME,
         targets=_CPU,
         reason="the read of the old stack is scheduled after the write, so the old one is copied "
         "first; read the new stack where it is another row",
     ),
     _related(
-        arms=("read-old-barrier",),
+        variants=("read-old-barrier",),
         expects=_copies(2) | _holds(1) | _TIME,
         targets=_CPU,
         toolchain=_OLDER,
         reason="the barrier that orders the read before the write makes copies of its own",
     ),
     _related(
-        arms=("read-old-dot-barrier",),
+        variants=("read-old-dot-barrier",),
         expects=_copies(2),
         targets=_CPU,
         toolchain=_OLDER,
@@ -168,7 +168,7 @@ KNOWN_DEFECTS = (
     ),
     *(
         _related(
-            arms=("swap",),
+            variants=("swap",),
             expects=_copies(copies) | _holds(held) | _TIME,
             targets=targets,
             reason="stacks that change places are copied past each other; unroll the loop by two",
@@ -176,7 +176,7 @@ KNOWN_DEFECTS = (
         for targets, copies, held in ((_CPU, 4, 2), ((*_GPU, *_TPU), 3, 1))
     ),
     _related(
-        arms=("duplicate",),
+        variants=("duplicate",),
         expects=_copies(1) | _TIME,
         targets=_EVERYWHERE,
         reason="two carries cannot share one buffer: each iteration copies the stack; make the "
@@ -184,7 +184,7 @@ KNOWN_DEFECTS = (
     ),
     *(
         _related(
-            arms=("keep-old",),
+            variants=("keep-old",),
             expects=_copies(copies) | _TIME,
             targets=targets,
             reason="two carries cannot share one buffer: each iteration copies the stack; make "
@@ -193,14 +193,14 @@ KNOWN_DEFECTS = (
         for targets, copies in (((*_CPU, *_GPU), 2), (_TPU, 1))
     ),
     _related(
-        arms=("conditional",),
+        variants=("conditional",),
         expects=_copies(3) | _holds(1),
         targets=_GPU,
         toolchain=_OLDER,
         reason="the branches do not share the stack's buffer; choose between rows instead",
     ),
     _related(
-        arms=("pipeline", "pipeline-4"),
+        variants=("pipeline", "pipeline-4"),
         expects=_copies(2),
         targets=_CPU,
         reason="the gradient of a carried stack is read and cleared row by row, and the read is "
@@ -208,12 +208,12 @@ KNOWN_DEFECTS = (
     ),
     *(
         _related(
-            arms=(arm,),
+            variants=(variant,),
             expects=_holds(stacks),
             targets=_GPU,
             toolchain=_OLDER,
             reason="between the loops the saved stack is copied once into another layout",
         )
-        for arm, stacks in (("pipeline-4", 16.3), ("pipeline-4-ys", 16.7))
+        for variant, stacks in (("pipeline-4", 16.3), ("pipeline-4-ys", 16.7))
     ),
 )

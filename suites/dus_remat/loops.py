@@ -1,4 +1,4 @@
-"""All loops by the names of their arms."""
+"""All loops by the names of their variants."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -58,7 +58,7 @@ def _of_length(
 def random_values(sizes: StackSizes, count: int) -> tuple[Any, ...]:
     """Normal values of a fixed seed; the weight is scaled so that products keep their size."""
     generator = np.random.default_rng(0)
-    # Drawn from the last one on: arms on any number of stacks then get the same row and weight.
+    # Drawn from the last one on: variants on any number of stacks then get the same row and weight.
     weight, row, *stacks = (
         generator.standard_normal(shape.shape, dtype=np.float32)
         for shape in reversed(_shapes(sizes, count))

@@ -10,5 +10,5 @@ from suites.dus_remat.workloads import COMPILED
 test_loop_compiles = Check(
     claim=claims.Compiles(),
     workloads=COMPILED,
-    twin=("twin-does-not-trace", "twin-does-not-compile"),
+    negative_control=("negative-does-not-trace", "negative-does-not-compile"),
 )

@@ -7,7 +7,7 @@ Upstream's report saw 5 to 8 % of a training step go there.
 
 from assay import Check, claims
 from suites.dus_remat.formulas import CONSTANT, HELD, NOTHING, ONE_ROW, THE_STACK
-from suites.dus_remat.twins import COPYING
+from suites.dus_remat.negative_controls import COPYING
 from suites.dus_remat.workloads import COMPILED, GROWN_STACK
 
 LOOPS = ("[!n]*",)
@@ -19,33 +19,33 @@ IN_ONE_BUFFER = ("plain", "squeeze", "at-set", "conditional")
 test_iteration_writes_no_whole_stack = Check(
     claim=claims.CopiedBytes(at_most=NOTHING, larger_than=ONE_ROW),
     workloads=COMPILED,
-    arms=LOOPS,
-    twin=tuple(COPYING),
+    variants=LOOPS,
+    negative_control=tuple(COPYING),
 )
 
 test_what_an_iteration_writes_does_not_grow_with_the_stack = Check(
     claim=claims.BytesExponent(of=claims.Cost.COPIED, at_most=CONSTANT),
     workloads=(GROWN_STACK,),
-    twin="twin-turned-round",
+    negative_control="negative-turned-round",
 )
 
 test_loop_needs_no_second_stack = Check(
     claim=claims.TempBytesAtMost(limit=HELD),
     workloads=COMPILED,
-    arms=LOOPS,
-    twin="twin-difference",
+    variants=LOOPS,
+    negative_control="negative-difference",
 )
 
 test_nothing_copies_the_stack_before_or_after_the_loop = Check(
     claim=claims.CopiedBytesOutsideLoops(larger_than=ONE_ROW),
     workloads=COMPILED,
-    arms=IN_ONE_BUFFER,
-    twin="twin-difference",
+    variants=IN_ONE_BUFFER,
+    negative_control="negative-difference",
 )
 
 test_donated_stack_is_reused = Check(
     claim=claims.DonatedBytesReused(at_least=THE_STACK),
     workloads=COMPILED,
-    arms=IN_ONE_BUFFER,
-    twin=("twin-difference", "twin-no-stack-back"),
+    variants=IN_ONE_BUFFER,
+    negative_control=("negative-difference", "negative-no-stack-back"),
 )

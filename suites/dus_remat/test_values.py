@@ -1,15 +1,17 @@
 """However a row is written, stacks and rows come out the same.
 
-Bit for bit on CPU: the arms move the same numbers, and do the same arithmetic on them.
+Bit for bit on CPU: the variants move the same numbers, and do the same arithmetic on them.
 """
 
 from assay import Check, claims
 from suites.dus_remat.workloads import EXECUTED_WORKLOADS
 
 test_stack_equals_the_plainly_written_one = Check(
-    claim=claims.ValuesEqual(), workloads=EXECUTED_WORKLOADS, twin="twin-one-row-wrong"
+    claim=claims.ValuesEqual(),
+    workloads=EXECUTED_WORKLOADS,
+    negative_control="negative-one-row-wrong",
 )
 
 test_program_runs = Check(
-    claim=claims.Runs(), workloads=EXECUTED_WORKLOADS, twin="twin-does-not-run"
+    claim=claims.Runs(), workloads=EXECUTED_WORKLOADS, negative_control="negative-does-not-run"
 )

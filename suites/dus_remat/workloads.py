@@ -1,21 +1,21 @@
-"""The loops at three sizes, and where each arm is tried."""
+"""The loops at three sizes, and where each variant is tried."""
 
 from dataclasses import replace
 from functools import partial
 
 from assay import Level, Scope, Workload
-from suites.dus_remat.arms import (
+from suites.dus_remat.formulas import StackWorkload
+from suites.dus_remat.known_defects import KNOWN_DEFECTS, UPSTREAM_ISSUE
+from suites.dus_remat.negative_controls import negative_control_variants
+from suites.dus_remat.stacks import StackSizes
+from suites.dus_remat.variants import (
     AS_FAST_AS_THEIR_REFERENCE,
     GROWING,
     TIMED_ALONE,
-    growing_arms,
-    loop_arms,
-    remat_arms,
+    growing_variants,
+    loop_variants,
+    remat_variants,
 )
-from suites.dus_remat.formulas import StackWorkload
-from suites.dus_remat.known_defects import KNOWN_DEFECTS, UPSTREAM_ISSUE
-from suites.dus_remat.stacks import StackSizes
-from suites.dus_remat.twins import twin_arms
 
 UPSTREAM = StackSizes(length=15, iterations=15, row=(2, 2048, 48, 128))
 """The report's own, a stack of 1440 MiB: no on-chip memory holds it (a TPU has 16 to 128 MiB)."""
@@ -68,7 +68,7 @@ def _workload(name: str, sizes: StackSizes, *scopes: Scope) -> StackWorkload:
         suite="dus_remat",
         name=name,
         stack=sizes,
-        arms=(*loop_arms(sizes), *remat_arms(sizes), *twin_arms(sizes)),
+        variants=(*loop_variants(sizes), *remat_variants(sizes), *negative_control_variants(sizes)),
         scopes=scopes,
         known_defects=KNOWN_DEFECTS,
         upstream_issue=UPSTREAM_ISSUE,
@@ -82,26 +82,28 @@ _device = partial(Scope, level=Level.DEVICE)
 STACK = _workload(
     "stack",
     UPSTREAM,
-    _quick(targets=("gpu-h100*", "tpu-v5e*"), arms=_TELLING),
+    _quick(targets=("gpu-h100*", "tpu-v5e*"), variants=_TELLING),
     _full(targets=("cpu*", "gpu-[abh]*", "tpu-v[46]*", "tpu-v5p*", "tpu7x*")),
-    _full(targets=("gpu-l4*", "tpu-v5e*"), arms=_FITS_A_SMALL_DEVICE),
+    _full(targets=("gpu-l4*", "tpu-v5e*"), variants=_FITS_A_SMALL_DEVICE),
 )
 TIMED = _workload(
     "stack-timed",
     TIMED_SIZES,
-    _full(targets=("cpu*", "gpu", "tpu"), arms=(*AS_FAST_AS_THEIR_REFERENCE, *GROWING)),
+    _full(targets=("cpu*", "gpu", "tpu"), variants=(*AS_FAST_AS_THEIR_REFERENCE, *GROWING)),
 )
-HELD_TO_ACCEPTED = (
-    _workload("stack-accepted", TIMED_SIZES, _device(targets=("cpu*",), arms=TIMED_ALONE)),
-    _workload("stack-middle-accepted", MIDDLE, _device(targets=("gpu", "tpu"), arms=TIMED_ALONE)),
+HELD_TO_BASELINE = (
+    _workload("stack-baseline", TIMED_SIZES, _device(targets=("cpu*",), variants=TIMED_ALONE)),
+    _workload(
+        "stack-middle-baseline", MIDDLE, _device(targets=("gpu", "tpu"), variants=TIMED_ALONE)
+    ),
 )
-"""Timed alone, against what was accepted on the machine: only where it is the same every night."""
+"""Timed alone, against what was stored on the machine: only where it is the same every night."""
 
 GROWN_STACK = Workload(
     suite="dus_remat",
     name="stack-grown",
-    arms=growing_arms(GROWN, GROWN_TO),
-    scopes=(_full(targets=("cpu*", "gpu-h100*", "tpu-v5e*"), arms=GROWING),),
+    variants=growing_variants(GROWN, GROWN_TO),
+    scopes=(_full(targets=("cpu*", "gpu-h100*", "tpu-v5e*"), variants=GROWING),),
     known_defects=KNOWN_DEFECTS,
 )
 MIDDLE_STACK = _workload("stack-middle", MIDDLE, _full(targets=("cpu*", "gpu", "tpu")))

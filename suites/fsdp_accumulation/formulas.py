@@ -1,20 +1,20 @@
-"""What the claims expect, as formulas of how each arm trains."""
+"""What the claims expect, as formulas of how each variant trains."""
 
 from dataclasses import dataclass
 
-from assay import Arm, Case, Formula, Quantity, Unit
+from assay import Case, Formula, Quantity, Unit, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopArm(Arm):
-    """An arm that says how many graphs its steps need if none differs without a need."""
+class LoopVariant(Variant):
+    """A variant that says how many graphs its steps need if none differs without a need."""
 
     graphs: int = 1
 
 
 def _needed(case: Case) -> Quantity:
-    assert isinstance(case.arm, LoopArm)
-    return Quantity(case.arm.graphs, Unit.COUNT)
+    assert isinstance(case.variant, LoopVariant)
+    return Quantity(case.variant.graphs, Unit.COUNT)
 
 
 def _two(_case: Case) -> Quantity:

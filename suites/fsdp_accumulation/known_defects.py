@@ -1,4 +1,4 @@
-"""What today's PyTorch/XLA does not keep, how it breaks, and where that is reported."""
+"""What today's PyTorch/XLA does not keep, how it fails, and where that is reported."""
 
 from assay import Fails, FailureKind, KnownDefect, RemedyEffect, UpstreamIssue, exactly
 
@@ -7,7 +7,7 @@ _REPORT = "https://github.com/pytorch/xla/issues/4160"
 UPSTREAM_ISSUE = UpstreamIssue(
     problem="A step whose callbacks run in another order is compiled again",
     link=_REPORT,
-    arms=("*-shuffled",),
+    variants=("*-shuffled",),
     claims=("graphs-compiled",),
     workloads=("minimal",),
     remedy="Call them in one order at the end of backward",
@@ -23,7 +23,7 @@ UPSTREAM_ISSUE = UpstreamIssue(
             quantity="programs compiled by JAX",
             workload="jax-analogue",
             claim="graphs-compiled",
-            without="twin-end-shuffled",
+            without="negative-end-shuffled",
             remedied="end-shuffled-by-name",
         ),
     ),
@@ -37,7 +37,7 @@ _WAITS = Fails(kind=FailureKind.CRASH, message="the process ended by SIGABRT")
 KNOWN_DEFECTS = (
     KnownDefect(
         workloads=("minimal",),
-        arms=("*-shuffled",),
+        variants=("*-shuffled",),
         expects={
             "graphs-compiled": exactly(_ORDERS),
             "steps-until-last-compile": exactly(_ORDERS),
@@ -50,7 +50,7 @@ KNOWN_DEFECTS = (
     ),
     KnownDefect(
         workloads=("fsdp",),
-        arms=("replicas-*",),
+        variants=("replicas-*",),
         expects={
             "graphs-compiled": _WAITS,
             "steps-until-last-compile": _WAITS,

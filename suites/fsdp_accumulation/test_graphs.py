@@ -14,38 +14,44 @@ _NO_MORE_THAN_NEEDED = claims.GraphsCompiled(at_most=NEEDED)
 _NONE_AFTER_STEP_TWO = claims.LastCompile(within=TWO_STEPS)
 
 test_nested_fsdp_compiles_what_its_steps_need = Check(
-    claim=_NO_MORE_THAN_NEEDED, workloads=(FSDP, DEEP_FSDP), arms=_NESTED, twin="twin-tail-waits"
+    claim=_NO_MORE_THAN_NEEDED,
+    workloads=(FSDP, DEEP_FSDP),
+    variants=_NESTED,
+    negative_control="negative-tail-waits",
 )
 test_nested_fsdp_compiles_nothing_after_step_two = Check(
-    claim=_NONE_AFTER_STEP_TWO, workloads=(FSDP, DEEP_FSDP), arms=_NESTED, twin="twin-tail-waits"
+    claim=_NONE_AFTER_STEP_TWO,
+    workloads=(FSDP, DEEP_FSDP),
+    variants=_NESTED,
+    negative_control="negative-tail-waits",
 )
 test_un_nested_fsdp_compiles_what_its_steps_need = Check(
     claim=_NO_MORE_THAN_NEEDED,
     workloads=(FSDP, DEEP_FSDP),
-    arms=_UN_NESTED,
-    twin="twin-un-nested-tail-waits",
+    variants=_UN_NESTED,
+    negative_control="negative-un-nested-tail-waits",
 )
 test_un_nested_fsdp_compiles_nothing_after_step_two = Check(
     claim=_NONE_AFTER_STEP_TWO,
     workloads=(FSDP, DEEP_FSDP),
-    arms=_UN_NESTED,
-    twin="twin-un-nested-tail-waits",
+    variants=_UN_NESTED,
+    negative_control="negative-un-nested-tail-waits",
 )
 test_spmd_compiles_what_its_steps_need = Check(
-    claim=_NO_MORE_THAN_NEEDED, workloads=(SPMD,), twin="twin-gathers"
+    claim=_NO_MORE_THAN_NEEDED, workloads=(SPMD,), negative_control="negative-gathers"
 )
 test_spmd_compiles_nothing_after_step_two = Check(
-    claim=_NONE_AFTER_STEP_TWO, workloads=(SPMD,), twin="twin-gathers"
+    claim=_NONE_AFTER_STEP_TWO, workloads=(SPMD,), negative_control="negative-gathers"
 )
 test_minimal_model_compiles_what_its_steps_need = Check(
-    claim=_NO_MORE_THAN_NEEDED, workloads=(MINIMAL,), twin="twin-carried"
+    claim=_NO_MORE_THAN_NEEDED, workloads=(MINIMAL,), negative_control="negative-carried"
 )
 test_minimal_model_compiles_nothing_after_step_two = Check(
-    claim=_NONE_AFTER_STEP_TWO, workloads=(MINIMAL,), twin="twin-carried"
+    claim=_NONE_AFTER_STEP_TWO, workloads=(MINIMAL,), negative_control="negative-carried"
 )
 test_jax_compiles_what_its_steps_need = Check(
-    claim=_NO_MORE_THAN_NEEDED, workloads=(JAX_ANALOGUE,), twin="twin-end-shuffled"
+    claim=_NO_MORE_THAN_NEEDED, workloads=(JAX_ANALOGUE,), negative_control="negative-end-shuffled"
 )
 test_jax_compiles_nothing_after_step_two = Check(
-    claim=_NONE_AFTER_STEP_TWO, workloads=(JAX_ANALOGUE,), twin="twin-carried"
+    claim=_NONE_AFTER_STEP_TWO, workloads=(JAX_ANALOGUE,), negative_control="negative-carried"
 )

@@ -10,5 +10,5 @@ from suites.fsdp_accumulation.workloads import TIMED
 test_step_with_a_bucket_takes_no_longer = Check(
     claim=claims.TimeRatio(at_most=QUARTER_LONGER, least_change=0.05, seen_change=0.1),
     workloads=TIMED,
-    twin="twin-steps-twice",
+    negative_control="negative-steps-twice",
 )

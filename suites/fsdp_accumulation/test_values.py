@@ -17,18 +17,20 @@ _TO_ROUNDING = claims.ValuesEqual(
 test_losses_equal_those_of_bucket_size_0 = Check(
     claim=claims.ValuesEqual(),
     workloads=(FSDP, DEEP_FSDP),
-    arms=_BUCKETS,
-    twin="twin-other-rate",
+    variants=_BUCKETS,
+    negative_control="negative-other-rate",
 )
 test_losses_equal_those_of_the_unwrapped_model = Check(
     claim=_TO_ROUNDING,
     workloads=(FSDP, DEEP_FSDP),
-    arms=("*unwrapped", "*bucket-0"),
-    twin="twin-other-rate",
+    variants=("*unwrapped", "*bucket-0"),
+    negative_control="negative-other-rate",
 )
 test_losses_equal_those_of_replicated_parameters = Check(
-    claim=_TO_ROUNDING, workloads=(SPMD,), twin="twin-other-rate"
+    claim=_TO_ROUNDING, workloads=(SPMD,), negative_control="negative-other-rate"
 )
 test_losses_equal_those_of_immediate_callbacks = Check(
-    claim=claims.ValuesEqual(), workloads=(MINIMAL, JAX_ANALOGUE), twin="twin-carried"
+    claim=claims.ValuesEqual(),
+    workloads=(MINIMAL, JAX_ANALOGUE),
+    negative_control="negative-carried",
 )

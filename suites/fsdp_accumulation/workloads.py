@@ -1,12 +1,22 @@
-"""The loops, and where each arm is tried; all are executed, so on live targets only."""
+"""The loops, and where each variant is tried; all are executed, so on live targets only."""
 
 from functools import partial
 
 from assay import Level, Scope, Workload
-from suites.fsdp_accumulation.arms import fsdp_arms, jax_arms, lazy_arms, spmd_arms
 from suites.fsdp_accumulation.known_defects import KNOWN_DEFECTS, UPSTREAM_ISSUE
+from suites.fsdp_accumulation.negative_controls import (
+    fsdp_negative_controls,
+    jax_negative_controls,
+    lazy_negative_controls,
+    spmd_negative_controls,
+)
 from suites.fsdp_accumulation.sizes import BertSizes
-from suites.fsdp_accumulation.twins import fsdp_twins, jax_twins, lazy_twins, spmd_twins
+from suites.fsdp_accumulation.variants import (
+    fsdp_variants,
+    jax_variants,
+    lazy_variants,
+    spmd_variants,
+)
 
 STEPS = 12
 
@@ -28,36 +38,36 @@ _suite = partial(Workload, suite="fsdp_accumulation", upstream_issue=UPSTREAM_IS
 FSDP = _suite(
     name="fsdp",
     framework="torch_xla",
-    arms=(*fsdp_arms(ONE_LAYER), *fsdp_twins(ONE_LAYER)),
+    variants=(*fsdp_variants(ONE_LAYER), *fsdp_negative_controls(ONE_LAYER)),
     scopes=(
-        _quick(arms=("bucket-0", "bucket-20", "un-nested-bucket-1")),
-        _full(arms=("[!r]*",)),
-        Scope(level=Level.FULL, targets=("cpu*",), arms=("replicas-*",)),
+        _quick(variants=("bucket-0", "bucket-20", "un-nested-bucket-1")),
+        _full(variants=("[!r]*",)),
+        Scope(level=Level.FULL, targets=("cpu*",), variants=("replicas-*",)),
     ),
     known_defects=KNOWN_DEFECTS,
 )
 DEEP_FSDP = _suite(
     name="fsdp-deep",
     framework="torch_xla",
-    arms=(*fsdp_arms(THREE_LAYERS), *fsdp_twins(THREE_LAYERS)),
-    scopes=(_full(arms=("unwrapped", "bucket-*", "un-nested-bucket-*", "everything-*")),),
+    variants=(*fsdp_variants(THREE_LAYERS), *fsdp_negative_controls(THREE_LAYERS)),
+    scopes=(_full(variants=("unwrapped", "bucket-*", "un-nested-bucket-*", "everything-*")),),
 )
 SPMD = _suite(
     name="spmd",
     framework="torch_xla",
-    arms=(*spmd_arms(TINY), *spmd_twins(TINY)),
+    variants=(*spmd_variants(TINY), *spmd_negative_controls(TINY)),
     scopes=(Scope(level=Level.FULL, targets=("cpu*",)),),
 )
 MINIMAL = _suite(
     name="minimal",
     framework="torch_xla",
-    arms=(*lazy_arms(STEPS), *lazy_twins(STEPS)),
+    variants=(*lazy_variants(STEPS), *lazy_negative_controls(STEPS)),
     scopes=(_quick(),),
     known_defects=KNOWN_DEFECTS,
 )
 JAX_ANALOGUE = _suite(
     name="jax-analogue",
-    arms=(*jax_arms(STEPS), *jax_twins(STEPS)),
+    variants=(*jax_variants(STEPS), *jax_negative_controls(STEPS)),
     scopes=(Scope(level=Level.QUICK, targets=("cpu*", "gpu", "tpu")),),
 )
 
@@ -65,19 +75,29 @@ _TIMED = (
     (
         "fsdp",
         "torch_xla",
-        (*fsdp_arms(ONE_LAYER), *fsdp_twins(ONE_LAYER)),
+        (*fsdp_variants(ONE_LAYER), *fsdp_negative_controls(ONE_LAYER)),
         ("bucket-1", "bucket-20"),
     ),
-    ("minimal", "torch_xla", (*lazy_arms(STEPS), *lazy_twins(STEPS)), ("bucket", "end")),
-    ("jax-analogue", "jax", (*jax_arms(STEPS), *jax_twins(STEPS)), ("bucket", "end")),
+    (
+        "minimal",
+        "torch_xla",
+        (*lazy_variants(STEPS), *lazy_negative_controls(STEPS)),
+        ("bucket", "end"),
+    ),
+    (
+        "jax-analogue",
+        "jax",
+        (*jax_variants(STEPS), *jax_negative_controls(STEPS)),
+        ("bucket", "end"),
+    ),
 )
 TIMED = tuple(
     _suite(
         name=f"{name}-timed",
         framework=framework,
-        arms=arms,
-        scopes=(Scope(level=Level.FULL, targets=("cpu*",), arms=tried),),
+        variants=variants,
+        scopes=(Scope(level=Level.FULL, targets=("cpu*",), variants=tried),),
     )
-    for name, framework, arms, tried in _TIMED
+    for name, framework, variants, tried in _TIMED
 )
 """Each bucket beside the callbacks that are called at once."""

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from assay import Arm, Case, Formula, Quantity, Unit
+from assay import Case, Formula, Quantity, Unit, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContractArm(Arm):
-    """An arm that says how many arrays its program takes."""
+class ContractVariant(Variant):
+    """A variant that says how many arrays its program takes."""
 
     parameters: int = 0
 
@@ -21,8 +21,8 @@ def _one(_case: Case) -> Quantity:
 
 
 def _parameters(case: Case) -> Quantity:
-    assert isinstance(case.arm, ContractArm)
-    return Quantity(case.arm.parameters, Unit.COUNT)
+    assert isinstance(case.variant, ContractVariant)
+    return Quantity(case.variant.parameters, Unit.COUNT)
 
 
 NOTHING = Formula("nothing: placeholders have no data", _nothing)

@@ -1,7 +1,7 @@
 """What today's PyTorch/XLA does not keep, and where that is reported.
 
-Each entry was seen broken with torch_xla 2.9.0, those for what came before placeholders with 2.6.0.
-The README of this suite tells each story.
+Each entry was seen to fail with torch_xla 2.9.0, those for what came before placeholders with
+2.6.0. The README of this suite tells each story.
 """
 
 from functools import partial
@@ -32,7 +32,7 @@ _READ_REPORT = "https://github.com/pytorch/xla/issues/9049"
 SENT_ISSUE = UpstreamIssue(
     problem="scan sends a layer's inputs to the device to trace it",
     link=_SENT_REPORT,
-    arms=("scan", "scan-layers"),
+    variants=("scan", "scan-layers"),
     claims=("sent-bytes-per-step",),
     workloads=("layers-*",),
     remedy="Use PyTorch/XLA 2.7 or newer",
@@ -41,7 +41,7 @@ SENT_ISSUE = UpstreamIssue(
             quantity="sent per step",
             workload="layers-n4",
             claim="sent-bytes-per-step",
-            without="twin-old-tracing",
+            without="negative-old-tracing",
             remedied="scan-layers",
         ),
     ),
@@ -49,7 +49,7 @@ SENT_ISSUE = UpstreamIssue(
 READ_ISSUE = UpstreamIssue(
     problem="Reading a placeholder ends the process",
     link=_READ_REPORT,
-    arms=("read-*",),
+    variants=("read-*",),
     claims=("refuses",),
     workloads=("reads",),
 )
@@ -70,7 +70,7 @@ _crash = partial(
 KNOWN_DEFECTS = (
     _before_placeholders(
         workloads=("layers-*",),
-        arms=("scan", "scan-layers", "scan-layers-pure"),
+        variants=("scan", "scan-layers", "scan-layers-pure"),
         expects=_SENT,
         reason="scan traces its function on uninitialised arrays, which it sends, one for each "
         "input of a layer's forward and backward, in every step",
@@ -78,7 +78,7 @@ KNOWN_DEFECTS = (
     ),
     _before_placeholders(
         workloads=("contract",),
-        arms=("hash-of-placeholders",),
+        variants=("hash-of-placeholders",),
         expects={
             "values-equal": Fails(kind=FailureKind.EXECUTION, message="create_placeholder_tensor")
         },
@@ -87,7 +87,7 @@ KNOWN_DEFECTS = (
     ),
     _seen(
         workloads=("layers-*",),
-        arms=("scan-layers-pure",),
+        variants=("scan-layers-pure",),
         expects={"graphs-compiled": exactly(2), "steps-until-last-compile": exactly(2)},
         toolchain={"torch-xla": ">=2.9"},
         reason="the copy of the first layer that is kept for later steps is staged with the first "
@@ -95,12 +95,12 @@ KNOWN_DEFECTS = (
         upstream="https://github.com/pytorch/xla/pull/9367",
     ),
     _crash(
-        arms=("read-item", "read-clone", "read-equal", "read-nonzero"),
+        variants=("read-item", "read-clone", "read-equal", "read-nonzero"),
         expects={"refuses": Fails(kind=FailureKind.CRASH, message="ended by SIGABRT")},
         reason="the runtime checks for the missing buffer, and aborts (SIGABRT)",
     ),
     _crash(
-        arms=(
+        variants=(
             "read-sum-with-one",
             "read-item-of-sum",
             "read-any-positive",

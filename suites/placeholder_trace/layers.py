@@ -147,4 +147,4 @@ WAYS: Mapping[str, Callable[[Sequence[Any], Any], Any]] = {
     "scan-layers-pure": pure_layers_scanned,
     "scan-in-three": layers_scanned_in_three,
 }
-"""The ways to apply layers one after the other, by the names of the arms."""
+"""The ways to apply layers one after the other, by the names of the variants."""

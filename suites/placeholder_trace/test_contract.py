@@ -11,13 +11,13 @@ from suites.placeholder_trace.workloads import CONTRACT
 test_each_placeholder_is_one_parameter = Check(
     claim=claims.Parameters(equal=PARAMETERS),
     workloads=(CONTRACT,),
-    arms=("[!h]*",),
-    twin="twin-one-for-two",
+    variants=("[!h]*",),
+    negative_control="negative-one-for-two",
 )
 
 test_graph_has_the_hash_of_the_same_on_data = Check(
     claim=claims.ValuesEqual(),
     workloads=(CONTRACT,),
-    arms=("hash-of-placeholders",),
-    twin="twin-hash-of-one-used-twice",
+    variants=("hash-of-placeholders",),
+    negative_control="negative-hash-of-one-used-twice",
 )

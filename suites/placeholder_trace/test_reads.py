@@ -7,9 +7,12 @@ from assay import Check, claims
 from suites.placeholder_trace.workloads import READS
 
 test_read_is_refused = Check(
-    claim=claims.Refuses(), workloads=(READS,), arms=("read-*",), twin="use-zeros-like"
+    claim=claims.Refuses(),
+    workloads=(READS,),
+    variants=("read-*",),
+    negative_control="use-zeros-like",
 )
 
 test_use_without_data_is_not_refused = Check(
-    claim=claims.Compiles(), workloads=(READS,), arms=("use-*",), twin="read-cpu"
+    claim=claims.Compiles(), workloads=(READS,), variants=("use-*",), negative_control="read-cpu"
 )

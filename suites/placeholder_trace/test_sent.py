@@ -15,34 +15,38 @@ _OF_ALL = (*STAGED, STAGED_LLAMA)
 test_scan_sends_as_many_tensors_as_the_loop = Check(
     claim=claims.SentPerStep(sent=claims.Sent.TENSORS),
     workloads=LAYERS,
-    arms=SCANNED,
-    twin="twin-old-tracing",
+    variants=SCANNED,
+    negative_control="negative-old-tracing",
 )
 
 test_scan_sends_as_many_bytes_as_the_loop = Check(
     claim=claims.SentPerStep(sent=claims.Sent.BYTES),
     workloads=LAYERS,
-    arms=SCANNED,
-    twin="twin-old-tracing",
+    variants=SCANNED,
+    negative_control="negative-old-tracing",
 )
 
 test_staging_sends_nothing = Check(
-    claim=claims.TracingSends(at_most=NOTHING), workloads=STAGED, twin="twin-old-tracing"
+    claim=claims.TracingSends(at_most=NOTHING),
+    workloads=STAGED,
+    negative_control="negative-old-tracing",
 )
 
 # The old tracing of this layer would fill tens of gigabytes of this host's memory.
 test_staging_a_large_layer_sends_nothing = Check(
-    claim=claims.TracingSends(at_most=NOTHING), workloads=(STAGED_LLAMA,), twin="twin-factor"
+    claim=claims.TracingSends(at_most=NOTHING),
+    workloads=(STAGED_LLAMA,),
+    negative_control="negative-factor",
 )
 
 test_step_moves_nothing_to_the_host = Check(
     claim=claims.TransferredBytes(direction=Direction.TO_HOST, equal=NOTHING),
     workloads=_OF_ALL,
-    twin="twin-by-the-host",
+    negative_control="negative-by-the-host",
 )
 
 test_step_moves_nothing_to_the_device = Check(
     claim=claims.TransferredBytes(direction=Direction.TO_DEVICE, equal=NOTHING),
     workloads=_OF_ALL,
-    twin="twin-by-the-host",
+    negative_control="negative-by-the-host",
 )

@@ -12,5 +12,5 @@ test_sixteen_layers_are_traced_in_the_time_of_one = Check(
         at_most=HALF_AS_MUCH_AGAIN, against="one-layer", least_change=0.1, seen_change=0.25
     ),
     workloads=TRACED,
-    twin="twin-in-three",
+    negative_control="negative-in-three",
 )

@@ -11,6 +11,6 @@ from suites.placeholder_trace.workloads import LAYERS
 test_scan_computes_what_the_loop_computes = Check(
     claim=claims.ValuesEqual(exact_on=(), relative_tolerance=REORDERED_SUM),
     workloads=LAYERS,
-    arms=("scan*",),
-    twin="twin-empty-on-device",
+    variants=("scan*",),
+    negative_control="negative-empty-on-device",
 )

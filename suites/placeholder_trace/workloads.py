@@ -4,15 +4,15 @@ from dataclasses import replace
 from functools import partial
 
 from assay import Level, Scope, Workload
-from suites.placeholder_trace.arms import (
-    contract_arms,
-    jax_arms,
-    layer_arms,
-    read_arms,
-    staged_arms,
-)
 from suites.placeholder_trace.known_defects import KNOWN_DEFECTS, READ_ISSUE, SENT_ISSUE
 from suites.placeholder_trace.sizes import JaxSizes, LayerSizes, StagedSizes
+from suites.placeholder_trace.variants import (
+    contract_variants,
+    jax_variants,
+    layer_variants,
+    read_variants,
+    staged_variants,
+)
 
 TRANSFORMER = StagedSizes(
     layers=2, width=1024, hidden=4096, heads=1, key_value_heads=1, sequence=512, batch=8
@@ -47,7 +47,7 @@ _TELLING = ("loop", "scan-layers")
 def _layers(name: str, *scopes: Scope, layers: int = 4, width: int = 64) -> Workload:
     return _torch_xla(
         name=f"layers-{name}",
-        arms=layer_arms(LayerSizes(layers=layers, width=width)),
+        variants=layer_variants(LayerSizes(layers=layers, width=width)),
         upstream_issue=SENT_ISSUE,
         scopes=scopes,
     )
@@ -58,12 +58,12 @@ LAYERS = (
     _layers("n4", _quick(targets=_LIVE)),
     _layers("n8", _full(targets=_LIVE), layers=8),
     _layers("n16", _full(targets=_LIVE), layers=16),
-    _layers("h32", _quick(targets=_LIVE, arms=_TELLING), _full(targets=_LIVE), width=32),
+    _layers("h32", _quick(targets=_LIVE, variants=_TELLING), _full(targets=_LIVE), width=32),
     _layers("h128", _full(targets=_LIVE), width=128),
     _layers("h256", _full(targets=_LIVE), width=256),
 )
 STAGED = tuple(
-    _torch_xla(name=name, arms=staged_arms("plain", sizes), scopes=(scope,))
+    _torch_xla(name=name, variants=staged_variants("plain", sizes), scopes=(scope,))
     for name, sizes, scope in (
         ("staged-small", SMALL_TRANSFORMER, _quick(targets=("gpu-h100*", "tpu-v5e*"))),
         ("staged", TRANSFORMER, _full(targets=_COMPILED_FOR)),
@@ -71,27 +71,32 @@ STAGED = tuple(
 )
 STAGED_LLAMA = _torch_xla(
     name="staged-llama-405b",
-    arms=staged_arms("llama", LLAMA),
+    variants=staged_variants("llama", LLAMA),
     scopes=(_full(targets=("tpu-v5p*",)),),
 )
 TRACED = (
     _torch_xla(
         name="staged-traced",
-        arms=staged_arms("plain", replace(SMALL_TRANSFORMER, layers=TRACED_LAYERS)),
-        scopes=(_full(targets=("cpu*",), arms=("scan-layers",)),),
+        variants=staged_variants("plain", replace(SMALL_TRANSFORMER, layers=TRACED_LAYERS)),
+        scopes=(_full(targets=("cpu*",), variants=("scan-layers",)),),
     ),
     _suite(
         name="jax-traced",
-        arms=jax_arms(JaxSizes(layers=TRACED_LAYERS, width=64)),
-        scopes=(_full(targets=("cpu*",), arms=("scan",)),),
+        variants=jax_variants(JaxSizes(layers=TRACED_LAYERS, width=64)),
+        scopes=(_full(targets=("cpu*",), variants=("scan",)),),
     ),
 )
-CONTRACT = _torch_xla(name="contract", arms=contract_arms(), scopes=(_quick(targets=_HOST),))
+CONTRACT = _torch_xla(
+    name="contract", variants=contract_variants(), scopes=(_quick(targets=_HOST),)
+)
 READS = _torch_xla(
-    name="reads", arms=read_arms(), scopes=(_quick(targets=_HOST),), upstream_issue=READ_ISSUE
+    name="reads",
+    variants=read_variants(),
+    scopes=(_quick(targets=_HOST),),
+    upstream_issue=READ_ISSUE,
 )
 JAX = tuple(
-    _suite(name=name, arms=jax_arms(sizes), scopes=(scope, _full(targets=("gpu-h100*",))))
+    _suite(name=name, variants=jax_variants(sizes), scopes=(scope, _full(targets=("gpu-h100*",))))
     for name, sizes, scope in (
         ("jax", JaxSizes(layers=4, width=64), _quick(targets=_HOST)),
         ("jax-wide", JaxSizes(layers=4, width=16384), _full(targets=_HOST)),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import prod
 
-from assay import Arm, Case, Formula, Quantity, Unit, Workload
+from assay import Case, Formula, Quantity, Unit, Variant, Workload
 from assay.claims.measurement import module_of
 from suites.scan_offload.programs import HIDDEN, Sizes
 
@@ -28,8 +28,8 @@ class BlockWorkload(Workload):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockArm(Arm):
-    """An arm that says which named activations it moves to the host, or saves in their place."""
+class BlockVariant(Variant):
+    """A variant that says which named activations it moves to the host, or saves in their place."""
 
     moves: tuple[str, ...] = ()
 
@@ -40,8 +40,8 @@ def _sizes(case: Case) -> Sizes:
 
 
 def _moved(case: Case) -> tuple[str, ...]:
-    assert isinstance(case.arm, BlockArm)
-    return case.arm.moves
+    assert isinstance(case.variant, BlockVariant)
+    return case.variant.moves
 
 
 def _moved_bytes(case: Case, devices: int) -> int:
@@ -81,7 +81,7 @@ def _stored_bytes(case: Case, name: str) -> int:
     """Bytes per device of the stack that the compiler keeps when the activation is saved.
 
     A compiler may keep it narrower than f32 (TPU keeps what only feeds a bf16 product as bf16),
-    and offloading cannot free more than was there. The arm that saves nothing carries the
+    and offloading cannot free more than was there. The variant that saves nothing carries the
     residual's stack alone; what saving ``hidden`` adds to it is the hidden activation's.
     """
     elements = _sizes(case).activation_elements(name) // case.evidence.device_count
@@ -91,13 +91,13 @@ def _stored_bytes(case: Case, name: str) -> int:
     return stored or elements * _F32_BYTES
 
 
-def _arms_that_save(arm: Arm) -> tuple[str, ...]:
-    assert isinstance(arm, BlockArm)
-    return ("nothing", "save-hidden") if HIDDEN in arm.moves else ("nothing",)
+def _variants_that_save(variant: Variant) -> tuple[str, ...]:
+    assert isinstance(variant, BlockVariant)
+    return ("nothing", "save-hidden") if HIDDEN in variant.moves else ("nothing",)
 
 
-def _carried_bytes(case: Case, arm: str, elements: int) -> int:
-    module = module_of(case, case.other(arm))
+def _carried_bytes(case: Case, variant: str, elements: int) -> int:
+    module = module_of(case, case.other(variant))
     layers = _sizes(case).layers
     return max(
         (
@@ -148,6 +148,6 @@ FREED_PER_DEVICE = Formula(
     "the moved activations as the compiler stores them when they are saved, less three rows in "
     "flight and the on-chip memory",
     _freed_per_device,
-    _arms_that_save,
+    _variants_that_save,
 )
 """What offloading must free on one device."""

@@ -1,6 +1,6 @@
-"""What today's compilers do not keep, how it breaks, and where that is reported.
+"""What today's compilers do not keep, how it fails, and where that is reported.
 
-Each entry was seen broken on jaxlib 0.10.2 and 0.12.0.1 with libtpu 0.0.52, unless it says on
+Each entry was seen to fail on jaxlib 0.10.2 and 0.12.0.1 with libtpu 0.0.52, unless it says on
 which. The README of this suite tells each story.
 """
 
@@ -39,9 +39,9 @@ def _stack(share: float, case: Case) -> float:
     return share * moved_bytes(case)
 
 
-def _times_accepted(factor: float, case: Case) -> float:
-    assert case.accepted is not None
-    return factor * case.accepted.value
+def _times_the_baseline(factor: float, case: Case) -> float:
+    assert case.baseline is not None
+    return factor * case.baseline.value
 
 
 _SAVES_NOTHING = Measures(least=partial(_rows, -2), most=partial(_rows, 2))
@@ -106,7 +106,7 @@ _DEVICE_MEMORY = partial(
 UPSTREAM_ISSUE = UpstreamIssue(
     problem="Offloading a block's output is ignored",
     link=_REPORT,
-    arms=("offload-residual-output",),
+    variants=("offload-residual-output",),
     claims=("host-bytes", "device-bytes-fall"),
     workloads=("block", "block-full", "flax", "flax-full"),
     remedy="Name the value at the block's input",
@@ -118,7 +118,7 @@ UPSTREAM_ISSUE = UpstreamIssue(
 
 KNOWN_DEFECTS = (
     _entry(
-        arms=("offload-residual-output", "offload-residual-on-carry"),
+        variants=("offload-residual-output", "offload-residual-on-carry"),
         expects={"residuals-on-host": exactly(0)},
         targets=("*",),
         reason="a name on the block's output, or on the carry outside jax.checkpoint, is not what "
@@ -126,20 +126,20 @@ KNOWN_DEFECTS = (
         upstream=_JAX_REPORT,
     ),
     _entry(
-        arms=("offload-residual-output", "offload-residual-on-carry"),
+        variants=("offload-residual-output", "offload-residual-on-carry"),
         expects=_NOTHING_MOVES,
         targets=(*_GPU, *_TPU),
         reason="the name is ignored, in silence; name the value at the block's input instead",
     ),
     _entry(
-        arms=("outside-offload-*", "nested-offload-residual-output"),
+        variants=("outside-offload-*", "nested-offload-residual-output"),
         expects={"device-bytes-fall": _SAVES_NOTHING},
         targets=_GPU,
         reason="with remat outside the scan the stack goes to the host and the recomputation "
         "makes it again on the device: it moves, but saves nothing",
     ),
     _entry(
-        arms=("outside-offload-*", "nested-offload-residual-output"),
+        variants=("outside-offload-*", "nested-offload-residual-output"),
         expects={
             "device-bytes-fall": Measures(least=partial(_stack, -0.6), most=partial(_rows, 2))
         },
@@ -148,20 +148,20 @@ KNOWN_DEFECTS = (
         "makes it again on the device: it moves, but saves nothing",
     ),
     _entry(
-        arms=("unroll-2-offload-*",),
+        variants=("unroll-2-offload-*",),
         expects=_all(_DOES_NOT_COMPILE),
         targets=_GPU,
         reason=_UNROLLED,
     ),
     _entry(
-        arms=("unroll-2-offload-*",),
+        variants=("unroll-2-offload-*",),
         expects=_all(_DOES_NOT_COMPILE),
         targets=_TPU,
         toolchain=_OLD_LIBTPU,
         reason=_UNROLLED,
     ),
     _entry(
-        arms=("unroll-2-offload-*",),
+        variants=("unroll-2-offload-*",),
         expects=_UNROLLED_MOVES,
         targets=_TPU,
         toolchain=_LIBTPU,
@@ -169,10 +169,10 @@ KNOWN_DEFECTS = (
         "stack to the host and back in every iteration",
     ),
     _entry(
-        arms=("outside-offload-residual-*",),
+        variants=("outside-offload-residual-*",),
         expects={
             "temp-bytes": Measures(
-                least=partial(_times_accepted, 1.1), most=partial(_times_accepted, 1.25)
+                least=partial(_times_the_baseline, 1.1), most=partial(_times_the_baseline, 1.25)
             )
         },
         targets=("tpu-v5e*", "tpu-v5p*"),
@@ -180,13 +180,13 @@ KNOWN_DEFECTS = (
         reason="libtpu 0.0.52 takes a sixth to a fifth more temporaries than 0.0.51",
     ),
     _entry(
-        arms=("loop-offload-residual-input",),
+        variants=("loop-offload-residual-input",),
         expects=_NOTHING_MOVES,
         targets=_GPU,
         reason="without a scan the compiler drops the copies to the host and back as redundant",
     ),
     _entry(
-        arms=("loop-offload-residual-input",),
+        variants=("loop-offload-residual-input",),
         expects={
             "host-bytes": Measures(least=partial(_rows, 1), most=partial(_stack, 0.5)),
             "to-host-bytes": _A_ROW_MORE,
@@ -197,27 +197,27 @@ KNOWN_DEFECTS = (
         "is moved, and the compiler's analysis counts only some of the rows as host memory",
     ),
     _entry(
-        arms=("custom-vjp-literal*",),
+        variants=("custom-vjp-literal*",),
         expects=_all(_DOES_NOT_TRACE),
         targets=("*",),
         reason="JAX rejects the report's program by type: its forward rule returns the output in "
         "host memory where the function returns it on the device",
     ),
     _entry(
-        arms=("custom-vjp-roundtrip*",),
+        variants=("custom-vjp-roundtrip*",),
         expects=_NOTHING_MOVES,
         targets=_GPU,
         reason="the compiler removes the round trip of the output, and what autodiff saves stays "
         "on the device",
     ),
     _entry(
-        arms=("custom-vjp-roundtrip*",),
+        variants=("custom-vjp-roundtrip*",),
         expects={"host-bytes": exactly(partial(_rows, 1)), "device-bytes-fall": _SAVES_NOTHING},
         targets=_TPU,
         reason=_STRAIGHT_BACK,
     ),
     _entry(
-        arms=("custom-vjp-residual-remat",),
+        variants=("custom-vjp-residual-remat",),
         expects={
             "host-bytes": exactly(partial(_rows, 1)),
             "device-bytes-fall": Measures(least=partial(_stack, -1), most=0),
@@ -226,13 +226,13 @@ KNOWN_DEFECTS = (
         reason=_STRAIGHT_BACK,
     ),
     _entry(
-        arms=("custom-vjp-residual-remat",),
+        variants=("custom-vjp-residual-remat",),
         expects=_NOTHING_MOVES,
         targets=_GPU,
         reason="jax.checkpoint around the custom_vjp undoes its offload",
     ),
     _entry(
-        arms=("offload-hidden",),
+        variants=("offload-hidden",),
         expects={
             # Half of the stack stays, and a part of it was on the device before.
             "device-bytes-fall": Measures(least=partial(_stack, 0.4)),

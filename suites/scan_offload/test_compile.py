@@ -10,11 +10,11 @@ from suites.scan_offload.workloads import COMPILED, WORKLOADS
 test_step_compiles = Check(
     claim=claims.Compiles(),
     workloads=WORKLOADS,
-    twin=("twin-does-not-trace", "twin-does-not-compile"),
+    negative_control=("negative-does-not-trace", "negative-does-not-compile"),
 )
 
 test_step_fits_the_device = Check(
     claim=claims.FitsDevice(),
     workloads=COMPILED,
-    twin=("twin-oversized", "twin-oversized-temporaries"),
+    negative_control=("negative-oversized", "negative-oversized-temporaries"),
 )

@@ -14,13 +14,13 @@ OFFLOADING = ("*offload-*", "custom-vjp-*")
 test_offloaded_activation_is_in_host_memory = Check(
     claim=claims.HostBytes(equal=ACTIVATION_PER_DEVICE),
     workloads=COMPILED,
-    arms=OFFLOADING,
-    twin="save-hidden",
+    variants=OFFLOADING,
+    negative_control="save-hidden",
 )
 
 test_offloaded_activation_leaves_the_device = Check(
     claim=claims.DeviceBytesFall(by=FREED_PER_DEVICE),
     workloads=COMPILED,
-    arms=OFFLOADING,
-    twin="save-hidden",
+    variants=OFFLOADING,
+    negative_control="save-hidden",
 )

@@ -11,17 +11,20 @@ from suites.scan_offload.workloads import OFFLOADED, TIMED
 test_offloading_step_takes_no_longer_than_its_copies = Check(
     claim=claims.TimeRatio(at_most=STEP_AND_COPIES, least_change=0.05, seen_change=0.1),
     workloads=(TIMED,),
-    arms=OFFLOADED,
-    twin="twin-step-twice",
+    variants=OFFLOADED,
+    negative_control="negative-step-twice",
 )
 
 test_offloading_policy_is_traced_as_fast_as_saving = Check(
     claim=claims.TraceTimeRatio(at_most=QUARTER_LONGER, least_change=0.1, seen_change=0.25),
     workloads=(TIMED,),
-    arms=OFFLOADED,
-    twin="twin-step-twice",
+    variants=OFFLOADED,
+    negative_control="negative-step-twice",
 )
 
 test_offloading_step_takes_as_long_beside_saving_as_stored = Check(
-    claim=claims.StoredTimeRatio(), workloads=(TIMED,), arms=OFFLOADED, twin="twin-step-twice"
+    claim=claims.StoredTimeRatio(),
+    workloads=(TIMED,),
+    variants=OFFLOADED,
+    negative_control="negative-step-twice",
 )

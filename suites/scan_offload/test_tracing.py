@@ -11,13 +11,13 @@ from suites.scan_offload.workloads import WORKLOADS
 test_autodiff_saves_the_activation_on_the_host = Check(
     claim=claims.ResidualsOnHost(equal=ACTIVATION),
     workloads=WORKLOADS,
-    arms=("*offload-*",),
-    twin="save-hidden",
+    variants=("*offload-*",),
+    negative_control="save-hidden",
 )
 
 test_every_name_of_the_policy_is_given_to_a_value = Check(
     claim=claims.NamesMatch(),
     workloads=WORKLOADS,
-    arms=("*save-*", "*offload-*"),
-    twin="twin-misspelt-name",
+    variants=("*save-*", "*offload-*"),
+    negative_control="negative-misspelt-name",
 )

@@ -12,13 +12,13 @@ from suites.scan_offload.workloads import COMPILED
 test_activation_goes_to_the_host_once_a_step = Check(
     claim=claims.TransferredBytes(direction=Direction.TO_HOST, equal=ACTIVATION_PER_DEVICE),
     workloads=COMPILED,
-    arms=OFFLOADING,
-    twin="save-hidden",
+    variants=OFFLOADING,
+    negative_control="save-hidden",
 )
 
 test_activation_comes_back_once_a_step = Check(
     claim=claims.TransferredBytes(direction=Direction.TO_DEVICE, equal=ACTIVATION_PER_DEVICE),
     workloads=COMPILED,
-    arms=OFFLOADING,
-    twin="save-hidden",
+    variants=OFFLOADING,
+    negative_control="save-hidden",
 )

@@ -1,7 +1,7 @@
 """Offloading and rematerialisation move and recompute; they change no number.
 
-Loss and every gradient equal those of the arm without offload: bit for bit on CPU, which does
-every arm's arithmetic in one order, and to the rounding of the matrix unit elsewhere.
+Loss and every gradient equal those of the variant without offload: bit for bit on CPU, which does
+every variant's arithmetic in one order, and to the rounding of the matrix unit elsewhere.
 """
 
 from assay import Check, claims
@@ -10,10 +10,10 @@ from suites.scan_offload.workloads import EXECUTED_WORKLOADS
 test_loss_and_gradients_equal_those_without_offload = Check(
     claim=claims.ValuesEqual(),
     workloads=EXECUTED_WORKLOADS,
-    arms=("*save-*", "*offload-*", "outside-*", "nested-*", "unroll-*", "custom-*", "no-remat"),
-    twin="twin-wrong-gradient",
+    variants=("*save-*", "*offload-*", "outside-*", "nested-*", "unroll-*", "custom-*", "no-remat"),
+    negative_control="negative-wrong-gradient",
 )
 
 test_program_runs = Check(
-    claim=claims.Runs(), workloads=EXECUTED_WORKLOADS, twin="twin-does-not-run"
+    claim=claims.Runs(), workloads=EXECUTED_WORKLOADS, negative_control="negative-does-not-run"
 )

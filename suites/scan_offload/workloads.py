@@ -1,13 +1,19 @@
-"""The scanned block at three sizes, in plain JAX and in flax, and where each arm is tried."""
+"""The scanned block at three sizes, in plain JAX and in flax, and where each variant is tried."""
 
 from functools import partial
 
 from assay import Level, Scope
-from suites.scan_offload.arms import CORE, core_arms, custom_vjp_arms, twin_arms, written_arms
 from suites.scan_offload.flax_programs import flax_program
-from suites.scan_offload.formulas import BlockArm, BlockWorkload
+from suites.scan_offload.formulas import BlockVariant, BlockWorkload
 from suites.scan_offload.known_defects import KNOWN_DEFECTS, UPSTREAM_ISSUE
 from suites.scan_offload.programs import Sizes, block_program
+from suites.scan_offload.variants import (
+    CORE,
+    core_variants,
+    custom_vjp_variants,
+    negative_control_variants,
+    written_variants,
+)
 
 UPSTREAM = Sizes(layers=32, batch=64, sequence=8192, embedding=2048, hidden=2048)
 """The report's own: f32[32,64,8192,2048]."""
@@ -29,13 +35,13 @@ _REPORTED_ON = ("gpu-h100:8", "tpu-v5p:2x2x2")
 _FITS_V5E = ("nothing", "save-residual-*", "offload-residual-*")
 
 _UPSTREAM_SCOPES = (
-    Scope(level=Level.QUICK, targets=_REPORTED_ON, arms=CORE),
+    Scope(level=Level.QUICK, targets=_REPORTED_ON, variants=CORE),
     Scope(level=Level.FULL, targets=(*_REPORTED_ON, "cpu:8")),
-    Scope(level=Level.FULL, targets=("tpu-v5e:2x4",), arms=_FITS_V5E),
+    Scope(level=Level.FULL, targets=("tpu-v5e:2x4",), variants=_FITS_V5E),
 )
 _SMALL_SCOPES = (
     Scope(level=Level.QUICK, targets=("gpu-h100:8", "gpu", "tpu")),
-    Scope(level=Level.QUICK, targets=("gpu-*", "tpu*"), arms=CORE),
+    Scope(level=Level.QUICK, targets=("gpu-*", "tpu*"), variants=CORE),
     Scope(level=Level.FULL, targets=(*_REPORTED_ON, "tpu-v5e:2x4")),
 )
 _SMALL_FLAX_SCOPES = (
@@ -45,15 +51,15 @@ _SMALL_FLAX_SCOPES = (
 _EXECUTED_SCOPES = (Scope(level=Level.QUICK, targets=("cpu*", "gpu", "tpu")),)
 
 
-def _block_arms(sizes: Sizes) -> tuple[BlockArm, ...]:
-    written = written_arms(sizes, block_program)
+def _block_variants(sizes: Sizes) -> tuple[BlockVariant, ...]:
+    written = written_variants(sizes, block_program)
     if sizes.layers > _MOST_LAYERS_IN_A_LOOP:
-        written = tuple(arm for arm in written if not arm.name.startswith("loop-"))
-    return (*written, *custom_vjp_arms(sizes), *twin_arms(sizes, block_program))
+        written = tuple(variant for variant in written if not variant.name.startswith("loop-"))
+    return (*written, *custom_vjp_variants(sizes), *negative_control_variants(sizes, block_program))
 
 
-def _flax_arms(sizes: Sizes) -> tuple[BlockArm, ...]:
-    return (*core_arms(sizes, flax_program), *twin_arms(sizes, flax_program))
+def _flax_variants(sizes: Sizes) -> tuple[BlockVariant, ...]:
+    return (*core_variants(sizes, flax_program), *negative_control_variants(sizes, flax_program))
 
 
 _block = partial(
@@ -64,23 +70,36 @@ _block = partial(
 )
 
 COMPILED = (
-    _block(name="block-full", block=UPSTREAM, arms=_block_arms(UPSTREAM), scopes=_UPSTREAM_SCOPES),
-    _block(name="block", block=SMALL, arms=_block_arms(SMALL), scopes=_SMALL_SCOPES),
-    _block(name="flax-full", block=UPSTREAM, arms=_flax_arms(UPSTREAM), scopes=_UPSTREAM_SCOPES),
-    _block(name="flax", block=SMALL, arms=_flax_arms(SMALL), scopes=_SMALL_FLAX_SCOPES),
+    _block(
+        name="block-full",
+        block=UPSTREAM,
+        variants=_block_variants(UPSTREAM),
+        scopes=_UPSTREAM_SCOPES,
+    ),
+    _block(name="block", block=SMALL, variants=_block_variants(SMALL), scopes=_SMALL_SCOPES),
+    _block(
+        name="flax-full", block=UPSTREAM, variants=_flax_variants(UPSTREAM), scopes=_UPSTREAM_SCOPES
+    ),
+    _block(name="flax", block=SMALL, variants=_flax_variants(SMALL), scopes=_SMALL_FLAX_SCOPES),
 )
 EXECUTED_WORKLOADS = (
     _block(
-        name="block-executed", block=EXECUTED, arms=_block_arms(EXECUTED), scopes=_EXECUTED_SCOPES
+        name="block-executed",
+        block=EXECUTED,
+        variants=_block_variants(EXECUTED),
+        scopes=_EXECUTED_SCOPES,
     ),
     _block(
-        name="flax-executed", block=EXECUTED, arms=_flax_arms(EXECUTED), scopes=_EXECUTED_SCOPES
+        name="flax-executed",
+        block=EXECUTED,
+        variants=_flax_variants(EXECUTED),
+        scopes=_EXECUTED_SCOPES,
     ),
 )
 TIMED = _block(
     name="block-timed",
     block=EXECUTED,
-    arms=_block_arms(EXECUTED),
-    scopes=(Scope(level=Level.FULL, targets=("cpu*",), arms=OFFLOADED),),
+    variants=_block_variants(EXECUTED),
+    scopes=(Scope(level=Level.FULL, targets=("cpu*",), variants=OFFLOADED),),
 )
 WORKLOADS = (*COMPILED, *EXECUTED_WORKLOADS)

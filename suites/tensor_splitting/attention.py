@@ -61,7 +61,7 @@ def cudnn_problem(sizes: AttentionSizes) -> Problem:
 
 
 def ways_to_attend(rows: int) -> Mapping[str, Attend]:
-    """Each other way to write attention, by the name of its arm."""
+    """Each other way to write attention, by the name of its variant."""
     return {
         "lax-map": partial(mapped, rows),
         "dot-product-attention": dot_product_attention,

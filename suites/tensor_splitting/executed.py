@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from assay import Level, Scope, Workload
-from suites.tensor_splitting.arms import Tried, growing_arms, planning_arms
 from suites.tensor_splitting.chains import ChainSizes, chain_problem
 from suites.tensor_splitting.formulas import SplitWorkload
 from suites.tensor_splitting.kernels import by_differences, by_products
@@ -28,6 +27,7 @@ from suites.tensor_splitting.sized import (
     within,
     workload,
 )
+from suites.tensor_splitting.variants import Tried, growing_variants, planning_variants
 
 _MEGABYTE, _GIGABYTE = 10**6, 10**9
 _LIVE = ("cpu*", "gpu")
@@ -68,14 +68,14 @@ def _decoder(dtype: Any) -> Build:
 _SMALL = {"width": 32, "heads": 4, "hidden": 64, "vocabulary": 256, "rows": 40}
 _CHAIN = ChainSizes(rows=400, inner=16, columns=500, dtype=np.float64)
 
-_ALL = on(Level.QUICK, *_LIVE, arms=_BY_HAND)
+_ALL = on(Level.QUICK, *_LIVE, variants=_BY_HAND)
 _MEMSAFE_FIRST = (
-    *on(Level.QUICK, *_LIVE, arms=("memsafe",)),
-    *on(Level.FULL, *_LIVE, arms=_BY_HAND),
+    *on(Level.QUICK, *_LIVE, variants=("memsafe",)),
+    *on(Level.FULL, *_LIVE, variants=_BY_HAND),
 )
-"""Where compiling the other arms would take most of the main job."""
+"""Where compiling the other variants would take most of the main job."""
 
-_LATER = on(Level.FULL, *_LIVE, arms=_BY_HAND)
+_LATER = on(Level.FULL, *_LIVE, variants=_BY_HAND)
 """Variations of what the main job runs."""
 
 DOUBLE = (
@@ -103,19 +103,19 @@ SINGLE = (
         "attention-single",
         _MEGABYTE,
         _attention(np.float32),
-        on(Level.FULL, *_LIVE, arms=_BY_LIBRARY),
+        on(Level.FULL, *_LIVE, variants=_BY_LIBRARY),
     ),
     _executed(
         "encoder-single",
         3 * _MEGABYTE,
         _encoder(np.float32, 2),
-        on(Level.FULL, *_LIVE, arms=_BY_LIBRARY),
+        on(Level.FULL, *_LIVE, variants=_BY_LIBRARY),
     ),
     _executed(
         "decoder-single",
         3 * _MEGABYTE,
         _decoder(np.float32),
-        on(Level.FULL, *_LIVE, arms=_BY_LIBRARY),
+        on(Level.FULL, *_LIVE, variants=_BY_LIBRARY),
     ),
 )
 """In the precision of JAX's own attention."""
@@ -123,7 +123,7 @@ SINGLE = (
 
 def _timed(name: str, room_bytes: int, problem: Build, *beside: str) -> SplitWorkload:
     tried = replace(with_room(room_bytes, problem), executed=True)
-    scope = on(Level.FULL, "cpu*", arms=("memsafe", *beside))
+    scope = on(Level.FULL, "cpu*", variants=("memsafe", *beside))
     return workload(f"{name}-timed", tried, scope)
 
 
@@ -160,8 +160,8 @@ def _grown(name: str, tried: Callable[[int], Tried], *targets: str) -> Workload:
     return Workload(
         suite="tensor_splitting",
         name=f"{name}-grown",
-        arms=growing_arms(_SEQUENCES, tried),
-        scopes=(Scope(level=Level.FULL, targets=targets, arms=("memsafe",)),),
+        variants=growing_variants(_SEQUENCES, tried),
+        scopes=(Scope(level=Level.FULL, targets=targets, variants=("memsafe",)),),
     )
 
 
@@ -174,8 +174,10 @@ _LAYERS = (1, 2, 3, 4, 6)
 PLANNED = Workload(
     suite="tensor_splitting",
     name="encoder-planned",
-    arms=planning_arms(_LAYERS, lambda layers: within(_GIGABYTE, encoder(8, 4_096, layers=layers))),
-    scopes=(Scope(level=Level.FULL, targets=("cpu*",), arms=("memsafe",)),),
+    variants=planning_variants(
+        _LAYERS, lambda layers: within(_GIGABYTE, encoder(8, 4_096, layers=layers))
+    ),
+    scopes=(Scope(level=Level.FULL, targets=("cpu*",), variants=("memsafe",)),),
 )
 """Whose scores, 4 GiB a layer, no plan may keep."""
 

@@ -1,10 +1,10 @@
-"""What the claims expect: the budget that an arm was given, or what a rival's kernel needs."""
+"""What the claims expect: the budget that a variant was given, or what a rival's kernel needs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from assay import Arm, Case, Formula, Quantity, Unit, Workload
+from assay import Case, Formula, Quantity, Unit, Variant, Workload
 from assay.claims.measurement import memory_of
 
 _GIGABYTE = 10**9
@@ -26,8 +26,8 @@ def _times(factor: float, rival: str, case: Case) -> Quantity:
     return Quantity(factor * memory_of(case, case.other(rival)).temp_bytes, Unit.BYTES)
 
 
-def _only(rival: str) -> Callable[[Arm], tuple[str, ...]]:
-    return lambda _arm: (rival,)
+def _only(rival: str) -> Callable[[Variant], tuple[str, ...]]:
+    return lambda _variant: (rival,)
 
 
 BUDGET = Formula("the budget that memsafe is given", _budget)

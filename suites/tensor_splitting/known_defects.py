@@ -1,7 +1,7 @@
 """What stock compilers do not hold, how much it needs, and where a remedy was offered.
 
 The pull request that would have mended it (passes that split tensors) was closed without a merge.
-Each entry was seen broken with jaxlib 0.12.0.1 (libtpu 0.0.52 for TPUs). The README of this suite
+Each entry was seen to fail with jaxlib 0.12.0.1 (libtpu 0.0.52 for TPUs). The README of this suite
 tells the story.
 """
 
@@ -34,7 +34,7 @@ _GB_ON_H100 = {
     ("decoder-gradient-16384", "plain"): 276.6,
     ("decoder-gradient-16384", "dot-product-attention"): 276.6,
 }
-"""What the compiler needs of an H100 for a workload's arm, in 10⁹ bytes, as it was measured."""
+"""What the compiler needs of an H100 for a workload's variant, in 10⁹ bytes, as it was measured."""
 
 _GB_ON_V5E = {
     ("kernel-mvp", "plain"): 35_998,
@@ -60,7 +60,7 @@ _GB_ON_V5E = {
 
 def _needed(share: float, case: Case) -> float:
     table = _GB_ON_V5E if case.evidence.target.startswith("tpu") else _GB_ON_H100
-    return share * table[case.workload.name, case.arm.name] * 1e9
+    return share * table[case.workload.name, case.variant.name] * 1e9
 
 
 _REPORT = "https://github.com/tensorflow/tensorflow/pull/58679"
@@ -68,7 +68,7 @@ _REPORT = "https://github.com/tensorflow/tensorflow/pull/58679"
 UPSTREAM_ISSUE = UpstreamIssue(
     problem="A matrix between millions of points is kept whole and exceeds the device's memory",
     link=_REPORT,
-    arms=("plain",),
+    variants=("plain",),
     claims=("fits-device",),
     workloads=("kernel-mvp*", "knn-*"),
     remedy="Use memsafe(f, budget=…)",
@@ -97,7 +97,7 @@ _unsplit = partial(
 
 KNOWN_DEFECTS = (
     _unsplit(
-        arms=("plain",),
+        variants=("plain",),
         targets=_H100,
         workloads=(
             "kernel-mvp",
@@ -110,31 +110,31 @@ KNOWN_DEFECTS = (
         reason="the matrix between two sets of points is kept whole, and computed at once",
     ),
     _unsplit(
-        arms=("plain",),
+        variants=("plain",),
         targets=_V5E,
         workloads=("kernel-mvp", "knn-*"),
         reason="the matrix between two sets of points is kept whole, and computed at once",
     ),
     _unsplit(
-        arms=("plain", "dot-product-attention"),
+        variants=("plain", "dot-product-attention"),
         targets=(*_H100, *_V5E),
         workloads=("encoder-*", "decoder-*"),
         reason="the scores of all queries and all keys are kept whole, in each layer",
     ),
     _unsplit(
-        arms=("plain", "dot-product-attention"),
+        variants=("plain", "dot-product-attention"),
         targets=_V5E,
         workloads=("attention-*",),
         reason="the scores of all queries and all keys are kept whole",
     ),
     _unsplit(
-        arms=("checkpoint",),
+        variants=("checkpoint",),
         targets=(*_H100, *_V5E),
         workloads=("encoder-*",),
         reason="remat by layers keeps one layer's scores, and these are too many already",
     ),
     _unsplit(
-        arms=("flash",),
+        variants=("flash",),
         targets=_V5E,
         workloads=("encoder-gradient-*",),
         reason="the kernel's arrays are a tile's 128 lanes wide, eight times a head's 16",

@@ -17,8 +17,8 @@ Function = Callable[..., Any]
 class Problem:
     """``plain`` is what the user wrote, with no thought of memory.
 
-    ``ways`` are the same function of the same ``arguments`` (pytrees of shapes), written by hand
-    or with a library, each under the name of its arm. ``values`` makes arrays for the arguments.
+    ``ways`` are the same function of the same ``arguments`` (pytrees of shapes), written by hand or
+    with a library, each under the name of its variant. ``values`` makes arrays for the arguments.
     """
 
     plain: Function

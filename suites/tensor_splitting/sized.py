@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any
 
 from assay import Level, Scope
-from suites.tensor_splitting.arms import Tried, arms_of
 from suites.tensor_splitting.attention import AttentionSizes, attention_problem
 from suites.tensor_splitting.formulas import SplitWorkload
 from suites.tensor_splitting.kernels import KernelSizes, kernel_problem
 from suites.tensor_splitting.known_defects import KNOWN_DEFECTS, UPSTREAM_ISSUE
+from suites.tensor_splitting.negative_controls import negative_control_variants
 from suites.tensor_splitting.neighbours import Distances, NeighbourSizes, neighbour_problem
 from suites.tensor_splitting.problems import Function, Problem, with_gradients
 from suites.tensor_splitting.sparse_gp import RegressionSizes, regression_problem
@@ -18,7 +18,7 @@ from suites.tensor_splitting.transformers import (
     decoder_problem,
     encoder_problem,
 )
-from suites.tensor_splitting.twins import twin_arms
+from suites.tensor_splitting.variants import Tried, variants_of
 
 Build = Callable[[], Problem]
 
@@ -72,23 +72,23 @@ def with_room(room_bytes: int, problem: Build, **beside: Build) -> Tried:
     return within(problem().least_bytes + room_bytes, problem, **beside)
 
 
-def on(level: Level, *targets: str, arms: tuple[str, ...] = _EVERYWHERE) -> tuple[Scope, ...]:
-    """The arms on the targets from that level on, and each vendor's own on its kind."""
+def on(level: Level, *targets: str, variants: tuple[str, ...] = _EVERYWHERE) -> tuple[Scope, ...]:
+    """The variants on the targets from that level on, and each vendor's own on its kind."""
     own = (
-        Scope(level=level, targets=(target,), arms=_ONE_VENDORS[target[:3]])
+        Scope(level=level, targets=(target,), variants=_ONE_VENDORS[target[:3]])
         for target in targets
         if target[:3] in _ONE_VENDORS
     )
-    return (Scope(level=level, targets=targets, arms=arms), *own)
+    return (Scope(level=level, targets=targets, variants=variants), *own)
 
 
 def workload(name: str, tried: Tried, *scopes: tuple[Scope, ...]) -> SplitWorkload:
-    """A problem with all its arms and twins."""
+    """A problem with all its variants and negative controls."""
     return SplitWorkload(
         suite="tensor_splitting",
         name=name,
         budget_bytes=tried.budget_bytes,
-        arms=(*arms_of(tried), *twin_arms(tried)),
+        variants=(*variants_of(tried), *negative_control_variants(tried)),
         scopes=tuple(scope for some in scopes for scope in some),
         known_defects=KNOWN_DEFECTS,
         upstream_issue=UPSTREAM_ISSUE,

@@ -7,5 +7,5 @@ from suites.tensor_splitting.workloads import COMPILED
 test_problem_compiles = Check(
     claim=claims.Compiles(),
     workloads=(*COMPILED, *EXECUTED),
-    twin=("twin-does-not-trace", "twin-does-not-compile"),
+    negative_control=("negative-does-not-trace", "negative-does-not-compile"),
 )

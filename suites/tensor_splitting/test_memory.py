@@ -13,40 +13,40 @@ from suites.tensor_splitting.workloads import BESIDE_CUDNN, BESIDE_FLASH, COMPIL
 SAFE = ("memsafe",)
 
 test_problem_fits_the_device = Check(
-    claim=claims.FitsDevice(), workloads=COMPILED, twin="twin-oversized"
+    claim=claims.FitsDevice(), workloads=COMPILED, negative_control="negative-oversized"
 )
 
 test_memsafe_keeps_its_budget = Check(
     claim=claims.FitsBudget(budget=BUDGET),
     workloads=(*COMPILED, *EXECUTED),
-    arms=SAFE,
-    twin="twin-over-budget",
+    variants=SAFE,
+    negative_control="negative-over-budget",
 )
 
 test_matrix_of_millions_takes_a_gigabyte = Check(
     claim=claims.TempBytesAtMost(limit=GIGABYTE),
     workloads=MATRICES,
-    arms=SAFE,
-    twin="twin-over-budget",
+    variants=SAFE,
+    negative_control="negative-over-budget",
 )
 
 test_memory_grows_with_the_sequence_and_not_with_its_square = Check(
     claim=claims.BytesExponent(of=claims.Cost.TEMP, at_most=HALF_WAY),
     workloads=GROWN,
-    arms=SAFE,
-    twin="twin-plain",
+    variants=SAFE,
+    negative_control="negative-plain",
 )
 
 test_attention_takes_little_more_than_the_flash_kernel = Check(
     claim=claims.TempBytesAtMost(limit=LIKE_FLASH),
     workloads=BESIDE_FLASH,
-    arms=SAFE,
-    twin="twin-over-budget",
+    variants=SAFE,
+    negative_control="negative-over-budget",
 )
 
 test_attention_takes_at_most_twice_what_cudnn_does = Check(
     claim=claims.TempBytesAtMost(limit=LIKE_CUDNN),
     workloads=BESIDE_CUDNN,
-    arms=SAFE,
-    twin="twin-over-budget",
+    variants=SAFE,
+    negative_control="negative-over-budget",
 )

@@ -14,7 +14,8 @@ def _at_most_a_quarter_slower(than: str) -> claims.TimeRatio:
     return claims.TimeRatio(
         at_most=QUARTER_SLOWER,
         against=than,
-        # What the interval of a dozen pairs allows on a busy machine; a twin takes twice as long.
+        # What the interval of a dozen pairs allows on a busy machine; a negative control takes
+        # twice as long.
         least_change=0.05,
         seen_change=0.1,
         name=f"time-ratio-to-{than}",
@@ -22,26 +23,29 @@ def _at_most_a_quarter_slower(than: str) -> claims.TimeRatio:
 
 
 test_memsafe_is_at_most_a_quarter_slower_than_plain = Check(
-    claim=_at_most_a_quarter_slower("plain"), workloads=TIMED, arms=_SAFE, twin="twin-slow-plain"
+    claim=_at_most_a_quarter_slower("plain"),
+    workloads=TIMED,
+    variants=_SAFE,
+    negative_control="negative-slow-plain",
 )
 
 test_memsafe_is_at_most_a_quarter_slower_than_a_loop_by_hand = Check(
     claim=_at_most_a_quarter_slower("lax-map"),
     workloads=TIMED,
-    arms=_SAFE,
-    twin="twin-slow-lax-map",
+    variants=_SAFE,
+    negative_control="negative-slow-lax-map",
 )
 
 test_memsafe_is_at_most_a_quarter_slower_than_remat_of_each_layer = Check(
     claim=_at_most_a_quarter_slower("checkpoint"),
     workloads=BESIDE_CHECKPOINT,
-    arms=_SAFE,
-    twin="twin-slow-checkpoint",
+    variants=_SAFE,
+    negative_control="negative-slow-checkpoint",
 )
 
 test_planning_takes_time_in_proportion_to_the_program = Check(
     claim=claims.TimeExponent(at_most=NEARLY_LINEAR, name="planning-time-exponent"),
     workloads=(PLANNED,),
-    arms=_SAFE,
-    twin="twin-planned-for-each-layer",
+    variants=_SAFE,
+    negative_control="negative-planned-for-each-layer",
 )

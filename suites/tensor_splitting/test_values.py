@@ -13,15 +13,17 @@ OTHERS = ("[!p]*",)
 test_values_and_gradients_equal_the_plain_programs = Check(
     claim=claims.ValuesEqual(exact_on=(), relative_tolerance=1e-9),
     workloads=DOUBLE,
-    arms=OTHERS,
-    twin="twin-wrong-value",
+    variants=OTHERS,
+    negative_control="negative-wrong-value",
 )
 
 test_single_precision_agrees_to_its_rounding = Check(
     claim=claims.ValuesEqual(exact_on=(), relative_tolerance=2.0**-14),
     workloads=SINGLE,
-    arms=OTHERS,
-    twin="twin-wrong-value",
+    variants=OTHERS,
+    negative_control="negative-wrong-value",
 )
 
-test_program_runs = Check(claim=claims.Runs(), workloads=EXECUTED, twin="twin-does-not-run")
+test_program_runs = Check(
+    claim=claims.Runs(), workloads=EXECUTED, negative_control="negative-does-not-run"
+)

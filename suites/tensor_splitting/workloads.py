@@ -39,7 +39,7 @@ MATRICES = (
     workload(
         "kernel-mvp",
         with_room(_GIGABYTE, kernel(3_000_000, by_differences)),
-        on(_QUICK, _H100, arms=_OWN),
+        on(_QUICK, _H100, variants=_OWN),
         on(_FULL, _H100, _V5E, _CPU),
     ),
     workload(
@@ -55,7 +55,7 @@ MATRICES = (
     workload(
         "knn-l2-10m",
         with_room(_GIGABYTE, nearest(10_000_000, l2)),
-        on(_QUICK, _V5E, arms=_OWN),
+        on(_QUICK, _V5E, variants=_OWN),
         on(_FULL, _H100, _V5E, _CPU),
     ),
     workload(
@@ -145,7 +145,7 @@ BESIDE_FLASH = (
     workload(
         "attention-flash",
         with_room(640 * _MEGABYTE, gradients(attention(16_384), 0, 1, 2)),
-        on(_QUICK, _V5E, arms=_OWN),
+        on(_QUICK, _V5E, variants=_OWN),
         on(_FULL, _V5E),
     ),
 )
@@ -157,7 +157,7 @@ BESIDE_CUDNN = (
             gradients(attention(16_384), 0, 1, 2),
             cudnn=gradients(partial(cudnn_problem, AttentionSizes(sequence=16_384)), 0, 1, 2),
         ),
-        on(_QUICK, _H100, arms=_OWN),
+        on(_QUICK, _H100, variants=_OWN),
         on(_FULL, _H100),
     ),
 )

@@ -1,4 +1,4 @@
-"""Hand-built evidence: one arm that keeps every claim, of which a test changes what matters."""
+"""Hand-built evidence: one variant that passes every claim; a test changes what matters."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from assay.judge.reruns import ratio_of_processes
-from assay.model.buffers import Content, Donation, Rewrite
+from assay.model.buffers import Content, Donation, FullBufferWrite
 from assay.model.claim import Case, Formula
 from assay.model.evidence import (
     Evidence,
@@ -26,10 +26,10 @@ from assay.model.module import Direction, Shape, Transfer
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun
 from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
-from assay.model.timing import ArmTimes, Ending, Machine, Times
+from assay.model.timing import Ending, Machine, Times, VariantTimes
 from assay.model.units import Quantity, Unit
-from assay.model.verdict import AcceptedNumber
-from assay.model.workload import Arm, Program, Role, SizedArm, Workload
+from assay.model.verdict import BaselineNumber
+from assay.model.workload import Program, Role, SizedVariant, Variant, Workload
 from assay.reruns.pairs import turns
 
 VERSIONS = {"jax": "0.10.2", "jaxlib": "0.10.2"}
@@ -43,16 +43,16 @@ def program(devices: Sequence[Any]) -> Program:
     raise AssertionError(f"built for {devices}")
 
 
-ARM = Arm(
+VARIANT = Variant(
     name="offload", role=Role.POLICY, program=program, reference=REFERENCE, names=("residual",)
 )
 WORKLOAD = Workload(
     suite="suite",
     name="stack",
-    arms=(
-        ARM,
-        Arm(name=REFERENCE, role=Role.CONTROL, program=program),
-        Arm(name=NOTHING, role=Role.CONTROL, program=program),
+    variants=(
+        VARIANT,
+        Variant(name=REFERENCE, role=Role.CONTROL, program=program),
+        Variant(name=NOTHING, role=Role.CONTROL, program=program),
     ),
 )
 MEMORY = Memory(
@@ -104,8 +104,8 @@ def module(*transfers: Transfer) -> ModuleSummary:
     )
 
 
-def rewrite(nbytes: int, **fields: Any) -> Rewrite:
-    whole = Rewrite(
+def full_buffer_write(nbytes: int, **fields: Any) -> FullBufferWrite:
+    whole = FullBufferWrite(
         content=Content.COPY,
         shape=Shape(element_type="u8", dimensions=(nbytes,)),
         executions=8,
@@ -121,9 +121,9 @@ def rewrite(nbytes: int, **fields: Any) -> Rewrite:
     return replace(whole, **fields)
 
 
-def outside(nbytes: int, **fields: Any) -> Rewrite:
+def outside(nbytes: int, **fields: Any) -> FullBufferWrite:
     """A whole write of an array that no loop is around."""
-    return rewrite(nbytes, **{"loop": "", "iterations": None, "executions": 1, **fields})
+    return full_buffer_write(nbytes, **{"loop": "", "iterations": None, "executions": 1, **fields})
 
 
 def donation(nbytes: int, **fields: Any) -> Donation:
@@ -155,25 +155,28 @@ def grown(power: float, at: Sequence[int] = GROWN_AT) -> GrowthTimes:
 
 
 def family(*costs: int, copied: bool = False) -> Case:
-    """The good arm's case at the largest of as many sizes as costs, beside the smaller ones."""
+    """The good variant's case at the largest of as many sizes as costs, beside the smaller ones."""
     sizes = [8 * 2**number for number in range(len(costs))]
-    arms = SizedArm.at(sizes, name="grown", role=Role.POLICY, program=_never_built)
+    variants = SizedVariant.at(sizes, name="grown", role=Role.POLICY, program=_never_built)
     seen = {
-        arm.name: _of_cost(arm.name, cost, copied) for arm, cost in zip(arms, costs, strict=True)
+        variant.name: _of_cost(variant.name, cost, copied)
+        for variant, cost in zip(variants, costs, strict=True)
     }
     others = {name: each for name, each in seen.items() if name != "grown"}
-    workload = replace(WORKLOAD, arms=(*WORKLOAD.arms, *arms))
-    return Case(workload=workload, arm=arms[-1], evidence=seen["grown"], others=others)
+    workload = replace(WORKLOAD, variants=(*WORKLOAD.variants, *variants))
+    return Case(workload=workload, variant=variants[-1], evidence=seen["grown"], others=others)
 
 
 def _never_built(size: int, devices: Sequence[Any]) -> Program:
     raise AssertionError(f"built at {size} for {devices}")
 
 
-def _of_cost(arm: str, cost: int, copied: bool) -> Evidence:  # noqa: FBT001 - of a test's own
-    rewrites = (rewrite(cost),) if cost else ()
-    found = replace(module(), rewrites=rewrites if copied else (), buffers_assigned=True)
-    return replace(GOOD, arm=arm, memory=replace(MEMORY, temp_bytes=cost), module=found)
+def _of_cost(variant: str, cost: int, copied: bool) -> Evidence:  # noqa: FBT001 - of a test's own
+    full_buffer_writes = (full_buffer_write(cost),) if cost else ()
+    found = replace(
+        module(), full_buffer_writes=full_buffer_writes if copied else (), buffers_assigned=True
+    )
+    return replace(GOOD, variant=variant, memory=replace(MEMORY, temp_bytes=cost), module=found)
 
 
 def tensor(values: Any, dtype: str = "float32", path: str = "loss") -> Tensor:
@@ -190,7 +193,7 @@ def steps(*compiles: int, sent: int = 0, sent_bytes: int = 0) -> StepsSeen:
 
 GOOD = Evidence(
     workload=WORKLOAD.name,
-    arm=ARM.name,
+    variant=VARIANT.name,
     target="gpu-h100:8",
     toolchain=Toolchain(versions=VERSIONS),
     device_count=8,
@@ -204,37 +207,37 @@ GOOD = Evidence(
     values=(tensor([1.0, 2.0]), tensor([[3.0]], path="gradient")),
     steps=steps(1, 1, 0, 0),
 )
-"""The judged arm: it keeps every claim of these tests."""
+"""The judged variant: it passes every claim of these tests."""
 
 SAVED = replace(
     GOOD,
-    arm=REFERENCE,
+    variant=REFERENCE,
     memory=replace(MEMORY, temp_bytes=TEMP_BYTES + STACK_BYTES, host_temp_bytes=0),
     module=module(),
 )
-RECOMPUTED = replace(SAVED, arm=NOTHING, memory=replace(MEMORY, host_temp_bytes=0))
+RECOMPUTED = replace(SAVED, variant=NOTHING, memory=replace(MEMORY, host_temp_bytes=0))
 OTHERS = {REFERENCE: SAVED, NOTHING: RECOMPUTED}
 
 
-def case(accepted: int | None = TEMP_BYTES, **fields: Any) -> Case:
-    """The good arm's case, with some of its evidence replaced."""
-    number = None if accepted is None else AcceptedNumber(value=accepted, toolchain=VERSIONS)
+def case(baseline: int | None = TEMP_BYTES, **fields: Any) -> Case:
+    """The good variant's case, with some of its evidence replaced."""
+    number = None if baseline is None else BaselineNumber(value=baseline, toolchain=VERSIONS)
     return Case(
         workload=WORKLOAD,
-        arm=ARM,
+        variant=VARIANT,
         evidence=replace(GOOD, **fields),
         others=OTHERS,
-        accepted=number,
+        baseline=number,
     )
 
 
 def beside(others: dict[str, Evidence], **fields: Any) -> Case:
-    """The good arm's case beside other evidence of its reference arms."""
+    """The good variant's case beside other evidence of its reference variants."""
     return replace(case(**fields), others=others)
 
 
 def timed(*judged: float, reference: Sequence[float] = (), **fields: Any) -> Case:
-    """The good arm's case with its samples beside as many of its reference's, of 1 s each."""
+    """The good variant's case with its samples beside as many of its reference's, of 1 s each."""
     beside = tuple(reference) or (1.0,) * len(judged)
     times = Times(
         suite=WORKLOAD.suite,
@@ -242,31 +245,31 @@ def timed(*judged: float, reference: Sequence[float] = (), **fields: Any) -> Cas
         target=GOOD.target,
         question="at most 1",
         toolchain=GOOD.toolchain,
-        reference=ArmTimes(arm=REFERENCE, first=2.0, samples=beside),
-        judged=ArmTimes(arm=ARM.name, first=2.0, samples=judged),
+        reference=VariantTimes(variant=REFERENCE, first=2.0, samples=beside),
+        judged=VariantTimes(variant=VARIANT.name, first=2.0, samples=judged),
         ended=Ending.ENOUGH,
     )
     return replace(case(), times=replace(times, **fields))
 
 
-def number(value: float) -> AcceptedNumber:
-    return AcceptedNumber(value=value, toolchain=VERSIONS)
+def number(value: float) -> BaselineNumber:
+    return BaselineNumber(value=value, toolchain=VERSIONS)
 
 
 def alone(
     seconds: float, *, stored: float | None = 0.01, load: float = 0.5, count: int = 48
 ) -> Case:
-    """The good arm's case timed alone in four processes, on two cores of that load average."""
+    """The good variant's case timed alone in four processes, on two cores of that load average."""
     times = timed(*(seconds * (1 + each / 100) for each in range(count))).times
     assert times is not None
     machine = Machine(cpu="some", cores=2, device="cpu", load=load)
-    times = replace(times, reference=ArmTimes(arm=""), question="alone", machine=machine)
-    accepted = None if stored is None else number(stored)
-    return replace(case(), times=times, accepted=accepted)
+    times = replace(times, reference=VariantTimes(variant=""), question="alone", machine=machine)
+    baseline = None if stored is None else number(stored)
+    return replace(case(), times=times, baseline=baseline)
 
 
 def rerun(old: float, new: float, pairs: int = 4, **fields: Any) -> Case:
-    """The good arm's case with a rerun: so many pairs of processes, of these seconds a run."""
+    """The good variant's case with a rerun: so many pairs of processes, of these seconds a run."""
     noise = [0.999, 1.0, 1.001, 1.0] * 4
 
     def side(seconds: float) -> ProcessTimes:
@@ -278,7 +281,7 @@ def rerun(old: float, new: float, pairs: int = 4, **fields: Any) -> Case:
     known = Rerun(
         suite=WORKLOAD.suite,
         workload=WORKLOAD.name,
-        arm=ARM.name,
+        variant=VARIANT.name,
         target=GOOD.target,
         old=Toolchain(versions={**VERSIONS, "libtpu": "1"}),
         new=Toolchain(versions={"jax": "0.12.0", "jaxlib": "0.12.0", "libtpu": "1"}),

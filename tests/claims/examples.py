@@ -1,4 +1,4 @@
-"""For each shipped claim: evidence that keeps it, and the twin that must break it."""
+"""For each shipped claim: evidence that passes it, and the negative control that must fail it."""
 
 from dataclasses import dataclass, replace
 
@@ -10,23 +10,23 @@ from assay.model.steps import Counters
 from assay.model.units import Unit
 
 from .cases import (
-    ARM,
     STACK_BYTES,
     TEMP_BYTES,
     TRACED,
+    VARIANT,
     alone,
     case,
     donation,
     failure,
     family,
     formula,
+    full_buffer_write,
     grown,
     growth,
     module,
     number,
     outside,
     rerun,
-    rewrite,
     steps,
     tensor,
     timed,
@@ -41,8 +41,8 @@ class Example:
     """A claim with evidence on both sides of its line."""
 
     claim: Claim
-    keeps: Case
-    breaks: Case
+    passes: Case
+    fails: Case
 
 
 STACK = formula(STACK_BYTES)
@@ -60,11 +60,13 @@ EXAMPLES: tuple[Example, ...] = (
         with_memory(temp_bytes=TEMP_BYTES + 100),
         with_memory(temp_bytes=TEMP_BYTES + 101),
     ),
-    Example(claims.AcceptedTempBytes(), case(), with_memory(temp_bytes=TEMP_BYTES + 1)),
+    Example(claims.BaselineTempBytes(), case(), with_memory(temp_bytes=TEMP_BYTES + 1)),
     Example(
         claims.ResidualsOnHost(equal=STACK), case(), case(traced=replace(TRACED, residuals=()))
     ),
-    Example(claims.NamesMatch(), case(), replace(case(), arm=replace(ARM, names=("residuall",)))),
+    Example(
+        claims.NamesMatch(), case(), replace(case(), variant=replace(VARIANT, names=("residuall",)))
+    ),
     Example(
         claims.TransferredBytes(direction=Direction.TO_HOST, equal=STACK),
         case(),
@@ -87,13 +89,25 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         claims.CopiedBytes(larger_than=formula(STACK_BYTES - 1)),
-        case(module=replace(module(), rewrites=(rewrite(STACK_BYTES - 4),), buffers_assigned=True)),
-        case(module=replace(module(), rewrites=(rewrite(STACK_BYTES),), buffers_assigned=True)),
+        case(
+            module=replace(
+                module(),
+                full_buffer_writes=(full_buffer_write(STACK_BYTES - 4),),
+                buffers_assigned=True,
+            )
+        ),
+        case(
+            module=replace(
+                module(),
+                full_buffer_writes=(full_buffer_write(STACK_BYTES),),
+                buffers_assigned=True,
+            )
+        ),
     ),
     Example(
         claims.CopiedBytesOutsideLoops(larger_than=formula(99), at_most=formula(100)),
-        case(module=replace(module(), rewrites=(outside(100),), buffers_assigned=True)),
-        case(module=replace(module(), rewrites=(outside(101),), buffers_assigned=True)),
+        case(module=replace(module(), full_buffer_writes=(outside(100),), buffers_assigned=True)),
+        case(module=replace(module(), full_buffer_writes=(outside(101),), buffers_assigned=True)),
     ),
     Example(
         claims.DonatedBytesReused(at_least=formula(100)),
@@ -132,14 +146,14 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(claims.TimeAgainst(), rerun(1.0, 0.99), rerun(1.0, 1.05)),
     Example(
-        claims.AcceptedTime(),
+        claims.BaselineTime(),
         alone(0.0105),
         alone(0.0115),
     ),
     Example(
         claims.StoredTimeRatio(),
-        replace(timed(*[2.2] * 12), accepted=number(2)),
-        replace(timed(*[3.0] * 12), accepted=number(2)),
+        replace(timed(*[2.2] * 12), baseline=number(2)),
+        replace(timed(*[3.0] * 12), baseline=number(2)),
     ),
     Example(
         claims.ValuesEqual(),
@@ -222,7 +236,7 @@ COMPILED = (
     *FROM_MODULE,
     *STEPPED,
     *FAMILIES,
-    *of("values-equal", "accepted-time", "time-against", "time-growth"),
+    *of("values-equal", "baseline-time", "time-against", "time-growth"),
     *of("time-exponent", "time-ratio", "trace-time-ratio"),
 )
 

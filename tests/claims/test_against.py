@@ -1,9 +1,9 @@
-"""A rerun's ratio keeps or breaks the claim; what ends on the old toolchain is no evidence."""
+"""A rerun's ratio keeps or fails the claim; what ends on the old toolchain is no evidence."""
 
 import pytest
 
 from assay import claims
-from assay.judge.case import judge, judge_twin
+from assay.judge.case import judge, judge_negative_control
 from assay.model.change import Change, Ratio
 from assay.model.claim import RerunClaim, TimingClaim
 from assay.model.evidence import Failure, FailureKind, Unavailable
@@ -24,9 +24,9 @@ def test_it_is_no_claim_on_times_in_one_run() -> None:
     assert not isinstance(claims.TimeRatio(), RerunClaim)
 
 
-def test_a_slower_program_breaks_it_and_the_words_name_toolchains_ratio_and_pairs() -> None:
+def test_a_slower_program_fails_it_and_the_words_name_toolchains_ratio_and_pairs() -> None:
     finding = judge(CLAIM, rerun(0.010, 0.015))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert finding.measured == pytest.approx(1.5)
     assert finding.limit == 1
     assert finding.reason.startswith(
@@ -37,10 +37,10 @@ def test_a_slower_program_breaks_it_and_the_words_name_toolchains_ratio_and_pair
 
 
 @pytest.mark.parametrize("new", [1.0, 0.5])
-def test_a_program_that_is_as_fast_or_faster_keeps_it(new: float) -> None:
+def test_a_program_that_is_as_fast_or_faster_passes_it(new: float) -> None:
     finding = judge(CLAIM, rerun(1.0, new))
-    assert (finding.outcome, finding.measured) == (Outcome.KEPT, pytest.approx(new))
-    assert judge_twin(CLAIM, rerun(1.0, new)).outcome is Outcome.BROKEN
+    assert (finding.outcome, finding.measured) == (Outcome.PASSED, pytest.approx(new))
+    assert judge_negative_control(CLAIM, rerun(1.0, new)).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_program_that_is_as_fast_or_faster_keeps_it(new: float) -> None:
 )
 def test_too_noisy_is_no_pass(ended: Enough, advice: str) -> None:
     finding = judge(CLAIM, rerun(1.0, 1.1, ratio=NOISY, ended=ended))
-    assert (finding.outcome, finding.measured) == (Outcome.NOT_MEASURED, 1.1)
+    assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, 1.1)
     assert finding.limit == 1
     assert "too noisy to say" in finding.reason
     assert f"{ended.value} was reached" in finding.reason
@@ -58,14 +58,14 @@ def test_too_noisy_is_no_pass(ended: Enough, advice: str) -> None:
 
 def test_too_few_pairs_are_no_pass() -> None:
     finding = judge(CLAIM, rerun(1.0, 1.0, pairs=1, ended=Enough.SECONDS))
-    assert (finding.outcome, finding.measured) == (Outcome.NOT_MEASURED, None)
+    assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, None)
     assert "--assay-against-seconds" in finding.advice
 
 
 @pytest.mark.parametrize(
-    ("side", "outcome"), [(Side.OLD, Outcome.NOT_MEASURED), (Side.NEW, Outcome.BROKEN)]
+    ("side", "outcome"), [(Side.OLD, Outcome.INCONCLUSIVE), (Side.NEW, Outcome.FAILED)]
 )
-def test_only_a_failure_on_the_present_toolchain_breaks_it(side: Side, outcome: Outcome) -> None:
+def test_only_a_failure_on_the_present_toolchain_fails_it(side: Side, outcome: Outcome) -> None:
     finding = judge(CLAIM, rerun(1.0, 1.0, failure=FAILED, side=side))
     assert (finding.outcome, finding.measured) == (outcome, None)
     assert f"on {side.value}, the program takes its process down: SIGABRT" in finding.reason
@@ -74,9 +74,9 @@ def test_only_a_failure_on_the_present_toolchain_breaks_it(side: Side, outcome: 
 @pytest.mark.parametrize(
     ("side", "outcome"),
     [
-        (Side.OLD, Outcome.NOT_MEASURED),
-        (Side.NEW, Outcome.CANNOT_RUN),
-        (None, Outcome.CANNOT_RUN),
+        (Side.OLD, Outcome.INCONCLUSIVE),
+        (Side.NEW, Outcome.UNSUPPORTED),
+        (None, Outcome.UNSUPPORTED),
     ],
 )
 def test_a_toolchain_that_cannot_be_had_is_told_with_its_remedy(
@@ -88,13 +88,13 @@ def test_a_toolchain_that_cannot_be_had_is_told_with_its_remedy(
     assert finding.advice == ABSENT.remedy
 
 
-def test_a_twin_that_could_not_be_measured_proves_nothing() -> None:
+def test_a_control_that_could_not_be_measured_proves_nothing() -> None:
     failed = rerun(1.0, 1.0, failure=FAILED, side=Side.NEW)
-    assert judge_twin(CLAIM, failed).outcome is Outcome.BROKEN
+    assert judge_negative_control(CLAIM, failed).outcome is Outcome.FAILED
 
 
-def test_a_program_that_fails_here_breaks_it_without_a_rerun() -> None:
-    assert judge(CLAIM, case(failure=failure())).outcome is Outcome.BROKEN
+def test_a_program_that_fails_here_fails_it_without_a_rerun() -> None:
+    assert judge(CLAIM, case(failure=failure())).outcome is Outcome.FAILED
 
 
 def test_a_rerun_that_was_never_made_is_an_error_not_a_pass() -> None:

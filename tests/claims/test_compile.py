@@ -1,11 +1,11 @@
-"""Compiling and fitting are two promises: running out of memory breaks the second alone."""
+"""Compiling and fitting are two promises: running out of memory fails the second alone."""
 
 from dataclasses import replace
 
 import pytest
 
 from assay import claims
-from assay.judge.case import judge, judge_twin
+from assay.judge.case import judge, judge_negative_control
 from assay.model.buffers import Peak
 from assay.model.evidence import FailureKind
 from assay.model.verdict import Outcome
@@ -25,36 +25,36 @@ from .cases import MEMORY, OUT_OF_MEMORY, case, failure, module
 )
 def test_a_program_that_gives_no_executable_does_not_compile(kind: FailureKind) -> None:
     finding = judge(claims.Compiles(), case(failure=failure(kind)))
-    assert (finding.outcome, finding.measured, finding.limit) == (Outcome.BROKEN, 1, 0)
+    assert (finding.outcome, finding.measured, finding.limit) == (Outcome.FAILED, 1, 0)
     assert kind.value in finding.reason
 
 
 @pytest.mark.parametrize("kind", [FailureKind.OUT_OF_MEMORY, FailureKind.EXECUTION])
 def test_a_program_that_stops_after_the_compiler_accepted_it_compiles(kind: FailureKind) -> None:
-    assert judge(claims.Compiles(), case(failure=failure(kind))).outcome is Outcome.KEPT
+    assert judge(claims.Compiles(), case(failure=failure(kind))).outcome is Outcome.PASSED
 
 
-def test_running_out_of_memory_breaks_the_fit_with_both_sizes() -> None:
+def test_running_out_of_memory_fails_the_fit_with_both_sizes() -> None:
     evidence = case(failure=OUT_OF_MEMORY, memory=None, module=None)
     finding = judge(claims.FitsDevice(), evidence)
     assert (finding.outcome, finding.measured, finding.limit) == (
-        Outcome.BROKEN,
+        Outcome.FAILED,
         20 * 2**30,
         16 * 2**30,
     )
     assert finding.reason == "the compiler needs 20.0 GiB of 16.0 GiB per device"
-    assert judge(claims.Compiles(), evidence).outcome is Outcome.KEPT
+    assert judge(claims.Compiles(), evidence).outcome is Outcome.PASSED
 
 
-def test_an_out_of_memory_error_without_sizes_proves_no_twin() -> None:
+def test_an_out_of_memory_error_without_sizes_proves_no_control() -> None:
     evidence = case(failure=failure(FailureKind.OUT_OF_MEMORY), memory=None)
-    assert judge(claims.FitsDevice(), evidence).outcome is Outcome.BROKEN
-    assert judge_twin(claims.FitsDevice(), evidence).outcome is Outcome.BROKEN
+    assert judge(claims.FitsDevice(), evidence).outcome is Outcome.FAILED
+    assert judge_negative_control(claims.FitsDevice(), evidence).outcome is Outcome.FAILED
 
 
 def test_a_step_fits_up_to_its_last_byte() -> None:
     finding = judge(claims.FitsDevice(), case(device_memory_bytes=MEMORY.device_bytes))
-    assert finding.outcome is Outcome.KEPT
+    assert finding.outcome is Outcome.PASSED
     assert finding.advice == ""
 
 
@@ -64,12 +64,12 @@ def test_constants_that_are_alive_at_the_peak_must_fit_too() -> None:
     finding = judge(
         claims.FitsDevice(), case(module=large, device_memory_bytes=MEMORY.device_bytes)
     )
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, MEMORY.device_bytes + 1)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, MEMORY.device_bytes + 1)
 
 
 def test_a_step_one_byte_over_does_not_fit() -> None:
     finding = judge(claims.FitsDevice(), case(device_memory_bytes=MEMORY.device_bytes - 1))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert "1 B too much" in finding.reason
     assert finding.advice
 
@@ -80,7 +80,7 @@ def test_an_aliased_output_is_counted_once() -> None:
     assert finding.measured == MEMORY.temp_bytes + MEMORY.argument_bytes
 
 
-def test_a_target_without_a_memory_size_cannot_run_the_fit() -> None:
+def test_a_target_without_a_memory_size_is_unsupported_for_the_fit() -> None:
     finding = judge(claims.FitsDevice(), case(device_memory_bytes=None))
-    assert finding.outcome is Outcome.CANNOT_RUN
+    assert finding.outcome is Outcome.UNSUPPORTED
     assert finding.measured == MEMORY.device_bytes

@@ -11,7 +11,7 @@ from assay.model.claim import Case, Claim
 from assay.model.summary import ModuleSummary
 from assay.model.verdict import Finding, Outcome
 
-from .cases import case, donation, formula, module, outside, rewrite
+from .cases import case, donation, formula, full_buffer_write, module, outside
 
 ROW = formula(10)
 IN_LOOPS = claims.CopiedBytes(larger_than=ROW)
@@ -25,19 +25,24 @@ def seen(**fields: Any) -> Case:
 
 @pytest.mark.parametrize("claim", [IN_LOOPS, OUTSIDE, REUSED])
 def test_without_a_buffer_assignment_nothing_is_judged(claim: Claim) -> None:
-    whole: ModuleSummary = replace(module(), rewrites=(), donations=(donation(20),))
-    assert judge(claim, case(module=whole)).outcome is Outcome.NOT_MEASURED
+    whole: ModuleSummary = replace(module(), full_buffer_writes=(), donations=(donation(20),))
+    assert judge(claim, case(module=whole)).outcome is Outcome.INCONCLUSIVE
 
 
 def test_each_claim_on_copies_counts_its_own_side_of_the_loops() -> None:
-    found = (rewrite(100), outside(1000, executions=2), outside(9), outside(500, executions=0))
-    assert judge(IN_LOOPS, seen(rewrites=found)).measured == 100
-    assert judge(OUTSIDE, seen(rewrites=found)).measured == 2000
+    found = (
+        full_buffer_write(100),
+        outside(1000, executions=2),
+        outside(9),
+        outside(500, executions=0),
+    )
+    assert judge(IN_LOOPS, seen(full_buffer_writes=found)).measured == 100
+    assert judge(OUTSIDE, seen(full_buffer_writes=found)).measured == 2000
 
 
-def test_a_copy_outside_of_loops_that_runs_an_unknown_number_of_times_is_not_measured() -> None:
-    finding = judge(OUTSIDE, seen(rewrites=(outside(100, executions=None), outside(100))))
-    assert finding.outcome is Outcome.NOT_MEASURED
+def test_a_copy_outside_of_loops_that_runs_an_unknown_number_of_times_is_inconclusive() -> None:
+    finding = judge(OUTSIDE, seen(full_buffer_writes=(outside(100, executions=None), outside(100))))
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert "copy u8[100] of 100 B, model.py:41" in finding.reason
 
 
@@ -50,15 +55,15 @@ def test_a_copy_outside_of_loops_that_runs_an_unknown_number_of_times_is_not_mea
 )
 def test_only_donations_that_are_honoured_count(lost: dict[str, Any], why: str) -> None:
     finding = judge(REUSED, seen(donations=(donation(10), donation(10, **lost))))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 10)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 10)
     assert why in finding.reason
 
 
-def test_a_program_that_donates_nothing_breaks_the_claim() -> None:
+def test_a_program_that_donates_nothing_fails_the_claim() -> None:
     given = seen(donations=())
     warned = replace(given, evidence=replace(given.evidence, warnings=("jax dropped u8[20]",)))
     finding = judge(REUSED, warned)
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 0)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 0)
     assert "no donation reaches the compiler; jax dropped u8[20]" in finding.reason
 
 
@@ -66,14 +71,16 @@ LARGE = claims.CopiedBytes(larger_than=formula(0))
 
 
 def copied(*sizes: int) -> Finding:
-    rewrites = tuple(rewrite(each, instruction=f"copy.{each}") for each in sizes)
-    seen = replace(module(), rewrites=rewrites, buffers_assigned=True)
+    full_buffer_writes = tuple(
+        full_buffer_write(each, instruction=f"copy.{each}") for each in sizes
+    )
+    seen = replace(module(), full_buffer_writes=full_buffer_writes, buffers_assigned=True)
     return judge(LARGE, case(module=seen))
 
 
 def test_the_largest_copies_are_named_and_the_rest_counted() -> None:
     finding = copied(1, 2, 3, 4, 5)
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 15)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 15)
     assert finding.reason.endswith(
         "copy u8[5] of 5 B, model.py:41; copy u8[4] of 4 B, model.py:41; "
         "copy u8[3] of 3 B, model.py:41; and 2 more"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay import claims
-from assay.judge.case import judge, judge_twin
+from assay.judge.case import judge, judge_negative_control
 from assay.model.claim import Claim, Formula
 from assay.model.evidence import FailureKind
 from assay.model.module import Direction
@@ -61,8 +61,8 @@ NUMBERS = {
 
 
 def verdict_on(example: Example, **fields: Any) -> Finding:
-    evidence = replace(example.keeps.evidence, **fields)
-    return judge(example.claim, replace(example.keeps, evidence=evidence))
+    evidence = replace(example.passes.evidence, **fields)
+    return judge(example.claim, replace(example.passes, evidence=evidence))
 
 
 def test_every_shipped_claim_has_an_example_here() -> None:
@@ -76,9 +76,9 @@ def test_no_two_claims_share_a_name() -> None:
 
 
 @every
-def test_good_evidence_keeps_the_claim_with_both_numbers(example: Example) -> None:
-    finding = judge(example.claim, example.keeps)
-    assert finding.outcome is Outcome.KEPT, finding.reason
+def test_good_evidence_passes_the_claim_with_both_numbers(example: Example) -> None:
+    finding = judge(example.claim, example.passes)
+    assert finding.outcome is Outcome.PASSED, finding.reason
     assert finding.measured is not None
     assert finding.limit is not None
     assert finding.reason
@@ -87,7 +87,7 @@ def test_good_evidence_keeps_the_claim_with_both_numbers(example: Example) -> No
 @pytest.mark.parametrize("name", NUMBERS)
 def test_both_verdicts_carry_what_was_measured_and_the_limit(name: str) -> None:
     (example,) = [each for each in EXAMPLES if each.claim.name == name]
-    findings = [judge(example.claim, each) for each in (example.keeps, example.breaks)]
+    findings = [judge(example.claim, each) for each in (example.passes, example.fails)]
     assert [(each.measured, each.limit) for each in findings] == [
         (pytest.approx(measured), pytest.approx(limit)) for measured, limit in NUMBERS[name]
     ]
@@ -96,24 +96,24 @@ def test_both_verdicts_carry_what_was_measured_and_the_limit(name: str) -> None:
 @pytest.mark.parametrize(
     "example", [one for one in EXAMPLES if one.claim.unit is not Unit.SECONDS], ids=name_of
 )
-def test_a_claim_reads_an_accepted_number_only_if_it_says_so(example: Example) -> None:
-    finding = judge(example.claim, replace(example.keeps, accepted=None))
-    assert (finding.outcome is not Outcome.KEPT) == example.claim.uses_baseline
+def test_a_claim_reads_a_baseline_only_if_it_says_so(example: Example) -> None:
+    finding = judge(example.claim, replace(example.passes, baseline=None))
+    assert (finding.outcome is not Outcome.PASSED) == example.claim.uses_baseline
 
 
 @every
-def test_the_must_fail_twin_breaks_the_claim_by_a_measurement(example: Example) -> None:
-    finding = judge(example.claim, example.breaks)
-    assert finding.outcome is Outcome.BROKEN
+def test_the_control_fails_the_claim_by_a_measurement(example: Example) -> None:
+    finding = judge(example.claim, example.fails)
+    assert finding.outcome is Outcome.FAILED
     assert finding.measured != finding.limit
     kind = finding.failure.kind if finding.failure else None
-    control = replace(example.breaks, arm=replace(example.breaks.arm, fails_with=kind))
-    assert judge_twin(example.claim, control).outcome is Outcome.KEPT
+    control = replace(example.fails, variant=replace(example.fails.variant, fails_with=kind))
+    assert judge_negative_control(example.claim, control).outcome is Outcome.PASSED
 
 
 @every
-def test_a_twin_that_keeps_the_claim_fails(example: Example) -> None:
-    assert judge_twin(example.claim, example.keeps).outcome is Outcome.BROKEN
+def test_a_control_that_passes_the_claim_fails(example: Example) -> None:
+    assert judge_negative_control(example.claim, example.passes).outcome is Outcome.FAILED
 
 
 @every
@@ -124,20 +124,20 @@ def test_a_claim_is_a_value(example: Example) -> None:
 
 
 @every
-def test_an_unavailable_target_is_cannot_run_with_the_remedy(example: Example) -> None:
+def test_an_unavailable_target_is_unsupported_with_the_remedy(example: Example) -> None:
     finding = verdict_on(example, unavailable=UNAVAILABLE)
     assert finding == Finding(
-        outcome=Outcome.CANNOT_RUN, reason=UNAVAILABLE.reason, advice=UNAVAILABLE.remedy
+        outcome=Outcome.UNSUPPORTED, reason=UNAVAILABLE.reason, advice=UNAVAILABLE.remedy
     )
 
 
 @pytest.mark.parametrize("kind", [FailureKind.COMPILER, FailureKind.CRASH, FailureKind.TIMEOUT])
 @pytest.mark.parametrize("example", COMPILED, ids=name_of)
-def test_the_arms_own_failure_breaks_the_claim_without_a_number(
+def test_the_variants_own_failure_fails_the_claim_without_a_number(
     example: Example, kind: FailureKind
 ) -> None:
     finding = verdict_on(example, failure=failure(kind), memory=None, module=None, values=None)
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert finding.measured is None
     assert finding.failure == failure(kind)
     assert finding.reason == f"nothing to measure: the program {kind.value}: INTERNAL: it broke"
@@ -146,38 +146,38 @@ def test_the_arms_own_failure_breaks_the_claim_without_a_number(
 @pytest.mark.parametrize("example", TRACED_ONLY, ids=name_of)
 def test_a_tracing_claim_is_judged_even_where_the_compiler_fails(example: Example) -> None:
     finding = verdict_on(example, failure=failure(), memory=None, module=None)
-    assert finding.outcome is Outcome.KEPT
+    assert finding.outcome is Outcome.PASSED
 
 
 @pytest.mark.parametrize("example", TRACED_ONLY, ids=name_of)
-def test_a_program_that_does_not_trace_breaks_a_tracing_claim(example: Example) -> None:
+def test_a_program_that_does_not_trace_fails_a_tracing_claim(example: Example) -> None:
     finding = verdict_on(example, failure=failure(FailureKind.TRACE), traced=None)
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert "does not trace" in finding.reason
 
 
 @pytest.mark.parametrize("example", COMPARING, ids=name_of)
-def test_a_reference_arms_failure_leaves_the_claim_not_measured(example: Example) -> None:
+def test_a_reference_variants_failure_leaves_the_claim_inconclusive(example: Example) -> None:
     failed = {name: replace(other, failure=failure()) for name, other in OTHERS.items()}
-    finding = judge(example.claim, replace(example.keeps, others=failed))
-    assert (finding.outcome, finding.failure) == (Outcome.NOT_MEASURED, None)
-    (needed,) = example.claim.needs(example.keeps.arm)
-    assert f"reference arm {needed!r}" in finding.reason
+    finding = judge(example.claim, replace(example.passes, others=failed))
+    assert (finding.outcome, finding.failure) == (Outcome.INCONCLUSIVE, None)
+    (needed,) = example.claim.needs(example.passes.variant)
+    assert f"reference variant {needed!r}" in finding.reason
 
 
 @pytest.mark.parametrize("example", COMPARING, ids=name_of)
-def test_a_reference_arm_that_cannot_run_leaves_the_claim_cannot_run(example: Example) -> None:
+def test_a_reference_variant_that_cannot_run_leaves_the_claim_unsupported(example: Example) -> None:
     absent = {name: replace(other, unavailable=UNAVAILABLE) for name, other in OTHERS.items()}
-    finding = judge(example.claim, replace(example.keeps, others=absent))
-    assert finding.outcome is Outcome.CANNOT_RUN
+    finding = judge(example.claim, replace(example.passes, others=absent))
+    assert finding.outcome is Outcome.UNSUPPORTED
 
 
 @pytest.mark.parametrize("example", COMPARING, ids=name_of)
-def test_a_claim_that_compares_arms_announces_which(example: Example) -> None:
-    needed = example.claim.needs(example.keeps.arm)
+def test_a_claim_that_compares_variants_announces_which(example: Example) -> None:
+    needed = example.claim.needs(example.passes.variant)
     only = {name: OTHERS[name] for name in needed}
-    assert judge(example.claim, replace(example.keeps, others=only)).outcome is Outcome.KEPT
-    finding = judge(example.claim, replace(example.keeps, others={}))
+    assert judge(example.claim, replace(example.passes, others=only)).outcome is Outcome.PASSED
+    finding = judge(example.claim, replace(example.passes, others={}))
     assert finding.outcome is Outcome.ERROR
     assert repr(needed[0]) in finding.reason
 
@@ -187,9 +187,9 @@ def test_a_claim_that_compares_arms_announces_which(example: Example) -> None:
     [one for one in EXAMPLES if one not in COMPARING and one not in FAMILIES],
     ids=name_of,
 )
-def test_a_claim_on_one_arm_needs_no_other(example: Example) -> None:
-    assert example.claim.needs(example.keeps.arm) == ()
-    assert judge(example.claim, replace(example.keeps, others={})).outcome is Outcome.KEPT
+def test_a_claim_on_one_variant_needs_no_other(example: Example) -> None:
+    assert example.claim.needs(example.passes.variant) == ()
+    assert judge(example.claim, replace(example.passes, others={})).outcome is Outcome.PASSED
 
 
 @pytest.mark.parametrize("example", FROM_MEMORY, ids=name_of)
@@ -200,9 +200,9 @@ def test_a_missing_memory_analysis_is_an_error_not_a_pass(example: Example) -> N
 
 
 @pytest.mark.parametrize("example", [one for one in COMPARING if one in FROM_MEMORY], ids=name_of)
-def test_a_reference_arms_missing_memory_analysis_is_an_error(example: Example) -> None:
+def test_a_reference_variants_missing_memory_analysis_is_an_error(example: Example) -> None:
     blind = {name: replace(other, memory=None) for name, other in OTHERS.items()}
-    finding = judge(example.claim, replace(example.keeps, others=blind))
+    finding = judge(example.claim, replace(example.passes, others=blind))
     assert finding.outcome is Outcome.ERROR
 
 
@@ -223,28 +223,28 @@ def test_a_missing_jaxpr_is_an_error_not_a_pass(example: Example) -> None:
 @pytest.mark.parametrize("example", PLACEMENT, ids=name_of)
 def test_a_placement_claim_cannot_run_where_host_and_device_share_memory(example: Example) -> None:
     finding = verdict_on(example, separate_host_memory=False)
-    assert finding.outcome is Outcome.CANNOT_RUN
+    assert finding.outcome is Outcome.UNSUPPORTED
     assert finding.advice == "judge it on a GPU or TPU target"
 
 
 @pytest.mark.parametrize("example", PLACEMENT, ids=name_of)
-def test_a_placement_that_lowering_dropped_is_cannot_run_not_broken(example: Example) -> None:
+def test_a_placement_that_lowering_dropped_is_unsupported_not_failed(example: Example) -> None:
     dropped = replace(TRACED, host_placements_traced=1, placements_lowered=0)
     finding = verdict_on(example, traced=dropped)
-    assert finding.outcome is Outcome.CANNOT_RUN
+    assert finding.outcome is Outcome.UNSUPPORTED
     assert "jax 0.9" in finding.advice
 
 
 @pytest.mark.parametrize("example", PLACEMENT, ids=name_of)
 def test_a_program_that_places_nothing_is_judged(example: Example) -> None:
     unplaced = replace(TRACED, host_placements_traced=0, placements_lowered=0)
-    assert verdict_on(example, traced=unplaced).outcome is Outcome.KEPT
+    assert verdict_on(example, traced=unplaced).outcome is Outcome.PASSED
 
 
 @pytest.mark.parametrize("example", ANYWHERE, ids=name_of)
 def test_what_placement_does_not_touch_is_judged_on_cpu_too(example: Example) -> None:
     finding = verdict_on(example, separate_host_memory=False)
-    assert finding.outcome is Outcome.KEPT
+    assert finding.outcome is Outcome.PASSED
 
 
 WITH_FORMULA = (
@@ -258,19 +258,19 @@ WITH_FORMULA = (
 
 @pytest.mark.parametrize("build", WITH_FORMULA)
 @pytest.mark.parametrize("unit", [unit for unit in Unit if unit is not Unit.BYTES])
-def test_a_limit_of_the_wrong_unit_breaks_the_claim(build: Any, unit: Unit) -> None:
+def test_a_limit_of_the_wrong_unit_fails_the_claim(build: Any, unit: Unit) -> None:
     claim: Claim = build(formula(STACK.of(case()).value, unit))  # type: ignore[arg-type] # an int
     finding = judge(claim, case())
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, None)
     assert "wanted two quantities of one unit" in finding.reason
 
 
 @pytest.mark.parametrize("build", WITH_FORMULA)
-def test_a_formula_that_fails_breaks_the_claim_at_its_own_line(build: Any) -> None:
+def test_a_formula_that_fails_fails_the_claim_at_its_own_line(build: Any) -> None:
     def divided_by_zero(_: object) -> Quantity:
         return Quantity(1 // 0, Unit.BYTES)
 
     finding = judge(build(Formula("a formula", divided_by_zero)), case())
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, None)
     assert "test_every_claim.py:" in finding.reason
     assert "ZeroDivisionError" in finding.reason

@@ -18,23 +18,23 @@ def _judged(times: GrowthTimes) -> Finding:
 
 def test_it_tells_the_ratio_its_interval_and_the_limit() -> None:
     finding = _judged(growth(short=0.001, long=0.006))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert finding.measured == pytest.approx(6 / 8)
     assert finding.limit == pytest.approx(8**-0.5)
     assert "6 ms on length 64 against 1 ms on 8" in finding.reason
     assert "0.75 (0.75 to 0.75 by 7 turns), wanted at most 0.354" in finding.reason
 
 
-def test_growth_of_just_the_square_root_keeps_the_claim() -> None:
+def test_growth_of_just_the_square_root_passes_the_claim() -> None:
     times = GrowthTimes(lengths=(4, 16), seconds=((1.0,) * 7, (2.0,) * 7))
-    assert _judged(times).outcome is Outcome.KEPT
+    assert _judged(times).outcome is Outcome.PASSED
 
 
 def test_turns_on_both_sides_of_the_line_do_not_decide() -> None:
     times = growth(short=1.0, long=2.8)
     wild = [long * by for long, by in zip(times.seconds[1], [0.5, 2] * 4, strict=False)]
     finding = _judged(replace(times, seconds=(times.seconds[0], tuple(wild))))
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert finding.reason.startswith("too noisy to say")
     assert "quieter machine" in finding.advice
 
@@ -44,17 +44,17 @@ def test_a_fastest_turn_beyond_the_line_does_not_decide() -> None:
     times = growth(short=1.0, long=6.0)
     short, long = times.seconds
     lucky = (2.0, *long[1:])
-    assert _judged(replace(times, seconds=(short, lucky))).outcome is Outcome.NOT_MEASURED
+    assert _judged(replace(times, seconds=(short, lucky))).outcome is Outcome.INCONCLUSIVE
     often = replace(times, seconds=(short * 3, lucky + long * 2))
-    assert _judged(often).outcome is Outcome.BROKEN
+    assert _judged(often).outcome is Outcome.FAILED
 
 
 def test_few_turns_decide_only_what_is_far_from_the_line() -> None:
     near, far = (growth(short=1.0, long=long) for long in (4.0, 30.0))
-    assert _judged(near).outcome is Outcome.BROKEN
-    assert _judged(_of_turns(near, 3)).outcome is Outcome.NOT_MEASURED
-    assert _judged(_of_turns(far, 1)).outcome is Outcome.BROKEN
-    assert _judged(_of_turns(growth(short=1.0, long=1.1), 1)).outcome is Outcome.NOT_MEASURED
+    assert _judged(near).outcome is Outcome.FAILED
+    assert _judged(_of_turns(near, 3)).outcome is Outcome.INCONCLUSIVE
+    assert _judged(_of_turns(far, 1)).outcome is Outcome.FAILED
+    assert _judged(_of_turns(growth(short=1.0, long=1.1), 1)).outcome is Outcome.INCONCLUSIVE
 
 
 def _of_turns(times: GrowthTimes, count: int) -> GrowthTimes:

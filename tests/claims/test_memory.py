@@ -7,7 +7,7 @@ import pytest
 from assay import claims
 from assay.judge.case import judge
 from assay.model.evidence import FailureKind
-from assay.model.verdict import AcceptedNumber, Outcome
+from assay.model.verdict import BaselineNumber, Outcome
 
 from .cases import (
     MEMORY,
@@ -27,36 +27,36 @@ from .examples import STACK
 @pytest.mark.parametrize("off", [-1, 1])
 def test_host_bytes_are_exact_in_both_directions(off: int) -> None:
     finding = judge(claims.HostBytes(equal=STACK), with_memory(host_temp_bytes=STACK_BYTES + off))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert f"1 B too {'much' if off > 0 else 'little'}" in finding.reason
 
 
 def test_host_arguments_and_outputs_are_host_bytes() -> None:
     shared = with_memory(host_argument_bytes=7, host_output_bytes=5, host_alias_bytes=2)
     finding = judge(claims.HostBytes(equal=STACK), shared)
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, STACK_BYTES + 10)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, STACK_BYTES + 10)
     assert "10 B too much" in finding.reason
 
 
 def test_an_offload_that_keeps_the_devices_copy_has_host_bytes_but_no_fall() -> None:
     useless = with_memory(temp_bytes=TEMP_BYTES + STACK_BYTES)
-    assert judge(claims.HostBytes(equal=STACK), useless).outcome is Outcome.KEPT
+    assert judge(claims.HostBytes(equal=STACK), useless).outcome is Outcome.PASSED
     fall = judge(claims.DeviceBytesFall(by=STACK), useless)
-    assert (fall.outcome, fall.measured, fall.limit) == (Outcome.BROKEN, 0, STACK_BYTES)
+    assert (fall.outcome, fall.measured, fall.limit) == (Outcome.FAILED, 0, STACK_BYTES)
 
 
 def test_device_memory_may_fall_by_more_than_asked() -> None:
     finding = judge(claims.DeviceBytesFall(by=formula(STACK_BYTES - 1)), case())
-    assert (finding.outcome, finding.measured) == (Outcome.KEPT, STACK_BYTES)
+    assert (finding.outcome, finding.measured) == (Outcome.PASSED, STACK_BYTES)
 
 
 def test_device_memory_that_grew_is_a_negative_fall() -> None:
     small = {"save": replace(SAVED, memory=replace(MEMORY, temp_bytes=1))}
     finding = judge(claims.DeviceBytesFall(by=STACK), beside(small))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 1 - TEMP_BYTES)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 1 - TEMP_BYTES)
 
 
-def test_an_arm_is_held_against_the_other_arm_and_the_allowance() -> None:
+def test_a_variant_is_held_against_the_other_variant_and_the_allowance() -> None:
     claim = claims.DeviceBytesAtMost(against="nothing", beyond=formula(7))
     finding = judge(claim, case())
     assert (finding.measured, finding.limit) == (TEMP_BYTES, TEMP_BYTES + 7)
@@ -64,42 +64,42 @@ def test_an_arm_is_held_against_the_other_arm_and_the_allowance() -> None:
 
 def test_a_budget_holds_all_that_the_step_needs_not_its_temporaries_alone() -> None:
     finding = judge(claims.FitsBudget(budget=formula(TEMP_BYTES)), case())
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, TEMP_BYTES + 600)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, TEMP_BYTES + 600)
 
 
-def test_a_refused_program_breaks_its_budget_by_what_the_compiler_says_it_needs() -> None:
+def test_a_refused_program_fails_its_budget_by_what_the_compiler_says_it_needs() -> None:
     refused = case(memory=None, failure=OUT_OF_MEMORY)
     finding = judge(claims.FitsBudget(budget=formula(TEMP_BYTES)), refused)
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, OUT_OF_MEMORY.needed_bytes)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, OUT_OF_MEMORY.needed_bytes)
 
 
-def test_a_refused_program_breaks_even_a_budget_that_is_larger_than_the_device() -> None:
+def test_a_refused_program_fails_even_a_budget_that_is_larger_than_the_device() -> None:
     refused = case(memory=None, failure=OUT_OF_MEMORY)
-    assert judge(claims.FitsBudget(budget=formula(2**50)), refused).outcome is Outcome.BROKEN
+    assert judge(claims.FitsBudget(budget=formula(2**50)), refused).outcome is Outcome.FAILED
 
 
 def test_a_program_that_fails_when_it_runs_can_keep_its_budget() -> None:
     failed = case(failure=failure(FailureKind.EXECUTION))
     finding = judge(claims.FitsBudget(budget=formula(TEMP_BYTES + 600)), failed)
-    assert (finding.outcome, finding.measured) == (Outcome.KEPT, TEMP_BYTES + 600)
+    assert (finding.outcome, finding.measured) == (Outcome.PASSED, TEMP_BYTES + 600)
 
 
-def test_a_refusal_that_names_no_size_breaks_the_budget_without_a_measurement() -> None:
+def test_a_refusal_that_names_no_size_fails_the_budget_without_a_measurement() -> None:
     unnamed = replace(OUT_OF_MEMORY, needed_bytes=None, capacity_bytes=None)
     finding = judge(claims.FitsBudget(budget=formula(2**50)), case(memory=None, failure=unnamed))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, None)
 
 
 @pytest.mark.parametrize(
     ("temp_bytes", "outcome"),
     [
         (TEMP_BYTES - 1, Outcome.IMPROVED),
-        (TEMP_BYTES, Outcome.KEPT),
-        (TEMP_BYTES + 1, Outcome.BROKEN),
+        (TEMP_BYTES, Outcome.PASSED),
+        (TEMP_BYTES + 1, Outcome.FAILED),
     ],
 )
-def test_on_the_accepted_toolchain_one_byte_counts(temp_bytes: int, outcome: Outcome) -> None:
-    finding = judge(claims.AcceptedTempBytes(), with_memory(temp_bytes=temp_bytes))
+def test_on_the_baseline_toolchain_one_byte_counts(temp_bytes: int, outcome: Outcome) -> None:
+    finding = judge(claims.BaselineTempBytes(), with_memory(temp_bytes=temp_bytes))
     assert finding.outcome is outcome
 
 
@@ -107,25 +107,25 @@ def test_on_the_accepted_toolchain_one_byte_counts(temp_bytes: int, outcome: Out
     ("temp_bytes", "outcome"),
     [
         (TEMP_BYTES - 101, Outcome.IMPROVED),
-        (TEMP_BYTES - 100, Outcome.KEPT),
-        (TEMP_BYTES + 100, Outcome.KEPT),
-        (TEMP_BYTES + 101, Outcome.BROKEN),
+        (TEMP_BYTES - 100, Outcome.PASSED),
+        (TEMP_BYTES + 100, Outcome.PASSED),
+        (TEMP_BYTES + 101, Outcome.FAILED),
     ],
 )
 def test_on_another_toolchain_the_claims_tolerance_counts(
     temp_bytes: int, outcome: Outcome
 ) -> None:
-    older = AcceptedNumber(value=TEMP_BYTES, toolchain={"jaxlib": "0.9"})
-    seen = replace(with_memory(temp_bytes=temp_bytes), accepted=older)
-    assert judge(claims.AcceptedTempBytes(tolerance=0.01), seen).outcome is outcome
+    older = BaselineNumber(value=TEMP_BYTES, toolchain={"jaxlib": "0.9"})
+    seen = replace(with_memory(temp_bytes=temp_bytes), baseline=older)
+    assert judge(claims.BaselineTempBytes(tolerance=0.01), seen).outcome is outcome
 
 
-def test_a_number_that_was_never_accepted_is_broken_not_passed() -> None:
-    finding = judge(claims.AcceptedTempBytes(), case(accepted=None))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, TEMP_BYTES)
+def test_a_number_that_was_never_stored_fails() -> None:
+    finding = judge(claims.BaselineTempBytes(), case(baseline=None))
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, TEMP_BYTES)
     assert "--assay-update-baselines=new" in finding.advice
 
 
-def test_only_the_accepted_number_is_a_baseline() -> None:
-    assert claims.AcceptedTempBytes().uses_baseline
+def test_only_the_baseline_is_a_baseline() -> None:
+    assert claims.BaselineTempBytes().uses_baseline
     assert not claims.HostBytes(equal=STACK).uses_baseline

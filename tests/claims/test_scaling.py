@@ -1,4 +1,4 @@
-"""An exponent is kept or broken by its interval; what follows no power is never a pass."""
+"""An exponent is passed or failed by its interval; what follows no power is never a pass."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from assay.judge.case import judge
 from assay.model.evidence import FailureKind
 from assay.model.units import Unit
 from assay.model.verdict import Outcome
-from assay.model.workload import Growth, Role, SizedArm
+from assay.model.workload import Growth, Role, SizedVariant
 
 from .cases import case, failure, family, formula, grown, program
 
@@ -19,93 +19,93 @@ COPIES = claims.BytesExponent(of=claims.Cost.COPIED, at_most=formula(0, Unit.RAT
 TIME = claims.TimeExponent(at_most=LINEAR)
 
 
-def test_bytes_that_grow_with_the_square_break_a_linear_limit() -> None:
+def test_bytes_that_grow_with_the_square_fail_a_linear_limit() -> None:
     finding = judge(MEMORY, family(1, 4, 16, 64))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert finding.measured == pytest.approx(2)
     assert "from 1 B at 8 to 64 B at 64" in finding.reason
 
 
-def test_a_constant_part_beside_what_grows_keeps_the_limit() -> None:
-    assert judge(MEMORY, family(108, 116, 132, 164)).outcome is Outcome.KEPT
+def test_a_constant_part_beside_what_grows_passes_the_limit() -> None:
+    assert judge(MEMORY, family(108, 116, 132, 164)).outcome is Outcome.PASSED
 
 
 def test_copies_of_rows_alone_do_not_grow() -> None:
-    assert judge(COPIES, family(8, 8, 8, 8, copied=True)).outcome is Outcome.KEPT
+    assert judge(COPIES, family(8, 8, 8, 8, copied=True)).outcome is Outcome.PASSED
 
 
 def test_a_copy_of_one_byte_is_counted() -> None:
     finding = judge(COPIES, family(1, 2, 4, 8, copied=True))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, pytest.approx(1))
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, pytest.approx(1))
 
 
-def test_bytes_at_some_sizes_alone_are_not_measured() -> None:
+def test_bytes_at_some_sizes_alone_are_inconclusive() -> None:
     finding = judge(COPIES, family(0, 0, 8, 16, copied=True))
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert "[8, 16]" in finding.reason
 
 
 def test_three_sizes_are_too_few() -> None:
     finding = judge(MEMORY, family(8, 16, 32))
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert "too few sizes: 3" in finding.reason
 
 
-def test_an_interval_on_both_sides_of_the_line_is_not_measured() -> None:
+def test_an_interval_on_both_sides_of_the_line_is_inconclusive() -> None:
     finding = judge(MEMORY, family(8, 64, 16, 128))
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert "times off what was fitted" in finding.reason
 
 
-def test_another_sizes_failure_leaves_the_claim_not_measured() -> None:
+def test_another_sizes_failure_leaves_the_claim_inconclusive() -> None:
     good = family(8, 16, 32, 64)
     others = {name: replace(each, failure=failure()) for name, each in good.others.items()}
     finding = judge(MEMORY, replace(good, others=others))
-    assert finding.outcome is Outcome.NOT_MEASURED
-    assert judge(COPIES, replace(good, others=others)).outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
+    assert judge(COPIES, replace(good, others=others)).outcome is Outcome.INCONCLUSIVE
 
 
-def test_an_own_failure_breaks_the_claim() -> None:
+def test_an_own_failure_fails_the_claim() -> None:
     good = family(8, 16, 32, 64)
     own = replace(good.evidence, failure=failure(FailureKind.COMPILER))
-    assert judge(MEMORY, replace(good, evidence=own)).outcome is Outcome.BROKEN
+    assert judge(MEMORY, replace(good, evidence=own)).outcome is Outcome.FAILED
 
 
-def test_copies_that_do_not_show_are_not_measured() -> None:
+def test_copies_that_do_not_show_are_inconclusive() -> None:
     good = family(8, 8, 8, 8, copied=True)
     assert good.evidence.module is not None
     blind = replace(good.evidence, module=replace(good.evidence.module, buffers_assigned=False))
-    assert judge(COPIES, replace(good, evidence=blind)).outcome is Outcome.NOT_MEASURED
+    assert judge(COPIES, replace(good, evidence=blind)).outcome is Outcome.INCONCLUSIVE
 
 
-def test_an_arm_of_no_size_is_an_error() -> None:
-    assert MEMORY.needs(case().arm) == ()
+def test_a_variant_of_no_size_is_an_error() -> None:
+    assert MEMORY.needs(case().variant) == ()
     finding = judge(MEMORY, case())
     assert finding.outcome is Outcome.ERROR
-    assert "wanted a SizedArm" in finding.reason
+    assert "wanted a SizedVariant" in finding.reason
 
 
-def test_a_limit_in_another_unit_breaks_the_claim() -> None:
+def test_a_limit_in_another_unit_fails_the_claim() -> None:
     wrong = replace(MEMORY, at_most=formula(1, Unit.BYTES))
-    assert judge(wrong, family(8, 16, 32, 64)).outcome is Outcome.BROKEN
+    assert judge(wrong, family(8, 16, 32, 64)).outcome is Outcome.FAILED
 
 
 def test_the_fastest_run_at_each_length_counts() -> None:
     finding = judge(TIME, case(growth=grown(0.5)))
-    assert (finding.outcome, finding.measured) == (Outcome.KEPT, pytest.approx(0.5))
+    assert (finding.outcome, finding.measured) == (Outcome.PASSED, pytest.approx(0.5))
 
 
 def test_two_lengths_are_too_few_for_an_exponent_of_time() -> None:
     finding = judge(TIME, case(growth=grown(0.5, at=(8, 64))))
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
 
 
-def test_a_program_that_is_not_timed_cannot_run_the_claim() -> None:
-    assert judge(TIME, case()).outcome is Outcome.CANNOT_RUN
+def test_a_program_that_is_not_timed_is_unsupported_for_the_claim() -> None:
+    assert judge(TIME, case()).outcome is Outcome.UNSUPPORTED
 
 
 def test_the_largest_of_a_family_bears_its_name_and_knows_the_others() -> None:
-    small, large = SizedArm.at(
+    small, large = SizedVariant.at(
         (8, 16), name="loop", role=Role.CONTROL, program=lambda _, devices: program(devices)
     )
     assert (small.name, small.size, small.family) == ("loop-at-8", 8, ("loop",))

@@ -21,26 +21,26 @@ VECTOR = Shape(element_type="f32", dimensions=(4,))
 @pytest.mark.parametrize("example", STEPPED, ids=name_of)
 def test_a_program_whose_steps_did_not_run_cannot_run(example: Example) -> None:
     without = replace(
-        example.keeps.evidence, steps=None, not_executed=Unavailable(reason="it only compiles")
+        example.passes.evidence, steps=None, not_executed=Unavailable(reason="it only compiles")
     )
-    finding = judge(example.claim, replace(example.keeps, evidence=without))
-    assert (finding.outcome, finding.reason) == (Outcome.CANNOT_RUN, "it only compiles")
+    finding = judge(example.claim, replace(example.passes, evidence=without))
+    assert (finding.outcome, finding.reason) == (Outcome.UNSUPPORTED, "it only compiles")
 
 
 def test_the_step_that_differs_most_is_named_also_where_it_sends_less() -> None:
     theirs = steps(1, 0, sent_bytes=100)
-    others = {REFERENCE: replace(GOOD, arm=REFERENCE, steps=theirs)}
+    others = {REFERENCE: replace(GOOD, variant=REFERENCE, steps=theirs)}
     ours = case(steps=steps(1, 0, sent_bytes=60))
     finding = judge(claims.SentPerStep(sent=claims.Sent.BYTES), replace(ours, others=others))
-    assert (finding.outcome, finding.measured, finding.limit) == (Outcome.BROKEN, 60, 100)
+    assert (finding.outcome, finding.measured, finding.limit) == (Outcome.FAILED, 60, 100)
     assert "step 1" in finding.reason
 
 
 def test_loops_of_different_lengths_are_an_error_not_a_pass() -> None:
-    others = {REFERENCE: replace(GOOD, arm=REFERENCE, steps=steps(1, 0))}
+    others = {REFERENCE: replace(GOOD, variant=REFERENCE, steps=steps(1, 0))}
     finding = judge(claims.SentPerStep(sent=claims.Sent.BYTES), beside(others))
     assert finding.outcome is Outcome.ERROR
-    assert "give both arms one count" in finding.reason
+    assert "give both variants one count" in finding.reason
 
 
 def test_a_step_that_compiles_twice_counts_twice() -> None:
@@ -53,34 +53,34 @@ def test_a_loop_that_never_compiles_anew_ends_compiling_at_none() -> None:
 
 def test_a_process_that_was_lost_is_no_refusal() -> None:
     finding = judge(claims.Refuses(), case(failure=failure(FailureKind.CRASH)))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 1)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 1)
 
 
 def test_a_mistake_in_the_program_is_no_refusal() -> None:
     mistake = Failure(kind=FailureKind.EXECUTION, message="AttributeError: no such method")
     finding = judge(claims.Refuses(), case(failure=mistake))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 1)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 1)
     assert judge(claims.Refuses(error="AttributeError"), case(failure=mistake)).measured == 0
 
 
 def test_tracing_that_was_not_counted_is_an_error_and_none_at_all_cannot_run() -> None:
     claim = claims.TracingSends(at_most=TWO)
     assert judge(claim, case(traced=TRACED)).outcome is Outcome.ERROR
-    assert judge(claim, case(traced=None)).outcome is Outcome.CANNOT_RUN
+    assert judge(claim, case(traced=None)).outcome is Outcome.UNSUPPORTED
 
 
 def test_the_limit_is_of_the_step_and_not_of_the_sum() -> None:
     spread = StepsSeen(steps=(Step(counters=Counters(sent=1)), Step(counters=Counters(sent=1))))
-    others = {REFERENCE: replace(GOOD, arm=REFERENCE, steps=steps(0, 0, sent=2))}
+    others = {REFERENCE: replace(GOOD, variant=REFERENCE, steps=steps(0, 0, sent=2))}
     finding = judge(
         claims.SentPerStep(sent=claims.Sent.TENSORS), replace(case(steps=spread), others=others)
     )
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
 
 
 def test_what_a_framework_does_not_count_is_an_error_not_a_pass() -> None:
     blind = StepsSeen(steps=(Step(counters=Counters(sent=None)),))
-    others = {REFERENCE: replace(GOOD, arm=REFERENCE, steps=blind)}
+    others = {REFERENCE: replace(GOOD, variant=REFERENCE, steps=blind)}
     finding = judge(
         claims.SentPerStep(sent=claims.Sent.TENSORS), replace(case(steps=blind), others=others)
     )

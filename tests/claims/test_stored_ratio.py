@@ -1,4 +1,4 @@
-"""A stored ratio is held to on any machine: worse or missing is broken, better is improved."""
+"""A stored ratio is held to on any machine: worse or missing fails, better is improved."""
 
 from dataclasses import replace
 
@@ -18,18 +18,18 @@ CLAIM = claims.StoredTimeRatio()
 
 def _held(ratio: float, stored: float | None = 2.0, spread: float = 0.01) -> Case:
     samples = [ratio * (1 + spread * (each % 3 - 1)) for each in range(24)]
-    accepted = None if stored is None else number(stored)
-    return replace(timed(*samples), accepted=accepted)
+    baseline = None if stored is None else number(stored)
+    return replace(timed(*samples), baseline=baseline)
 
 
 @pytest.mark.parametrize(
     ("ratio", "outcome"),
     [
-        (2.0, Outcome.KEPT),
-        (2.4, Outcome.KEPT),
-        (2.7, Outcome.BROKEN),
-        (200.0, Outcome.BROKEN),
-        (1.7, Outcome.KEPT),
+        (2.0, Outcome.PASSED),
+        (2.4, Outcome.PASSED),
+        (2.7, Outcome.FAILED),
+        (200.0, Outcome.FAILED),
+        (1.7, Outcome.PASSED),
         (1.4, Outcome.IMPROVED),
     ],
 )
@@ -40,20 +40,20 @@ def test_the_ratio_is_held_to_the_stored_one(ratio: float, outcome: Outcome) -> 
     assert "stored 2 ± 25%" in finding.reason
 
 
-def test_noise_on_both_sides_of_the_line_is_not_measured() -> None:
-    assert judge(CLAIM, _held(2.5, spread=0.6)).outcome is Outcome.NOT_MEASURED
+def test_noise_on_both_sides_of_the_line_is_inconclusive() -> None:
+    assert judge(CLAIM, _held(2.5, spread=0.6)).outcome is Outcome.INCONCLUSIVE
 
 
-def test_a_missing_ratio_is_broken_and_can_be_stored() -> None:
+def test_a_missing_ratio_fails_and_can_be_stored() -> None:
     finding = judge(CLAIM, _held(2.0, stored=None))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert finding.measured == pytest.approx(2.0, rel=0.02)
     assert "--assay-update-baselines=new" in finding.advice
 
 
 def test_a_ratio_that_is_known_badly_is_not_stored() -> None:
     finding = judge(CLAIM, _held(2.0, stored=None, spread=0.5))
-    assert (finding.outcome, finding.measured) == (Outcome.NOT_MEASURED, None)
+    assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, None)
 
 
 def test_it_asks_for_turns_until_they_tell_which_or_as_many_as_are_stored() -> None:
@@ -71,6 +71,6 @@ def test_it_asks_for_turns_until_they_tell_which_or_as_many_as_are_stored() -> N
     assert unstored.enough([1.0] * 64, [2.0] * 64)
 
 
-def test_another_arm_may_be_named() -> None:
+def test_another_variant_may_be_named() -> None:
     claim = claims.StoredTimeRatio(against="nothing")
-    assert claim.turns(replace(case(), accepted=number(1))).reference == "nothing"
+    assert claim.turns(replace(case(), baseline=number(1))).reference == "nothing"

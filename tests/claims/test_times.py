@@ -1,4 +1,4 @@
-"""A ratio of times is kept or broken by its interval; what the noise hides is never a pass."""
+"""A ratio of times is passed or failed by its interval; what the noise hides is never a pass."""
 
 import math
 from dataclasses import replace
@@ -7,16 +7,16 @@ from random import Random
 import pytest
 
 from assay import claims
-from assay.judge.case import judge, judge_twin
+from assay.judge.case import judge, judge_negative_control
 from assay.judge.changes import Change, Sensitivity
 from assay.judge.ratios import LOOKS, ratio_of_turns
 from assay.model.claim import GrowthClaim, Stopped, TimingClaim
 from assay.model.evidence import Failure, FailureKind, Unavailable
-from assay.model.timing import ArmTimes, Calibration, Ending
+from assay.model.timing import Calibration, Ending, VariantTimes
 from assay.model.units import Unit
 from assay.model.verdict import Outcome
 
-from .cases import ARM, NOTHING, REFERENCE, case, failure, formula, timed
+from .cases import NOTHING, REFERENCE, VARIANT, case, failure, formula, timed
 
 CLAIM = claims.TimeRatio()
 FAILED = Failure(kind=FailureKind.EXECUTION, message="RuntimeError: not again")
@@ -29,9 +29,9 @@ def noisy(ratio: float, spread: float, pairs: int = PAIRS, seed: int = 0) -> lis
     return [ratio * math.exp(random.gauss(0.0, spread)) for _ in range(pairs)]
 
 
-def test_a_program_of_half_as_much_work_again_breaks_the_claim() -> None:
+def test_a_program_of_half_as_much_work_again_fails_the_claim() -> None:
     finding = judge(CLAIM, timed(*noisy(1.5, 0.05)))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert finding.measured == pytest.approx(1.5, rel=0.05)
     assert finding.limit == 1
     assert f"what {REFERENCE!r} takes" in finding.reason
@@ -39,56 +39,56 @@ def test_a_program_of_half_as_much_work_again_breaks_the_claim() -> None:
 
 def test_the_limit_is_the_formulas() -> None:
     twice = claims.TimeRatio(at_most=formula(2, Unit.RATIO))
-    assert judge(twice, timed(*noisy(1.5, 0.05))).outcome is Outcome.KEPT
-    assert judge(twice, timed(*noisy(2.5, 0.05))).outcome is Outcome.BROKEN
+    assert judge(twice, timed(*noisy(1.5, 0.05))).outcome is Outcome.PASSED
+    assert judge(twice, timed(*noisy(2.5, 0.05))).outcome is Outcome.FAILED
 
 
-def test_a_faster_program_keeps_the_claim() -> None:
-    assert judge(CLAIM, timed(*noisy(0.5, 0.2))).outcome is Outcome.KEPT
+def test_a_faster_program_passes_the_claim() -> None:
+    assert judge(CLAIM, timed(*noisy(0.5, 0.2))).outcome is Outcome.PASSED
 
 
 def test_it_need_not_be_told_whether_it_is_faster_or_as_fast() -> None:
     judged, reference = noisy(0.975, 0.04, 64), noisy(1.0, 0.04, 64, seed=1)
     assert ratio_of_turns(reference, judged).change is Change.TOO_NOISY
-    assert judge(CLAIM, timed(*judged, reference=reference)).outcome is Outcome.KEPT
+    assert judge(CLAIM, timed(*judged, reference=reference)).outcome is Outcome.PASSED
 
 
 def test_an_interval_that_is_wide_for_the_question_is_no_pass_though_it_lies_below() -> None:
     judged, reference = noisy(0.8, 0.6, 64), noisy(1.0, 0.6, 64, seed=1)
     assert ratio_of_turns(reference, judged).change is Change.TOO_NOISY
-    assert judge(CLAIM, timed(*judged, reference=reference)).outcome is Outcome.NOT_MEASURED
+    assert judge(CLAIM, timed(*judged, reference=reference)).outcome is Outcome.INCONCLUSIVE
 
 
-def test_too_noisy_is_not_measured_and_says_what_to_do() -> None:
+def test_too_noisy_is_inconclusive_and_says_what_to_do() -> None:
     seen = timed(*noisy(1.0, 0.8), reference=noisy(1.0, 0.8, seed=1), ended=Ending.SECONDS)
     finding = judge(CLAIM, seen)
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert finding.reason.startswith("too noisy to say")
     assert "cap of seconds" in finding.reason
     assert "--assay-timing-seconds" in finding.advice
 
 
-def test_a_twin_that_is_lost_in_the_noise_is_no_proof_of_the_detector() -> None:
+def test_a_control_that_is_lost_in_the_noise_is_no_proof_of_the_detector() -> None:
     seen = timed(*noisy(1.0, 0.8), reference=noisy(1.0, 0.8, seed=1), ended=Ending.TURNS)
-    assert judge_twin(CLAIM, seen).outcome is Outcome.NOT_MEASURED
+    assert judge_negative_control(CLAIM, seen).outcome is Outcome.INCONCLUSIVE
 
 
 def test_fewer_samples_than_tell_anything_are_no_pass() -> None:
     for pairs in (2, 4):
         finding = judge(CLAIM, timed(*[1.0] * pairs, ended=Ending.SECONDS))
-        assert finding.outcome is Outcome.NOT_MEASURED
+        assert finding.outcome is Outcome.INCONCLUSIVE
 
 
-def test_a_run_longer_than_the_cap_is_not_measured() -> None:
+def test_a_run_longer_than_the_cap_is_inconclusive() -> None:
     finding = judge(CLAIM, timed(ended=Ending.SECONDS))
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert "a run takes up to 2 s" in finding.reason
 
 
-def test_a_run_too_short_for_the_clock_is_not_measured() -> None:
-    short = ArmTimes(arm=ARM.name, runs_per_sample=1024)
+def test_a_run_too_short_for_the_clock_is_inconclusive() -> None:
+    short = VariantTimes(variant=VARIANT.name, runs_per_sample=1024)
     finding = judge(CLAIM, timed(ended=Ending.BELOW_CLOCK, judged=short))
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert "1024 runs together" in finding.reason
 
 
@@ -103,23 +103,23 @@ def test_a_machine_that_changed_its_pace_is_named() -> None:
     assert "pace" not in steady.reason
 
 
-def test_the_arms_own_failure_when_it_is_run_again_breaks_the_claim() -> None:
-    finding = judge(CLAIM, timed(failure=FAILED, failed_arm=ARM.name))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+def test_the_variants_own_failure_when_it_is_run_again_fails_the_claim() -> None:
+    finding = judge(CLAIM, timed(failure=FAILED, failed_variant=VARIANT.name))
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, None)
     assert "not again" in finding.reason
 
 
-@pytest.mark.parametrize("arm", [REFERENCE, ""])
-def test_anothers_failure_leaves_the_claim_not_measured(arm: str) -> None:
-    finding = judge(CLAIM, timed(*[1.0] * 12, failure=FAILED, failed_arm=arm))
-    assert finding.outcome is Outcome.NOT_MEASURED
-    assert (repr(arm) if arm else "one of the two") in finding.reason
+@pytest.mark.parametrize("variant", [REFERENCE, ""])
+def test_anothers_failure_leaves_the_claim_inconclusive(variant: str) -> None:
+    finding = judge(CLAIM, timed(*[1.0] * 12, failure=FAILED, failed_variant=variant))
+    assert finding.outcome is Outcome.INCONCLUSIVE
+    assert (repr(variant) if variant else "one of the two") in finding.reason
 
 
-def test_a_target_that_runs_nothing_cannot_run_the_claim() -> None:
+def test_a_target_that_runs_nothing_is_unsupported_for_the_claim() -> None:
     why = Unavailable(reason="a compile-only target runs nothing", remedy="use cpu")
     finding = judge(CLAIM, timed(unavailable=why))
-    assert finding.outcome is Outcome.CANNOT_RUN
+    assert finding.outcome is Outcome.UNSUPPORTED
     assert (finding.reason, finding.advice) == (why.reason, why.remedy)
 
 
@@ -127,14 +127,14 @@ def test_a_case_without_times_is_an_error_not_a_pass() -> None:
     assert judge(CLAIM, case()).outcome is Outcome.ERROR
 
 
-def test_a_limit_in_another_unit_breaks_the_claim() -> None:
+def test_a_limit_in_another_unit_fails_the_claim() -> None:
     finding = judge(claims.TimeRatio(at_most=formula(1, Unit.BYTES)), timed(*[1.0] * 12))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
 
 
-def test_an_arm_may_be_named_in_the_place_of_the_reference() -> None:
+def test_a_variant_may_be_named_in_the_place_of_the_reference() -> None:
     claim = claims.TimeRatio(against=NOTHING)
-    assert claim.needs(ARM) == (NOTHING,)
+    assert claim.needs(VARIANT) == (NOTHING,)
     assert claim.turns(case()).reference == NOTHING
     assert CLAIM.turns(case()).reference == REFERENCE
 
@@ -178,4 +178,4 @@ def test_a_wide_interval_below_the_line_is_no_pass() -> None:
     found = ratio_of_turns([1.0] * 12, samples, Sensitivity(least=0.02, seen=0.05))
     assert found.low < 0.7
     assert 1.03 < found.high < 1.05
-    assert judge(CLAIM, timed(*samples)).outcome is Outcome.NOT_MEASURED
+    assert judge(CLAIM, timed(*samples)).outcome is Outcome.INCONCLUSIVE

@@ -11,12 +11,12 @@ from assay.model.claim import Case
 from assay.model.evidence import Residual
 from assay.model.verdict import Outcome
 
-from .cases import ARM, STACK_BYTES, TRACED, case
+from .cases import STACK_BYTES, TRACED, VARIANT, case
 from .examples import STACK
 
 
 def asking_for(*names: str) -> Case:
-    return replace(case(), arm=replace(ARM, names=names))
+    return replace(case(), variant=replace(VARIANT, names=names))
 
 
 def test_residuals_on_the_device_are_not_counted() -> None:
@@ -24,7 +24,7 @@ def test_residuals_on_the_device_are_not_counted() -> None:
     finding = judge(
         claims.ResidualsOnHost(equal=STACK), case(traced=replace(TRACED, residuals=on_device))
     )
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 0)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 0)
 
 
 def test_the_finding_lists_what_is_saved() -> None:
@@ -73,15 +73,15 @@ def test_a_scalar_residual_is_one_element() -> None:
     assert nbytes(Residual(dtype="float32", shape=(), on_host=True, origin="")) == 4
 
 
-def test_a_misspelt_name_is_broken_and_the_close_one_suggested() -> None:
+def test_a_misspelt_name_fails_and_the_close_one_suggested() -> None:
     finding = judge(claims.NamesMatch(), asking_for("residuall"))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 1)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 1)
     assert finding.advice == "did you mean 'residual'?"
 
 
 def test_a_name_like_no_other_gets_no_suggestion() -> None:
     finding = judge(claims.NamesMatch(), asking_for("xyzzy"))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert finding.advice == "name a value with checkpoint_name"
 
 
@@ -90,6 +90,6 @@ def test_every_missing_name_is_counted() -> None:
     assert (finding.measured, finding.limit) == (2, 0)
 
 
-def test_a_policy_that_asks_for_no_name_is_not_measured() -> None:
+def test_a_policy_that_asks_for_no_name_is_inconclusive() -> None:
     finding = judge(claims.NamesMatch(), asking_for())
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE

@@ -3,7 +3,7 @@
 import pytest
 
 from assay import claims
-from assay.judge.case import judge, judge_twin
+from assay.judge.case import judge, judge_negative_control
 from assay.model.module import Direction
 from assay.model.verdict import Outcome
 
@@ -25,39 +25,39 @@ def test_transfers_add_up_over_their_executions() -> None:
         transfer(TO_HOST, STACK_BYTES // 8),
     )
     finding = judge(CLAIM, case(module=peeled))
-    assert (finding.outcome, finding.measured) == (Outcome.KEPT, STACK_BYTES)
+    assert (finding.outcome, finding.measured) == (Outcome.PASSED, STACK_BYTES)
 
 
-def test_bytes_that_cross_twice_break_the_claim() -> None:
+def test_bytes_that_cross_twice_fail_the_claim() -> None:
     twice = module(transfer(TO_HOST, STACK_BYTES), transfer(TO_HOST, STACK_BYTES))
     finding = judge(CLAIM, case(module=twice))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 2 * STACK_BYTES)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 2 * STACK_BYTES)
 
 
 def test_no_transfer_is_zero_bytes_not_a_missing_measurement() -> None:
     finding = judge(CLAIM, case(module=module()))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, 0)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 0)
 
 
 @pytest.mark.parametrize("uncertain", [{"executions": None}, {"at_most": True}])
-def test_a_transfer_that_runs_an_unknown_number_of_times_is_not_measured(
+def test_a_transfer_that_runs_an_unknown_number_of_times_is_inconclusive(
     uncertain: dict[str, object],
 ) -> None:
     seen = case(module=module(transfer(TO_HOST, STACK_BYTES, **uncertain)))
     finding = judge(CLAIM, seen)
-    assert finding.outcome is Outcome.NOT_MEASURED
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert finding.reason == "1 transfers run an unknown number of times, the first in body"
-    assert judge_twin(CLAIM, seen).outcome is Outcome.NOT_MEASURED
+    assert judge_negative_control(CLAIM, seen).outcome is Outcome.INCONCLUSIVE
 
 
 def test_an_unknown_count_the_other_way_does_not_matter() -> None:
     seen = module(transfer(TO_HOST, STACK_BYTES), transfer(TO_DEVICE, 1, executions=None))
-    assert judge(CLAIM, case(module=seen)).outcome is Outcome.KEPT
+    assert judge(CLAIM, case(module=seen)).outcome is Outcome.PASSED
 
 
 def test_a_module_that_the_toolchain_will_not_hand_over_cannot_be_judged() -> None:
     seen = case(module=None, module_unreadable="RET_CHECK failure: arity")
-    for finding in (judge(CLAIM, seen), judge_twin(CLAIM, seen)):
-        assert finding.outcome is Outcome.CANNOT_RUN
+    for finding in (judge(CLAIM, seen), judge_negative_control(CLAIM, seen)):
+        assert finding.outcome is Outcome.UNSUPPORTED
         assert "RET_CHECK failure: arity" in finding.reason
         assert "pip install" in finding.advice

@@ -30,11 +30,11 @@ def of(values: Any, dtype: str = "float32") -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("target", "outcome"),
     [
-        ("cpu", Outcome.BROKEN),
-        ("cpu:8", Outcome.BROKEN),
-        ("gpu", Outcome.KEPT),
-        ("gpu-h100:8", Outcome.KEPT),
-        ("tpu-v5e:2x4", Outcome.KEPT),
+        ("cpu", Outcome.FAILED),
+        ("cpu:8", Outcome.FAILED),
+        ("gpu", Outcome.PASSED),
+        ("gpu-h100:8", Outcome.PASSED),
+        ("tpu-v5e:2x4", Outcome.PASSED),
     ],
 )
 def test_values_are_exact_on_cpu_and_tolerant_elsewhere(target: str, outcome: Outcome) -> None:
@@ -47,7 +47,7 @@ def test_the_tolerance_is_the_rounding_of_tf32() -> None:
     finding = judge(claims.ValuesEqual(), results(of([1.0]), of([1.0]), "gpu"))
     assert finding.limit == 2**-10
     beyond = results(of([1.0 + 2**-9]), of([1.0]), "gpu")
-    assert judge(claims.ValuesEqual(), beyond).outcome is Outcome.BROKEN
+    assert judge(claims.ValuesEqual(), beyond).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize("odd", [NAN, INFINITY, -INFINITY])
@@ -55,7 +55,7 @@ def test_the_tolerance_is_the_rounding_of_tf32() -> None:
 def test_equal_values_that_are_not_finite_are_equal(odd: float, target: str) -> None:
     same = of([1.0, odd, 2.0])
     finding = judge(claims.ValuesEqual(), results(same, same, target))
-    assert (finding.outcome, finding.measured) == (Outcome.KEPT, 0.0)
+    assert (finding.outcome, finding.measured) == (Outcome.PASSED, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_equal_values_that_are_not_finite_are_equal(odd: float, target: str) -> 
         ([1.0, 2.0, NAN], [1.0, NAN, NAN]),
     ],
 )
-def test_values_that_are_not_finite_alike_break_the_claim(
+def test_values_that_are_not_finite_alike_fail_the_claim(
     ours: list[float], theirs: list[float]
 ) -> None:
     finding = judge(claims.ValuesEqual(), results(of(ours), of(theirs), "gpu"))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, INFINITY)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, INFINITY)
     assert f"{ours[1]:.9g} against {theirs[1]:.9g} at [1]" in finding.reason
     assert "in 1 of 3 elements" in finding.reason
 
@@ -80,8 +80,8 @@ def test_values_that_are_not_finite_alike_break_the_claim(
 def test_a_complex_number_with_one_part_not_finite_is_compared_by_parts() -> None:
     left, right = complex(NAN, 1.0), complex(NAN, 2.0)
     same, other = of([left], "complex64"), of([right], "complex64")
-    assert judge(claims.ValuesEqual(), results(same, same)).outcome is Outcome.KEPT
-    assert judge(claims.ValuesEqual(), results(other, same, "gpu")).outcome is Outcome.BROKEN
+    assert judge(claims.ValuesEqual(), results(same, same)).outcome is Outcome.PASSED
+    assert judge(claims.ValuesEqual(), results(other, same, "gpu")).outcome is Outcome.FAILED
 
 
 def test_a_difference_names_the_index_both_values_and_how_many() -> None:
@@ -98,11 +98,11 @@ def _with_small(small: Any) -> tuple[Any, ...]:
     return of(np.concatenate([np.ones(192, np.float32), small]))
 
 
-def test_small_elements_that_are_wholly_wrong_break_the_claim() -> None:
+def test_small_elements_that_are_wholly_wrong_fail_the_claim() -> None:
     reference = _with_small(_SMALL)
     wrong = judge(_WIDE, results(_with_small(_SMALL * 0.75), reference))
     assert float(_SMALL.max()) * 0.25 < 2.0**-14
-    assert wrong.outcome is Outcome.BROKEN
+    assert wrong.outcome is Outcome.FAILED
     assert "64 of 256 elements differ" in wrong.reason
 
 
@@ -119,15 +119,15 @@ def test_an_element_that_cancelled_may_be_off_relative_to_itself() -> None:
     other = np.add.accumulate(terms[:, ::-1], axis=1)[:, -1]
     relative = np.abs(one_way - other) / np.abs(one_way)
     assert relative.max() > 2.0**-14
-    assert judge(_WIDE, results(of(one_way), of(other))).outcome is Outcome.KEPT
+    assert judge(_WIDE, results(of(one_way), of(other))).outcome is Outcome.PASSED
 
 
 def test_what_rounding_leaves_of_the_largest_is_not_held_to_itself() -> None:
     ours, claim = of([1.0, 1e-13], "float64"), replace(_WIDE, relative_tolerance=1e-9)
-    kept = judge(claim, results(ours, of([1.0, 3e-13], "float64")))
-    assert kept.outcome is Outcome.KEPT
+    passed = judge(claim, results(ours, of([1.0, 3e-13], "float64")))
+    assert passed.outcome is Outcome.PASSED
     wrong = judge(claim, results(ours, of([1.0, 3e-11], "float64")))
-    assert wrong.outcome is Outcome.BROKEN
+    assert wrong.outcome is Outcome.FAILED
 
 
 def _computed() -> Any:
@@ -137,12 +137,12 @@ def _computed() -> Any:
 def test_a_function_may_be_the_truth() -> None:
     claim = claims.ValuesEqual(truth=_computed)
     ours = (tensor(3.0, path="['loss']"), tensor([1.0, 2.0], path="['gradients'][0]"))
-    assert claim.needs(case().arm) == ()
+    assert claim.needs(case().variant) == ()
     finding = judge(claim, case(values=ours))
-    assert finding.outcome is Outcome.KEPT
+    assert finding.outcome is Outcome.PASSED
     assert finding.reason.startswith("all 2 results against _computed(): all ")
     off = (ours[0], tensor([1.0, 2.5], path="['gradients'][0]"))
-    assert judge(claim, case(values=off)).outcome is Outcome.BROKEN
+    assert judge(claim, case(values=off)).outcome is Outcome.FAILED
 
 
 def test_a_file_may_be_the_truth(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_a_file_may_be_the_truth(tmp_path: Path) -> None:
     np.savez(stored, **named)
     claim = claims.ValuesEqual(truth=stored)
     ours = (tensor([1.0, 2.0], path="['loss']"),)
-    assert judge(claim, case(values=ours)).outcome is Outcome.KEPT
-    assert judge(claim, case(values=of([1.0, 2.0]))).outcome is Outcome.BROKEN
+    assert judge(claim, case(values=ours)).outcome is Outcome.PASSED
+    assert judge(claim, case(values=of([1.0, 2.0]))).outcome is Outcome.FAILED
 
 
 def test_a_truth_that_raises_names_its_line() -> None:
@@ -160,21 +160,21 @@ def test_a_truth_that_raises_names_its_line() -> None:
         raise KeyError("no truth")
 
     finding = judge(claims.ValuesEqual(truth=gone), case(values=of([1.0])))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, None)
     assert "test_values.py:" in finding.reason
 
 
 @pytest.mark.parametrize("missing", ["ours", "theirs"])
-def test_a_missing_array_breaks_the_claim_and_is_named(missing: str) -> None:
+def test_a_missing_array_fails_the_claim_and_is_named(missing: str) -> None:
     both = (tensor([1.0]), tensor([2.0], path="gradient"))
     ours, theirs = (both[:1], both) if missing == "ours" else (both, both[:1])
     finding = judge(claims.ValuesEqual(), results(ours, theirs))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, INFINITY)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, INFINITY)
     assert "gradient" in finding.reason
 
 
 def test_two_empty_result_sets_prove_nothing() -> None:
-    assert judge(claims.ValuesEqual(), results((), ())).outcome is Outcome.BROKEN
+    assert judge(claims.ValuesEqual(), results((), ())).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -184,24 +184,24 @@ def test_two_empty_result_sets_prove_nothing() -> None:
         (of([1.0], "float16"), of([1.0]), "float16[1] against float32[1]"),
     ],
 )
-def test_another_shape_or_type_breaks_the_claim(ours: Any, theirs: Any, words: str) -> None:
+def test_another_shape_or_type_fails_the_claim(ours: Any, theirs: Any, words: str) -> None:
     finding = judge(claims.ValuesEqual(), results(ours, theirs, "gpu"))
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert words in finding.reason
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int32", "bool", "complex64"])
-def test_one_different_element_breaks_the_claim_in_every_type(dtype: str) -> None:
+def test_one_different_element_fails_the_claim_in_every_type(dtype: str) -> None:
     import ml_dtypes  # noqa: F401 - gives numpy the name bfloat16
 
     right, wrong = of([1, 1, 0], dtype), of([1, 0, 0], dtype)
-    assert judge(claims.ValuesEqual(), results(right, right)).outcome is Outcome.KEPT
-    assert judge(claims.ValuesEqual(), results(wrong, right)).outcome is Outcome.BROKEN
+    assert judge(claims.ValuesEqual(), results(right, right)).outcome is Outcome.PASSED
+    assert judge(claims.ValuesEqual(), results(wrong, right)).outcome is Outcome.FAILED
 
 
 def test_an_imaginary_part_counts() -> None:
     seen = results(of([1 + 2j], "complex64"), of([1 + 1j], "complex64"))
-    assert judge(claims.ValuesEqual(), seen).outcome is Outcome.BROKEN
+    assert judge(claims.ValuesEqual(), seen).outcome is Outcome.FAILED
 
 
 def test_the_worst_array_decides_and_is_named() -> None:
@@ -214,7 +214,7 @@ def test_the_worst_array_decides_and_is_named() -> None:
 
 def test_a_difference_where_the_reference_is_zero_is_infinite() -> None:
     finding = judge(claims.ValuesEqual(), results(of([1e-30]), of([0.0]), "gpu"))
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, INFINITY)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, INFINITY)
 
 
 @pytest.mark.parametrize("shape", [(0,), ()])
@@ -222,7 +222,7 @@ def test_empty_arrays_and_scalars_are_compared(shape: tuple[int, ...]) -> None:
     import numpy as np
 
     same = of(np.zeros(shape))
-    assert judge(claims.ValuesEqual(), results(same, same)).outcome is Outcome.KEPT
+    assert judge(claims.ValuesEqual(), results(same, same)).outcome is Outcome.PASSED
 
 
 def test_damaged_result_bytes_are_an_error() -> None:
@@ -239,13 +239,13 @@ def test_a_program_that_was_not_executed_cannot_run_and_says_why(whose: str) -> 
     ours = unless("ours", GOOD)
     seen = replace(case(), evidence=ours, others={"save": unless("theirs", SAVED)})
     finding = judge(claims.ValuesEqual(), seen)
-    assert finding.outcome is Outcome.CANNOT_RUN
+    assert finding.outcome is Outcome.UNSUPPORTED
     assert finding.reason == "a compile-only target runs nothing"
     assert finding.advice == "run it on cpu"
 
 
-def test_a_program_that_does_not_run_breaks_the_claim() -> None:
+def test_a_program_that_does_not_run_fails_the_claim() -> None:
     seen = case(failure=failure(FailureKind.EXECUTION), values=None)
     finding = judge(claims.ValuesEqual(), seen)
-    assert finding.outcome is Outcome.BROKEN
+    assert finding.outcome is Outcome.FAILED
     assert "does not run" in finding.reason

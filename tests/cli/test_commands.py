@@ -13,15 +13,18 @@ SUITE = (
 from assay import FailureKind, Fails
 
 KNOWN = KnownDefect(
-    arms=("known",), targets=("*",), reason="shapes do not fit",
+    variants=("known",), targets=("*",), reason="shapes do not fit",
     expects={"compiles": Fails(kind=FailureKind.TRACE, message="incompatible shapes")},
     upstream="https://example.org/1", last_seen="2026-11-20",
 )
 W = workload(
-    arm("double", double), arm("mismatched", mismatched), arm("known", mismatched),
-    arm("twin", mismatched, Role.TWIN, fails_with=FailureKind.TRACE), known_defects=(KNOWN,),
+    variant("double", double),
+    variant("mismatched", mismatched),
+    variant("known", mismatched),
+    variant("negative_control", mismatched, Role.NEGATIVE_CONTROL, fails_with=FailureKind.TRACE),
+    known_defects=(KNOWN,),
 )
-test_compiles = Check(claim=claims.Compiles(), workloads=(W,), twin="twin")
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,), negative_control="negative_control")
 """
 )
 
@@ -43,7 +46,7 @@ def run(qualified: Ended) -> str:
 
 def _decisions(project: Project, run: str) -> dict[str, tuple[str, bool]]:
     page = msgspec.json.decode((project.root / run / "qualification.json").read_bytes())
-    return {one["arm"]: (one["decision"], one["known"]) for one in page["features"]}
+    return {one["variant"]: (one["decision"], one["known"]) for one in page["features"]}
 
 
 def test_targets_lists_the_live_cpu_and_ends_with_0(project: Project) -> None:

@@ -11,7 +11,7 @@ import pytest
 from assay.hlo.schema import wrap
 from tests.hlo.assigned import assigned
 from tests.hlo.compiled import executable
-from tests.hlo.rewrite_traps import APART, IN_PLACE, UPDATED, looping
+from tests.hlo.full_buffer_write_traps import APART, IN_PLACE, UPDATED, looping
 from tests.plugin.project import Ended, Project
 from tests.targets.test_hlo_text import SHARDED, STABLEHLO, STACK_BYTES, UPDATE
 

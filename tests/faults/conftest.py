@@ -1,4 +1,4 @@
-"""A project in which all is kept, and copies of it to put faults to."""
+"""A project in which all passes, and copies of it to put faults to."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Project:
 
 
 @pytest.fixture(scope="session")
-def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's files, with the baselines of a run in which nothing was at fault."""
-    project = Project(root=tmp_path_factory.mktemp("accepted"))
+    project = Project(root=tmp_path_factory.mktemp("baselines"))
     for name, text in FILES.items():
         path = project.root / name
         path.parent.mkdir(exist_ok=True)
@@ -73,9 +73,9 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(accepted: Path, tmp_path: Path) -> Project:
+def project(baseline: Path, tmp_path: Path) -> Project:
     root = tmp_path / "project"
-    shutil.copytree(accepted, root)
+    shutil.copytree(baseline, root)
     return Project(root=root)
 
 

@@ -12,7 +12,7 @@ SUITE = ("-m", "pytest", "mysuites", "--assay-target", "cpu")
 QUALIFY = ("-m", "assay.cli", "qualify", "--suites", "mysuites", "--target", "cpu")
 INSPECT = ("-m", "assay.cli", "inspect", "program.py:step", "--target", "cpu")
 TIMES = ("-m", "pytest", "times", "--assay-target", "cpu", "--assay-timing-seconds=5")
-KEPT, BROKEN, MISUSE, CRASHED = 0, 1, 2, 3
+PASSED, FAILED, MISUSE, CRASHED = 0, 1, 2, 3
 
 
 def nothing(_: Path) -> None:

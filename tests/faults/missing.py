@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.fault import BROKEN, SUITE, Fault
+from tests.faults.fault import FAILED, SUITE, Fault
 
 _COMPILES = ("-k", "compiles")
 
@@ -13,13 +13,13 @@ def _hidden(name: str, hides: tuple[str, ...], target: str, *says: str) -> tuple
     alone = ("-m", "pytest", "mysuites", "--assay-target", target, *_COMPILES)
     return (
         Fault(
-            name=f"{name} is missing", hides=hides, command=alone, ends=BROKEN, says=(target, *says)
+            name=f"{name} is missing", hides=hides, command=alone, ends=FAILED, says=(target, *says)
         ),
         Fault(
             name=f"{name} is missing for one of two targets",
             hides=hides,
             command=beside,
-            ends=BROKEN,
+            ends=FAILED,
             says=(target, *says),
         ),
     )

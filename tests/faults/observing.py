@@ -10,7 +10,7 @@ import msgspec
 
 from assay.isolate.frames import Answer
 from tests.faults.changes import alters, gives, hangs, is_killed, raises
-from tests.faults.fault import BROKEN, CRASHED, SUITE, Fault
+from tests.faults.fault import CRASHED, FAILED, SUITE, Fault
 from tests.faults.reading import COMPILES
 
 _MINE = (*SUITE, *COMPILES)
@@ -22,7 +22,7 @@ _NOT_KEPT = ("compiles · mine/stacks/looped", "(exit 1)")
 def _of_another(answer: bytes) -> bytes:
     found = msgspec.msgpack.decode(answer, type=Answer)
     assert found.evidence is not None
-    evidence = replace(found.evidence, workload="another", arm="another")
+    evidence = replace(found.evidence, workload="another", variant="another")
     return msgspec.msgpack.encode(msgspec.structs.replace(found, evidence=evidence))
 
 
@@ -59,14 +59,14 @@ OBSERVING = (
         place="assay.frameworks.jax:JaxFramework.compile",
         change=is_killed(),
         command=_MINE,
-        ends=BROKEN,
+        ends=FAILED,
         says=("the process ended by SIGKILL", *_NOT_KEPT),
     ),
     Fault(
         name="the observer's process is killed at the second program",
         place="assay.frameworks.jax:JaxFramework.compile",
         change=is_killed(after=1),
-        ends=BROKEN,
+        ends=FAILED,
         says=("the process ended by SIGKILL", "(exit 1)"),
     ),
     Fault(
@@ -83,7 +83,7 @@ OBSERVING = (
         change=hangs(),
         command=_MINE,
         more=("--assay-compile-timeout=2",),
-        ends=BROKEN,
+        ends=FAILED,
         says=("no answer within 2 s", *_NOT_KEPT),
     ),
     Fault(

@@ -7,7 +7,7 @@ from typing import Any
 
 from assay.model.evidence import Memory, Tensor
 from tests.faults.changes import alters, gives, raises
-from tests.faults.fault import BROKEN, CRASHED, Fault
+from tests.faults.fault import CRASHED, FAILED, Fault
 
 _KIB = 1024
 COMPILES = ("-k", "compiles and looped")
@@ -23,10 +23,10 @@ _ANALYSES = (
     "module:Module.from_proto",
     "overlap:overlaps",
     "peak:peak",
-    "rewrites:whole_writes",
+    "full_buffer_writes:full_writes",
     "schema:split",
     "transfers:transfers",
-    "trips:TripCounter.__init__",
+    "trip_count:TripCounter.__init__",
 )
 _ADAPTER = (
     "frameworks.jax:JaxCompiled.hlo_proto",
@@ -36,7 +36,7 @@ _ADAPTER = (
     "frameworks.jax:JaxFramework.execute",
     "frameworks.jax:JaxFramework.lower",
     "frameworks.jax:JaxFramework.trace",
-    "frameworks.memory_stats:memory_of",
+    "frameworks.memory_analysis:memory_of",
     "frameworks.installed:framework",
     "targets.live:LiveTarget.devices",
     "targets.dumps:dump",
@@ -59,8 +59,8 @@ def _zeros(results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(replace(each, data=bytes(len(each.data))) for each in results)
 
 
-def _of_no_bytes(rewrites: Any) -> Any:
-    return tuple(replace(each, bytes=0) for each in rewrites)
+def _of_no_bytes(full_buffer_writes: Any) -> Any:
+    return tuple(replace(each, bytes=0) for each in full_buffer_writes)
 
 
 READING = (
@@ -88,23 +88,23 @@ READING = (
     ),
     Fault(
         name="no whole write is found",
-        place="assay.hlo.rewrites:whole_writes",
+        place="assay.hlo.full_buffer_writes:full_writes",
         change=gives(()),
-        ends=BROKEN,
+        ends=FAILED,
         says=("copied-bytes-per-iteration", "The run fails (exit 1)"),
     ),
     Fault(
         name="the buffer assignment is lost",
         place="assay.hlo.schema:split",
         change=alters(lambda parts: (parts[0], b"")),
-        ends=BROKEN,
+        ends=FAILED,
         says=("copied-bytes-per-iteration", "(exit 1)"),
     ),
     Fault(
         name="the inventory drops an argument",
         place="assay.hlo.inventory:inventory",
         change=alters(lambda found: replace(found, arguments=found.arguments[1:])),
-        ends=BROKEN,
+        ends=FAILED,
         says=("parameters", "The run fails (exit 1)"),
     ),
     Fault(
@@ -125,30 +125,30 @@ READING = (
     ),
     Fault(
         name="no memory is needed",
-        place="assay.frameworks.memory_stats:memory_of",
+        place="assay.frameworks.memory_analysis:memory_of",
         change=alters(_none),
-        ends=BROKEN,
+        ends=FAILED,
         says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),
     ),
     Fault(
         name="temporaries are told in KiB",
-        place="assay.frameworks.memory_stats:memory_of",
+        place="assay.frameworks.memory_analysis:memory_of",
         change=alters(_in_kib),
-        ends=BROKEN,
+        ends=FAILED,
         says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),
     ),
     Fault(
         name="a run gives no results",
         place="assay.frameworks.jax:JaxFramework.execute",
         change=gives(()),
-        ends=BROKEN,
+        ends=FAILED,
         says=("values-equal", "(exit 1)"),
     ),
     Fault(
         name="a run gives zeros",
         place="assay.frameworks.jax:JaxFramework.execute",
         change=alters(_zeros),
-        ends=BROKEN,
+        ends=FAILED,
         says=("values-equal.must-fail", "The run fails (exit 1)"),
     ),
 )

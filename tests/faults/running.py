@@ -10,15 +10,15 @@ from pathlib import Path
 from assay.model.expected import Measures
 from assay.model.verdict import ExitCode, Finding, Outcome, Record
 from assay.model.workload import KnownDefect
-from assay.report.ruling import Decision, Ruling
+from assay.report.feature_status import Decision, FeatureStatus
 from tests.faults.changes import Change, alters, gives, is_killed, raises
-from tests.faults.fault import BROKEN, CRASHED, INSPECT, MISUSE, QUALIFY, Fault
+from tests.faults.fault import CRASHED, FAILED, INSPECT, MISUSE, QUALIFY, Fault
 from tests.faults.reading import COMPILES
 
 _FAILS = "Assay itself failed (exit 3)"
 _WORKER = ("-n", "1")
 _DEFECT = KnownDefect(
-    arms=("*",),
+    variants=("*",),
     expects={"*": Measures(least=0, most=0)},
     targets=("*",),
     reason="injected",
@@ -63,119 +63,123 @@ def _fails_too(root: Path) -> None:
 
 RUNNING = (
     _raises("judge.case:judge", "assay/judge/case.py", _FAILS),
-    _raises("judge.case:judge_arm", "assay/judge/case.py", _FAILS),
-    _raises("judge.case:judge_twin", "assay/judge/case.py", _FAILS, more=("-k", "compiles")),
+    _raises("judge.case:judge_variant", "assay/judge/case.py", _FAILS),
+    _raises(
+        "judge.case:judge_negative_control", "assay/judge/case.py", _FAILS, more=("-k", "compiles")
+    ),
     _raises("judge.defects:known_defects", "assay/judge/defects.py", _FAILS),
-    _raises("judge.baseline:against_accepted", "assay/judge/baseline.py", _FAILS, more=()),
-    _raises("run:record_of", "1 item reached no verdict", ends=BROKEN),
-    _raises("run:accept_numbers", "assay/run.py"),
+    _raises("judge.baseline:against_baseline", "assay/judge/baseline.py", _FAILS, more=()),
+    _raises("run:record_of", "1 item reached no verdict", ends=FAILED),
+    _raises("run:update_baselines", "assay/run.py"),
     _raises("claims.compile:Compiles.judge", "assay/claims/compile.py", _FAILS),
     _raises("plugin.items:attach_verdicts", "assay/plugin/items.py"),
-    _raises("plugin.items:conclude", "failed beside the verdicts (exit 1)", ends=BROKEN),
+    _raises("plugin.items:conclude", "failed beside the verdicts (exit 1)", ends=FAILED),
     _raises("plugin.items:check_items", "assay/plugin/items.py", ends=2),
-    _raises("plugin.orphans:orphan_items", "assay/plugin/orphans.py"),
+    _raises("plugin.unused_baselines:unused_baseline_items", "assay/plugin/unused_baselines.py"),
     _raises("plugin.settings:Settings.parse", "assay/plugin/settings.py"),
     _raises("plugin.controller:invocation_of", "assay/plugin/controller.py"),
     _raises("report.summary:summary", "assay/report/summary.py", "(exit 3)"),
     _raises("report.junit:junit", "assay/report/junit.py", "(exit 3)"),
     _raises("report.terminal:print_run", "assay/report/terminal.py"),
-    _raises("report.words:closing_sentence", "assay/report/words.py"),
+    _raises("report.labels:closing_sentence", "assay/report/labels.py"),
     _raises("model.verdict:exit_code", "assay/model/verdict.py"),
     Fault(
         name="exit_code is always 0",
         place="assay.model.verdict:exit_code",
-        change=gives(ExitCode.KEPT),
+        change=gives(ExitCode.PASSED),
         prepare=_fails_too,
-        ends=BROKEN,
+        ends=FAILED,
         says=("parameters",),
     ),
     _claim(
-        "a claim is kept without a measurement",
-        gives(Finding(outcome=Outcome.KEPT)),
+        "a claim passes without a measurement",
+        gives(Finding(outcome=Outcome.PASSED)),
         CRASHED,
         _FAILS,
     ),
     _claim(
         "a claim measures NaN",
-        gives(Finding(outcome=Outcome.KEPT, measured=math.nan, limit=0)),
+        gives(Finding(outcome=Outcome.PASSED, measured=math.nan, limit=0)),
         CRASHED,
         _FAILS,
     ),
     _claim(
-        "a claim is always kept",
-        gives(Finding(outcome=Outcome.KEPT, measured=0, limit=0)),
-        BROKEN,
+        "a claim always passes",
+        gives(Finding(outcome=Outcome.PASSED, measured=0, limit=0)),
+        FAILED,
         "compiles.must-fail",
         "The run fails (exit 1)",
     ),
     _claim(
-        "a claim is always broken",
-        gives(Finding(outcome=Outcome.BROKEN, measured=1, limit=0)),
-        BROKEN,
+        "a claim always fails",
+        gives(Finding(outcome=Outcome.FAILED, measured=1, limit=0)),
+        FAILED,
         "The run fails (exit 1)",
     ),
     _claim(
         "a claim is never measured",
-        gives(Finding(outcome=Outcome.NOT_MEASURED)),
-        BROKEN,
+        gives(Finding(outcome=Outcome.INCONCLUSIVE)),
+        FAILED,
         "(exit 1)",
     ),
-    _claim("a claim cannot run", gives(Finding(outcome=Outcome.CANNOT_RUN)), BROKEN, "(exit 1)"),
+    _claim(
+        "a claim is unsupported", gives(Finding(outcome=Outcome.UNSUPPORTED)), FAILED, "(exit 1)"
+    ),
     _claim("a claim gives nothing", gives(None), CRASHED, _FAILS),
     Fault(
         name="one claim of several is never measured",
         place="assay.claims.copies:CopiedBytes.judge",
-        change=gives(Finding(outcome=Outcome.NOT_MEASURED)),
-        ends=BROKEN,
+        change=gives(Finding(outcome=Outcome.INCONCLUSIVE)),
+        ends=FAILED,
         says=("copied-bytes-per-iteration", "(exit 1)"),
     ),
     Fault(
-        name="one claim of several cannot run",
+        name="one claim of several is unsupported",
         place="assay.claims.copies:CopiedBytes.judge",
-        change=gives(Finding(outcome=Outcome.CANNOT_RUN)),
-        ends=BROKEN,
+        change=gives(Finding(outcome=Outcome.UNSUPPORTED)),
+        ends=FAILED,
         says=("copied-bytes-per-iteration", "(exit 1)"),
     ),
     Fault(
         name="every comparison holds",
         place="assay.judge.comparison:holds",
         change=gives(1),  # Which is true.
-        ends=BROKEN,
+        ends=FAILED,
         says=("must-fail", "The run fails (exit 1)"),
     ),
     Fault(
         name="every program has a known defect",
         place="assay.judge.defects:known_defects",
         change=gives((_DEFECT,)),
-        ends=BROKEN,
+        ends=FAILED,
         says=("fixed upstream", "The run fails (exit 1)"),
     ),
     Fault(
         name="the negative controls alone are tried",
         place="assay.plugin.items:check_items",
         change=alters(lambda items: [item for item in items if item.trial.must_fail]),
-        ends=BROKEN,
+        ends=FAILED,
         says=("(exit 1)",),
     ),
     Fault(
         name="every negative control is said to fail",
-        place="assay.judge.case:judge_twin",
-        change=gives(Finding(outcome=Outcome.NOT_MEASURED)),
-        ends=BROKEN,
+        place="assay.judge.case:judge_negative_control",
+        change=gives(Finding(outcome=Outcome.INCONCLUSIVE)),
+        ends=FAILED,
         says=("must-fail", "(exit 1)"),
     ),
     Fault(
         name="no item is made",
         place="assay.plugin.items:check_items",
         change=gives([]),
-        ends=BROKEN,
+        ends=FAILED,
         says=("missing: mine on cpu: 0 of 12 expected verdicts",),
     ),
     Fault(
         name="verdicts are dropped on their way",
         place="assay.plugin.items:attach_verdicts",
         change=gives(None),
-        ends=BROKEN,
+        ends=FAILED,
         says=("12 items reached no verdict",),
     ),
     Fault(
@@ -183,21 +187,21 @@ RUNNING = (
         place="assay.plugin.items:attach_verdicts",
         change=gives(None),
         more=_WORKER,
-        ends=BROKEN,
+        ends=FAILED,
         says=("12 items reached no verdict",),
     ),
     Fault(
         name="verdicts are dropped where they arrive",
         place="assay.plugin.items:verdicts_of",
         change=gives([]),
-        ends=BROKEN,
+        ends=FAILED,
         says=("12 items reached no verdict",),
     ),
     Fault(
         name="one verdict of two is dropped where it arrives",
         place="assay.plugin.items:verdicts_of",
         change=_without_values,
-        ends=BROKEN,
+        ends=FAILED,
         says=("1 item reached no verdict", "The run is incomplete (exit 1)"),
     ),
     Fault(
@@ -205,7 +209,7 @@ RUNNING = (
         place="assay.plugin.session:Session.judge",
         change=is_killed(after=1),
         more=_WORKER,
-        ends=BROKEN,
+        ends=FAILED,
         says=("worker", "reached no verdict", "The run is incomplete (exit 1)"),
     ),
     Fault(
@@ -213,7 +217,7 @@ RUNNING = (
         place="assay.plugin.session:Session.judge",
         change=is_killed(),
         more=_WORKER,
-        ends=BROKEN,
+        ends=FAILED,
         says=("worker", "12 items reached no verdict"),
     ),
     Fault(
@@ -221,7 +225,7 @@ RUNNING = (
         place="assay.plugin.session:Session.judge",
         change=is_killed(after=1),
         more=(*_WORKER, "--max-worker-restart=0"),
-        ends=BROKEN,
+        ends=FAILED,
         says=("worker", "reached no verdict", "The run is incomplete (exit 1)"),
     ),
 )
@@ -241,16 +245,16 @@ QUALIFYING = (
         change=is_killed(after=1),
         command=QUALIFY,
         more=_WORKER,
-        ends=BROKEN,
-        says=("mine/looped", "not-measured", "Exit code 1"),
+        ends=FAILED,
+        says=("mine/looped", "inconclusive", "Exit code 1"),
     ),
     Fault(
         name="qualification passes every feature",
-        place="assay.report.ruling:rule",
-        change=gives(Ruling(decision=Decision.PASS, reason="injected")),
+        place="assay.report.feature_status:feature_status",
+        change=gives(FeatureStatus(decision=Decision.PASS, reason="injected")),
         prepare=_fails_too,
         command=QUALIFY,
-        ends=BROKEN,
+        ends=FAILED,
         says=("Exit code 1",),
     ),
     Fault(
@@ -292,26 +296,26 @@ QUALIFYING = (
 INSPECTING = (
     Fault(
         name="an analysis raises while a program is inspected",
-        place="assay.hlo.rewrites:whole_writes",
+        place="assay.hlo.full_buffer_writes:full_writes",
         change=raises(),
         command=INSPECT,
         ends=CRASHED,
-        says=("assay/hlo/rewrites.py",),
+        says=("assay/hlo/full_buffer_writes.py",),
     ),
     Fault(
         name="the memory analysis raises while a program is inspected",
-        place="assay.frameworks.memory_stats:memory_of",
+        place="assay.frameworks.memory_analysis:memory_of",
         change=raises(),
         command=INSPECT,
         ends=CRASHED,
-        says=("assay/frameworks/memory_stats.py",),
+        says=("assay/frameworks/memory_analysis.py",),
     ),
     Fault(
         name="the observer's process is killed while a program is inspected",
         place="assay.frameworks.jax:JaxFramework.compile",
         change=is_killed(),
         command=INSPECT,
-        ends=BROKEN,
+        ends=FAILED,
         says=("the process ended by SIGKILL",),
     ),
     Fault(

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.changes import Change, alters, finds_no_room, gives, raises
-from tests.faults.fault import BROKEN, CRASHED, MISUSE, SUITE, Fault
+from tests.faults.fault import CRASHED, FAILED, MISUSE, SUITE, Fault
 from tests.faults.reading import COMPILES
 
 _FAILS = "Assay itself failed (exit 3)"
 _SOME = ("-k", "parameters or temporaries")
-_ACCEPTED = "baselines/cpu/mine.json"
+_BASELINE = "baselines/cpu/mine.json"
 
 
 def _writes(part: str, alter: Callable[[bytes], bytes]) -> Change:
@@ -30,17 +30,17 @@ def _writes(part: str, alter: Callable[[bytes], bytes]) -> Change:
 
 def _baseline(alter: Callable[[str], str]) -> Callable[[Path], None]:
     def prepare(root: Path) -> None:
-        path = root / _ACCEPTED
+        path = root / _BASELINE
         path.write_text(alter(path.read_text()))
 
     return prepare
 
 
-def _orphaned(root: Path) -> None:
-    path = root / _ACCEPTED
+def _with_unused_baseline(root: Path) -> None:
+    path = root / _BASELINE
     file = json.loads(path.read_text())
-    (number,) = file["accepted"].values()
-    file["accepted"]["stacks/gone/temp-bytes"] = number
+    (number,) = file["baselines"].values()
+    file["baselines"]["stacks/gone/temp-bytes"] = number
     path.write_text(json.dumps(file))
 
 
@@ -132,37 +132,37 @@ STORING = (
         name="the baseline file breaks off",
         prepare=_baseline(lambda text: text[: len(text) // 2]),
         ends=MISUSE,
-        says=(_ACCEPTED, "restore it from version control"),
+        says=(_BASELINE, "restore it from version control"),
     ),
     Fault(
         name="the baseline file has another schema",
         prepare=_baseline(lambda text: text.replace('"schema": 1', '"schema": 99')),
         ends=MISUSE,
-        says=(_ACCEPTED, "schema 99"),
+        says=(_BASELINE, "schema 99"),
     ),
     Fault(
         name="the baseline is not a number",
         prepare=_baseline(lambda text: text.replace('"value": ', '"value": NaN, "was": ')),
         ends=MISUSE,
-        says=(_ACCEPTED,),
+        says=(_BASELINE,),
     ),
     Fault(
         name="the baseline is negative",
         prepare=_baseline(lambda text: text.replace('"value": ', '"value": -')),
-        ends=BROKEN,
+        ends=FAILED,
         says=("temp-bytes", "The run fails (exit 1)"),
     ),
     Fault(
         name="the baselines are gone",
         prepare=lambda root: shutil.rmtree(root / "baselines"),
-        ends=BROKEN,
+        ends=FAILED,
         says=("temp-bytes", "The run fails (exit 1)"),
     ),
     Fault(
         name="a baseline is of a program that is gone",
-        prepare=_orphaned,
-        ends=BROKEN,
-        says=("temp-bytes.orphaned", "stacks/gone", "The run fails (exit 1)"),
+        prepare=_with_unused_baseline,
+        ends=FAILED,
+        says=("temp-bytes.unused", "stacks/gone", "The run fails (exit 1)"),
     ),
     Fault(
         name="the folder of baselines cannot be written",

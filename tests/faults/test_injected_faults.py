@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.conftest import Ended, Project
-from tests.faults.fault import KEPT, QUALIFY, SUITE, Fault
+from tests.faults.fault import PASSED, QUALIFY, SUITE, Fault
 from tests.faults.table import FAULTS, KILLED_CONTROLLER
 
 _WORDS_OF_SUCCESS = "Nothing regressed"
@@ -20,7 +20,7 @@ def test_a_fault_is_told(fault: Fault, put_to: Callable[[Fault], Ended]) -> None
     assert ended.reached == fault.is_injected, (
         f"{fault.place or fault.hides} was not reached:\n{ended.output}"
     )
-    assert ended.exit_code != KEPT, ended.output
+    assert ended.exit_code != PASSED, ended.output
     assert (_WORDS_OF_SUCCESS in ended.output + ended.page) == fault.after_a_good_run, ended.output
     missing = [words for words in fault.says if words not in ended.summary]
     assert not missing, f"{missing} not in:\n{ended.output}"
@@ -30,7 +30,7 @@ def test_a_fault_is_told(fault: Fault, put_to: Callable[[Fault], Ended]) -> None
 @pytest.mark.parametrize("command", [SUITE, (*SUITE, "-n", "1"), QUALIFY], ids=" ".join)
 def test_without_a_fault_the_run_ends_with_0(project: Project, command: tuple[str, ...]) -> None:
     ended = project.run(command, {})
-    assert ended.exit_code == KEPT, ended.output
+    assert ended.exit_code == PASSED, ended.output
     assert _WORDS_OF_SUCCESS in ended.output
     assert _WORDS_OF_SUCCESS in ended.page
 
@@ -44,7 +44,7 @@ def test_a_run_whose_controller_is_killed_reads_as_unfinished(
     report = project.run(("-m", "assay.cli", "report", str(folder)), {})
     assert "Interrupted, and what was not reached was not judged" in report.summary
     again = project.run((*QUALIFY, "--from", str(folder)), {})
-    assert again.exit_code != KEPT, again.output
+    assert again.exit_code != PASSED, again.output
     assert "mine/looped pass" not in again.summary
 
 

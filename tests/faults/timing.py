@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.changes import gives, is_killed, raises
-from tests.faults.fault import BROKEN, CRASHED, TIMES, Fault
+from tests.faults.fault import CRASHED, FAILED, TIMES, Fault
 
 _FAILS = "Assay itself failed (exit 3)"
 
@@ -30,7 +30,7 @@ TIMING = (
         place="assay.frameworks.jax_timing:ReadyProgram.run",
         change=gives(0.0),
         command=TIMES,
-        ends=BROKEN,
+        ends=FAILED,
         says=("time-ratio",),
     ),
     Fault(
@@ -38,7 +38,7 @@ TIMING = (
         place="assay.frameworks.jax_timing:ReadyProgram.run",
         change=gives(0.001),
         command=TIMES,
-        ends=BROKEN,
+        ends=FAILED,
         says=("time-ratio.must-fail",),
     ),
     Fault(
@@ -46,7 +46,7 @@ TIMING = (
         place="assay.frameworks.turns:Runner.sample",
         change=gives(None),
         command=TIMES,
-        ends=BROKEN,
+        ends=FAILED,
         says=("time-ratio",),
     ),
     Fault(
@@ -62,7 +62,7 @@ TIMING = (
         place="assay.frameworks.turns:take_turns",
         change=is_killed(),
         command=TIMES,
-        ends=BROKEN,
+        ends=FAILED,
         says=("the process ended by SIGKILL",),
     ),
 )

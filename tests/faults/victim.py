@@ -12,7 +12,18 @@ addopts = -p no:cacheprovider
 
 SUITE = """
 import jax, jax.numpy as jnp, numpy as np
-from assay import Arm, Check, FailureKind, Formula, Program, Quantity, Role, Unit, Workload, claims
+from assay import (
+    Variant,
+    Check,
+    FailureKind,
+    Formula,
+    Program,
+    Quantity,
+    Role,
+    Unit,
+    Workload,
+    claims,
+)
 
 ROWS, WIDTH = 16, 512
 ROW_BYTES = WIDTH * 4
@@ -51,12 +62,15 @@ def mismatched(devices):
 STACKS = Workload(
     suite="mine",
     name="stacks",
-    arms=(
-        Arm(name="looped", role=Role.POLICY, program=looped, reference="plain"),
-        Arm(name="plain", role=Role.CONTROL, program=plain),
-        Arm(name="swapped", role=Role.TWIN, program=swapped, reference="looped"),
-        Arm(
-            name="mismatched", role=Role.TWIN, program=mismatched, fails_with=FailureKind.TRACE
+    variants=(
+        Variant(name="looped", role=Role.POLICY, program=looped, reference="plain"),
+        Variant(name="plain", role=Role.CONTROL, program=plain),
+        Variant(name="swapped", role=Role.NEGATIVE_CONTROL, program=swapped, reference="looped"),
+        Variant(
+            name="mismatched",
+            role=Role.NEGATIVE_CONTROL,
+            program=mismatched,
+            fails_with=FailureKind.TRACE,
         ),
     ),
 )
@@ -64,13 +78,16 @@ STACKS = Workload(
 def bytes_of(number):
     return Formula(f"{number} B", lambda case: Quantity(number, Unit.BYTES))
 
-def check(claim, twin="swapped"):
-    return Check(claim=claim, workloads=(STACKS,), arms=("looped",), twin=twin)
+def check(claim, negative_control="swapped"):
+    return Check(
+        claim=claim, workloads=(STACKS,), variants=("looped",), negative_control=negative_control
+    )
+
 
 test_compiles = check(claims.Compiles(), "mismatched")
 test_copies = check(claims.CopiedBytes(larger_than=bytes_of(ROW_BYTES)))
 test_temporaries = check(claims.TempBytesAtMost(limit=bytes_of(ROW_BYTES * ROWS)))
-test_accepted = check(claims.AcceptedTempBytes())
+test_baseline = check(claims.BaselineTempBytes())
 test_values = check(claims.ValuesEqual())
 test_parameters = check(
     claims.Parameters(equal=Formula("two", lambda case: Quantity(2, Unit.COUNT)))
@@ -79,7 +96,7 @@ test_parameters = check(
 
 TIMES = """
 import jax, jax.numpy as jnp, numpy as np
-from assay import Arm, Check, Program, Role, Workload, claims
+from assay import Variant, Check, Program, Role, Workload, claims
 
 X = jax.ShapeDtypeStruct((256, 256), jnp.float32)
 
@@ -96,15 +113,15 @@ def multiplied(count):
 PRODUCTS = Workload(
     suite="times",
     name="products",
-    arms=(
-        Arm(name="one", role=Role.CONTROL, program=multiplied(2)),
-        Arm(name="another", role=Role.REMEDY, program=multiplied(2), reference="one"),
-        Arm(name="more", role=Role.TWIN, program=multiplied(20), reference="one"),
+    variants=(
+        Variant(name="one", role=Role.CONTROL, program=multiplied(2)),
+        Variant(name="another", role=Role.REMEDY, program=multiplied(2), reference="one"),
+        Variant(name="more", role=Role.NEGATIVE_CONTROL, program=multiplied(20), reference="one"),
     ),
 )
 test_times = Check(
     claim=claims.TimeRatio(least_change=0.5, seen_change=1.0),
-    workloads=(PRODUCTS,), arms=("another",), twin="more",
+    workloads=(PRODUCTS,), variants=("another",), negative_control="more",
 )
 """
 

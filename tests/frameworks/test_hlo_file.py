@@ -11,7 +11,7 @@ import pytest
 
 from assay.frameworks.hlo import compile_parsed, parse
 from assay.frameworks.hlo_file import Form, NoModule, recognise, why_not_compiled_again
-from assay.hlo.allocated import allocated
+from assay.hlo.memory_stats import memory_stats
 from assay.hlo.schema import split, wrap
 from assay.hlo.summary import read
 from assay.targets import jax_internals, resolve
@@ -71,7 +71,7 @@ def test_a_compilers_dump_is_scheduled_and_keeps_its_buffer_assignment(target: s
     module, buffer_assignment = split(file.hlo_proto)
     assert file.scheduled
     assert read(module, buffer_assignment).buffers_assigned
-    memory = allocated(buffer_assignment)
+    memory = memory_stats(buffer_assignment)
     assert memory.argument_bytes == memory.output_bytes == memory.alias_bytes == STACK_BYTES
     assert not recognise(module, "a module alone").says_how_many_devices
 
@@ -80,7 +80,7 @@ def test_a_compilers_dump_is_scheduled_and_keeps_its_buffer_assignment(target: s
 def test_allocations_add_up_to_the_compilers_own_analysis(target: str) -> None:
     kept = UPDATE.replace(", input_output_alias={ {}: (0, {}, may-alias) }", "")
     compiled = executable(kept, target)
-    ours, theirs = allocated(split(compiled.hlo_proto())[1]), compiled.memory()
+    ours, theirs = memory_stats(split(compiled.hlo_proto())[1]), compiled.memory()
     for name in ("temp_bytes", "argument_bytes", "output_bytes", "alias_bytes", "host_temp_bytes"):
         assert getattr(ours, name) == getattr(theirs, name), name
 

@@ -20,12 +20,12 @@ from assay.frameworks import hlo, jax_placement
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
 from assay.frameworks.placement import Misplaced, check_placement
-from assay.hlo.allocated import allocated
+from assay.hlo.memory_stats import memory_stats
 from assay.hlo.schema import split
 from assay.model.evidence import Evidence, FailureKind
 from assay.model.inspection import Inspection, Means
 from assay.model.steps import Loop, Steps
-from assay.model.workload import Arm, Growth, Program, Role, Workload
+from assay.model.workload import Growth, Program, Role, Variant, Workload
 from assay.observe import observe
 from assay.report.inspection_json import to_json
 from assay.targets import prepare, resolve
@@ -37,8 +37,8 @@ prepare([resolve("cpu:8").name])
 
 
 def seen(target: str, program: Callable[[Any], Program]) -> Evidence:
-    arm = Arm(name="arm", role=Role.CONTROL, program=program)
-    return observe(Workload(suite="tests", name="placement", arms=(arm,)), arm, target)
+    variant = Variant(name="variant", role=Role.CONTROL, program=program)
+    return observe(Workload(suite="tests", name="placement", variants=(variant,)), variant, target)
 
 
 def temp_bytes(target: str, **named: Any) -> int:
@@ -119,7 +119,9 @@ def on_cpu_inside(_: Any) -> Program:
 
 
 def on_cpu_argument(_: Any) -> Program:
-    return Program(function=jnp.sin, arguments=(jax.device_put(jnp.ones(8), jax.local_devices(0, "cpu")[1]),))
+    return Program(
+        function=jnp.sin, arguments=(jax.device_put(jnp.ones(8), jax.local_devices(0, "cpu")[1]),)
+    )
 
 
 @pytest.mark.parametrize("target", [TPU, GPU, "cpu"])
@@ -280,7 +282,7 @@ def test_a_dump_tells_of_the_host_what_the_compiler_tells(target: str) -> None:
     devices = found.devices()
     traced = tools.trace(hosted(devices), devices)
     compiled = tools.compile(tools.lower(traced, found.platform, devices), devices)
-    told, dumped = compiled.memory(), allocated(split(compiled.hlo_proto())[1])
+    told, dumped = compiled.memory(), memory_stats(split(compiled.hlo_proto())[1])
     for name in ("host_argument_bytes", "host_output_bytes", "host_alias_bytes", "host_bytes"):
         assert getattr(dumped, name) == getattr(told, name), name
 

@@ -13,7 +13,7 @@ from assay.isolate import Observer
 from assay.model.evidence import Evidence, FailureKind
 from assay.model.steps import Loop, Steps
 from assay.model.target import TargetName
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 from assay.targets import resolve
 
 # Looked for, not imported: the import adds XLA flags to this process, and to what it starts.
@@ -31,9 +31,9 @@ def observer() -> Iterator[Observer]:
 
 
 def observed(observer: Observer, program: Any, target: str = CPU) -> Evidence:
-    arm = Arm(name="arm", role=Role.CONTROL, program=program)
-    workload = Workload(suite="tests", name="w", framework="torch_xla", arms=(arm,))
-    return observer.observe(workload, arm, target)
+    variant = Variant(name="variant", role=Role.CONTROL, program=program)
+    workload = Workload(suite="tests", name="w", framework="torch_xla", variants=(variant,))
+    return observer.observe(workload, variant, target)
 
 
 def _loss(weight: Any, rows: Any) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from assay.isolate import Observer
 from assay.model.evidence import FailureKind
 from assay.model.target import TargetName
 from assay.model.timing import TimedPair, Times, Turns, Work
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 
 SLEEP = 0.05
 SHAPE = jax.ShapeDtypeStruct((8,), jnp.float32)
@@ -71,14 +71,14 @@ def test_without_forgetting_it_would_be_traced_once() -> None:
 
 
 def _timed(judged: Any) -> Times:
-    arms = [
-        Arm(name=name, role=Role.CONTROL, program=partial(_program, function))
+    variants = [
+        Variant(name=name, role=Role.CONTROL, program=partial(_program, function))
         for name, function in (("reference", _double), ("judged", judged))
     ]
     pair = TimedPair(
-        workload=Workload(suite="tests", name="w", arms=tuple(arms)),
-        reference=arms[0],
-        judged=arms[1],
+        workload=Workload(suite="tests", name="w", variants=tuple(variants)),
+        reference=variants[0],
+        judged=variants[1],
         target="cpu",
         turns=Turns(
             reference="reference",
@@ -108,7 +108,7 @@ def test_programs_without_values_are_traced_in_turns() -> None:
 def test_a_program_that_does_not_trace_again_is_said_to() -> None:
     seen = _timed(partial(_not_traced_twice, []))
     assert seen.failure is not None
-    assert (seen.failure.kind, seen.failed_arm) == (FailureKind.TRACE, "judged")
+    assert (seen.failure.kind, seen.failed_variant) == (FailureKind.TRACE, "judged")
 
 
 @pytest.fixture(autouse=True)

@@ -177,7 +177,7 @@ def test_a_token_is_the_same_on_whichever_operand_comes_first(
     assert one.canonical == other.canonical != of(PLAIN).canonical
 
     def nothing(flow: Flow, computation: Computation) -> None:
-        """The detector's twin: a token is an operand like any other."""
+        """The detector's negative control: a token is an operand like any other."""
 
     monkeypatch.setattr(under_test, "untie_tokens", nothing)
     one, other = map(of, texts)

@@ -93,10 +93,12 @@ def summary_of(proto: bytes) -> ModuleSummary:
 def test_a_reshape_around_an_update_is_told_by_its_copies_on_a_tpu() -> None:
     before, after = (summary_of(compiled(TPU, each, STACK, ROW)) for each in (plain, reshaped))
     assert differences(before, before) == ()
-    copies = [each for each in differences(before, after) if each.aspect is Aspect.REWRITE]
+    copies = [
+        each for each in differences(before, after) if each.aspect is Aspect.FULL_BUFFER_WRITE
+    ]
     assert all(str(each).startswith("copies of f32[") for each in copies)
     assert all(f"of the loop at {Path(__file__).name}:" in str(each) for each in copies)
     # The whole stack at least once in each of as many iterations as it has rows.
     assert sum(each.nbytes or 0 for each in copies) >= STACK[0] * 4 * prod(STACK)
-    back = [each for each in differences(after, before) if each.aspect is Aspect.REWRITE]
+    back = [each for each in differences(after, before) if each.aspect is Aspect.FULL_BUFFER_WRITE]
     assert [each.nbytes for each in back] == [-(each.nbytes or 0) for each in copies]

@@ -12,13 +12,13 @@ from assay.hlo.summary import read
 from assay.judge.differences.summaries import differences
 from assay.model.difference import Aspect
 from assay.model.module import Shape
-from assay.model.overlap import AsyncKind, AsyncPair, Work
+from assay.model.overlap import AsyncKind, AsyncPair, Cost
 from assay.model.summary import ModuleSummary
 
 from .assigned import assigned
 from .conftest import proto_of
+from .full_buffer_write_traps import APART, IN_PLACE, UPDATED, looping
 from .programs import entry, offloading_loop
-from .rewrite_traps import APART, IN_PLACE, UPDATED, looping
 
 
 def summary_of(text: str) -> ModuleSummary:
@@ -94,11 +94,11 @@ def test_lines_that_all_moved_hide_no_copy() -> None:
 
 def test_two_loops_of_one_line_are_told_apart_by_what_they_carry() -> None:
     copying = summary_of(stacking_loop(body=COPIED, saved="copied"))
-    (narrow,), (copy,) = copying.loops, copying.rewrites
+    (narrow,), (copy,) = copying.loops, copying.full_buffer_writes
     arrays = tuple(Shape(element_type="f32", dimensions=(size,)) for size in (6, 7))
     wide = replace(narrow, instruction="wide", body="wide", carries=arrays)
     both = replace(copying, loops=(narrow, wide), fingerprint="one")
-    moved = replace(both, rewrites=(replace(copy, loop="wide"),), fingerprint="other")
+    moved = replace(both, full_buffer_writes=(replace(copy, loop="wide"),), fingerprint="other")
     other = "the loop at model.py:41 that carries f32[7] and 1 more (8 trips)"
     assert [str(each) for each in differences(both, moved)] == [
         f"copies of f32[8,4] 0 → 1 in each iteration of {other}, +1.0 KiB per run, model.py:42",
@@ -216,7 +216,7 @@ def test_a_lost_collective_is_told() -> None:
     ]
 
 
-def pair(kind: AsyncKind, between: Work, nbytes: int = 64) -> AsyncPair:
+def pair(kind: AsyncKind, between: Cost, nbytes: int = 64) -> AsyncPair:
     return AsyncPair(
         kind=kind,
         opcode="start",
@@ -231,7 +231,7 @@ def pair(kind: AsyncKind, between: Work, nbytes: int = 64) -> AsyncPair:
     )
 
 
-BUSY, IDLE = Work(flops=8, nbytes=8), Work()
+BUSY, IDLE = Cost(flops=8, nbytes=8), Cost()
 
 
 def test_a_collective_that_became_synchronous_is_no_lost_collective() -> None:
@@ -331,7 +331,7 @@ def test_the_most_important_comes_first() -> None:
             ),
         )
     )
-    assert found == [Aspect.ARGUMENT, Aspect.REWRITE, Aspect.TRIPS]
+    assert found == [Aspect.ARGUMENT, Aspect.FULL_BUFFER_WRITE, Aspect.TRIPS]
 
 
 @pytest.mark.parametrize(

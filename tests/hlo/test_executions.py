@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assay.hlo.executions import Executions, executions
 from assay.hlo.module import Module
-from assay.hlo.trips import TripCounter
+from assay.hlo.trip_count import TripCounter
 
 from .conftest import proto_of
 from .programs import with_computations

@@ -10,7 +10,7 @@ from hypothesis import find, given, settings
 
 from assay.hlo.assignment import BufferAssignment
 from assay.hlo.module import Module
-from assay.model.buffers import Rewrite
+from assay.model.buffers import FullBufferWrite
 
 from .generated_loops import COSTS_NOTHING, Action, Loop, Written, emitted, expected, loops
 from .simple_detectors import by_name, by_opcode, by_result, by_root, by_slice
@@ -18,18 +18,18 @@ from .simple_detectors import by_name, by_opcode, by_result, by_root, by_slice
 Detector = Callable[[Module, BufferAssignment], int]
 
 
-def seen(rewrite: Rewrite) -> Written:
+def seen(write: FullBufferWrite) -> Written:
     return Written(
-        content=rewrite.content.value,
-        nbytes=rewrite.nbytes_per_execution,
-        executions=rewrite.executions,
-        at_most=rewrite.at_most,
-        depth=int(rewrite.loop.split("_")[1]),
+        content=write.content.value,
+        nbytes=write.nbytes_per_execution,
+        executions=write.executions,
+        at_most=write.at_most,
+        depth=int(write.loop.split("_")[1]),
     )
 
 
 def found_in(loop: Loop) -> Counter[Written]:
-    return Counter(map(seen, emitted(loop).summary().rewrites))
+    return Counter(map(seen, emitted(loop).summary().full_buffer_writes))
 
 
 @settings(max_examples=300)

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from assay.hlo.executions import executions
 from assay.hlo.module import Module
 from assay.hlo.overlap import overlaps
-from assay.hlo.trips import TripCounter
-from assay.model.overlap import AsyncKind, AsyncPair, Work
+from assay.hlo.trip_count import TripCounter
+from assay.model.overlap import AsyncKind, AsyncPair, Cost
 
 from .conftest import proto_of
 from .programs import entry, with_computations
 
 Read = Callable[[str], Module]
 HOST = "f32[8,4]{1,0:S(5)}"
-UNIT = Work(flops=32, nbytes=256)
+UNIT = Cost(flops=32, nbytes=256)
 TO_HOST = f"({HOST}, f32[8,4], u32[])"
 
 
@@ -35,11 +35,11 @@ def pairs_of(module: Module) -> tuple[AsyncPair, ...]:
     return overlaps(module, executions(module, trips), trips)
 
 
-def units(count: int) -> Work:
-    return Work(flops=count * UNIT.flops, nbytes=count * UNIT.nbytes)
+def units(count: int) -> Cost:
+    return Cost(flops=count * UNIT.flops, nbytes=count * UNIT.nbytes)
 
 
-def matched(pairs: Sequence[AsyncPair]) -> dict[str, tuple[str, Work | None]]:
+def matched(pairs: Sequence[AsyncPair]) -> dict[str, tuple[str, Cost | None]]:
     return {pair.start: (pair.done, pair.between) for pair in pairs}
 
 
@@ -227,7 +227,7 @@ def test_another_operation_in_flight_is_no_work(module: Read) -> None:
         "result = f32[8,4] async-done(other)",
         f"ROOT end = {HOST} copy-done(begin)",
     )
-    assert matched(pairs_of(module(scheduled(text))))["begin"] == ("end", Work())
+    assert matched(pairs_of(module(scheduled(text))))["begin"] == ("end", Cost())
 
 
 def test_without_a_schedule_the_work_between_is_unknown(module: Read) -> None:
@@ -265,7 +265,7 @@ def test_a_later_done_never_has_less_between(length: int, data: st.DataObject) -
     early = data.draw(st.integers(0, length))
     late = data.draw(st.integers(early, length))
 
-    def between(at: int) -> Work:
+    def between(at: int) -> Cost:
         done = f"end = {HOST} copy-done(begin)"
         last = "ROOT last = f32[8,4] copy(x)"
         text = copies(*chain[:at], done, *chain[at:], last)
@@ -295,7 +295,7 @@ body {{ state = {CARRY} parameter(0)
   one = s32[] constant(1)
   next = s32[] add(i, one)
   ROOT after = {CARRY} tuple(next, x, again) }}"""
-CONDITION, NEXT = Work(flops=1, nbytes=9), Work(flops=1, nbytes=12)
+CONDITION, NEXT = Cost(flops=1, nbytes=9), Cost(flops=1, nbytes=12)
 
 
 def pipelined(bound: str) -> str:
@@ -360,7 +360,7 @@ def around_a_loop(bound: str) -> str:
 
 
 def test_a_loop_under_a_copy_counts_with_its_trips(module: Read) -> None:
-    expected = Work()
+    expected = Cost()
     for part in [units(4), NEXT] * 5 + [CONDITION] * 6:
         expected = expected.plus(part)
     found = matched(pairs_of(module(around_a_loop("constant(5)"))))

@@ -155,7 +155,7 @@ kernel { table = f32[8,4] parameter(0)
   ROOT fused = f32[8,4] fusion(table), kind=kLoop, calls=inner }""",
         "ROOT start = ((), f32[8,4], s32[4]) async-start(), calls=kernel",
     )
-    assert summary(text).rewrites == ()
+    assert summary(text).full_buffer_writes == ()
 
 
 def test_a_copy_start_without_a_source_in_its_result_is_read(summary: Summary) -> None:
@@ -165,5 +165,5 @@ def test_a_copy_start_without_a_source_in_its_result_is_read(summary: Summary) -
         "begun = f32[8,4] copy-start(p)",
         "ROOT done = f32[8,4] copy-done(begun)",
     )
-    (rewrite,) = summary(text).rewrites
-    assert rewrite.nbytes_per_execution == 128
+    (write,) = summary(text).full_buffer_writes
+    assert write.nbytes_per_execution == 128

@@ -288,7 +288,7 @@ def test_a_loop_tells_how_wide_its_state_is_stored(summary: Summary) -> None:
     assert [str(shape) for shape in loop.carries] == ["s32[]", "f32[8,4]", "f32[8,4]S(5)"]
 
 
-# Twins that must fail: cheaper detectors, on the same programs, get the answer wrong.
+# Negative controls that must fail: cheaper detectors, on the same programs, get the answer wrong.
 
 
 def test_counting_copy_start_alone_would_miss_the_offload(module: Callable[[str], Module]) -> None:

@@ -37,14 +37,14 @@ def locked(lock):
     return lambda devices: lock and double(devices)
 
 W = workload(
-    arm("prints", prints),
-    arm("not-compiled", not_compiled),
-    arm("aborts", aborts),
-    arm("after-abort", double),
-    arm("hangs", hangs),
-    arm("after-hang", double),
-    arm("locked", locked(LOCK)),
-    arm("last", double),
+    variant("prints", prints),
+    variant("not-compiled", not_compiled),
+    variant("aborts", aborts),
+    variant("after-abort", double),
+    variant("hangs", hangs),
+    variant("after-hang", double),
+    variant("locked", locked(LOCK)),
+    variant("last", double),
 )
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 
@@ -56,13 +56,13 @@ class Raises:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm):
+    def needs(self, variant):
         return ()
 
     def judge(self, case):
         return 1 / 0
 
-test_raises = Check(claim=Raises(), workloads=(W,), arms=("last",))
+test_raises = Check(claim=Raises(), workloads=(W,), variants=("last",))
 """
 ).replace("\\\\n", "\\n")
 
@@ -74,26 +74,26 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 def test_all_verdicts_are_recorded_in_order(faults: Ended) -> None:
-    assert [(record.arm, record.verdict.value) for record in faults.records] == [
-        ("prints", "kept"),
-        ("not-compiled", "broken"),
-        ("aborts", "broken"),
-        ("after-abort", "kept"),
-        ("hangs", "broken"),
-        ("after-hang", "kept"),
-        ("locked", "broken"),
-        ("last", "kept"),
-        ("last", "broken"),
+    assert [(record.variant, record.verdict.value) for record in faults.records] == [
+        ("prints", "passed"),
+        ("not-compiled", "failed"),
+        ("aborts", "failed"),
+        ("after-abort", "passed"),
+        ("hangs", "failed"),
+        ("after-hang", "passed"),
+        ("locked", "failed"),
+        ("last", "passed"),
+        ("last", "failed"),
     ]
 
 
-def test_a_program_that_does_not_compile_is_broken_in_the_compilers_words(faults: Ended) -> None:
+def test_a_program_that_does_not_compile_fails_in_the_compilers_words(faults: Ended) -> None:
     reason = faults.record("not-compiled").reason
     assert "does not compile" in reason
     assert "no_such_target" in reason
 
 
-def test_a_program_that_aborts_names_its_signal_and_last_words(faults: Ended) -> None:
+def test_a_program_that_aborts_names_its_signal_and_stderr_tail(faults: Ended) -> None:
     reason = faults.record("aborts").reason
     assert "the process ended by SIGABRT" in reason
     assert "the last words" in reason
@@ -104,7 +104,7 @@ def test_a_program_that_hangs_is_given_up(faults: Ended) -> None:
     assert "takes too long while it is built: no answer within 4 s" in reason
 
 
-def test_a_workload_that_cannot_be_sent_is_broken_with_advice(faults: Ended) -> None:
+def test_a_workload_that_cannot_be_sent_fails_with_advice(faults: Ended) -> None:
     record = faults.record("locked")
     assert "cannot be sent to another process" in record.reason
     assert "lock" in record.reason

@@ -15,7 +15,7 @@ import pytest
 from assay.isolate import Observer
 from assay.model.evidence import Evidence, FailureKind
 from assay.model.target import TargetName
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 
 
 @pytest.fixture
@@ -27,8 +27,10 @@ def observer() -> Iterator[Observer]:
 
 
 def observed(observer: Observer, program: Any) -> Evidence:
-    arm = Arm(name="arm", role=Role.CONTROL, program=program)
-    return observer.observe(Workload(suite="isolation", name="w", arms=(arm,)), arm, "cpu:8")
+    variant = Variant(name="variant", role=Role.CONTROL, program=program)
+    return observer.observe(
+        Workload(suite="isolation", name="w", variants=(variant,)), variant, "cpu:8"
+    )
 
 
 def _double(devices: Sequence[Any]) -> Program:
@@ -78,11 +80,11 @@ def test_a_program_that_dies_takes_only_its_fork_with_it(observer: Observer) -> 
     assert observer._running().pid == server
 
 
-def test_the_last_words_are_the_programs_own(observer: Observer) -> None:
+def test_the_stderr_tail_is_the_programs_own(observer: Observer) -> None:
     observed(observer, _aborts)
     evidence = observed(observer, _leaves)
     assert evidence.failure is not None
-    assert evidence.failure.message == ("the process ended by exit status 5; its last words: none")
+    assert evidence.failure.message == ("the process ended by exit status 5; stderr tail: none")
 
 
 def test_no_two_programs_share_a_process(observer: Observer) -> None:

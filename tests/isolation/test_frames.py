@@ -53,7 +53,7 @@ def test_a_whole_frame_is_read(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
 def test_an_answer_holds_text_that_utf_8_cannot() -> None:
     evidence = Evidence(
         workload=ODD,
-        arm="arm",
+        variant="variant",
         target="cpu",
         toolchain=Toolchain(versions={"jax": "0"}),
         failure=Failure(kind=FailureKind.EXECUTION, message=f"no file {ODD}"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay import Arm, Growth, Program, Role, Workload
+from assay import Growth, Program, Role, Variant, Workload
 from assay.isolate import Observer
 from assay.model.evidence import Evidence, FailureKind
 from assay.model.target import TargetName
@@ -40,8 +40,10 @@ def observer() -> Iterator[Observer]:
 
 
 def grown(observer: Observer, build: Any, target: str = "cpu") -> Evidence:
-    arm = Arm(name="grows", role=Role.CONTROL, program=partial(program, build))
-    return observer.time_growth(Workload(suite="s", name="w", arms=(arm,)), arm, target, 0.1)
+    variant = Variant(name="grows", role=Role.CONTROL, program=partial(program, build))
+    return observer.time_growth(
+        Workload(suite="s", name="w", variants=(variant,)), variant, target, 0.1
+    )
 
 
 def test_the_loop_alone_is_timed(observer: Observer) -> None:
@@ -53,9 +55,9 @@ def test_the_loop_alone_is_timed(observer: Observer) -> None:
     assert evidence.seconds.execute > 0
 
 
-def test_to_observe_an_arm_times_no_loop(observer: Observer) -> None:
-    arm = Arm(name="grows", role=Role.CONTROL, program=partial(program, torn))
-    evidence = observer.observe(Workload(suite="s", name="w", arms=(arm,)), arm, "cpu")
+def test_to_observe_a_variant_times_no_loop(observer: Observer) -> None:
+    variant = Variant(name="grows", role=Role.CONTROL, program=partial(program, torn))
+    evidence = observer.observe(Workload(suite="s", name="w", variants=(variant,)), variant, "cpu")
     assert evidence.module is not None
     assert (evidence.growth, evidence.failure) == (None, None)
 

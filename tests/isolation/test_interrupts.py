@@ -20,14 +20,14 @@ def sleeps(devices):
     Path("sleeping").write_text(str(os.getpid()))
     time.sleep(600)
 
-W = workload(arm("double", double), arm("sleeps", sleeps))
+W = workload(variant("double", double), variant("sleeps", sleeps))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 """
 )
 QUICK = (
     PREAMBLE
     + """
-W = workload(arm("double", double))
+W = workload(variant("double", double))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 """
 )
@@ -84,7 +84,7 @@ def test_ctrl_c_ends_the_run_and_keeps_what_was_reached(
     begun.send_signal(signal.SIGINT)
     assert begun.wait(timeout=20) == pytest.ExitCode.INTERRUPTED
     (record,) = records.load(project.newest())
-    assert (record.arm, record.verdict.value) == ("double", "kept")
+    assert (record.variant, record.verdict.value) == ("double", "passed")
     page = (project.newest() / "summary.md").read_text()
     assert "Interrupted, and what was not reached was not judged (exit 2): 1 passed" in page
     assert "Nothing regressed" not in page
@@ -107,6 +107,6 @@ def test_a_killed_run_keeps_its_records_and_its_observer_ends_by_itself(
     begun.wait()
     _await(lambda: not _runs(child))
     (record,) = records.load(project.newest())
-    assert record.arm == "double"
+    assert record.variant == "double"
     told = project.assay("report", str(project.newest()))
     assert "Interrupted, and what was not reached was not judged" in told.output

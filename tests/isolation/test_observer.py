@@ -14,7 +14,7 @@ import pytest
 from assay.isolate import ObservationError, Observer
 from assay.model.evidence import FailureKind
 from assay.model.target import TargetName
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 
 WIDE = 2**17 + 7
 """More than a pipe holds."""
@@ -28,8 +28,8 @@ def _exits_with(text: str, _devices: object) -> Program:
     sys.exit(len(text) % 8)
 
 
-def _workload(arm: Arm) -> Workload:
-    return Workload(suite="isolation", name="small", arms=(arm,))
+def _workload(variant: Variant) -> Workload:
+    return Workload(suite="isolation", name="small", variants=(variant,))
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def observer() -> Iterator[Observer]:
 
 
 def test_a_program_that_leaves_the_process_is_a_crash(observer: Observer) -> None:
-    arm = Arm(name="exits", role=Role.CONTROL, program=_exits)
-    evidence = observer.observe(_workload(arm), arm, "cpu:8")
+    variant = Variant(name="exits", role=Role.CONTROL, program=_exits)
+    evidence = observer.observe(_workload(variant), variant, "cpu:8")
     assert evidence.failure
     assert evidence.failure.kind is FailureKind.CRASH
     assert "exit status 5" in evidence.failure.message
@@ -48,11 +48,11 @@ def test_a_program_that_leaves_the_process_is_a_crash(observer: Observer) -> Non
 
 def test_a_child_that_died_between_requests_is_replaced(observer: Observer) -> None:
     program = partial(_exits_with, "x" * WIDE)
-    arm = Arm(name="exits", role=Role.CONTROL, program=program)
+    variant = Variant(name="exits", role=Role.CONTROL, program=program)
     child = observer._running()
     os.kill(child.pid, signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    evidence = observer.observe(_workload(arm), arm, "cpu:8")
+    evidence = observer.observe(_workload(variant), variant, "cpu:8")
     assert evidence.failure
     assert "exit status 7" in evidence.failure.message
     assert evidence.failure.during is FailureKind.BUILD
@@ -63,6 +63,6 @@ def test_an_assay_that_does_not_start_is_no_fault_of_the_program(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os; os._exit(7)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    arm = Arm(name="exits", role=Role.CONTROL, program=_exits)
+    variant = Variant(name="exits", role=Role.CONTROL, program=_exits)
     with pytest.raises(ObservationError, match=r"did not start: .* exit status 7"):
-        observer.observe(_workload(arm), arm, "cpu:8")
+        observer.observe(_workload(variant), variant, "cpu:8")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay import Arm, Program, Role, Workload
+from assay import Program, Role, Variant, Workload
 from assay.model.evidence import Evidence, FailureKind, Memory, Traced
 from assay.model.target import Availability, DeviceModel, State, TargetName
 from assay.observe import observe
@@ -73,8 +73,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         def program(_devices: Any) -> Program:
             return Program(function=lambda: None)
 
-        arm = Arm(name="plain", role=Role.CONTROL, program=program)
-        return observe(Workload(suite="s", name="w", arms=(arm,)), arm, "gpu-h100")
+        variant = Variant(name="plain", role=Role.CONTROL, program=program)
+        return observe(Workload(suite="s", name="w", variants=(variant,)), variant, "gpu-h100")
 
     return see
 

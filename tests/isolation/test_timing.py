@@ -17,7 +17,7 @@ from assay.isolate.frames import Answer
 from assay.model.evidence import Failure, FailureKind
 from assay.model.target import TargetName
 from assay.model.timing import Ending, TimedPair, Times, Turns
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 
 QUESTION = "any"
 RUNS_BEFORE = 3
@@ -89,14 +89,14 @@ def timed(
     kept: list[Times] | None = None,
     **asked: Any,
 ) -> Times:
-    arms = [
-        Arm(name=name, role=Role.CONTROL, program=program)
+    variants = [
+        Variant(name=name, role=Role.CONTROL, program=program)
         for name, program in (("reference", reference), ("judged", judged))
     ]
     pair = TimedPair(
-        workload=Workload(suite="isolation", name="w", arms=tuple(arms)),
-        reference=None if asked.get("alone") else arms[0],
-        judged=arms[1],
+        workload=Workload(suite="isolation", name="w", variants=tuple(variants)),
+        reference=None if asked.get("alone") else variants[0],
+        judged=variants[1],
         target=asked.get("target", "cpu"),
         turns=Turns(
             reference="reference",
@@ -112,13 +112,13 @@ def timed(
 def test_both_are_timed_with_all_that_belongs_to_a_time(observer: Observer) -> None:
     seen = timed(observer)
     assert seen.ended is Ending.TURNS
-    for arm in (seen.reference, seen.judged):
-        assert len(arm.samples) == 8
-        assert min(arm.samples) > 0
-        assert arm.compile
-        assert arm.first
-        assert arm.trace
-        assert arm.on_device is None
+    for variant in (seen.reference, seen.judged):
+        assert len(variant.samples) == 8
+        assert min(variant.samples) > 0
+        assert variant.compile
+        assert variant.first
+        assert variant.trace
+        assert variant.on_device is None
     assert seen.machine
     assert seen.drift.keys() == {"matmul", "copy", "dispatch"}
     assert seen.failure is seen.unavailable is None
@@ -142,7 +142,7 @@ def test_a_program_is_timed_alone_where_there_is_no_other(observer: Observer) ->
 def test_a_program_alone_that_dies_is_evidence_of_its_own(observer: Observer) -> None:
     seen = timed(observer, judged=on_run(1, os.abort), alone=True)
     assert seen.failure
-    assert (seen.failure.kind, seen.failed_arm) == (FailureKind.CRASH, "judged")
+    assert (seen.failure.kind, seen.failed_variant) == (FailureKind.CRASH, "judged")
 
 
 def test_times_are_handed_over_while_they_are_taken(observer: Observer) -> None:
@@ -170,7 +170,7 @@ def test_a_program_that_raises_on_its_second_run_is_a_failure_of_its_own(
 ) -> None:
     seen = timed(observer, judged=on_run(2, _raises))
     assert seen.failure
-    assert (seen.failure.kind, seen.failed_arm) == (FailureKind.EXECUTION, "judged")
+    assert (seen.failure.kind, seen.failed_variant) == (FailureKind.EXECUTION, "judged")
     assert "callback" in seen.failure.message
     assert seen.judged.first is not None
 
@@ -180,7 +180,7 @@ def test_a_program_that_raises_in_the_turns_leaves_the_samples_before(observer: 
     # Ten milliseconds a run, so that one run is a sample on any machine's clock.
     seen = timed(observer, slow, on_run(RUNS_BEFORE + 4, _raises_late, _HUNDREDTH))
     assert seen.failure
-    assert seen.failed_arm == "judged"
+    assert seen.failed_variant == "judged"
     assert 0 < len(seen.judged.samples) == len(seen.reference.samples) < 8
 
 
@@ -195,14 +195,14 @@ def _raises_late() -> None:
 def test_a_program_that_does_not_compile_is_a_failure(observer: Observer) -> None:
     seen = timed(observer, reference=partial(_program, _mismatched))
     assert seen.failure
-    assert seen.failed_arm == "reference"
+    assert seen.failed_variant == "reference"
     assert seen.reference.samples == ()
 
 
 def test_a_program_that_cannot_be_built_is_a_failure(observer: Observer) -> None:
     seen = timed(observer, judged=_raises_when_built)
     assert seen.failure
-    assert (seen.failure.kind, seen.failed_arm) == (FailureKind.BUILD, "judged")
+    assert (seen.failure.kind, seen.failed_variant) == (FailureKind.BUILD, "judged")
 
 
 def _raises_when_built(_devices: object) -> Program:
@@ -247,7 +247,7 @@ def test_a_process_that_dies_of_a_run_is_evidence_and_the_next_one_serves(
     slow = partial(_program, _hundredth)
     seen = timed(observer, slow, on_run(number, os.abort, _HUNDREDTH))
     assert seen.failure
-    assert (seen.failure.kind, seen.failed_arm) == (FailureKind.CRASH, whose)
+    assert (seen.failure.kind, seen.failed_variant) == (FailureKind.CRASH, whose)
     assert "SIGABRT" in seen.failure.message
     assert timed(observer).failure is None
 
@@ -256,7 +256,7 @@ def test_a_run_that_never_ends_is_a_timeout() -> None:
     with Observer([TargetName.parse("cpu")], timeout_seconds=8) as observer:
         seen = timed(observer, judged=on_run(1, partial(time.sleep, 600)))
     assert seen.failure
-    assert (seen.failure.kind, seen.failed_arm) == (FailureKind.TIMEOUT, "judged")
+    assert (seen.failure.kind, seen.failed_variant) == (FailureKind.TIMEOUT, "judged")
 
 
 def test_progress_keeps_a_long_pair_from_being_given_up() -> None:
@@ -307,6 +307,6 @@ def test_a_forked_child_times_too() -> None:
     kept: list[Times] = []
     with Observer([TargetName.parse("cpu")], timeout_seconds=60, forks_for="jax") as observer:
         assert timed(observer, kept=kept).ended is Ending.TURNS
-        assert timed(observer, judged=on_run(1, os.abort)).failed_arm == "judged"
+        assert timed(observer, judged=on_run(1, os.abort)).failed_variant == "judged"
         assert timed(observer).ended is Ending.TURNS
     assert kept

@@ -1,4 +1,7 @@
-"""Whatever goes wrong while judging is an error, never a pass; a twin must break its claim."""
+"""Whatever goes wrong while judging is an error, never a pass.
+
+A negative control must fail its claim.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -8,18 +11,18 @@ from typing import Any, cast
 
 import pytest
 
-from assay.judge.case import at_fault, judge, judge_arm, judge_twin, vouched
+from assay.judge.case import at_fault, judge, judge_negative_control, judge_variant, vouched
 from assay.model.claim import Case, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
 from assay.model.expected import Measures
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Arm, KnownDefect, Program, Role, Workload
+from assay.model.workload import KnownDefect, Program, Role, Variant, Workload
 
-KEPT = Finding(outcome=Outcome.KEPT, measured=1, limit=1, reason="it holds")
-BROKEN = Finding(outcome=Outcome.BROKEN, measured=2, limit=1, reason="it does not", advice="mend")
-UNMEASURED = Finding(outcome=Outcome.BROKEN, reason="it did not compile")
-IMPROVED = replace(KEPT, outcome=Outcome.IMPROVED)
+PASSED = Finding(outcome=Outcome.PASSED, measured=1, limit=1, reason="it holds")
+FAILED = Finding(outcome=Outcome.FAILED, measured=2, limit=1, reason="it does not", advice="mend")
+UNMEASURED = Finding(outcome=Outcome.FAILED, reason="it did not compile")
+IMPROVED = replace(PASSED, outcome=Outcome.IMPROVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,8 @@ class Says:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        assert arm.name
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        assert variant.name
         return ()
 
     def judge(self, case: Case) -> Finding:
@@ -56,7 +59,7 @@ def _program(devices: Sequence[Any]) -> Program:
 
 
 DEFECT = KnownDefect(
-    arms=("arm",),
+    variants=("variant",),
     expects={"says": Measures(least=2, most=2)},
     targets=("cpu*",),
     reason="upstream drops it",
@@ -66,13 +69,13 @@ DEFECT = KnownDefect(
 
 
 def case_with(*defects: KnownDefect) -> Case:
-    arm = Arm(name="arm", role=Role.POLICY, program=_program)
+    variant = Variant(name="variant", role=Role.POLICY, program=_program)
     return Case(
-        workload=Workload(suite="suite", name="work", arms=(arm,), known_defects=defects),
-        arm=arm,
+        workload=Workload(suite="suite", name="work", variants=(variant,), known_defects=defects),
+        variant=variant,
         evidence=Evidence(
             workload="work",
-            arm="arm",
+            variant="variant",
             target="cpu:8",
             toolchain=Toolchain(versions={"jaxlib": "0.10.2"}),
         ),
@@ -82,31 +85,31 @@ def case_with(*defects: KnownDefect) -> Case:
 CASE = case_with()
 
 
-@pytest.mark.parametrize("finding", [KEPT, BROKEN, UNMEASURED, IMPROVED])
+@pytest.mark.parametrize("finding", [PASSED, FAILED, UNMEASURED, IMPROVED])
 def test_a_sound_finding_passes_through(finding: Finding) -> None:
     assert judge(saying(finding), CASE) == finding
 
 
 @pytest.mark.parametrize("gap", [{"measured": None}, {"limit": None}])
-@pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.IMPROVED])
+@pytest.mark.parametrize("outcome", [Outcome.PASSED, Outcome.IMPROVED])
 @pytest.mark.parametrize("way", [saying, lambda finding: raising(Stopped(finding))])
-def test_kept_without_both_numbers_is_an_error(
+def test_passed_without_both_numbers_is_an_error(
     way: Callable[[Finding], Says], outcome: Outcome, gap: dict[str, None]
 ) -> None:
-    finding = judge(way(replace(KEPT, outcome=outcome, **gap)), CASE)  # type: ignore[arg-type] # only numbers
+    finding = judge(way(replace(PASSED, outcome=outcome, **gap)), CASE)  # type: ignore[arg-type] # only numbers
     assert finding.outcome is Outcome.ERROR
     assert finding.reason == f"claim 'says' says {outcome.value} but measured nothing"
 
 
-def test_kept_with_a_measured_zero_is_kept() -> None:
-    zero = replace(KEPT, measured=0, limit=0)
-    assert judge(saying(zero), CASE).outcome is Outcome.KEPT
+def test_passed_with_a_measured_zero_passes() -> None:
+    zero = replace(PASSED, measured=0, limit=0)
+    assert judge(saying(zero), CASE).outcome is Outcome.PASSED
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), KeyError("gone"), AssertionError("no")])
-def test_a_claim_that_raises_is_broken_and_names_its_line(error: Exception) -> None:
+def test_a_claim_that_raises_fails_and_names_its_line(error: Exception) -> None:
     finding = judge(raising(error), CASE)
-    assert (finding.outcome, finding.measured) == (Outcome.BROKEN, None)
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, None)
     assert "the check's own code failed (claim 'says'): " in finding.reason
     assert "test_case.py:" in finding.reason
     assert finding.reason.endswith(f": {type(error).__name__}: {error}")
@@ -138,9 +141,9 @@ def _caught(fail: Callable[[], object]) -> Exception:
 def test_two_units_that_meet_are_no_pass() -> None:
     def meet() -> Finding:
         same_unit(Quantity(1, Unit.BYTES), Quantity(1, Unit.COUNT))
-        return KEPT
+        return PASSED
 
-    assert judge(Says(answer=meet), CASE).outcome is Outcome.BROKEN
+    assert judge(Says(answer=meet), CASE).outcome is Outcome.FAILED
 
 
 def test_an_interrupt_is_no_verdict() -> None:
@@ -149,16 +152,16 @@ def test_an_interrupt_is_no_verdict() -> None:
 
 
 def test_a_stop_carries_its_own_finding() -> None:
-    stopped = Finding(outcome=Outcome.CANNOT_RUN, reason="no such device")
+    stopped = Finding(outcome=Outcome.UNSUPPORTED, reason="no such device")
     assert judge(raising(Stopped(stopped)), CASE) == stopped
 
 
-def test_an_arm_without_known_defects_is_judged_as_it_is() -> None:
-    assert judge_arm(saying(BROKEN), CASE) == (BROKEN, None)
+def test_a_variant_without_known_defects_is_judged_as_it_is() -> None:
+    assert judge_variant(saying(FAILED), CASE) == (FAILED, None)
 
 
-def test_broken_as_expected_is_a_known_defect() -> None:
-    finding, defect = judge_arm(saying(BROKEN), case_with(DEFECT))
+def test_failed_as_expected_is_a_known_defect() -> None:
+    finding, defect = judge_variant(saying(FAILED), case_with(DEFECT))
     assert defect is DEFECT
     assert finding.outcome is Outcome.KNOWN_DEFECT
     assert (finding.measured, finding.limit) == (2, 1)
@@ -166,17 +169,17 @@ def test_broken_as_expected_is_a_known_defect() -> None:
     assert finding.advice == ""
 
 
-def test_broken_in_another_way_stays_broken_and_says_so() -> None:
-    worse = replace(BROKEN, measured=3)
-    finding, defect = judge_arm(saying(worse), case_with(DEFECT))
-    assert (finding.outcome, defect) == (Outcome.BROKEN, None)
+def test_failed_in_another_way_stays_failed_and_says_so() -> None:
+    worse = replace(FAILED, measured=3)
+    finding, defect = judge_variant(saying(worse), case_with(DEFECT))
+    assert (finding.outcome, defect) == (Outcome.FAILED, None)
     assert finding.reason.endswith("this is not the known defect (https://example.org/1)")
-    assert judge_arm(saying(UNMEASURED), case_with(DEFECT))[0].outcome is Outcome.BROKEN
+    assert judge_variant(saying(UNMEASURED), case_with(DEFECT))[0].outcome is Outcome.FAILED
 
 
 def test_the_second_entry_speaks_where_the_first_expects_something_else() -> None:
     other = replace(DEFECT, expects={"says": Measures(least=3)})
-    assert judge_arm(saying(BROKEN), case_with(other, DEFECT))[1] is DEFECT
+    assert judge_variant(saying(FAILED), case_with(other, DEFECT))[1] is DEFECT
 
 
 def test_an_expectation_that_cannot_be_computed_is_no_known_defect() -> None:
@@ -184,16 +187,16 @@ def test_an_expectation_that_cannot_be_computed_is_no_known_defect() -> None:
         return 1 // 0
 
     broken = replace(DEFECT, expects={"says": Measures(least=divided)})
-    finding, defect = judge_arm(saying(BROKEN), case_with(broken))
-    assert (finding.outcome, defect) == (Outcome.BROKEN, None)
+    finding, defect = judge_variant(saying(FAILED), case_with(broken))
+    assert (finding.outcome, defect) == (Outcome.FAILED, None)
     assert "ZeroDivisionError" in finding.reason
 
 
-@pytest.mark.parametrize("better", [KEPT, IMPROVED])
-def test_kept_against_expectation_is_fixed_upstream_and_asks_for_retirement(
+@pytest.mark.parametrize("better", [PASSED, IMPROVED])
+def test_passed_against_expectation_is_fixed_upstream_and_asks_for_retirement(
     better: Finding,
 ) -> None:
-    finding, _ = judge_arm(saying(better), case_with(DEFECT))
+    finding, _ = judge_variant(saying(better), case_with(DEFECT))
     assert finding.outcome is Outcome.FIXED_UPSTREAM
     assert finding.advice.startswith("retire the known defect last seen 2026-11-20")
     assert DEFECT.upstream in finding.advice
@@ -202,14 +205,14 @@ def test_kept_against_expectation_is_fixed_upstream_and_asks_for_retirement(
 @pytest.mark.parametrize(
     "claim",
     [
-        saying(replace(KEPT, measured=None)),
-        saying(Finding(outcome=Outcome.CANNOT_RUN)),
-        saying(Finding(outcome=Outcome.NOT_MEASURED)),
+        saying(replace(PASSED, measured=None)),
+        saying(Finding(outcome=Outcome.UNSUPPORTED)),
+        saying(Finding(outcome=Outcome.INCONCLUSIVE)),
     ],
-    ids=["unmeasured", "cannot-run", "not-measured"],
+    ids=["unmeasured", "unsupported", "inconclusive"],
 )
 def test_what_was_not_judged_is_never_a_known_defect(claim: Says) -> None:
-    finding, _ = judge_arm(claim, case_with(DEFECT))
+    finding, _ = judge_variant(claim, case_with(DEFECT))
     assert finding == judge(claim, CASE)
 
 
@@ -217,34 +220,34 @@ def test_what_was_not_judged_is_never_a_known_defect(claim: Says) -> None:
     "elsewhere",
     [
         {"workloads": ("other",)},
-        {"arms": ("other",)},
+        {"variants": ("other",)},
         {"expects": {"else": Measures(least=2, most=2)}},
         {"targets": ("gpu",)},
         {"toolchain": {"jaxlib": ">=0.12"}},
     ],
 )
 def test_a_defect_of_something_else_excuses_nothing(elsewhere: dict[str, Any]) -> None:
-    finding, defect = judge_arm(saying(BROKEN), case_with(replace(DEFECT, **elsewhere)))
-    assert (finding, defect) == (BROKEN, None)
+    finding, defect = judge_variant(saying(FAILED), case_with(replace(DEFECT, **elsewhere)))
+    assert (finding, defect) == (FAILED, None)
 
 
-def test_a_twin_that_breaks_the_claim_is_kept() -> None:
-    finding = judge_twin(saying(BROKEN), CASE)
-    assert finding.outcome is Outcome.KEPT
-    assert finding.reason == "the negative control breaks the claim, as it must: it does not"
+def test_a_control_that_fails_the_claim_passes() -> None:
+    finding = judge_negative_control(saying(FAILED), CASE)
+    assert finding.outcome is Outcome.PASSED
+    assert finding.reason == "the negative control fails the claim, as it must: it does not"
     assert finding.advice == ""
 
 
-@pytest.mark.parametrize("better", [KEPT, IMPROVED])
-def test_a_twin_that_keeps_the_claim_shows_it_blind(better: Finding) -> None:
-    finding = judge_twin(saying(better), CASE)
-    assert finding.outcome is Outcome.BROKEN
+@pytest.mark.parametrize("better", [PASSED, IMPROVED])
+def test_a_control_that_passes_the_claim_shows_it_blind(better: Finding) -> None:
+    finding = judge_negative_control(saying(better), CASE)
+    assert finding.outcome is Outcome.FAILED
     assert "blind" in finding.reason
     assert finding.advice
 
 
 def _control(fails_with: FailureKind | None) -> Case:
-    return replace(CASE, arm=replace(CASE.arm, fails_with=fails_with))
+    return replace(CASE, variant=replace(CASE.variant, fails_with=fails_with))
 
 
 COMPILER, TRACE = FailureKind.COMPILER, FailureKind.TRACE
@@ -257,68 +260,68 @@ UNCOMPILED, UNTRACED = (Failure(kind=kind, message="no") for kind in (COMPILER, 
         (UNMEASURED, None, "nothing was measured"),
         (replace(UNMEASURED, failure=UNTRACED), None, "names no failure"),
         (replace(UNMEASURED, failure=UNTRACED), TRACE, "nothing was measured"),
-        (replace(BROKEN, failure=UNTRACED), None, "names no failure"),
-        (replace(BROKEN, failure=UNTRACED), COMPILER, "it must be one that does not compile"),
-        (replace(BROKEN, measured=inf), None, "is not finite"),
+        (replace(FAILED, failure=UNTRACED), None, "names no failure"),
+        (replace(FAILED, failure=UNTRACED), COMPILER, "it must be one that does not compile"),
+        (replace(FAILED, measured=inf), None, "is not finite"),
     ],
 )
 def test_a_control_that_fails_for_another_reason_fails_the_run(
     finding: Finding, fails_with: FailureKind | None, words: str
 ) -> None:
-    found = judge_twin(saying(finding), _control(fails_with))
-    assert found.outcome is Outcome.BROKEN
+    found = judge_negative_control(saying(finding), _control(fails_with))
+    assert found.outcome is Outcome.FAILED
     assert found.reason.startswith("the negative control proves nothing, for ")
     assert words in found.reason
     assert found.reason.endswith(finding.reason)
 
 
 @pytest.mark.parametrize("failure", [None, UNCOMPILED])
-def test_a_control_may_fail_as_its_arm_says_or_be_measured(failure: Failure | None) -> None:
-    finding = replace(BROKEN, failure=failure)
-    assert judge_twin(saying(finding), _control(COMPILER)).outcome is Outcome.KEPT
+def test_a_control_may_fail_as_its_variant_says_or_be_measured(failure: Failure | None) -> None:
+    finding = replace(FAILED, failure=failure)
+    assert judge_negative_control(saying(finding), _control(COMPILER)).outcome is Outcome.PASSED
 
 
 @pytest.mark.parametrize(
-    "unproven", [outcome for outcome in Outcome if outcome is not Outcome.KEPT]
+    "unproven", [outcome for outcome in Outcome if outcome is not Outcome.PASSED]
 )
-def test_nothing_is_kept_unless_every_control_broke_the_claim(unproven: Outcome) -> None:
-    sound, other = Finding(outcome=Outcome.KEPT), Finding(outcome=unproven, reason="why")
-    assert vouched(KEPT, [("a", sound), ("b", sound)]) == KEPT
-    found = vouched(KEPT, [("a", sound), ("b", other)])
-    assert found.outcome is Outcome.NOT_MEASURED
+def test_nothing_passes_unless_every_control_failed_the_claim(unproven: Outcome) -> None:
+    sound, other = Finding(outcome=Outcome.PASSED), Finding(outcome=unproven, reason="why")
+    assert vouched(PASSED, [("a", sound), ("b", sound)]) == PASSED
+    found = vouched(PASSED, [("a", sound), ("b", other)])
+    assert found.outcome is Outcome.INCONCLUSIVE
     assert found.reason == "the negative control 'b' did not fail: why"
 
 
-_KEEPING = (Outcome.KEPT, Outcome.IMPROVED)
+_KEEPING = (Outcome.PASSED, Outcome.IMPROVED)
 
 
 @pytest.mark.parametrize(
     ("outcome", "number", "odd"),
     [
         *product(_KEEPING, ("measured", "limit"), (nan, inf, -inf)),
-        *product((Outcome.BROKEN,), ("limit",), (nan, inf, -inf)),
-        (Outcome.BROKEN, "measured", nan),
+        *product((Outcome.FAILED,), ("limit",), (nan, inf, -inf)),
+        (Outcome.FAILED, "measured", nan),
     ],
 )
 def test_a_number_that_is_not_finite_is_an_error(outcome: Outcome, number: str, odd: float) -> None:
-    finding = judge(saying(replace(BROKEN, outcome=outcome, **{number: odd})), CASE)  # type: ignore[arg-type] # only numbers
+    finding = judge(saying(replace(FAILED, outcome=outcome, **{number: odd})), CASE)  # type: ignore[arg-type] # only numbers
     assert finding.outcome is Outcome.ERROR
     assert f"{number}={odd}, which is not finite" in finding.reason
 
 
-def test_an_infinite_difference_breaks_a_claim() -> None:
-    finding = replace(BROKEN, measured=inf)
+def test_an_infinite_difference_fails_a_claim() -> None:
+    finding = replace(FAILED, measured=inf)
     assert judge(saying(finding), CASE) == finding
 
 
-@pytest.mark.parametrize("outcome", [Outcome.CANNOT_RUN, Outcome.NOT_MEASURED])
-def test_a_twin_that_cannot_be_judged_says_so(outcome: Outcome) -> None:
-    assert judge_twin(saying(Finding(outcome=outcome)), CASE).outcome is outcome
+@pytest.mark.parametrize("outcome", [Outcome.UNSUPPORTED, Outcome.INCONCLUSIVE])
+def test_a_control_that_cannot_be_judged_says_so(outcome: Outcome) -> None:
+    assert judge_negative_control(saying(Finding(outcome=outcome)), CASE).outcome is outcome
 
 
-def test_a_claim_that_raises_on_its_twin_proves_nothing() -> None:
-    assert judge_twin(raising(ValueError()), CASE).outcome is Outcome.BROKEN
+def test_a_claim_that_raises_on_its_control_proves_nothing() -> None:
+    assert judge_negative_control(raising(ValueError()), CASE).outcome is Outcome.FAILED
 
 
-def test_a_known_defect_does_not_excuse_a_blind_twin() -> None:
-    assert judge_twin(saying(KEPT), case_with(DEFECT)).outcome is Outcome.BROKEN
+def test_a_known_defect_does_not_excuse_a_blind_control() -> None:
+    assert judge_negative_control(saying(PASSED), case_with(DEFECT)).outcome is Outcome.FAILED

@@ -1,4 +1,4 @@
-"""A known defect speaks of some workloads, arms, claims, targets and toolchains, and no others."""
+"""A known defect names workloads, variants, claims, targets and toolchains, and no others."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from assay.model.units import Quantity, Unit
 from assay.model.workload import KnownDefect
 
 DEFECT = KnownDefect(
-    arms=("offload-*", "nested"),
+    variants=("offload-*", "nested"),
     expects={"host-bytes": exactly(0)},
     targets=("gpu*", "tpu-v5?:*"),
     workloads=("block*",),
@@ -25,7 +25,7 @@ DEFECT = KnownDefect(
 def found(
     *defects: KnownDefect,
     workload: str = "block-full",
-    arm: str = "offload-hidden",
+    variant: str = "offload-hidden",
     claim: str = "host-bytes",
     target: str = "gpu-h100:8",
     jaxlib: str = "0.10.2",
@@ -34,7 +34,7 @@ def found(
     entries = known_defects(
         defects or (DEFECT,),
         workload=workload,
-        arm=arm,
+        variant=variant,
         claim=claim,
         target=target,
         versions=versions,
@@ -47,11 +47,11 @@ def test_an_entry_that_matches_in_everything_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arm", "speaks"),
+    ("variant", "speaks"),
     [("offload-", True), ("nested", True), ("nested-offload-x", False), ("OFFLOAD-x", False)],
 )
-def test_arm_patterns_match_the_whole_name(*, arm: str, speaks: bool) -> None:
-    assert (found(arm=arm) is DEFECT) is speaks
+def test_variant_patterns_match_the_whole_name(*, variant: str, speaks: bool) -> None:
+    assert (found(variant=variant) is DEFECT) is speaks
 
 
 def test_workload_patterns_match_the_whole_name() -> None:
@@ -60,7 +60,7 @@ def test_workload_patterns_match_the_whole_name() -> None:
 
 def test_an_entry_that_names_no_workload_speaks_of_all() -> None:
     everywhere = KnownDefect(
-        arms=DEFECT.arms,
+        variants=DEFECT.variants,
         expects=DEFECT.expects,
         targets=DEFECT.targets,
         reason="",
@@ -106,7 +106,7 @@ def test_an_entry_without_a_range_holds_for_every_toolchain() -> None:
 def test_the_first_of_two_entries_speaks() -> None:
     second = replace(DEFECT, reason="another")
     assert found(DEFECT, second) is DEFECT
-    assert found(replace(DEFECT, arms=("none",)), second) is second
+    assert found(replace(DEFECT, variants=("none",)), second) is second
 
 
 KILLED = Failure(kind=FailureKind.CRASH, message="the process ended by SIGKILL")
@@ -154,7 +154,7 @@ def test_an_entry_that_expects_nothing_is_refused(expects: dict[str, Expected]) 
         replace(DEFECT, expects=expects)
 
 
-def test_the_first_pattern_that_matches_a_claim_says_how_it_breaks() -> None:
+def test_the_first_pattern_that_matches_a_claim_says_how_it_fails() -> None:
     both = replace(DEFECT, expects={"host-bytes": exactly(1), "host-*": (exactly(2), exactly(3))})
     assert both.ways("host-bytes") == (exactly(1),)
     assert both.ways("host-rows") == (exactly(2), exactly(3))

@@ -295,7 +295,7 @@ def test_the_unit_of_time_changes_nothing(seed: int, power: int) -> None:
 
 
 @given(st.permutations(range(20)))
-def test_below_the_floors_pairs_the_order_of_pairs_changes_nothing(order: list[int]) -> None:
+def test_below_the_minima_pairs_the_order_of_pairs_changes_nothing(order: list[int]) -> None:
     first, second = turns(1.03, 1, pairs=20, busy=0.3)
     one = ratio_of_turns(first, second)
     other = ratio_of_turns([first[k] for k in order], [second[k] for k in order])
@@ -326,7 +326,7 @@ def test_the_looks_are_those_that_the_error_rate_was_measured_with() -> None:
 
 
 def test_the_interval_is_that_which_the_error_rate_was_measured_with() -> None:
-    """Of 64 pairs half of which are disturbed; floors of two neighbours bound it below."""
+    """Of 64 pairs half of which are disturbed; minimum times of two neighbours bound it below."""
     found = ratio_of_turns(*turns(1.02, 7, busy=0.5))
     assert (found.low, found.high) == pytest.approx((1.0190218575, 1.0202690716), rel=1e-9)
 

@@ -4,23 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.judge.toolchains import age, in_range, nearest_accepted, no_newer
-from assay.model.verdict import AcceptedNumber
+from assay.judge.toolchains import age, in_range, nearest_baseline, no_newer
+from assay.model.verdict import BaselineNumber
 
 
-def accepted(value: int, **versions: str) -> AcceptedNumber:
-    return AcceptedNumber(value=value, toolchain=versions)
+def baseline(value: int, **versions: str) -> BaselineNumber:
+    return BaselineNumber(value=value, toolchain=versions)
 
 
-def value_for(numbers: list[AcceptedNumber], **versions: str) -> int | float | None:
-    found = nearest_accepted(numbers, versions)
+def value_for(numbers: list[BaselineNumber], **versions: str) -> int | float | None:
+    found = nearest_baseline(numbers, versions)
     return found.value if found else None
 
 
 NUMBERS = [
-    accepted(10, jaxlib="0.10.2"),
-    accepted(9, jaxlib="0.9.2"),
-    accepted(12, jaxlib="0.12.0.1"),
+    baseline(10, jaxlib="0.10.2"),
+    baseline(9, jaxlib="0.9.2"),
+    baseline(12, jaxlib="0.12.0.1"),
 ]
 
 
@@ -48,35 +48,35 @@ def test_no_numbers_give_none() -> None:
 
 
 def test_versions_are_ordered_as_versions_not_as_text() -> None:
-    assert value_for([accepted(9, jaxlib="0.9")], jaxlib="0.10") == 9
-    assert value_for([accepted(10, jaxlib="0.10")], jaxlib="0.9") is None
+    assert value_for([baseline(9, jaxlib="0.9")], jaxlib="0.10") == 9
+    assert value_for([baseline(10, jaxlib="0.10")], jaxlib="0.9") is None
 
 
 def test_a_package_outside_the_leading_order_is_ordered_as_a_version_too() -> None:
-    older = accepted(1, **{"jaxlib": "0.10", "nvidia-cuda-nvcc": "13.9.1"})
+    older = baseline(1, **{"jaxlib": "0.10", "nvidia-cuda-nvcc": "13.9.1"})
     newer = {"jaxlib": "0.10", "nvidia-cuda-nvcc": "13.10.0"}
     assert value_for([older], **newer) == 1
 
 
 def test_the_compilers_own_package_decides_first() -> None:
     numbers = [
-        accepted(1, jaxlib="0.10", libtpu="0.0.60"),
-        accepted(2, jaxlib="0.11", libtpu="0.0.50"),
+        baseline(1, jaxlib="0.10", libtpu="0.0.60"),
+        baseline(2, jaxlib="0.11", libtpu="0.0.50"),
     ]
     assert value_for(numbers, jaxlib="0.12", libtpu="0.0.55") == 2
 
 
 def test_the_accelerators_package_decides_between_equal_jaxlibs() -> None:
     numbers = [
-        accepted(1, jaxlib="0.10", libtpu="0.0.9"),
-        accepted(2, jaxlib="0.10", libtpu="0.0.50"),
+        baseline(1, jaxlib="0.10", libtpu="0.0.9"),
+        baseline(2, jaxlib="0.10", libtpu="0.0.50"),
     ]
     assert value_for(numbers, jaxlib="0.10", libtpu="0.0.51") == 2
     assert value_for(numbers, jaxlib="0.10", libtpu="0.0.10") == 1
 
 
 def test_an_exact_toolchain_has_the_same_packages_too() -> None:
-    numbers = [accepted(1, jaxlib="0.10"), accepted(2, jaxlib="0.10", libtpu="0.0.51")]
+    numbers = [baseline(1, jaxlib="0.10"), baseline(2, jaxlib="0.10", libtpu="0.0.51")]
     assert value_for(numbers, jaxlib="0.10", libtpu="0.0.51") == 2
     assert value_for(numbers, jaxlib="0.10") == 1
 
@@ -102,17 +102,17 @@ def test_two_toolchains_are_of_one_age_only_if_they_are_one(
 def test_the_nearest_number_is_never_newer_and_none_older_lies_between(
     known: list[dict[str, str]], mine: dict[str, str]
 ) -> None:
-    numbers = [AcceptedNumber(value=0, toolchain=toolchain) for toolchain in known]
+    numbers = [BaselineNumber(value=0, toolchain=toolchain) for toolchain in known]
     older = [age(toolchain) for toolchain in known if age(toolchain)[0] <= age(mine)[0]]
-    found = nearest_accepted(numbers, mine)
+    found = nearest_baseline(numbers, mine)
     best = age(mine) if mine in known else max(older, default=None)
     assert (age(found.toolchain) if found else None) == best
 
 
 def test_another_machine_with_the_same_compiler_is_compared_with() -> None:
-    accepted = AcceptedNumber(value=1, toolchain={"jaxlib": "0.12.0", "host-isa": "x86_64-avx512f"})
+    baseline = BaselineNumber(value=1, toolchain={"jaxlib": "0.12.0", "host-isa": "x86_64-avx512f"})
     mine = {"jaxlib": "0.12.0", "host-isa": "x86_64-avx2"}
-    assert nearest_accepted([accepted], mine) == accepted
+    assert nearest_baseline([baseline], mine) == baseline
 
 
 @pytest.mark.parametrize(

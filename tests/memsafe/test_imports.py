@@ -34,7 +34,7 @@ def test_private_interfaces_of_jax_are_named_in_one_module(module: Path) -> None
     assert not private or module.name == "jax_internals.py"
 
 
-def test_the_twin_an_import_of_assay_would_be_seen() -> None:
+def test_the_control_an_import_of_assay_would_be_seen() -> None:
     assert not set(packages("from assay.model import units")) <= MAY_IMPORT
 
 

@@ -96,7 +96,7 @@ def too_small(equation: JaxprEqn, factor: Factor, operands: Sequence[Array], pie
 RIGHT = rules.RULES
 
 
-def test_a_program_that_the_twins_break_is_right_with_the_right_rules() -> None:
+def test_a_program_that_the_controls_break_is_right_with_the_right_rules() -> None:
     assert outcome_of(ATTENTION) == Outcome(split=True)
 
 

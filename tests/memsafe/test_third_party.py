@@ -12,7 +12,7 @@ from jax import Array
 
 from memsafe.engine import Engine
 from memsafe.fit import Fit
-from memsafe.function import parted, traced
+from memsafe.function import flattened_call, traced
 from memsafe.measure import Measured
 from memsafe.options import Asked, Options
 from tests.memsafe.third_party import (
@@ -97,7 +97,7 @@ def within(
 ) -> Ran:
     """`function` run as written and within `budget`; raises BudgetError."""
     options = Options.checked(budget, Asked(donate_argnums=donated))
-    call = parted(arguments, {}, options)
+    call = flattened_call(arguments, {}, options)
     program = traced(function, call)
     reused = [len(program.constants) + at for at in call.donated]
     inputs = [*program.constants, *call.leaves]

@@ -92,7 +92,7 @@ def test_a_batch_is_within_the_budget_too(transform: Any) -> None:
     assert_same(memsafe.memsafe(transform(energy), budget)(x, v), transform(energy)(x, v))
 
 
-def test_the_twin_a_budget_that_is_not_kept_would_be_seen() -> None:
+def test_the_control_a_budget_that_is_not_kept_would_be_seen() -> None:
     with pytest.raises(AssertionError):
         assert peak_bytes(energy, points(), weights()) <= ROOM
     with pytest.raises(AssertionError):

@@ -10,13 +10,13 @@ from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.module import Shape
 from tests.report.inspections import (
     DONATION,
+    FULL_BUFFER_WRITE,
     GIB,
     INSPECTION,
     LOOP,
     LOST,
     MIB,
     PAIR,
-    REWRITE,
     module,
     seen,
 )
@@ -67,29 +67,34 @@ def test_a_program_that_compiled_has_no_error() -> None:
 
 def test_copies_in_loops_come_first_and_the_most_bytes_per_run_before_others() -> None:
     small = Shape(element_type="f32", dimensions=(8,))
-    outside = replace(REWRITE, instruction="outside", loop="", iterations=None, executions=10**6)
-    often = replace(REWRITE, instruction="often", executions=16)
-    tiny = replace(REWRITE, instruction="tiny", shape=small)
-    unknown = replace(REWRITE, instruction="unknown", executions=None, shape=small)
-    inspection = module(rewrites=(outside, tiny, REWRITE, often, unknown))
+    outside = replace(
+        FULL_BUFFER_WRITE, instruction="outside", loop="", iterations=None, executions=10**6
+    )
+    often = replace(FULL_BUFFER_WRITE, instruction="often", executions=16)
+    tiny = replace(FULL_BUFFER_WRITE, instruction="tiny", shape=small)
+    unknown = replace(FULL_BUFFER_WRITE, instruction="unknown", executions=None, shape=small)
+    inspection = module(full_buffer_writes=(outside, tiny, FULL_BUFFER_WRITE, often, unknown))
     names = [each.instruction for each in inspection.copies]
     assert names == ["unknown", "often", "copy.1", "tiny", "outside"]
 
 
 def test_what_is_never_run_is_no_copy() -> None:
-    assert module(rewrites=(replace(REWRITE, executions=0),)).copies == ()
+    assert module(full_buffer_writes=(replace(FULL_BUFFER_WRITE, executions=0),)).copies == ()
 
 
 def test_a_host_transfer_is_listed_among_the_transfers_alone() -> None:
-    assert module(rewrites=(replace(REWRITE, crosses_host_link=True),)).copies == ()
+    assert (
+        module(full_buffer_writes=(replace(FULL_BUFFER_WRITE, crosses_host_link=True),)).copies
+        == ()
+    )
 
 
 def test_an_array_turned_round_in_its_own_place_is_listed() -> None:
-    assert len(module(rewrites=(replace(REWRITE, in_place=True),)).copies) == 1
+    assert len(module(full_buffer_writes=(replace(FULL_BUFFER_WRITE, in_place=True),)).copies) == 1
 
 
 def test_a_copy_counts_where_the_buffers_are_not_known() -> None:
-    assert len(module(rewrites=(replace(REWRITE, in_place=None),)).copies) == 1
+    assert len(module(full_buffer_writes=(replace(FULL_BUFFER_WRITE, in_place=None),)).copies) == 1
 
 
 def test_the_work_beside_a_transfer_hides_at_most_all_of_it() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from assay.model.names import check_name, legible, suite_of
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 from tests.run.fakes import trial
 
 PLACES = (
@@ -26,20 +26,20 @@ def _program(devices: object) -> Program:
     raise AssertionError(devices)
 
 
-def _arm(name: str) -> Arm:
-    return Arm(name=name, role=Role.CONTROL, program=_program)
+def _variant(name: str) -> Variant:
+    return Variant(name=name, role=Role.CONTROL, program=_program)
 
 
 @pytest.mark.parametrize("name", [*PLACES, "a@cpu"])
 @pytest.mark.parametrize(
     "make",
     [
-        _arm,
-        lambda name: Workload(suite="mine", name=name, arms=(_arm("a"),)),
-        lambda name: Workload(suite=name, name="small", arms=(_arm("a"),)),
+        _variant,
+        lambda name: Workload(suite="mine", name=name, variants=(_variant("a"),)),
+        lambda name: Workload(suite=name, name="small", variants=(_variant("a"),)),
         lambda name: trial(claim=type("Named", (), {"name": name, "uses_baseline": False})()),
     ],
-    ids=["arm", "workload", "suite", "claim"],
+    ids=["variant", "workload", "suite", "claim"],
 )
 def test_a_name_that_is_no_name_is_refused(make: Callable[[str], object], name: str) -> None:
     with pytest.raises(ValueError, match=r"^got .* for the name of a.*; rename it$"):
@@ -47,8 +47,8 @@ def test_a_name_that_is_no_name_is_refused(make: Callable[[str], object], name: 
 
 
 def test_a_name_that_is_no_text_is_refused() -> None:
-    with pytest.raises(TypeError, match="got 3, int, for the name of an arm, wanted text"):
-        check_name("an arm", 3)
+    with pytest.raises(TypeError, match="got 3, int, for the name of a variant, wanted text"):
+        check_name("a variant", 3)
 
 
 @pytest.mark.parametrize("suite", ["a b", "a[1]", "ü", "a%b"])

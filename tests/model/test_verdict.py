@@ -1,4 +1,4 @@
-"""How a run ends: an error outranks a broken claim, and a run that judged nothing is no pass."""
+"""How a run ends: an error outranks a failed claim, and a run that judged nothing is no pass."""
 
 from collections.abc import Iterable
 
@@ -7,8 +7,8 @@ import pytest
 from assay.model.units import Unit
 from assay.model.verdict import MUST_FAIL, RECORD_SCHEMA, ExitCode, Outcome, Record, exit_code
 
-GOOD = (Outcome.KEPT, Outcome.KNOWN_DEFECT, Outcome.IMPROVED)
-UNJUDGED = (Outcome.CANNOT_RUN, Outcome.NOT_MEASURED)
+GOOD = (Outcome.PASSED, Outcome.KNOWN_DEFECT, Outcome.IMPROVED)
+UNJUDGED = (Outcome.UNSUPPORTED, Outcome.INCONCLUSIVE)
 
 
 def records(outcomes: Iterable[Outcome], claim: str = "compiles") -> list[Record]:
@@ -18,7 +18,7 @@ def records(outcomes: Iterable[Outcome], claim: str = "compiles") -> list[Record
             run="run",
             suite="suite",
             workload="work",
-            arm="arm",
+            variant="variant",
             claim=claim,
             target="cpu:8",
             toolchain={},
@@ -38,7 +38,7 @@ def records(outcomes: Iterable[Outcome], claim: str = "compiles") -> list[Record
 
 def test_what_fails_a_run_is_fixed() -> None:
     failing = {outcome for outcome in Outcome if outcome.fails}
-    assert failing == {Outcome.BROKEN, Outcome.FIXED_UPSTREAM, Outcome.ERROR}
+    assert failing == {Outcome.FAILED, Outcome.FIXED_UPSTREAM, Outcome.ERROR}
 
 
 def test_what_was_not_put_to_the_test_is_fixed() -> None:
@@ -49,12 +49,12 @@ def test_what_was_not_put_to_the_test_is_fixed() -> None:
 @pytest.mark.parametrize("good", GOOD)
 @pytest.mark.parametrize("unjudged", UNJUDGED)
 def test_one_good_verdict_beside_unjudged_ones_is_a_pass(good: Outcome, unjudged: Outcome) -> None:
-    assert exit_code(records([unjudged, good, unjudged])) is ExitCode.KEPT
+    assert exit_code(records([unjudged, good, unjudged])) is ExitCode.PASSED
 
 
-@pytest.mark.parametrize("bad", [Outcome.BROKEN, Outcome.FIXED_UPSTREAM])
+@pytest.mark.parametrize("bad", [Outcome.FAILED, Outcome.FIXED_UPSTREAM])
 def test_one_bad_verdict_fails_the_run(bad: Outcome) -> None:
-    assert exit_code(records([*GOOD, bad, *GOOD])) is ExitCode.BROKEN
+    assert exit_code(records([*GOOD, bad, *GOOD])) is ExitCode.FAILED
 
 
 @pytest.mark.parametrize("other", [outcome for outcome in Outcome if outcome is not Outcome.ERROR])
@@ -64,11 +64,11 @@ def test_an_error_outranks_everything(other: Outcome) -> None:
 
 @pytest.mark.parametrize("outcomes", [[], [*UNJUDGED]], ids=["empty", "unjudged"])
 def test_a_run_that_judged_nothing_is_no_pass(outcomes: list[Outcome]) -> None:
-    assert exit_code(records(outcomes)) is ExitCode.BROKEN
+    assert exit_code(records(outcomes)) is ExitCode.FAILED
 
 
 @pytest.mark.parametrize("unjudged", [[], [*UNJUDGED]], ids=["alone", "beside-unjudged"])
 def test_a_run_that_judged_controls_only_is_no_pass(unjudged: list[Outcome]) -> None:
-    controls = records([Outcome.KEPT], "compiles" + MUST_FAIL)
-    assert exit_code([*controls, *records(unjudged)]) is ExitCode.BROKEN
-    assert exit_code([*controls, *records([Outcome.KEPT])]) is ExitCode.KEPT
+    controls = records([Outcome.PASSED], "compiles" + MUST_FAIL)
+    assert exit_code([*controls, *records(unjudged)]) is ExitCode.FAILED
+    assert exit_code([*controls, *records([Outcome.PASSED])]) is ExitCode.PASSED

@@ -24,7 +24,7 @@ PREAMBLE = """
 import os, sys, threading, time
 from pathlib import Path
 import jax, jax.numpy as jnp
-from assay import Arm, Check, FailureKind, Finding, KnownDefect, Level, Outcome, Program, Role
+from assay import Variant, Check, FailureKind, Finding, KnownDefect, Level, Outcome, Program, Role
 from assay import Scope, Unit, Workload, claims
 
 X = jax.ShapeDtypeStruct((8,), jnp.float32)
@@ -35,11 +35,11 @@ def double(devices):
 def mismatched(devices):
     return Program(function=lambda x: x + jnp.zeros(9), arguments=(X,))
 
-def arm(name, program, role=Role.CONTROL, **rest):
-    return Arm(name=name, role=role, program=program, **rest)
+def variant(name, program, role=Role.CONTROL, **rest):
+    return Variant(name=name, role=role, program=program, **rest)
 
-def workload(*arms, name="small", suite="mine", **rest):
-    return Workload(suite=suite, name=name, arms=arms, **rest)
+def workload(*variants, name="small", suite="mine", **rest):
+    return Workload(suite=suite, name=name, variants=variants, **rest)
 """
 """The head of a test file: two programs of two operations, and short spellings."""
 
@@ -68,9 +68,9 @@ class Ended:
     records: tuple[Record, ...]
     changed: frozenset[str]
 
-    def record(self, arm: str, claim: str = "compiles") -> Record:
-        """The one record of the arm and claim."""
-        (found,) = [one for one in self.records if (one.arm, one.claim) == (arm, claim)]
+    def record(self, variant: str, claim: str = "compiles") -> Record:
+        """The one record of the variant and claim."""
+        (found,) = [one for one in self.records if (one.variant, one.claim) == (variant, claim)]
         return found
 
     @property

@@ -1,7 +1,7 @@
 """``--assay-against`` reruns whatever is timed, alone, on another toolchain beside the present one.
 
 The other toolchain is here this interpreter too, told apart by a flag that comes back with the
-accepted number; ``test_against_released.py`` has two released ones.
+baseline; ``test_against_released.py`` has two released ones.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def rests(old, new, devices):
     return Program(function=call, arguments=(X,), values=lambda: (np.ones(8, np.float32),))
 
 W = workload(
-    arm("base", partial(rests, 0.02, 0.02)),
-    arm("worse", partial(rests, 0.02, 0.06), reference="base"),
+    variant("base", partial(rests, 0.02, 0.02)),
+    variant("worse", partial(rests, 0.02, 0.06), reference="base"),
 )
-test_time = Check(claim=claims.TimeRatio(), workloads=(W,), arms=("worse",))
-test_memory = Check(claim=claims.AcceptedTempBytes(), workloads=(W,))
+test_time = Check(claim=claims.TimeRatio(), workloads=(W,), variants=("worse",))
+test_memory = Check(claim=claims.BaselineTempBytes(), workloads=(W,))
 """
 )
 HERE = """
@@ -64,21 +64,21 @@ def nowhere(recipe):
 
 environments.environment = nowhere
 """
-ACCEPTED = {
+BASELINE = {
     "schema": 1,
     "suite": "mine",
     "target": "cpu",
-    "accepted": {
-        f"small/{arm}/temp-bytes": [
+    "baselines": {
+        f"small/{variant}/temp-bytes": [
             {"toolchain": {"jax": jax.__version__, "flags": f"XLA_FLAGS={OLD}"}, "value": 0}
         ]
-        for arm in ("base", "worse")
+        for variant in ("base", "worse")
     },
 }
 FILES = {
     "test_timed.py": TIMED,
     "conftest.py": HERE,
-    "baselines/cpu/mine.json": json.dumps(ACCEPTED),
+    "baselines/cpu/mine.json": json.dumps(BASELINE),
 }
 
 
@@ -90,7 +90,7 @@ def own_environment() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A project whose one timed arm became three times slower, run with two workers."""
+    """A project whose one timed variant became three times slower, run with two workers."""
 
     ended: Ended
     folder: Path
@@ -109,21 +109,21 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     return Story(ended=ended, folder=project.newest(), asked=project.root)
 
 
-def test_a_program_that_became_slower_breaks_it_and_its_twin_proves_the_detector(
+def test_a_program_that_became_slower_fails_it_and_its_control_proves_the_detector(
     story: Story,
 ) -> None:
-    broken, twin = story.record("time-against"), story.record("time-against.must-fail")
-    assert broken.verdict is Outcome.BROKEN
+    broken, negative_control = story.record("time-against"), story.record("time-against.must-fail")
+    assert broken.verdict is Outcome.FAILED
     assert broken.measured == pytest.approx(3, rel=0.3)
-    assert twin.verdict is Outcome.KEPT
-    assert twin.measured == pytest.approx(2, rel=0.3)
+    assert negative_control.verdict is Outcome.PASSED
+    assert negative_control.measured == pytest.approx(2, rel=0.3)
     assert story.ended.exit_code == 1
 
 
 def test_every_sample_of_both_toolchains_is_kept(story: Story) -> None:
-    made, damaged = reruns.KEPT.load_all(story.folder)
+    made, damaged = reruns.RERUNS.load_all(story.folder)
     assert not damaged
-    (worse,) = [each for each in made if not each.twin]
+    (worse,) = [each for each in made if not each.negative_control]
     assert worse.old is not None
     assert OLD in worse.old.flags
     assert worse.ratio is not None
@@ -160,31 +160,31 @@ def test_ctrl_c_keeps_the_pairs_that_were_measured(tmp_path: Path) -> None:
     (kept,) = _made(project)
     assert kept.ended is Enough.UNFINISHED
     assert kept.pairs
-    # The target that ``start`` adds has no accepted number, and was soon done with.
+    # The target that ``start`` adds has no baseline, and was soon done with.
     assert {one.target for one in records.load(project.newest())} == {"cpu:8"}
 
 
 def _made(project: Project) -> tuple[Rerun, ...]:
     found = list((project.root / "results").glob("2*"))
-    return reruns.KEPT.load_all(found[0])[0] if found else ()
+    return reruns.RERUNS.load_all(found[0])[0] if found else ()
 
 
-EACH = 'TimeRatio(against="base"), workloads=(W,), arms=("*e",)'
+EACH = 'TimeRatio(against="base"), workloads=(W,), variants=("*e",)'
 MANY = (
-    TIMED.replace('TimeRatio(), workloads=(W,), arms=("worse",)', EACH)
+    TIMED.replace('TimeRatio(), workloads=(W,), variants=("worse",)', EACH)
     + """
 test_again = Check(
-    claim=claims.TimeRatio(name="again", against="base"), workloads=(W,), arms=("worse",)
+    claim=claims.TimeRatio(name="again", against="base"), workloads=(W,), variants=("worse",)
 )
-test_asked = Check(claim=claims.TimeAgainst(), workloads=(W,), arms=("worse",))
-V = workload(arm("untimed", partial(rests, 0.02, 0.02)), name="other")
+test_asked = Check(claim=claims.TimeAgainst(), workloads=(W,), variants=("worse",))
+V = workload(variant("untimed", partial(rests, 0.02, 0.02)), name="other")
 test_untimed = Check(claim=claims.TimeAgainst(), workloads=(V,))
 """
 )
 
 
 def _asked(ended: Ended) -> list[tuple[str, str]]:
-    return sorted((one.arm, one.claim) for one in ended.records if "against" in one.claim)
+    return sorted((one.variant, one.claim) for one in ended.records if "against" in one.claim)
 
 
 def test_a_verdict_is_asked_for_once_and_also_of_what_no_other_claim_times(tmp_path: Path) -> None:
@@ -214,24 +214,24 @@ def test_without_the_option_nothing_is_rerun(tmp_path: Path) -> None:
     assert "test_asked" not in ended.output
 
 
-def test_a_toolchain_that_cannot_be_made_leaves_it_not_measured(tmp_path: Path) -> None:
+def test_a_toolchain_that_cannot_be_made_leaves_it_inconclusive(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_timed.py": TIMED, "conftest.py": NOWHERE})
     ended = project.pytest("--assay-against=0.1.2", "-k", "against or compiles", target="cpu")
     record = ended.record("worse", "time-against")
-    assert record.verdict is Outcome.NOT_MEASURED
+    assert record.verdict is Outcome.INCONCLUSIVE
     assert "no package index can be reached" in record.reason
     assert record.advice == "connect to one"
     assert "errors" not in ended.outcomes
 
 
 def test_a_baseline_that_names_another_package_is_refused_first(tmp_path: Path) -> None:
-    evil = json.dumps(ACCEPTED).replace('"jax"', '"evil"')
+    evil = json.dumps(BASELINE).replace('"jax"', '"evil"')
     files = {"test_timed.py": TIMED, "conftest.py": NOWHERE, "baselines/cpu/mine.json": evil}
     ended = Project(tmp_path, files).pytest(
         "--assay-against=baseline", "-k", "against", target="cpu"
     )
     assert ended.exit_code == 2
-    assert "got the package 'evil' in an accepted toolchain" in " ".join(ended.output.split())
+    assert "got the package 'evil' in a baseline toolchain" in " ".join(ended.output.split())
     assert not ended.records
 
 
@@ -241,17 +241,19 @@ def test_a_compile_only_target_cannot_run_it(tmp_path: Path) -> None:
     lowers = lowers.replace("partial(rests, 0.02, 0.06)", "double")
     project = Project(tmp_path, {"test_timed.py": lowers, "conftest.py": NOWHERE})
     ended = project.pytest("--assay-against=0.1.2", "-k", "against", target="gpu-h100")
-    assert {one.verdict for one in ended.records} == {Outcome.CANNOT_RUN}
+    assert {one.verdict for one in ended.records} == {Outcome.UNSUPPORTED}
     assert len(ended.records) == 2
 
 
-def test_a_program_that_fails_here_is_broken_and_found_by_last_failed(tmp_path: Path) -> None:
-    fails = TIMED.replace('arm("worse", partial(rests, 0.02, 0.06),', 'arm("worse", mismatched,')
+def test_a_program_that_fails_here_fails_and_found_by_last_failed(tmp_path: Path) -> None:
+    fails = TIMED.replace(
+        'variant("worse", partial(rests, 0.02, 0.06),', 'variant("worse", mismatched,'
+    )
     project = Project(tmp_path, {"test_timed.py": fails, "conftest.py": NOWHERE})
     ended = project.pytest("--assay-against=0.1.2", "-k", "against", target="cpu")
-    assert ended.record("worse", "time-against").verdict is Outcome.BROKEN
+    assert ended.record("worse", "time-against").verdict is Outcome.FAILED
     control = ended.record("worse", "time-against.must-fail")
-    assert control.verdict is Outcome.BROKEN
+    assert control.verdict is Outcome.FAILED
     assert "proves nothing" in control.reason
     assert ended.exit_code == 1
     assert "errors" not in ended.outcomes
@@ -259,15 +261,17 @@ def test_a_program_that_fails_here_is_broken_and_found_by_last_failed(tmp_path: 
     assert set(_asked(again)) == {("worse", "time-against"), ("worse", "time-against.must-fail")}
 
 
-def test_a_twin_of_ones_own_is_misuse(tmp_path: Path) -> None:
-    twin = TIMED + (
-        "test_twin = Check(claim=claims.TimeAgainst(), workloads=(W,), arms=('base',), "
-        "twin='worse')\n"
+def test_a_control_of_ones_own_is_misuse(tmp_path: Path) -> None:
+    negative_control = TIMED + (
+        "test_control = Check(claim=claims.TimeAgainst(), workloads=(W,), variants=('base',), "
+        "negative_control='worse')\n"
     )
-    ended = Project(tmp_path, {"test_timed.py": twin}).pytest("--assay-against=0.1.2", target="cpu")
+    ended = Project(tmp_path, {"test_timed.py": negative_control}).pytest(
+        "--assay-against=0.1.2", target="cpu"
+    )
     assert ended.exit_code == 2
     assert "Traceback" not in ended.output
-    assert "got test_twin with twin 'worse', wanted none" in ended.output
+    assert "got test_control with negative control 'worse', wanted none" in ended.output
     assert not ended.records
 
 
@@ -276,5 +280,5 @@ def test_nothing_is_rerun_where_the_user_says_that_nothing_is_timed(tmp_path: Pa
     ended = project.pytest(
         f"--assay-against={jax.__version__}", "--benchmark-disable", "-k", "against", target="cpu"
     )
-    assert {one.verdict for one in ended.records} == {Outcome.NOT_MEASURED}
-    assert not (project.newest() / reruns.KEPT.folder).exists()
+    assert {one.verdict for one in ended.records} == {Outcome.INCONCLUSIVE}
+    assert not (project.newest() / reruns.RERUNS.folder).exists()

@@ -54,26 +54,26 @@ def locked(lock):
     return lambda devices: lock and double(devices)
 
 W = workload(
-    arm("returns-nothing", nothing),
-    arm("no-tuple", no_tuple),
-    arm("does-not-trace", does_not_trace),
-    arm("differentiated", differentiated),
-    arm("values-raise", runs(fails, lambda x: x)),
-    arm("values-no-tuple", runs(lambda: jnp.ones(8), lambda x: x)),
-    arm("observe-raises", runs(one, lambda x: x.no_such_attribute)),
-    arm("dies-running", runs(one, dies)),
-    arm("odd-name", odd_name),
-    arm("locked", locked(LOCK)),
-    arm("sound", runs(one, lambda x: x)),
+    variant("returns-nothing", nothing),
+    variant("no-tuple", no_tuple),
+    variant("does-not-trace", does_not_trace),
+    variant("differentiated", differentiated),
+    variant("values-raise", runs(fails, lambda x: x)),
+    variant("values-no-tuple", runs(lambda: jnp.ones(8), lambda x: x)),
+    variant("observe-raises", runs(one, lambda x: x.no_such_attribute)),
+    variant("dies-running", runs(one, dies)),
+    variant("odd-name", odd_name),
+    variant("locked", locked(LOCK)),
+    variant("sound", runs(one, lambda x: x)),
 )
 KNOWN = KnownDefect(
-    arms=("*",), expects={"parameters": exactly(1)}, targets=("*",),
+    variants=("*",), expects={"parameters": exactly(1)}, targets=("*",),
     reason="one is dropped", upstream="https://example.org/1", last_seen="2026-11-23",
 )
 K = workload(
-    arm("as-known", double),
-    arm("raises", does_not_trace),
-    arm("killed", lambda devices: os.kill(os.getpid(), 9)),
+    variant("as-known", double),
+    variant("raises", does_not_trace),
+    variant("killed", lambda devices: os.kill(os.getpid(), 9)),
     name="known", known_defects=(KNOWN,),
 )
 test_known = Check(
@@ -83,31 +83,31 @@ test_known = Check(
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 test_runs = Check(
     claim=claims.Runs(), workloads=(W,),
-    arms=("values-*", "observe-raises", "dies-running", "sound"),
+    variants=("values-*", "observe-raises", "dies-running", "sound"),
 )
 test_temp = Check(
     claim=claims.TempBytesAtMost(limit=Formula("raises", lambda case: 1 // 0)),
-    workloads=(W,), arms=("sound", "dies-running"),
+    workloads=(W,), variants=("sound", "dies-running"),
 )
 test_memory = Check(
     claim=claims.TempBytesAtMost(
         limit=Formula("a MiB", lambda case: Quantity(2**20, Unit.BYTES)), name="memory"
     ),
-    workloads=(W,), arms=("dies-running",),
+    workloads=(W,), variants=("dies-running",),
 )
 test_diff = Check(
     claim=claims.TempBytesAtMost(
         limit=Formula(
             "less than nothing", lambda case: Quantity(-1, Unit.BYTES),
-            lambda arm: ("values-raise",)
+            lambda variant: ("values-raise",)
         ),
         name="diff",
     ),
-    workloads=(W,), arms=("sound",),
+    workloads=(W,), variants=("sound",),
 )
 test_number = Check(
     claim=claims.TempBytesAtMost(limit=Formula("a number", lambda case: 512), name="number"),
-    workloads=(W,), arms=("sound",),
+    workloads=(W,), variants=("sound",),
 )
 """
 )
@@ -137,12 +137,13 @@ def _line(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arm", "verdict"), [("as-known", "known-defect"), ("raises", "broken"), ("killed", "broken")]
+    ("variant", "verdict"),
+    [("as-known", "known-defect"), ("raises", "failed"), ("killed", "failed")],
 )
 def test_a_known_defect_absorbs_nothing_but_what_it_expects(
-    ended: Ended, arm: str, verdict: str
+    ended: Ended, variant: str, verdict: str
 ) -> None:
-    assert ended.record(arm, "parameters").verdict.value == verdict
+    assert ended.record(variant, "parameters").verdict.value == verdict
 
 
 def test_bytes_that_regressed_name_the_command_that_compares_both(
@@ -161,11 +162,11 @@ def test_no_fault_of_the_user_is_called_one_of_assay(ended: Ended) -> None:
     assert ended.exit_code == 1, ended.output
     assert "fault of Assay" not in ended.output
     verdicts = {record.verdict.value for record in ended.records}
-    assert verdicts == {"kept", "broken", "known-defect"}
+    assert verdicts == {"passed", "failed", "known-defect"}
 
 
 @pytest.mark.parametrize(
-    ("arm", "line", "words"),
+    ("variant", "line", "words"),
     [
         ("returns-nothing", "def nothing", "cannot be built: {line}: got NoneType from program("),
         ("no-tuple", "arguments=X)", "cannot be built: {line}: got ShapeDtypeStruct for Program("),
@@ -175,15 +176,15 @@ def test_no_fault_of_the_user_is_called_one_of_assay(ended: Ended) -> None:
     ],
 )
 def test_a_fault_of_the_program_names_its_line(
-    ended: Ended, arm: str, line: str, words: str
+    ended: Ended, variant: str, line: str, words: str
 ) -> None:
-    record = ended.record(arm)
-    assert record.verdict.value == "broken"
+    record = ended.record(variant)
+    assert record.verdict.value == "failed"
     assert words.format(line=_line(line)) in record.reason
 
 
 @pytest.mark.parametrize(
-    ("arm", "words"),
+    ("variant", "words"),
     [
         ("values-raise", "does not run: {line}: KeyError: 'no data today'"),
         ("values-no-tuple", "does not run: {line}: got ArrayImpl from Program.values(), wanted"),
@@ -191,27 +192,27 @@ def test_a_fault_of_the_program_names_its_line(
         ("dies-running", "takes its process down while it runs: the process ended by SIGABRT"),
     ],
 )
-def test_a_program_that_does_not_run_compiles(ended: Ended, arm: str, words: str) -> None:
+def test_a_program_that_does_not_run_compiles(ended: Ended, variant: str, words: str) -> None:
     lines = {
         "values-raise": "no data today",
-        "values-no-tuple": 'arm("values-no-tuple"',
-        "observe-raises": 'arm("observe-raises"',
+        "values-no-tuple": 'variant("values-no-tuple"',
+        "observe-raises": 'variant("observe-raises"',
         "dies-running": "def dies",
     }
-    record = ended.record(arm, "runs")
-    assert ended.record(arm).verdict.value == "kept"
-    assert (record.verdict.value, record.measured, record.limit) == ("broken", 1, 0)
-    assert words.format(line=_line(lines[arm])) in record.reason
-    assert ended.record("sound", "runs").verdict.value == "kept"
+    record = ended.record(variant, "runs")
+    assert ended.record(variant).verdict.value == "passed"
+    assert (record.verdict.value, record.measured, record.limit) == ("failed", 1, 0)
+    assert words.format(line=_line(lines[variant])) in record.reason
+    assert ended.record("sound", "runs").verdict.value == "passed"
 
 
 def test_what_was_seen_before_a_crash_is_kept(ended: Ended) -> None:
-    assert ended.record("dies-running", "temp-bytes-at-most").verdict.value == "broken"
-    assert ended.record("dies-running", "memory").verdict.value == "kept"
+    assert ended.record("dies-running", "temp-bytes-at-most").verdict.value == "failed"
+    assert ended.record("dies-running", "memory").verdict.value == "passed"
 
 
-def test_a_program_that_cannot_be_sent_is_broken(ended: Ended) -> None:
-    assert ended.record("locked").verdict.value == "broken"
+def test_a_program_that_cannot_be_sent_fails(ended: Ended) -> None:
+    assert ended.record("locked").verdict.value == "failed"
     assert "cannot be sent to another process" in ended.record("locked").reason
 
 
@@ -219,7 +220,7 @@ def test_a_program_that_cannot_be_sent_is_broken(ended: Ended) -> None:
 def test_a_formula_that_fails_names_its_line(ended: Ended, claim: str) -> None:
     record = ended.record("sound", claim)
     line = _line('Formula("raises"') if claim == "temp-bytes-at-most" else _line('"a number"')
-    assert record.verdict.value == "broken"
+    assert record.verdict.value == "failed"
     assert line in record.reason
     assert "the check's own code failed" in record.reason
 
@@ -228,8 +229,8 @@ def test_a_fault_of_assays_reader_is_an_error_on_every_program(tmp_path: Path) -
     files = {
         "sabotage/sitecustomize.py": SABOTAGE,
         "test_small.py": PREAMBLE
-        + 'W = workload(arm("double", double))\n'
-        + "test_memory = Check(claim=claims.AcceptedTempBytes(), workloads=(W,))\n"
+        + 'W = workload(variant("double", double))\n'
+        + "test_memory = Check(claim=claims.BaselineTempBytes(), workloads=(W,))\n"
         + "test_compiles = Check(claim=claims.Compiles(), workloads=(W,))\n",
     }
     project = Project(tmp_path, files)

@@ -1,4 +1,4 @@
-"""A claim whose negative control proves nothing is never kept, whatever part of a run is chosen."""
+"""A claim whose negative control proves nothing never passes, whatever part of a run is chosen."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ def aborts(devices):
     os.abort()
 
 def judged(name, *controls):
-    return workload(arm("arm", double), *controls, name=name)
+    return workload(variant("variant", double), *controls, name=name)
 
-twin = lambda name, program, kind=FailureKind.TRACE: arm(
-    name, program, Role.TWIN, fails_with=kind
+negative_control = lambda name, program, kind=FailureKind.TRACE: variant(
+    name, program, Role.NEGATIVE_CONTROL, fails_with=kind
 )
-SOUND = judged("sound", twin("control", mismatched))
-BLIND = judged("blind", twin("control", double))
-CRASHED = judged("crashed", twin("control", aborts))
-OTHER = judged("other", twin("control", mismatched, FailureKind.COMPILER))
-TWO = judged("two", twin("control", mismatched), twin("second", double))
-test_one = Check(claim=claims.Compiles(), workloads=(SOUND, BLIND, CRASHED, OTHER), twin="control")
-test_two = Check(claim=claims.Compiles(), workloads=(TWO,), twin=("control", "second"))
+SOUND = judged("sound", negative_control("control", mismatched))
+BLIND = judged("blind", negative_control("control", double))
+CRASHED = judged("crashed", negative_control("control", aborts))
+OTHER = judged("other", negative_control("control", mismatched, FailureKind.COMPILER))
+TWO = judged("two", negative_control("control", mismatched), negative_control("second", double))
+test_one = Check(
+    claim=claims.Compiles(), workloads=(SOUND, BLIND, CRASHED, OTHER), negative_control="control"
+)
+test_two = Check(claim=claims.Compiles(), workloads=(TWO,), negative_control=("control", "second"))
 """
 )
 CONTROL = "compiles.must-fail"
@@ -41,25 +43,25 @@ def whole(project: Project) -> Ended:
 
 
 def _verdicts(ended: Ended) -> dict[str, str]:
-    return {f"{one.workload}/{one.arm}": one.verdict.value for one in ended.records}
+    return {f"{one.workload}/{one.variant}": one.verdict.value for one in ended.records}
 
 
-def test_only_the_claim_whose_controls_all_failed_is_kept(whole: Ended) -> None:
+def test_only_the_claim_whose_controls_all_failed_passes(whole: Ended) -> None:
     assert whole.exit_code == 1
     assert _verdicts(whole) == {
-        "sound/arm": "kept",
-        "sound/control": "kept",
-        "blind/arm": "not-measured",
-        "blind/control": "broken",
-        "crashed/arm": "not-measured",
-        "crashed/control": "broken",
-        "other/arm": "not-measured",
-        "other/control": "broken",
-        "two/arm": "not-measured",
-        "two/control": "kept",
-        "two/second": "broken",
+        "sound/variant": "passed",
+        "sound/control": "passed",
+        "blind/variant": "inconclusive",
+        "blind/control": "failed",
+        "crashed/variant": "inconclusive",
+        "crashed/control": "failed",
+        "other/variant": "inconclusive",
+        "other/control": "failed",
+        "two/variant": "inconclusive",
+        "two/control": "passed",
+        "two/second": "failed",
     }
-    reasons = {one.workload: one.reason for one in whole.records if one.arm == "arm"}
+    reasons = {one.workload: one.reason for one in whole.records if one.variant == "variant"}
     assert "the negative control 'second' did not fail: " in reasons["two"]
 
 
@@ -67,7 +69,10 @@ def test_only_the_claim_whose_controls_all_failed_is_kept(whole: Ended) -> None:
     "selection",
     [
         ("-k", "(blind or sound) and not must-fail"),
-        ("test_small.py::test_one[blind/arm@cpu:8]", "test_small.py::test_one[sound/arm@cpu:8]"),
+        (
+            "test_small.py::test_one[blind/variant@cpu:8]",
+            "test_small.py::test_one[sound/variant@cpu:8]",
+        ),
         ("-n", "1", "-k", "(blind or sound) and not must-fail"),
     ],
 )
@@ -78,10 +83,10 @@ def test_a_control_is_judged_where_its_own_item_is_left_out(
     assert ended.exit_code == 1, ended.output
     assert (ended.outcomes["failed"], ended.outcomes["passed"]) == (1, 1)
     assert _verdicts(ended) == {
-        "sound/arm": "kept",
-        "sound/control": "kept",
-        "blind/arm": "not-measured",
-        "blind/control": "broken",
+        "sound/variant": "passed",
+        "sound/control": "passed",
+        "blind/variant": "inconclusive",
+        "blind/control": "failed",
     }
 
 

@@ -11,7 +11,7 @@ from tests.plugin.project import PREAMBLE, Ended, Project
 SUITE = (
     PREAMBLE
     + """
-W = workload(arm("one", double), arm("two", double), suite="SUITE", scopes=(
+W = workload(variant("one", double), variant("two", double), suite="SUITE", scopes=(
     Scope(level=Level.QUICK, targets=("cpu:8", "cpu:4")), Scope(level=Level.FULL, targets=("tpu",)),
 ))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
@@ -50,10 +50,10 @@ def whole(project: Project) -> Ended:
 
 @pytest.fixture(scope="module")
 def shrunk(project: Project, whole: Ended) -> Project:
-    """The same without one suite, and with one arm less in another."""
+    """The same without one suite, and with one variant less in another."""
     assert whole.exit_code == 0, whole.output
     (project.root / "other/test_other.py").unlink()
-    fewer = FILES["mine/test_mine.py"].replace('arm("two", double), ', "")
+    fewer = FILES["mine/test_mine.py"].replace('variant("two", double), ', "")
     project.write({"mine/test_mine.py": fewer})
     return project
 
@@ -88,14 +88,14 @@ def test_a_part_is_held_to_what_it_selects(shrunk: Project, selection: tuple[str
     assert "missing: other" not in ended.output
 
 
-def test_what_is_gone_on_purpose_is_accepted(shrunk: Project) -> None:
+def test_what_is_gone_on_purpose_is_stored(shrunk: Project) -> None:
     ended = shrunk.pytest("--assay-update-baselines=all")
     assert (ended.exit_code, FILE in ended.changed) == (0, True), ended.output
     assert '"other"' not in (shrunk.root / FILE).read_text()
 
 
 def test_a_verdict_that_judges_nothing_any_more_is_missing(tmp_path: Path) -> None:
-    suite = FILES["mine/test_mine.py"].replace("double), arm", "needs_a_library), arm")
+    suite = FILES["mine/test_mine.py"].replace("double), variant", "needs_a_library), variant")
     suite = suite.replace("W =", NEEDS + "W =")
     project = Project(tmp_path, {"mine/test_mine.py": suite})
     written = project.pytest("--assay-update-baselines=all")
@@ -114,15 +114,15 @@ def test_a_verdict_that_judges_nothing_any_more_is_missing(tmp_path: Path) -> No
 
 def test_a_time_that_is_not_measured_is_counted_and_not_missing(tmp_path: Path) -> None:
     timed = FILES["mine/test_mine.py"].replace(
-        'arm("two", double)', 'arm("two", double, reference="one")'
+        'variant("two", double)', 'variant("two", double, reference="one")'
     )
-    timed += 'test_time = Check(claim=claims.TimeRatio(), workloads=(W,), arms=("two",))\n'
+    timed += 'test_time = Check(claim=claims.TimeRatio(), workloads=(W,), variants=("two",))\n'
     project = Project(tmp_path, {"mine/test_mine.py": timed})
     project.pytest(*COLLECTED)
     ended = project.pytest("--benchmark-disable")
     assert ended.exit_code == 0, ended.output
     words = " ".join(ended.output.split())
-    assert "coverage: 2 of 3 expected verdicts judged on 1 target; 1 time not measured" in words
+    assert "coverage: 2 of 3 expected verdicts judged on 1 target; 1 timing inconclusive" in words
 
 
 def test_a_framework_that_is_required_must_be_installed(tmp_path: Path) -> None:

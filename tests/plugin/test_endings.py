@@ -15,14 +15,14 @@ SUITE = (
 from assay import UpstreamIssue
 
 ISSUE = UpstreamIssue(
-    problem="It does not compile", link="https://x.org", arms=("double",), claims=("compiles",)
+    problem="It does not compile", link="https://x.org", variants=("double",), claims=("compiles",)
 )
 W = workload(
-    arm("double", double), arm("lost", double),
-    arm("twin", mismatched, Role.TWIN, fails_with=FailureKind.TRACE),
+    variant("double", double), variant("lost", double),
+    variant("negative_control", mismatched, Role.NEGATIVE_CONTROL, fails_with=FailureKind.TRACE),
     upstream_issue=ISSUE,
 )
-test_compiles = Check(claim=claims.Compiles(), workloads=(W,), twin="twin")
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,), negative_control="negative_control")
 """
 )
 KILLED_ONCE = """
@@ -72,13 +72,13 @@ def test_qualify_fails_and_names_the_feature_of_a_killed_worker(
     again = project.assay("qualify", "--target", "cpu:8", "--from", run)
     assert (ended.exit_code, again.exit_code) == (1, 1), again.output
     page = msgspec.json.decode((Path(run) / "qualification.json").read_bytes())
-    assert {one["arm"]: one["decision"] for one in page["features"]} == {
+    assert {one["variant"]: one["decision"] for one in page["features"]} == {
         "double": "pass",
-        "lost": "not-measured",
+        "lost": "inconclusive",
     }
 
 
-def test_a_failing_plain_test_beside_kept_verdicts_fails_the_run(tmp_path: Path) -> None:
+def test_a_failing_plain_test_beside_passed_verdicts_fails_the_run(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_small.py": SUITE, "test_plain.py": FAILING})
     ended = project.pytest("-v")
     assert ended.exit_code == 1, ended.output

@@ -1,4 +1,4 @@
-"""0 all kept, 1 broken or nothing judged, 2 misuse, 3 Assay failed; misuse is told in a line."""
+"""0 all passed, 1 failed or nothing judged, 2 misuse, 3 Assay failed; misuse is told in a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.plugin.project import PREAMBLE, Project
 COMPILES = (
     PREAMBLE
     + """
-W = workload(arm("double", double))
+W = workload(variant("double", double))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 """
 )
@@ -34,7 +34,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
             "--assay-against=nonsense",
             "--assay-against: got 'nonsense', wanted a version of jax (0.10.2)",
         ),
-        ("--assay-against=", "--assay-against=baseline takes that of the nearest accepted number"),
+        ("--assay-against=", "--assay-against=baseline takes that of the nearest baseline"),
         (
             "--assay-against-seconds=60",
             "got --assay-against-seconds=60 with nothing to compare, wanted",
@@ -70,11 +70,11 @@ def test_misuse_ends_with_2_and_says_what_to_do(project: Project, option: str, w
     [
         (DAMAGED, "restore it from version control"),
         (
-            '{"schema":1,"suite":"mine","target":"cpu:8","accepted":{"a/b":[]}}',
-            "wanted workload/arm/claim",
+            '{"schema":1,"suite":"mine","target":"cpu:8","baselines":{"a/b":[]}}',
+            "wanted workload/variant/claim",
         ),
         (
-            '{"schema":1,"suite":"mine","target":"cpu","accepted":{}}',
+            '{"schema":1,"suite":"mine","target":"cpu","baselines":{}}',
             "move the file to its own place",
         ),
     ],
@@ -125,7 +125,7 @@ def test_a_run_that_a_plugin_ended_never_says_that_nothing_regressed(tmp_path: P
 
 
 def test_workers_are_not_begun_on_a_damaged_baseline_file(tmp_path: Path) -> None:
-    text = '{"schema":2,"suite":"mine","target":"cpu:8","accepted":{}}'
+    text = '{"schema":2,"suite":"mine","target":"cpu:8","baselines":{}}'
     files = {"test_small.py": COMPILES, "baselines/cpu-8/mine.json": text}
     ended = Project(tmp_path, files).pytest("-n", "1")
     assert ended.exit_code == 2, ended.output
@@ -147,7 +147,7 @@ def test_a_folder_that_pytest_would_take_for_its_root_is_refused(
 def test_a_run_that_judged_nothing_fails(project: Project) -> None:
     ended = project.pytest(target="tpu")
     assert ended.exit_code == 1, ended.output
-    assert {record.verdict.value for record in ended.records} == {"cannot-run"}
+    assert {record.verdict.value for record in ended.records} == {"unsupported"}
     assert "The run judged nothing, which is no pass (exit 1)" in ended.output
 
 

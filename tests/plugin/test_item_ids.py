@@ -1,4 +1,4 @@
-"""One item a workload × arm × target × claim: readable, selectable, and observed once."""
+"""One item a workload × variant × target × claim: readable, selectable, and observed once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,20 @@ def noted(name, program, devices):
 
 from functools import partial
 W = workload(
-    arm("mismatched", partial(noted, "mismatched", mismatched)),
-    arm("double", partial(noted, "double", double)),
-    arm("twin", partial(noted, "twin", mismatched), Role.TWIN, fails_with=FailureKind.TRACE),
+    variant("mismatched", partial(noted, "mismatched", mismatched)),
+    variant("double", partial(noted, "double", double)),
+    variant(
+        "negative_control",
+        partial(noted, "negative_control", mismatched),
+        Role.NEGATIVE_CONTROL,
+        fails_with=FailureKind.TRACE,
+    ),
 )
-test_step_compiles = Check(claim=claims.Compiles(), workloads=(W,), twin="twin")
-test_memory_is_as_accepted = Check(
-    claim=claims.AcceptedTempBytes(), workloads=(W,), arms=("double",)
+test_step_compiles = Check(
+    claim=claims.Compiles(), workloads=(W,), negative_control="negative_control"
+)
+test_memory_is_no_worse_than_the_baseline = Check(
+    claim=claims.BaselineTempBytes(), workloads=(W,), variants=("double",)
 )
 def test_mail(): assert "no program" == "no program"
 """
@@ -33,8 +40,8 @@ def test_mail(): assert "no program" == "no program"
 ITEMS = (
     "test_step_compiles[small/mismatched@cpu:8]",
     "test_step_compiles[small/double@cpu:8]",
-    "test_step_compiles[small/twin@cpu:8/must-fail]",
-    "test_memory_is_as_accepted[small/double@cpu:8]",
+    "test_step_compiles[small/negative_control@cpu:8/must-fail]",
+    "test_memory_is_no_worse_than_the_baseline[small/double@cpu:8]",
 )
 
 
@@ -63,11 +70,11 @@ def stopped_and_resumed(project: Project) -> tuple[Ended, Ended]:
 
 def test_a_worker_judges_all_claims_of_one_program_before_the_next(tmp_path: Path) -> None:
     ended = Project(tmp_path, {"test_small.py": TWO_CLAIMS}).pytest("-n", "1")
-    arms = [record.arm for record in ended.records]
-    assert len(arms) > len(set(arms)) == len(list(groupby(arms)))
+    variants = [record.variant for record in ended.records]
+    assert len(variants) > len(set(variants)) == len(list(groupby(variants)))
 
 
-def test_ids_name_test_workload_arm_target_and_twin(project: Project) -> None:
+def test_ids_name_test_workload_variant_target_and_control(project: Project) -> None:
     assert _selected(project.pytest("--collect-only", "-q")) == [*ITEMS, "test_mail"]
 
 
@@ -78,7 +85,7 @@ def test_ids_name_test_workload_arm_target_and_twin(project: Project) -> None:
         ("mine and must-fail", ITEMS[2:3]),
     ],
 )
-def test_items_are_selected_by_claim_suite_and_twin(
+def test_items_are_selected_by_claim_suite_and_control(
     project: Project, expression: str, items: tuple[str, ...]
 ) -> None:
     found = project.pytest("--collect-only", "-q", "-k", expression)
@@ -89,7 +96,7 @@ def test_items_are_selected_by_claim_suite_and_twin(
 def test_first_failure_ends_the_run(stopped_and_resumed: tuple[Ended, Ended]) -> None:
     stopped, _ = stopped_and_resumed
     assert stopped.exit_code == 1
-    assert [record.arm for record in stopped.records] == ["mismatched"]
+    assert [record.variant for record in stopped.records] == ["mismatched"]
     assert stopped.outcomes == {"failed": 1}, stopped.output
 
 
@@ -98,7 +105,9 @@ def test_last_failures_alone_are_judged_again(stopped_and_resumed: tuple[Ended, 
     assert resumed.exit_code == 1
     outputs = stopped.output + resumed.output
     # The control has no item of its own here, and is judged all the same.
-    assert [record.arm for record in resumed.records] == ["mismatched", "twin"], outputs
+    assert [record.variant for record in resumed.records] == ["mismatched", "negative_control"], (
+        outputs
+    )
 
 
 def test_progress_names_each_program_once_where_output_is_no_terminal(
@@ -110,21 +119,25 @@ def test_progress_names_each_program_once_where_output_is_no_terminal(
 
 def test_workers_observe_each_program_once(workers: tuple[Ended, Path]) -> None:
     _, root = workers
-    assert sorted((root / "builds").read_text().split()) == ["double", "mismatched", "twin"]
+    assert sorted((root / "builds").read_text().split()) == [
+        "double",
+        "mismatched",
+        "negative_control",
+    ]
 
 
 def test_workers_send_every_record(workers: tuple[Ended, Path]) -> None:
     ended, _ = workers
     assert ended.exit_code == 1
-    assert sorted((one.arm, one.claim, one.verdict.value) for one in ended.records) == [
-        ("double", "compiles", "kept"),
-        ("double", "temp-bytes", "kept"),
-        ("mismatched", "compiles", "broken"),
-        ("twin", "compiles.must-fail", "kept"),
+    assert sorted((one.variant, one.claim, one.verdict.value) for one in ended.records) == [
+        ("double", "compiles", "passed"),
+        ("double", "temp-bytes", "passed"),
+        ("mismatched", "compiles", "failed"),
+        ("negative_control", "compiles.must-fail", "passed"),
     ]
 
 
-def test_workers_numbers_are_accepted_by_one_process(workers: tuple[Ended, Path]) -> None:
+def test_workers_numbers_are_stored_by_one_process(workers: tuple[Ended, Path]) -> None:
     ended, _ = workers
     assert "baselines/cpu-8/mine.json" in ended.changed
 
@@ -136,7 +149,7 @@ def test_progress_is_told_with_workers(workers: tuple[Ended, Path]) -> None:
     assert {line.split()[1] for line in lines} == {
         "small/double",
         "small/mismatched",
-        "small/twin",
+        "small/negative_control",
     }
 
 

@@ -31,7 +31,7 @@ class TestHuge:
 WORKLOAD = (
     PREAMBLE
     + """
-W = workload(arm("double", NAME))
+W = workload(variant("double", NAME))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 """
 )
@@ -50,11 +50,11 @@ def test_tests_of_one_name_are_judged_by_their_own_programs(plain: Ended) -> Non
     }
     assert plain.exit_code == 1, plain.output
     assert verdicts == {
-        ("a.test_x", "TestSmall.test_fits"): "kept",
-        ("a.test_x", "TestHuge.test_fits[a-b"): "broken",
-        ("b.test_x", "TestSmall.test_fits"): "broken",
-        ("b.test_x", "TestHuge.test_fits[a-b"): "broken",
-    } | {key: value for key, value in verdicts.items() if value == "kept"}
+        ("a.test_x", "TestSmall.test_fits"): "passed",
+        ("a.test_x", "TestHuge.test_fits[a-b"): "failed",
+        ("b.test_x", "TestSmall.test_fits"): "failed",
+        ("b.test_x", "TestHuge.test_fits[a-b"): "failed",
+    } | {key: value for key, value in verdicts.items() if value == "passed"}
     assert plain.outcomes == {"failed": 3, "passed": 3}
 
 
@@ -72,7 +72,7 @@ def test_two_workloads_of_one_name_are_misuse(tmp_path: Path) -> None:
 def test_a_workload_that_two_files_import_is_one(tmp_path: Path) -> None:
     again = (
         "from assay import Check, claims\nfrom test_a import W\n"
-        "test_again = Check(claim=claims.AcceptedTempBytes(), workloads=(W,))\n"
+        "test_again = Check(claim=claims.BaselineTempBytes(), workloads=(W,))\n"
     )
     files = {"test_a.py": WORKLOAD.replace("NAME", "double"), "test_b.py": again}
     ended = Project(tmp_path, files).pytest("--collect-only", "-q")

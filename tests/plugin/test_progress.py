@@ -12,7 +12,7 @@ from tests.plugin.project import PREAMBLE, Ended, Project
 SUITE = (
     PREAMBLE
     + """
-W = workload(arm("double", double), arm("wrong", mismatched))
+W = workload(variant("double", double), variant("wrong", mismatched))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 """
 )

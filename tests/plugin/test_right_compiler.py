@@ -32,7 +32,8 @@ def program(devices):
     return Program(function=step, arguments=(SHAPE,), in_shardings=on_one)
 
 test_checked = Check(
-    claim=claims.AcceptedTempBytes(), workloads=[workload(arm("step", program), suite="checked")]
+    claim=claims.BaselineTempBytes(),
+    workloads=[workload(variant("step", program), suite="checked")],
 )
 
 def test_required(assay):
@@ -55,7 +56,7 @@ def on_cpu(devices):
     return Program(function=jax.jit(lambda x: x * 2, in_shardings=rows), arguments=(X,))
 
 test_misplaced = Check(
-    claim=claims.Compiles(), workloads=[workload(arm("on-cpu", on_cpu), suite="misplaced")]
+    claim=claims.Compiles(), workloads=[workload(variant("on-cpu", on_cpu), suite="misplaced")]
 )
 """
 )

@@ -10,11 +10,11 @@ import pytest
 
 from assay.model.evidence import Evidence, Toolchain
 from assay.model.rerun import Rerun, RerunRequest, Sought
-from assay.model.workload import Arm, Level, Program, Role, Workload
+from assay.model.workload import Level, Program, Role, Variant, Workload
 from assay.plugin import session as plugin_session
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
-from assay.run import Accept
+from assay.run import BaselineUpdate
 
 
 class FakeObserver:
@@ -25,12 +25,12 @@ class FakeObserver:
     def __init__(self, *_: object, **__: object) -> None:
         FakeObserver.alive += 1
 
-    def observe(self, workload: Workload, arm: Arm, target: str) -> Evidence:
+    def observe(self, workload: Workload, variant: Variant, target: str) -> Evidence:
         versions = Toolchain(versions={})
         return Evidence(
             suite=workload.suite,
             workload=workload.name,
-            arm=arm.name,
+            variant=variant.name,
             target=target,
             toolchain=versions,
         )
@@ -43,8 +43,8 @@ def _program(devices: Sequence[Any]) -> Program:
     raise AssertionError(devices)
 
 
-ARM = Arm(name="arm", role=Role.CONTROL, program=_program)
-WORKLOAD = Workload(suite="suite", name="workload", arms=(ARM,))
+VARIANT = Variant(name="variant", role=Role.CONTROL, program=_program)
+WORKLOAD = Workload(suite="suite", name="workload", variants=(VARIANT,))
 
 
 def _session(root: Path, target: str) -> Session:
@@ -53,7 +53,7 @@ def _session(root: Path, target: str) -> Session:
             root=root,
             targets=(target,),
             level=Level.QUICK,
-            accept=Accept.NOTHING,
+            update=BaselineUpdate.NOTHING,
             results=root / "results",
             baselines=root / "baselines",
             compile_timeout_seconds=1.0,
@@ -75,19 +75,19 @@ def test_an_accelerator_is_free_while_two_processes_are_rerun_on_it(
 
     def rerun(_settings: Settings, request: RerunRequest, *_: object) -> Rerun:
         seen.append(FakeObserver.alive)
-        return Rerun(suite="suite", workload="workload", arm="arm", target=request.target)
+        return Rerun(suite="suite", workload="workload", variant="variant", target=request.target)
 
     monkeypatch.setattr(FakeObserver, "alive", 0)
     monkeypatch.setattr(plugin_session, "Observer", FakeObserver)
     monkeypatch.setattr(plugin_session, "rerun_as_set", rerun)
     run = _session(tmp_path, target).run
-    run.evidence(WORKLOAD, ARM, target)
+    run.evidence(WORKLOAD, VARIANT, target)
     assert FakeObserver.alive == 1
     request = RerunRequest(
         workload=WORKLOAD,
-        arm=ARM,
+        variant=VARIANT,
         target=target,
-        accepted="0.10.2",
+        baseline="0.10.2",
         sought=Sought(least=0.02, seen=0.04),
     )
     run.rerun(request, lambda _: None)

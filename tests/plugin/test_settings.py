@@ -10,7 +10,7 @@ import pytest
 from assay.model.workload import Level
 from assay.plugin import pytest_addoption
 from assay.plugin.settings import Settings, SettingsError
-from assay.run import Accept
+from assay.run import BaselineUpdate
 
 
 def usual() -> dict[str, Any]:
@@ -25,12 +25,12 @@ def parsed(root: Path, **options: Any) -> Settings:
     return Settings.parse(root, {**usual(), **given})
 
 
-def test_without_options_a_run_is_quick_and_accepts_nothing(tmp_path: Path) -> None:
+def test_without_options_a_run_is_quick_and_stores_nothing(tmp_path: Path) -> None:
     assert parsed(tmp_path) == Settings(
         root=tmp_path,
         targets=("cpu:8",),
         level=Level.QUICK,
-        accept=Accept.NOTHING,
+        update=BaselineUpdate.NOTHING,
         results=tmp_path / "results",
         baselines=tmp_path / "baselines",
         compile_timeout_seconds=900,
@@ -59,7 +59,7 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         root=tmp_path,
         targets=("cpu:8", "cpu:4"),
         level=Level.FULL,
-        accept=Accept.ALL,
+        update=BaselineUpdate.ALL,
         results=tmp_path / "r",
         baselines=tmp_path / "b",
         compile_timeout_seconds=1.5,
@@ -71,12 +71,16 @@ def test_each_option_is_read(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("text", "accept"), [("new", Accept.NEW), ("nothing", Accept.NOTHING)])
-def test_what_is_accepted_is_one_of_three_words(tmp_path: Path, text: str, accept: Accept) -> None:
-    assert parsed(tmp_path, update_baselines=text).accept is accept
+@pytest.mark.parametrize(
+    ("text", "update"), [("new", BaselineUpdate.NEW), ("nothing", BaselineUpdate.NOTHING)]
+)
+def test_what_is_stored_is_one_of_three_words(
+    tmp_path: Path, text: str, update: BaselineUpdate
+) -> None:
+    assert parsed(tmp_path, update_baselines=text).update is update
 
 
-def test_the_toolchain_of_accepted_numbers_can_be_compared_with(tmp_path: Path) -> None:
+def test_the_toolchain_of_baselines_can_be_compared_with(tmp_path: Path) -> None:
     assert parsed(tmp_path, against="baseline").against == "baseline"
 
 

@@ -23,7 +23,7 @@ def pytest_addoption(parser):
 CHECK = (
     PREAMBLE
     + """
-W = workload(arm("double", double))
+W = workload(variant("double", double))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 
 def test_own_option(request):
@@ -71,7 +71,7 @@ def test_options_of_the_same_short_names_do_not_collide(tmp_path: Path) -> None:
     project = Project(tmp_path, {"conftest.py": OWN_TARGET, "test_small.py": CHECK})
     ended = project.pytest()
     assert ended.exit_code == 0, ended.output
-    assert ended.record("double").verdict.value == "kept"
+    assert ended.record("double").verdict.value == "passed"
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])

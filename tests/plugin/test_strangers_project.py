@@ -19,14 +19,16 @@ WORKLOAD = '''
 """A stranger's workload file, as the README would show it."""
 import jax
 import jax.numpy as jnp
-from assay import Arm, Check, Program, Role, Workload, claims
+from assay import Variant, Check, Program, Role, Workload, claims
 
 def double(devices):
     x = jax.ShapeDtypeStruct((8,), jnp.float32)
     return Program(function=lambda x: x * 2, arguments=(x,))
 
 BLOCK = Workload(
-    suite="mine", name="block", arms=(Arm(name="double", role=Role.CONTROL, program=double),)
+    suite="mine",
+    name="block",
+    variants=(Variant(name="double", role=Role.CONTROL, program=double),),
 )
 test_block_compiles = Check(claim=claims.Compiles(), workloads=(BLOCK,))
 '''
@@ -57,7 +59,7 @@ def compiled_before(assay):
 def test_mismatched(assay, folder):
     assay.compile(lambda x: x + jnp.zeros(9), X, target="cpu:8")
 
-def test_accepted(assay):
+def test_baseline(assay):
     found = assay.compile(lambda x: x * 2, X, target="cpu:8")
     assert found.memory.temp_bytes <= assay.baseline("temp_bytes")
 
@@ -77,7 +79,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kept(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def passing(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """An empty folder with both files and the installed package in front of all others."""
     files = {"checks/test_block.py": WORKLOAD, "test_plain.py": PLAIN}
     project = Project(tmp_path_factory.mktemp("stranger"), files)
@@ -85,14 +87,14 @@ def kept(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 @pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """A project in pytest's importlib mode whose programs do not trace."""
     workload = PREAMBLE + (
-        'W = workload(arm("mismatched", mismatched))\n'
+        'W = workload(variant("mismatched", mismatched))\n'
         "test_compiles = Check(claim=claims.Compiles(), workloads=(W,))\n"
     )
     files = {"checks/test_mismatched.py": workload, "test_plain.py": BROKEN_PLAIN}
-    project = Project(tmp_path_factory.mktemp("broken"), files)
+    project = Project(tmp_path_factory.mktemp("failed"), files)
     return project.pytest("--import-mode=importlib")
 
 
@@ -123,53 +125,55 @@ def test_the_installed_package_is_the_one_that_runs(wheel: Path) -> None:
     assert Path(found.stdout.strip()).is_relative_to(wheel)
 
 
-def test_a_workload_file_and_a_plain_test_pass(kept: Ended) -> None:
-    assert (kept.exit_code, kept.outcomes) == (0, {"passed": 2}), kept.output
-    assert kept.record("double").verdict.value == "kept"
-    assert kept.record("triple", "assertions").verdict.value == "kept"
+def test_a_workload_file_and_a_plain_test_pass(passing: Ended) -> None:
+    assert (passing.exit_code, passing.outcomes) == (0, {"passed": 2}), passing.output
+    assert passing.record("double").verdict.value == "passed"
+    assert passing.record("triple", "assertions").verdict.value == "passed"
 
 
-def test_a_run_leaves_records_summary_junit_and_latest(kept: Ended) -> None:
-    run = f"results/{kept.records[0].run}"
+def test_a_run_leaves_records_summary_junit_and_latest(passing: Ended) -> None:
+    run = f"results/{passing.records[0].run}"
     names = {"records.jsonl", "summary.md", "junit.xml"}
-    assert {f"{run}/{name}" for name in names} | {"results/latest"} <= kept.changed
+    assert {f"{run}/{name}" for name in names} | {"results/latest"} <= passing.changed
 
 
-def test_broken_claims_fail_the_run(broken: Ended) -> None:
-    assert broken.exit_code == 1
-    assert broken.outcomes == {"failed": 3, "errors": 1}
-    assert {record.verdict.value for record in broken.records} == {"broken"}
+def test_failed_claims_fail_the_run(failing: Ended) -> None:
+    assert failing.exit_code == 1
+    assert failing.outcomes == {"failed": 3, "errors": 1}
+    assert {record.verdict.value for record in failing.records} == {"failed"}
 
 
-def test_a_module_that_pytest_loaded_from_a_file_reaches_the_observer(broken: Ended) -> None:
-    assert "TypeError: add got incompatible shapes" in broken.record("mismatched").reason
+def test_a_module_that_pytest_loaded_from_a_file_reaches_the_observer(failing: Ended) -> None:
+    assert "TypeError: add got incompatible shapes" in failing.record("mismatched").reason
 
 
-def test_a_broken_claim_is_told_in_words_and_without_a_traceback(broken: Ended) -> None:
+def test_a_failed_claim_is_told_in_words_and_without_a_traceback(failing: Ended) -> None:
     words = (
-        "broken: compiles of small/mismatched on cpu:8\n"
+        "failed: compiles of small/mismatched on cpu:8\n"
         "  the program does not trace: checks/test_mismatched.py:14: TypeError: add got "
         "incompatible shapes for broadcasting: (8,), (9,).\n"
         "  measured: 1 (1)\n"
         "  limit: 0 (0)\n"
     )
-    assert words in broken.output
-    assert "Traceback" not in broken.output
-    assert "isolate.py" not in broken.output
+    assert words in failing.output
+    assert "Traceback" not in failing.output
+    assert "isolate.py" not in failing.output
 
 
-def test_a_plain_test_fails_at_its_own_line(broken: Ended) -> None:
+def test_a_plain_test_fails_at_its_own_line(failing: Ended) -> None:
     lines = BROKEN_PLAIN.splitlines()
     (line,) = [number for number, text in enumerate(lines, start=1) if "zeros(9)" in text]
-    assert f"test_plain.py:{line}: CompileError" in broken.output
-    assert f"does not trace: test_plain.py:{line}: TypeError" in broken.output
-    assert "assay/api.py" not in broken.output
+    assert f"test_plain.py:{line}: CompileError" in failing.output
+    assert f"does not trace: test_plain.py:{line}: TypeError" in failing.output
+    assert "assay/api.py" not in failing.output
 
 
-def test_a_program_of_a_fixture_is_recorded(broken: Ended) -> None:
-    assert [record.workload for record in broken.records].count("test_mail") == 1
+def test_a_program_of_a_fixture_is_recorded(failing: Ended) -> None:
+    assert [record.workload for record in failing.records].count("test_mail") == 1
 
 
-def test_no_name_of_a_workload_divides_a_baselines_entry(broken: Ended) -> None:
-    (name,) = {one.workload for one in broken.records if one.workload.startswith("test_mismatched")}
+def test_no_name_of_a_workload_divides_a_baselines_entry(failing: Ended) -> None:
+    (name,) = {
+        one.workload for one in failing.records if one.workload.startswith("test_mismatched")
+    }
     assert re.fullmatch(r"test_mismatched\[a-b\]-[0-9a-f]{8}", name)

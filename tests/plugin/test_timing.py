@@ -33,13 +33,13 @@ def works(turns, devices):
     return Program(function=work, arguments=(SQUARE,), values=values, donate_argnums=(0,))
 
 W = workload(
-    arm("base", partial(works, 10)),
-    arm("same", partial(works, 10), reference="base"),
-    arm("more", partial(works, 15), Role.TWIN, reference="base"),
+    variant("base", partial(works, 10)),
+    variant("same", partial(works, 10), reference="base"),
+    variant("more", partial(works, 15), Role.NEGATIVE_CONTROL, reference="base"),
 )
 # Wide enough that a busy machine's noise does not decide.
 RATIO = claims.TimeRatio(least_change=0.1, seen_change=0.4)
-test_time = Check(claim=RATIO, workloads=(W,), arms=("same",), twin="more")
+test_time = Check(claim=RATIO, workloads=(W,), variants=("same",), negative_control="more")
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 """
 )
@@ -80,17 +80,19 @@ def _benchmarks(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _verdict(ended: Ended, arm: str, claim: str, target: str = "cpu") -> str:
+def _verdict(ended: Ended, variant: str, claim: str, target: str = "cpu") -> str:
     (found,) = [
-        one for one in ended.records if (one.arm, one.claim, one.target) == (arm, claim, target)
+        one
+        for one in ended.records
+        if (one.variant, one.claim, one.target) == (variant, claim, target)
     ]
     return found.verdict.value
 
 
-def test_an_equal_program_keeps_the_claim_and_half_as_much_again_breaks_it(story: Story) -> None:
+def test_an_equal_program_passes_the_claim_and_half_as_much_again_fails_it(story: Story) -> None:
     for ended in (story.first, story.workers):
-        assert _verdict(ended, "same", "time-ratio") == "kept"
-        assert _verdict(ended, "more", "time-ratio.must-fail") == "kept"
+        assert _verdict(ended, "same", "time-ratio") == "passed"
+        assert _verdict(ended, "more", "time-ratio.must-fail") == "passed"
         assert ended.exit_code == 0
 
 
@@ -104,27 +106,27 @@ def test_timing_comes_last(story: Story) -> None:
 
 
 def test_a_compile_only_target_cannot_run_it(story: Story) -> None:
-    assert _verdict(story.workers, "same", "time-ratio", "gpu-h100") == "cannot-run"
-    assert _verdict(story.workers, "same", "compiles", "gpu-h100") == "kept"
+    assert _verdict(story.workers, "same", "time-ratio", "gpu-h100") == "unsupported"
+    assert _verdict(story.workers, "same", "compiles", "gpu-h100") == "passed"
 
 
 def test_the_fixture_gets_the_very_samples(story: Story) -> None:
-    taken, damaged = times.KEPT.load_all(story.first_folder)
+    taken, damaged = times.TIMES.load_all(story.first_folder)
     assert not damaged
-    samples = {pair.judged.arm: list(pair.judged.samples) for pair in taken}
+    samples = {pair.judged.variant: list(pair.judged.samples) for pair in taken}
     assert set(samples) == {"same", "more"}
     asked = _benchmarks(story.root / "asked.json")
     assert {entry["param"] for entry in asked} == {None}
     assert {entry["group"] for entry in asked} == {"mine/small@cpu"}
-    by_arm = {entry["extra_info"]["arm"]: entry["stats"]["data"] for entry in asked}
-    assert by_arm == samples
+    by_variant = {entry["extra_info"]["variant"]: entry["stats"]["data"] for entry in asked}
+    assert by_variant == samples
 
 
 def test_what_belongs_to_a_time_is_beside_it(story: Story) -> None:
     (same,) = [
         entry
         for entry in _benchmarks(story.root / "asked.json")
-        if entry["extra_info"]["arm"] == "same"
+        if entry["extra_info"]["variant"] == "same"
     ]
     info = same["extra_info"]
     assert info["ratio_low"] <= info["ratio"] <= info["ratio_high"]
@@ -151,8 +153,8 @@ def test_a_saved_run_is_compared_with(story: Story) -> None:
 @pytest.mark.parametrize("run", ["first", "workers"])
 def test_every_run_that_timed_leaves_both_programs_of_each_pair(story: Story, run: str) -> None:
     folder = {"first": story.first_folder, "workers": story.workers_folder}[run]
-    arms = [entry["extra_info"]["arm"] for entry in _benchmarks(folder / "benchmarks.json")]
-    assert sorted(arms) == ["base", "base", "more", "same"]
+    variants = [entry["extra_info"]["variant"] for entry in _benchmarks(folder / "benchmarks.json")]
+    assert sorted(variants) == ["base", "base", "more", "same"]
     document = json.loads((folder / "benchmarks.json").read_bytes())
     fields = {"machine_info", "commit_info", "benchmarks", "datetime", "version"}
     assert document.keys() == fields
@@ -182,7 +184,7 @@ def test_times_are_shown_where_people_look(story: Story) -> None:
 def test_a_damaged_file_of_times_is_told_and_the_others_shown(story: Story, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(story.first_folder, folder)
-    damaged, *_ = sorted((folder / times.KEPT.folder).glob("*-more-*.json"))
+    damaged, *_ = sorted((folder / times.TIMES.folder).glob("*-more-*.json"))
     damaged.write_bytes(b"")
     told = Project(story.root, {}).assay("report", str(folder))
     assert told.exit_code == 0
@@ -195,11 +197,11 @@ def test_nothing_is_timed_where_the_user_says_so(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_timed.py": TIMED})
     for flags in (("--benchmark-disable",), ("--benchmark-disable", "-n", "1")):
         ended = project.pytest(*flags, target="cpu")
-        assert _verdict(ended, "same", "time-ratio") == "not-measured"
+        assert _verdict(ended, "same", "time-ratio") == "inconclusive"
         assert ended.exit_code == 0
-        assert not (project.newest() / times.KEPT.folder).exists()
+        assert not (project.newest() / times.TIMES.folder).exists()
     both = project.pytest("--benchmark-disable", "--benchmark-enable", target="cpu")
-    assert _verdict(both, "same", "time-ratio") == "kept"
+    assert _verdict(both, "same", "time-ratio") == "passed"
     skipped = project.pytest("--benchmark-skip", target="cpu")
     assert {one.claim for one in skipped.records} == {"compiles"}
 
@@ -207,7 +209,7 @@ def test_nothing_is_timed_where_the_user_says_so(tmp_path: Path) -> None:
 def test_it_needs_no_plugin_of_pytest_benchmark(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_timed.py": TIMED})
     ended = project.pytest("-p", "no:benchmark", "-k", "same and time", target="cpu")
-    assert _verdict(ended, "same", "time-ratio") == "kept"
+    assert _verdict(ended, "same", "time-ratio") == "passed"
     assert _benchmarks(project.newest() / "benchmarks.json")
 
 
@@ -218,7 +220,7 @@ def test_what_is_timed_comes_last(story: Story) -> None:
 
 def test_a_program_timed_alone_is_shown_without_a_ratio(tmp_path: Path) -> None:
     alone = TIMED.partition("# Wide enough")[0] + (
-        'test_time = Check(claim=claims.AcceptedTime(), workloads=(W,), arms=("same",))\n'
+        'test_time = Check(claim=claims.BaselineTime(), workloads=(W,), variants=("same",))\n'
     )
     project = Project(tmp_path, {"test_timed.py": alone})
     ended = project.pytest(target="cpu")
@@ -230,15 +232,18 @@ def test_a_program_timed_alone_is_shown_without_a_ratio(tmp_path: Path) -> None:
 
 
 def test_a_failed_timing_is_judged_again_by_last_failed(tmp_path: Path) -> None:
-    fails = TIMED.replace('arms=("same",), twin="more"', 'arms=("same", "slow")').replace(
-        'arm("more", partial(works, 15), Role.TWIN,', 'arm("slow", partial(works, 15),'
+    fails = TIMED.replace(
+        'variants=("same",), negative_control="more"', 'variants=("same", "slow")'
+    ).replace(
+        'variant("more", partial(works, 15), Role.NEGATIVE_CONTROL,',
+        'variant("slow", partial(works, 15),',
     )
     project = Project(tmp_path, {"test_timed.py": fails})
     failed = project.pytest("-k", "time", target="cpu")
     assert failed.exit_code == 1
-    assert _verdict(failed, "slow", "time-ratio") == "broken"
+    assert _verdict(failed, "slow", "time-ratio") == "failed"
     again = project.pytest("--lf", target="cpu")
-    assert [one.arm for one in again.records] == ["slow"]
+    assert [one.variant for one in again.records] == ["slow"]
 
 
 def test_a_cap_that_is_no_number_is_misuse(tmp_path: Path) -> None:
@@ -252,8 +257,8 @@ def test_the_example_of_the_documents_runs(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "timing.md").read_text()
     code = page.split("```python\n")[1].split("```")[0]
     ended = Project(tmp_path, {"test_norm.py": code}).pytest(target="cpu")
-    assert _verdict(ended, "twice", "time-ratio.must-fail") == "kept"
-    assert _verdict(ended, "ours", "time-ratio") in {"kept", "not-measured"}
+    assert _verdict(ended, "twice", "time-ratio.must-fail") == "passed"
+    assert _verdict(ended, "ours", "time-ratio") in {"passed", "inconclusive"}
 
 
 SLOW = (
@@ -267,8 +272,8 @@ def slow(devices):
     call = lambda x: jax.pure_callback(sleep, SQUARE, x)
     return Program(function=call, arguments=(SQUARE,), values=made.values)
 
-V = workload(arm("slow", slow), arm("alike", slow, reference="slow"), name="later")
-test_slow = Check(claim=claims.TimeRatio(), workloads=(V,), arms=("alike",))
+V = workload(variant("slow", slow), variant("alike", slow, reference="slow"), name="later")
+test_slow = Check(claim=claims.TimeRatio(), workloads=(V,), variants=("alike",))
 """
 )
 
@@ -283,7 +288,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
         time.sleep(0.1)
     run.send_signal(signal.SIGINT)
     assert run.wait(timeout=30) == pytest.ExitCode.INTERRUPTED
-    (kept,), damaged = times.KEPT.load_all(project.newest())
+    (kept,), damaged = times.TIMES.load_all(project.newest())
     assert not damaged
     assert kept.ended is Ending.UNFINISHED
     assert len(kept.judged.samples) == len(kept.reference.samples) > 0
@@ -297,7 +302,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
 
 def _samples(project: Project) -> tuple[float, ...]:
     found = list((project.root / "results").glob("2*"))
-    taken = times.KEPT.load_all(found[0])[0] if found else ()
+    taken = times.TIMES.load_all(found[0])[0] if found else ()
     return taken[0].judged.samples if taken else ()
 
 
@@ -333,9 +338,9 @@ def a_plain_one(number):
         stamp("end")
     return test_plain
 
-W = workload(*(arm(f"busy{n}", partial(busy, 0.3 + n % 4 * 0.5)) for n in range(8)))
-V = workload(arm("a", stamped), arm("b", stamped, reference="a"),
-             arm("c", stamped, reference="a"), name="timed")
+W = workload(*(variant(f"busy{n}", partial(busy, 0.3 + n % 4 * 0.5)) for n in range(8)))
+V = workload(variant("a", stamped), variant("b", stamped, reference="a"),
+             variant("c", stamped, reference="a"), name="timed")
 def grown(devices):
     def build(length):
         def now(x):
@@ -345,10 +350,10 @@ def grown(devices):
         return lambda x: jax.pure_callback(now, X, x), lambda: (np.ones(8, np.float32),)
     return Program(growth=Growth(lengths=(1, 4), build=build))
 
-G = workload(arm("grown", grown), name="growing")
+G = workload(variant("grown", grown), name="growing")
 test_times_of_growth = Check(claim=claims.TimeGrowth(), workloads=(G,))
 ALL = claims.TimeRatio(seen_change=0.5)
-test_times = Check(claim=ALL, workloads=(V,), arms=("b", "c"))
+test_times = Check(claim=ALL, workloads=(V,), variants=("b", "c"))
 test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
 for n in range(4):
     globals()[f"test_plain_{n}"] = a_plain_one(n)
@@ -356,9 +361,9 @@ for n in range(4):
 )
 NO_LOCK = """
 from contextlib import nullcontext
-from assay.store import quiet
+from assay.store import timing_lock
 
-quiet.alone = quiet.beside_others = lambda directory: nullcontext()
+timing_lock.exclusive = timing_lock.shared = lambda directory: nullcontext()
 """
 IN_ANY_ORDER = """
 import pytest
@@ -391,7 +396,7 @@ def test_nothing_is_at_work_in_another_worker_while_programs_are_timed(
     timed, beside = _beside(project)
     assert timed > 40
     assert beside == 0
-    assert _verdict(ended, "grown", "time-growth") == "kept"
+    assert _verdict(ended, "grown", "time-growth") == "passed"
     kept = {entry["name"]: entry for entry in _benchmarks(project.newest() / "benchmarks.json")}
     for length in (1, 4):
         entry = kept[f"growing/grown@cpu on length {length}"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from assay.model.buffers import Content, Donation, Holds, LiveBuffer, Peak, Rewrite
+from assay.model.buffers import Content, Donation, FullBufferWrite, Holds, LiveBuffer, Peak
 from assay.model.evidence import Evidence, Memory, Toolchain
 from assay.model.inspection import Inspection, Means
 from assay.model.module import Direction, Loop, Shape, Transfer, TripSource
-from assay.model.overlap import AsyncKind, AsyncPair, Work
+from assay.model.overlap import AsyncKind, AsyncPair, Cost
 from assay.model.summary import ModuleSummary
 from assay.model.target import DeviceModel
 
@@ -37,7 +37,7 @@ TRANSFER = Transfer(
     instruction="copy-start.1",
     source="train.py:12",
 )
-REWRITE = Rewrite(
+FULL_BUFFER_WRITE = FullBufferWrite(
     content=Content.COPY,
     shape=STACK,
     executions=15,
@@ -54,7 +54,7 @@ PAIR = AsyncPair(
     kind=AsyncKind.TO_HOST,
     opcode="copy-start",
     nbytes=MIB,
-    between=Work(nbytes=GIB // 4),
+    between=Cost(nbytes=GIB // 4),
     executions=2,
     at_most=False,
     computation="body",
@@ -100,7 +100,7 @@ MODULE = ModuleSummary(
     computations=5,
     loops=(LOOP,),
     transfers=(TRANSFER,),
-    rewrites=(REWRITE,),
+    full_buffer_writes=(FULL_BUFFER_WRITE,),
     donations=(DONATION, LOST),
     overlaps=(PAIR,),
     peak=PEAK,
@@ -116,7 +116,7 @@ MEMORY = Memory(
 )
 EVIDENCE = Evidence(
     workload="train.py",
-    arm="step",
+    variant="step",
     target="gpu-made-up",
     toolchain=Toolchain(versions={"jaxlib": "0.12.0"}),
     device_memory_bytes=16 * GIB,

@@ -1,11 +1,11 @@
-"""Each cause is read once, what fails is read in full, and nothing but kept is left out."""
+"""Each cause is read once, what fails is read in full, and nothing but what passed is left out."""
 
 from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.verdict import AcceptedNumber, Outcome, Record
+from assay.model.verdict import BaselineNumber, Outcome, Record
 from assay.report.causes import causes
 from assay.report.explanation import explain
 
@@ -20,13 +20,13 @@ def details_of(record: Record) -> dict[str, str]:
 
 
 @given(st.lists(st.tuples(st.sampled_from(Outcome), st.sampled_from("ab"))))
-def test_every_record_but_the_kept_is_in_exactly_one_cause(
+def test_every_record_but_the_passed_is_in_exactly_one_cause(
     record_of: RecordOf, drawn: list[tuple[Outcome, str]]
 ) -> None:
     records = [record_of(verdict=verdict, reason=reason) for verdict, reason in drawn]
     explained = [id(record) for cause in causes(records) for record in cause.records]
     assert sorted(explained) == sorted(
-        id(record) for record in records if record.verdict is not Outcome.KEPT
+        id(record) for record in records if record.verdict is not Outcome.PASSED
     )
 
 
@@ -34,12 +34,12 @@ def test_causes_come_worst_first(record_of: RecordOf) -> None:
     found = causes(record_of(verdict=outcome) for outcome in Outcome)
     assert [cause.verdict for cause in found] == [
         Outcome.ERROR,
-        Outcome.BROKEN,
+        Outcome.FAILED,
         Outcome.FIXED_UPSTREAM,
         Outcome.IMPROVED,
         Outcome.KNOWN_DEFECT,
-        Outcome.NOT_MEASURED,
-        Outcome.CANNOT_RUN,
+        Outcome.INCONCLUSIVE,
+        Outcome.UNSUPPORTED,
     ]
 
 
@@ -59,21 +59,21 @@ def test_a_known_defect_is_one_cause_over_targets_claims_and_workloads(record_of
     assert [detail.text for detail in explanation.details].count(LINK) == 1
 
 
-def test_known_defects_of_different_links_or_arms_stay_apart(record_of: RecordOf) -> None:
+def test_known_defects_of_different_links_or_variants_stay_apart(record_of: RecordOf) -> None:
     known = record_of(verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
-    others = {"upstream": LINK + "1", "arm": "tie", "suite": "dus_remat"}
+    others = {"upstream": LINK + "1", "variant": "tie", "suite": "dus_remat"}
     for field, value in others.items():
         fields = {"verdict": Outcome.KNOWN_DEFECT, "upstream": LINK, field: value}
         assert len(causes([known, record_of(**fields)])) == 2
 
 
-def test_broken_claims_of_one_reason_still_stand_alone(record_of: RecordOf) -> None:
-    assert len(causes([record_of(verdict=Outcome.BROKEN)] * 3)) == 3
+def test_failed_claims_of_one_reason_still_stand_alone(record_of: RecordOf) -> None:
+    assert len(causes([record_of(verdict=Outcome.FAILED)] * 3)) == 3
 
 
 def test_what_could_not_be_judged_is_grouped_by_reason(record_of: RecordOf) -> None:
     def unable(**fields: object) -> Record:
-        return record_of(verdict=Outcome.CANNOT_RUN, **fields)
+        return record_of(verdict=Outcome.UNSUPPORTED, **fields)
 
     records = [unable(reason="x"), unable(reason="y"), unable(reason="x", target="tpu")]
     assert [len(cause.records) for cause in causes(records)] == [2, 1]
@@ -86,21 +86,21 @@ def test_a_measured_record_is_the_example(record_of: RecordOf) -> None:
     assert cause.example is told
 
 
-def test_a_broken_claim_says_measured_limit_cause_next_and_rerun(record_of: RecordOf) -> None:
-    accepted = AcceptedNumber(value=2**30, toolchain={"jax": "0.10.2"})
+def test_a_failed_claim_says_measured_limit_cause_next_and_rerun(record_of: RecordOf) -> None:
+    baseline = BaselineNumber(value=2**30, toolchain={"jax": "0.10.2"})
     details = details_of(
         record_of(
-            verdict=Outcome.BROKEN,
+            verdict=Outcome.FAILED,
             measured=2**31,
             limit=2**30,
-            baseline=accepted,
+            baseline=baseline,
             reason="too much",
             advice="shard it",
             upstream=LINK,
         )
     )
     assert details == {
-        "measured": "2.0 GiB · limit 1.0 GiB · accepted 1.0 GiB on jax 0.10.2",
+        "measured": "2.0 GiB · limit 1.0 GiB · baseline 1.0 GiB on jax 0.10.2",
         "cause": "too much",
         "next": "shard it",
         "upstream": LINK,
@@ -108,12 +108,12 @@ def test_a_broken_claim_says_measured_limit_cause_next_and_rerun(record_of: Reco
     }
 
 
-def test_a_broken_claim_without_advice_still_says_what_to_do(record_of: RecordOf) -> None:
-    assert details_of(record_of(verdict=Outcome.BROKEN, advice=""))["next"]
+def test_a_failed_claim_without_advice_still_says_what_to_do(record_of: RecordOf) -> None:
+    assert details_of(record_of(verdict=Outcome.FAILED, advice=""))["next"]
 
 
 def test_what_was_never_judged_points_at_no_upstream_defect(record_of: RecordOf) -> None:
-    for verdict in (Outcome.CANNOT_RUN, Outcome.NOT_MEASURED, Outcome.ERROR):
+    for verdict in (Outcome.UNSUPPORTED, Outcome.INCONCLUSIVE, Outcome.ERROR):
         assert "upstream" not in details_of(record_of(verdict=verdict, upstream=LINK))
 
 

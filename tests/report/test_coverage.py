@@ -30,7 +30,7 @@ def test_the_line_counts_no_verdict_twice_and_names_what_is_left_out() -> None:
 
 def test_the_line_counts_what_judged_and_what_was_too_noisy() -> None:
     line = coverage_line({JAX: Count(6, 5)}, reached({JAX: Count(6, 4)}, noisy=1), {})
-    assert line == "3 of 5 expected verdicts judged on 1 target; 1 time not measured"
+    assert line == "3 of 5 expected verdicts judged on 1 target; 1 timing inconclusive"
     other = Slot("jax", "mine", "cpu:8", "new")
     line = coverage_line({}, reached({other: Count(2, 1)}), {})
     assert "2 more than expected" in line
@@ -46,7 +46,7 @@ def test_a_gap_names_some_claims_and_what_to_do() -> None:
     (line,) = missing_of([Gap("jax", "a", "cpu:8", 9, 2, "", tuple("vwxyz"))], {})
     assert line.reason == (
         "a on cpu:8: 2 of 9 expected verdicts judged (v, w, x, y and 1 more): bring the checks "
-        "back, or accept that with --assay-update-baselines=all"
+        "back, or store that with --assay-update-baselines=all"
     )
     (line,) = missing_of([Gap("jax", "a", "cpu:8", 9, 8, "no compiler", ("v",))], {})
     assert line.reason == "a on cpu:8: 8 of 9 expected verdicts judged (v): no compiler"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.verdict import Outcome, Record
-from assay.report.grid import TWINS, Cell, Row, grid, in_order, short_names
+from assay.report.grid import NEGATIVE_CONTROLS, Cell, Row, grid, in_order, short_names
 
 RecordOf = Callable[..., Record]
 
@@ -15,7 +15,7 @@ FIELDS = st.fixed_dictionaries(
     {
         "suite": st.sampled_from(["a", "b"]),
         "workload": st.sampled_from(["w", "x"]),
-        "arm": st.sampled_from(["defect", "remedy"]),
+        "variant": st.sampled_from(["defect", "remedy"]),
         "target": st.sampled_from(["cpu", "gpu-h100:8", "tpu"]),
         "claim": st.sampled_from(["bytes", "bytes.must-fail"]),
         "verdict": st.sampled_from(Outcome),
@@ -35,7 +35,7 @@ def test_every_record_is_counted_exactly_once(
                 record
                 for record in records
                 if (record.suite, record.workload) == (row.suite, row.workload)
-                and (TWINS if record.must_fail else record.arm) == row.arm
+                and (NEGATIVE_CONTROLS if record.must_fail else record.variant) == row.variant
                 and (record.target, record.verdict) == (target, outcome)
             ]
             assert cell.counts.get(outcome, 0) == len(mine)
@@ -57,15 +57,15 @@ def test_cells_do_not_depend_on_the_order_of_records(
 @pytest.mark.parametrize(
     ("counts", "verdict"),
     [
-        ({Outcome.KEPT: 1, Outcome.CANNOT_RUN: 5}, Outcome.KEPT),
-        ({Outcome.KEPT: 1, Outcome.NOT_MEASURED: 5}, Outcome.KEPT),
-        ({Outcome.CANNOT_RUN: 5}, Outcome.CANNOT_RUN),
-        ({Outcome.CANNOT_RUN: 5, Outcome.NOT_MEASURED: 1}, Outcome.NOT_MEASURED),
-        ({Outcome.KEPT: 5, Outcome.KNOWN_DEFECT: 1}, Outcome.KNOWN_DEFECT),
+        ({Outcome.PASSED: 1, Outcome.UNSUPPORTED: 5}, Outcome.PASSED),
+        ({Outcome.PASSED: 1, Outcome.INCONCLUSIVE: 5}, Outcome.PASSED),
+        ({Outcome.UNSUPPORTED: 5}, Outcome.UNSUPPORTED),
+        ({Outcome.UNSUPPORTED: 5, Outcome.INCONCLUSIVE: 1}, Outcome.INCONCLUSIVE),
+        ({Outcome.PASSED: 5, Outcome.KNOWN_DEFECT: 1}, Outcome.KNOWN_DEFECT),
         ({Outcome.IMPROVED: 1, Outcome.KNOWN_DEFECT: 5}, Outcome.IMPROVED),
         ({Outcome.IMPROVED: 5, Outcome.FIXED_UPSTREAM: 1}, Outcome.FIXED_UPSTREAM),
-        ({Outcome.FIXED_UPSTREAM: 5, Outcome.BROKEN: 1}, Outcome.BROKEN),
-        ({Outcome.BROKEN: 5, Outcome.ERROR: 1}, Outcome.ERROR),
+        ({Outcome.FIXED_UPSTREAM: 5, Outcome.FAILED: 1}, Outcome.FAILED),
+        ({Outcome.FAILED: 5, Outcome.ERROR: 1}, Outcome.ERROR),
     ],
 )
 def test_the_worst_verdict_stands_for_the_cell(
@@ -74,34 +74,42 @@ def test_the_worst_verdict_stands_for_the_cell(
     assert Cell(counts=counts).verdict is verdict
 
 
-def test_a_kept_cell_owns_up_to_what_was_not_measured() -> None:
-    partly = Cell(counts={Outcome.KEPT: 3, Outcome.NOT_MEASURED: 2, Outcome.CANNOT_RUN: 1})
+def test_a_passed_cell_owns_up_to_what_was_not_measured() -> None:
+    partly = Cell(counts={Outcome.PASSED: 3, Outcome.INCONCLUSIVE: 2, Outcome.UNSUPPORTED: 1})
     assert partly.partly_measured
-    assert (partly.kept, partly.measurable) == (3, 5)
-    assert not Cell(counts={Outcome.KEPT: 3, Outcome.CANNOT_RUN: 1}).partly_measured
+    assert (partly.passed, partly.measurable) == (3, 5)
+    assert not Cell(counts={Outcome.PASSED: 3, Outcome.UNSUPPORTED: 1}).partly_measured
 
 
 def test_rows_keep_the_order_of_first_appearance(record_of: RecordOf) -> None:
-    shown = grid(record_of(arm=arm) for arm in ("remedy", "control", "remedy", "defect"))
-    assert [row.arm for row in shown.rows] == ["remedy", "control", "defect"]
+    shown = grid(
+        record_of(variant=variant) for variant in ("remedy", "control", "remedy", "defect")
+    )
+    assert [row.variant for row in shown.rows] == ["remedy", "control", "defect"]
 
 
-def test_the_twins_of_a_workload_share_its_last_row(record_of: RecordOf) -> None:
-    twins = [record_of(arm=arm, claim="host-bytes.must-fail") for arm in ("tie", "bow")]
-    shown = grid([*twins, record_of()])
-    last = Row(suite="scan_offload", workload="scan_stack", arm=TWINS)
+def test_the_controls_of_a_workload_share_its_last_row(record_of: RecordOf) -> None:
+    negative_controls = [
+        record_of(variant=variant, claim="host-bytes.must-fail") for variant in ("tie", "bow")
+    ]
+    shown = grid([*negative_controls, record_of()])
+    last = Row(suite="scan_offload", workload="scan_stack", variant=NEGATIVE_CONTROLS)
     assert shown.rows[-1] == last
-    assert shown.cells[last, "gpu-h100:8"].kept == 2
+    assert shown.cells[last, "gpu-h100:8"].passed == 2
 
 
 def test_rows_of_one_workload_stand_together(record_of: RecordOf) -> None:
     order = [("a", "x"), ("b", "x"), ("a", "y")]
-    shown = grid(record_of(workload=workload, arm=arm) for workload, arm in order)
-    assert [(row.workload, row.arm) for row in shown.rows] == [("a", "x"), ("a", "y"), ("b", "x")]
+    shown = grid(record_of(workload=workload, variant=variant) for workload, variant in order)
+    assert [(row.workload, row.variant) for row in shown.rows] == [
+        ("a", "x"),
+        ("a", "y"),
+        ("b", "x"),
+    ]
 
 
-def test_an_arm_not_tried_has_no_cell(record_of: RecordOf) -> None:
-    shown = grid([record_of(arm="a", target="cpu"), record_of(arm="b", target="tpu")])
+def test_a_variant_not_tried_has_no_cell(record_of: RecordOf) -> None:
+    shown = grid([record_of(variant="a", target="cpu"), record_of(variant="b", target="tpu")])
     assert shown.cell(shown.rows[0], "tpu") is None
     assert shown.cell(shown.rows[0], "cpu") is not None
 

@@ -9,7 +9,7 @@ from typing import Any
 from assay.model.evidence import Failure, FailureKind, Toolchain
 from assay.model.inspection import Inspection
 from assay.report.inspection_json import to_json
-from tests.report.inspections import GIB, INSPECTION, MIB, REWRITE, TRANSFER, module, seen
+from tests.report.inspections import FULL_BUFFER_WRITE, GIB, INSPECTION, MIB, TRANSFER, module, seen
 
 
 def decoded(inspection: Inspection) -> dict[str, Any]:
@@ -58,7 +58,9 @@ def test_every_fixed_name_holds_what_was_seen() -> None:
 
 
 def test_what_is_not_known_is_null_and_what_is_not_there_is_empty() -> None:
-    page = decoded(module(transfers=(replace(TRANSFER, executions=None),), rewrites=(), peak=None))
+    page = decoded(
+        module(transfers=(replace(TRANSFER, executions=None),), full_buffer_writes=(), peak=None)
+    )
     assert page["transfers"]["to_host_bytes_per_step"] is None
     assert page["transfers"]["ops"][0]["trips_per_step"] is None
     assert (page["copies"], page["peak"]) == ([], None)
@@ -81,4 +83,4 @@ def test_a_dump_without_a_target_names_none() -> None:
 
 
 def test_every_copy_is_listed_however_many() -> None:
-    assert len(decoded(module(rewrites=(REWRITE,) * 50))["copies"]) == 50
+    assert len(decoded(module(full_buffer_writes=(FULL_BUFFER_WRITE,) * 50))["copies"]) == 50

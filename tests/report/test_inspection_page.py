@@ -18,13 +18,13 @@ from assay.report.inspection_sections import duration, size
 from tests.report.inspections import (
     BUFFER,
     DONATION,
+    FULL_BUFFER_WRITE,
     GIB,
     INSPECTION,
     MEMORY,
     MIB,
     PAIR,
     PEAK,
-    REWRITE,
     TRANSFER,
     module,
     seen,
@@ -100,8 +100,8 @@ def section(inspection: Inspection, title: str) -> str:
         ),
         (INSPECTION, "COPIES", "1 in loops, 0 outside; 60.0 MiB per step"),
         (INSPECTION, "COPIES", "4.00 MiB 15 60.0 MiB body copy f32[1024,1024] train.py:14"),
-        (module(rewrites=(replace(REWRITE, at_most=True),)), "COPIES", " ≤15 "),
-        (module(rewrites=()), "COPIES", "no array is copied whole"),
+        (module(full_buffer_writes=(replace(FULL_BUFFER_WRITE, at_most=True),)), "COPIES", " ≤15 "),
+        (module(full_buffer_writes=()), "COPIES", "no array is copied whole"),
         (INSPECTION, "OVERLAP", "1 asynchronous operation, 1.50 s per step exposed"),
         (INSPECTION, "OVERLAP", "1.00 MiB 2 1.00 s 250 ms to-host copy-start.1 train.py:12"),
         (module(overlaps=()), "OVERLAP", "no asynchronous operation"),
@@ -130,7 +130,7 @@ def test_the_head_names_the_program_the_target_and_the_toolchain() -> None:
 
 
 def test_ten_rows_are_shown_and_the_rest_is_counted() -> None:
-    inspection = module(rewrites=(REWRITE,) * 25)
+    inspection = module(full_buffer_writes=(FULL_BUFFER_WRITE,) * 25)
     assert section(inspection, "COPIES").count("train.py:14") == 10
     assert section(inspection, "COPIES").endswith("… and 15 more")
 
@@ -168,7 +168,7 @@ def test_a_comparison_says_what_differs(
 def test_no_line_is_wider_than_the_console_or_a_hundred(width: int) -> None:
     long = "a_very_long_name_of_an_instruction_that_a_compiler_made_up_by_itself.clone.clone.1"
     inspection = module(
-        rewrites=(replace(REWRITE, loop=long, instruction=long, source=None),),
+        full_buffer_writes=(replace(FULL_BUFFER_WRITE, loop=long, instruction=long, source=None),),
         transfers=(replace(TRANSFER, instruction=long),),
         overlaps=(replace(PAIR, start=long),),
         peak=replace(PEAK, at=long, buffers=(replace(BUFFER, name=long),)),
@@ -178,7 +178,9 @@ def test_no_line_is_wider_than_the_console_or_a_hundred(width: int) -> None:
 
 
 def test_a_name_cannot_steer_the_terminal() -> None:
-    assert "\x1b" not in page(module(rewrites=(replace(REWRITE, source="\x1b[31mred"),)))
+    assert "\x1b" not in page(
+        module(full_buffer_writes=(replace(FULL_BUFFER_WRITE, source="\x1b[31mred"),))
+    )
 
 
 @pytest.mark.parametrize(

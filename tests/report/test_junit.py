@@ -24,14 +24,14 @@ def case_of(record: Record) -> ET.Element:
 @pytest.mark.parametrize(
     ("verdict", "tag"),
     [
-        (Outcome.KEPT, None),
+        (Outcome.PASSED, None),
         (Outcome.IMPROVED, None),
-        (Outcome.BROKEN, "failure"),
+        (Outcome.FAILED, "failure"),
         (Outcome.FIXED_UPSTREAM, "failure"),
         (Outcome.ERROR, "error"),
         (Outcome.KNOWN_DEFECT, "skipped"),
-        (Outcome.CANNOT_RUN, "skipped"),
-        (Outcome.NOT_MEASURED, "skipped"),
+        (Outcome.UNSUPPORTED, "skipped"),
+        (Outcome.INCONCLUSIVE, "skipped"),
     ],
 )
 def test_each_verdict_is_told_in_junits_words(
@@ -41,12 +41,12 @@ def test_each_verdict_is_told_in_junits_words(
     assert tags == (["properties", tag] if tag else ["properties"])
 
 
-def test_a_case_names_claim_arm_and_target_and_carries_its_numbers(record_of: RecordOf) -> None:
+def test_a_case_names_claim_variant_and_target_and_carries_its_numbers(record_of: RecordOf) -> None:
     case = case_of(record_of(measured=3, limit=4))
     assert case.get("classname") == "scan_offload.scan_stack"
     assert case.get("name") == "host-bytes[offload-hidden@gpu-h100:8]"
     assert {item.get("name"): item.get("value") for item in case.iter("property")} == {
-        "verdict": "kept",
+        "verdict": "passed",
         "measured": "3",
         "limit": "4",
         "unit": "bytes",
@@ -81,7 +81,7 @@ def test_any_text_gives_xml_that_parses(
         upstream=reason,
         suite=name,
         workload=name,
-        arm=name,
+        variant=name,
         claim=name,
         target=name,
     )
@@ -89,8 +89,8 @@ def test_any_text_gives_xml_that_parses(
 
 
 def test_control_characters_and_surrogates_are_replaced(record_of: RecordOf) -> None:
-    failure = case_of(record_of(verdict=Outcome.BROKEN, reason="a\x00\x1b\ud800\uffffb")).find(
+    failure = case_of(record_of(verdict=Outcome.FAILED, reason="a\x00\x1b\ud800\uffffb")).find(
         "failure"
     )
     assert failure is not None
-    assert failure.get("message") == "broken: a" + "\N{REPLACEMENT CHARACTER}" * 4 + "b"
+    assert failure.get("message") == "failed: a" + "\N{REPLACEMENT CHARACTER}" * 4 + "b"

@@ -7,9 +7,9 @@ import pytest
 
 from assay.model.invocation import Ending
 from assay.model.verdict import ExitCode, Outcome, Record
+from assay.report.feature_status import Decision
 from assay.report.judged_claim import Detector
 from assay.report.qualification import Feature, Qualification, qualify, to_json
-from assay.report.ruling import Decision
 from assay.report.vendor_page import vendor_page
 
 RecordOf = Callable[..., Record]
@@ -25,33 +25,35 @@ def qualified(*records: Record) -> Qualification:
 
 
 def feature(*records: Record) -> Feature:
-    """The feature of the arm ``offload-hidden``."""
-    (found,) = (item for item in qualified(*records).features if item.arm == "offload-hidden")
+    """The feature of the variant ``offload-hidden``."""
+    (found,) = (item for item in qualified(*records).features if item.variant == "offload-hidden")
     return found
 
 
 @pytest.fixture
-def twin(record_of: RecordOf) -> Record:
-    return record_of(arm="useless", claim="host-bytes.must-fail", reason="breaks, as it must")
+def negative_control(record_of: RecordOf) -> Record:
+    return record_of(variant="useless", claim="host-bytes.must-fail", reason="breaks, as it must")
 
 
-def test_kept_with_a_twin_that_failed_passes(record_of: RecordOf, twin: Record) -> None:
-    passed = feature(record_of(), twin)
+def test_passed_with_a_control_that_failed_passes(
+    record_of: RecordOf, negative_control: Record
+) -> None:
+    passed = feature(record_of(), negative_control)
     assert (passed.decision, passed.known) == (Decision.PASS, False)
     assert passed.claims[0].detector is Detector.SOUND
-    assert [(seen.arm, seen.verdict) for seen in passed.claims[0].twins] == [
-        ("useless", Outcome.KEPT)
+    assert [(seen.variant, seen.verdict) for seen in passed.claims[0].negative_controls] == [
+        ("useless", Outcome.PASSED)
     ]
 
 
-def test_better_than_accepted_passes_too(record_of: RecordOf, twin: Record) -> None:
-    assert feature(record_of(verdict=Outcome.IMPROVED), twin).decision is Decision.PASS
+def test_better_than_the_baseline_passes_too(record_of: RecordOf, negative_control: Record) -> None:
+    assert feature(record_of(verdict=Outcome.IMPROVED), negative_control).decision is Decision.PASS
 
 
-def test_kept_without_any_twin_is_not_measured(record_of: RecordOf) -> None:
+def test_passed_without_any_control_is_inconclusive(record_of: RecordOf) -> None:
     found = feature(record_of())
-    assert found.decision is Decision.NOT_MEASURED
-    assert found.reason == "no must-fail twin of host-bytes failed in this run"
+    assert found.decision is Decision.INCONCLUSIVE
+    assert found.reason == "no negative control of host-bytes failed in this run"
 
 
 @pytest.mark.parametrize(
@@ -61,108 +63,131 @@ def test_kept_without_any_twin_is_not_measured(record_of: RecordOf) -> None:
         {"suite": "dus_remat"},
         {"target": "tpu"},
         {"claim": "device-bytes-fall.must-fail"},
-        {"verdict": Outcome.CANNOT_RUN},
-        {"verdict": Outcome.NOT_MEASURED},
+        {"verdict": Outcome.UNSUPPORTED},
+        {"verdict": Outcome.INCONCLUSIVE},
     ],
 )
-def test_a_twin_that_did_not_fail_here_vouches_for_nothing(
+def test_a_control_that_did_not_fail_here_vouches_for_nothing(
     record_of: RecordOf, elsewhere: dict[str, object]
 ) -> None:
-    fields = {"arm": "useless", "claim": "host-bytes.must-fail", **elsewhere}
+    fields = {"variant": "useless", "claim": "host-bytes.must-fail", **elsewhere}
     found = feature(record_of(), record_of(**fields))
-    assert found.decision is Decision.NOT_MEASURED
+    assert found.decision is Decision.INCONCLUSIVE
     assert found.claims[0].detector is Detector.UNPROVEN
 
 
-def test_every_twin_of_a_claim_must_have_failed(record_of: RecordOf, twin: Record) -> None:
-    unmeasured = record_of(arm="other", claim=twin.claim, verdict=Outcome.NOT_MEASURED)
-    found = feature(record_of(), twin, unmeasured)
-    assert found.claims[0].detector is Detector.UNPROVEN
-    assert found.decision is Decision.NOT_MEASURED
-
-
-@pytest.mark.parametrize("verdict", [Outcome.BROKEN, Outcome.ERROR])
-def test_a_blind_twin_outweighs_a_sound_one(
-    record_of: RecordOf, twin: Record, verdict: Outcome
+def test_every_control_of_a_claim_must_have_failed(
+    record_of: RecordOf, negative_control: Record
 ) -> None:
-    blind = record_of(arm="useless-too", claim="host-bytes.must-fail", verdict=verdict)
-    found = feature(record_of(), twin, blind)
-    assert found.decision is Decision.NOT_MEASURED
-    assert found.reason == "the must-fail twin of host-bytes did not fail in this run"
-
-
-def test_a_twin_of_another_workload_vouches_for_nothing(record_of: RecordOf, twin: Record) -> None:
-    blind_elsewhere = record_of(
-        workload="flax_encoder", claim="host-bytes.must-fail", verdict=Outcome.BROKEN
+    unmeasured = record_of(
+        variant="other", claim=negative_control.claim, verdict=Outcome.INCONCLUSIVE
     )
-    assert feature(record_of(), twin, blind_elsewhere).decision is Decision.PASS
-    assert feature(record_of(), blind_elsewhere).decision is Decision.NOT_MEASURED
-    assert feature(record_of(workload="flax_encoder"), twin).decision is Decision.NOT_MEASURED
+    found = feature(record_of(), negative_control, unmeasured)
+    assert found.claims[0].detector is Detector.UNPROVEN
+    assert found.decision is Decision.INCONCLUSIVE
 
 
-def test_one_claim_without_a_twin_blocks_the_pass_of_all(record_of: RecordOf, twin: Record) -> None:
-    found = feature(record_of(), record_of(claim="temp-bytes"), twin)
-    assert found.decision is Decision.NOT_MEASURED
+@pytest.mark.parametrize("verdict", [Outcome.FAILED, Outcome.ERROR])
+def test_a_blind_control_outweighs_a_sound_one(
+    record_of: RecordOf, negative_control: Record, verdict: Outcome
+) -> None:
+    blind = record_of(variant="useless-too", claim="host-bytes.must-fail", verdict=verdict)
+    found = feature(record_of(), negative_control, blind)
+    assert found.decision is Decision.INCONCLUSIVE
+    assert found.reason == "the negative control of host-bytes did not fail in this run"
+
+
+def test_a_control_of_another_workload_vouches_for_nothing(
+    record_of: RecordOf, negative_control: Record
+) -> None:
+    blind_elsewhere = record_of(
+        workload="flax_encoder", claim="host-bytes.must-fail", verdict=Outcome.FAILED
+    )
+    assert feature(record_of(), negative_control, blind_elsewhere).decision is Decision.PASS
+    assert feature(record_of(), blind_elsewhere).decision is Decision.INCONCLUSIVE
+    assert (
+        feature(record_of(workload="flax_encoder"), negative_control).decision
+        is Decision.INCONCLUSIVE
+    )
+
+
+def test_one_claim_without_a_control_blocks_the_pass_of_all(
+    record_of: RecordOf, negative_control: Record
+) -> None:
+    found = feature(record_of(), record_of(claim="temp-bytes"), negative_control)
+    assert found.decision is Decision.INCONCLUSIVE
     assert "temp-bytes" in found.reason
     assert "host-bytes" not in found.reason
 
 
-@pytest.mark.parametrize("verdict", [Outcome.BROKEN, Outcome.FIXED_UPSTREAM])
-def test_one_broken_claim_fails_the_feature(
-    record_of: RecordOf, twin: Record, verdict: Outcome
+@pytest.mark.parametrize("verdict", [Outcome.FAILED, Outcome.FIXED_UPSTREAM])
+def test_one_failed_claim_fails_the_feature(
+    record_of: RecordOf, negative_control: Record, verdict: Outcome
 ) -> None:
     broken = record_of(workload="flax_encoder", verdict=verdict, reason="0 B")
-    found = feature(record_of(), broken, twin)
+    found = feature(record_of(), broken, negative_control)
     assert (found.decision, found.known) == (Decision.FAIL, False)
     assert found.reason == "host-bytes in flax_encoder: 0 B"
 
 
-def test_a_known_defect_fails_as_known_with_its_link(record_of: RecordOf, twin: Record) -> None:
+def test_a_known_defect_fails_as_known_with_its_link(
+    record_of: RecordOf, negative_control: Record
+) -> None:
     known = record_of(claim="temp-bytes", verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
-    found = feature(record_of(), known, twin)
+    found = feature(record_of(), known, negative_control)
     assert (found.decision, found.known, found.upstream) == (Decision.FAIL, True, (LINK,))
 
 
 def test_a_defect_that_could_not_be_looked_for_is_not_cited(record_of: RecordOf) -> None:
-    unable = record_of(verdict=Outcome.CANNOT_RUN, upstream=LINK, **UNJUDGED)
+    unable = record_of(verdict=Outcome.UNSUPPORTED, upstream=LINK, **UNJUDGED)
     assert feature(unable).upstream == ()
 
 
-def test_a_broken_claim_beside_a_known_defect_is_not_known(record_of: RecordOf) -> None:
+def test_a_failed_claim_beside_a_known_defect_is_not_known(record_of: RecordOf) -> None:
     known = record_of(verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
-    found = feature(known, record_of(verdict=Outcome.BROKEN))
+    found = feature(known, record_of(verdict=Outcome.FAILED))
     assert (found.decision, found.known) == (Decision.FAIL, False)
 
 
 def test_an_error_leaves_the_feature_unmeasured_whatever_else_it_did(record_of: RecordOf) -> None:
     failed = record_of(verdict=Outcome.ERROR, reason="KeyError: 'while'")
-    found = feature(record_of(verdict=Outcome.BROKEN), failed)
-    assert found.decision is Decision.NOT_MEASURED
+    found = feature(record_of(verdict=Outcome.FAILED), failed)
+    assert found.decision is Decision.INCONCLUSIVE
     assert "KeyError: 'while'" in found.reason
 
 
-def test_a_feature_cannot_run_only_if_no_claim_could(record_of: RecordOf, twin: Record) -> None:
-    unable = record_of(verdict=Outcome.CANNOT_RUN, reason="no PTX", **UNJUDGED)
-    missing = record_of(verdict=Outcome.NOT_MEASURED, reason="unknown trip count", **UNJUDGED)
-    assert feature(unable, unable).decision is Decision.CANNOT_RUN
+def test_a_feature_cannot_run_only_if_no_claim_could(
+    record_of: RecordOf, negative_control: Record
+) -> None:
+    unable = record_of(verdict=Outcome.UNSUPPORTED, reason="no PTX", **UNJUDGED)
+    missing = record_of(verdict=Outcome.INCONCLUSIVE, reason="unknown trip count", **UNJUDGED)
+    assert feature(unable, unable).decision is Decision.UNSUPPORTED
     assert feature(unable, unable).reason == "no PTX"
-    assert feature(unable, missing).decision is Decision.NOT_MEASURED
+    assert feature(unable, missing).decision is Decision.INCONCLUSIVE
     assert feature(unable, missing).reason == "unknown trip count"
-    passed = feature(unable, missing, record_of(), twin)
+    passed = feature(unable, missing, record_of(), negative_control)
     assert passed.decision is Decision.PASS
     assert "2 more could not be judged" in passed.reason
 
 
-def test_an_arm_that_is_only_a_twin_is_no_feature(record_of: RecordOf, twin: Record) -> None:
-    assert [item.arm for item in qualified(record_of(), twin).features] == ["offload-hidden"]
+def test_a_variant_that_is_only_a_control_is_no_feature(
+    record_of: RecordOf, negative_control: Record
+) -> None:
+    assert [item.variant for item in qualified(record_of(), negative_control).features] == [
+        "offload-hidden"
+    ]
 
 
-def test_records_of_other_targets_are_ignored(record_of: RecordOf, twin: Record) -> None:
+def test_records_of_other_targets_are_ignored(
+    record_of: RecordOf, negative_control: Record
+) -> None:
     elsewhere = record_of(target="tpu", verdict=Outcome.ERROR)
-    assert qualified(record_of(), twin, elsewhere) == qualified(record_of(), twin)
+    assert qualified(record_of(), negative_control, elsewhere) == qualified(
+        record_of(), negative_control
+    )
 
 
-def test_an_arm_of_which_every_item_was_lost_is_not_measured(record_of: RecordOf) -> None:
+def test_a_variant_of_which_every_item_was_lost_is_inconclusive(record_of: RecordOf) -> None:
     lost = ("test_a[scan_stack/gone@gpu-h100:8]", "test_a[scan_stack/gone@tpu]")
     made = qualify(
         [record_of()],
@@ -173,26 +198,26 @@ def test_an_arm_of_which_every_item_was_lost_is_not_measured(record_of: RecordOf
         ending=Ending(lost=(*lost, "test_a[scan_stack/offload-hidden@gpu-h100:8]")),
     )
     (seen, gone) = made.features
-    assert (seen.arm, seen.decision) == ("offload-hidden", Decision.NOT_MEASURED)
+    assert (seen.variant, seen.decision) == ("offload-hidden", Decision.INCONCLUSIVE)
     assert gone == Feature(
         suite="scan_offload",
-        arm="gone",
-        decision=Decision.NOT_MEASURED,
+        variant="gone",
+        decision=Decision.INCONCLUSIVE,
         known=False,
         reason="an item reached no verdict: its worker was lost, or the run ended before it",
         upstream=(),
         claims=(),
     )
-    assert made.exit_code is ExitCode.BROKEN
+    assert made.exit_code is ExitCode.FAILED
 
 
 @pytest.mark.parametrize(
     ("verdict", "code"),
     [
-        (Outcome.KEPT, ExitCode.KEPT),
-        (Outcome.KNOWN_DEFECT, ExitCode.KEPT),
-        (Outcome.BROKEN, ExitCode.BROKEN),
-        (Outcome.CANNOT_RUN, ExitCode.BROKEN),
+        (Outcome.PASSED, ExitCode.PASSED),
+        (Outcome.KNOWN_DEFECT, ExitCode.PASSED),
+        (Outcome.FAILED, ExitCode.FAILED),
+        (Outcome.UNSUPPORTED, ExitCode.FAILED),
         (Outcome.ERROR, ExitCode.CRASHED),
     ],
 )
@@ -202,19 +227,21 @@ def test_the_exit_code_follows_the_fixed_rule(
     assert qualified(record_of(verdict=verdict)).exit_code is code
 
 
-def test_a_blind_twin_fails_the_exit_code_too(record_of: RecordOf) -> None:
-    blind = record_of(claim="host-bytes.must-fail", verdict=Outcome.BROKEN)
-    assert qualified(record_of(), blind).exit_code is ExitCode.BROKEN
+def test_a_blind_control_fails_the_exit_code_too(record_of: RecordOf) -> None:
+    blind = record_of(claim="host-bytes.must-fail", verdict=Outcome.FAILED)
+    assert qualified(record_of(), blind).exit_code is ExitCode.FAILED
 
 
 def test_no_record_is_no_pass() -> None:
-    assert qualified().exit_code is ExitCode.BROKEN
+    assert qualified().exit_code is ExitCode.FAILED
     assert "0 features" in vendor_page(qualified())
 
 
-def test_the_json_reads_back_as_the_same_value(record_of: RecordOf, twin: Record) -> None:
-    known = record_of(arm="tie", verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
-    made = qualified(record_of(), twin, known)
+def test_the_json_reads_back_as_the_same_value(
+    record_of: RecordOf, negative_control: Record
+) -> None:
+    known = record_of(variant="tie", verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
+    made = qualified(record_of(), negative_control, known)
     text = to_json(made)
     assert text.endswith(b"}\n")
     assert msgspec.json.decode(text, type=Qualification) == made
@@ -231,15 +258,16 @@ def test_the_json_reads_back_as_the_same_value(record_of: RecordOf, twin: Record
 
 
 def test_the_page_gives_headline_environment_decisions_and_numbers(
-    record_of: RecordOf, twin: Record
+    record_of: RecordOf, negative_control: Record
 ) -> None:
-    known = record_of(arm="tie", verdict=Outcome.KNOWN_DEFECT, upstream=LINK, reason="a | b")
-    page = vendor_page(qualified(record_of(), twin, known))
-    assert "**2 features: 1 pass, 1 fail, 0 cannot-run, 0 not-measured. Exit code 0.**" in page
+    known = record_of(variant="tie", verdict=Outcome.KNOWN_DEFECT, upstream=LINK, reason="a | b")
+    page = vendor_page(qualified(record_of(), negative_control, known))
+    assert "**2 features: 1 pass, 1 fail, 0 unsupported, 0 inconclusive. Exit code 0.**" in page
     assert "| python | 3.12.1 |" in page
     assert "| scan\\_offload/offload-hidden | **pass** |" in page
     assert "| scan\\_offload/tie | **fail** (known) | host-bytes in scan\\_stack: a \\| b |" in page
     assert f"Upstream: `{LINK}`" in page
     assert (
-        "| host-bytes | kept | 16.0 GiB | 16.0 GiB | sound (scan\\_stack/useless: kept) |" in page
+        "| host-bytes | passed | 16.0 GiB | 16.0 GiB | sound (scan\\_stack/useless: passed) |"
+        in page
     )

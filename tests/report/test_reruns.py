@@ -27,7 +27,7 @@ def side(*samples: float) -> ProcessTimes:
 MADE = Rerun(
     suite="dus_remat",
     workload="stack",
-    arm="plain",
+    variant="plain",
     target="cpu",
     ended=Enough.DECIDED,
     old=Toolchain(versions={"jax": "0.10.2", "host-isa": "x"}),
@@ -45,15 +45,15 @@ def test_a_line_names_both_toolchains_the_interval_and_the_pairs() -> None:
     assert list(lines([MADE])) == [LINE]
 
 
-def test_a_twin_is_told_as_one() -> None:
-    (line,) = lines([replace(MADE, twin=True, new=MADE.old)])
+def test_a_control_is_told_as_one() -> None:
+    (line,) = lines([replace(MADE, negative_control=True, new=MADE.old)])
     assert (
         "cpu: a run done twice takes 2 times what one takes, both on host-isa x, jax 0.10.2 (1.9"
     ) in line
 
 
-def test_twins_come_last() -> None:
-    _, line = lines([replace(MADE, twin=True), MADE])
+def test_controls_come_last() -> None:
+    _, line = lines([replace(MADE, negative_control=True), MADE])
     assert "done twice" in line
 
 

@@ -15,7 +15,7 @@ RecordOf = Callable[..., Record]
 ISSUE = UpstreamIssue(
     problem="The offload is ignored",
     link="https://example.org/1",
-    arms=("output",),
+    variants=("output",),
     claims=("host-bytes",),
     remedy="Name the input",
     effects=(
@@ -37,12 +37,14 @@ def records(record_of: RecordOf) -> list[Record]:
     """The defect on two GPU compilers and a TPU compiler, and the remedy on all."""
     numbers = {"output": 20166222648, "input": 2986354488}
     memory = [
-        record_of(workload="block", arm=arm, claim="temp-bytes", target=target, measured=number)
-        for arm, number in numbers.items()
+        record_of(
+            workload="block", variant=variant, claim="temp-bytes", target=target, measured=number
+        )
+        for variant, number in numbers.items()
         for target in TARGETS
     ]
     broken = [
-        record_of(workload="block", arm="output", target=target, verdict=Outcome.KNOWN_DEFECT)
+        record_of(workload="block", variant="output", target=target, verdict=Outcome.KNOWN_DEFECT)
         for target in TARGETS
     ]
     return [*memory, *broken]
@@ -78,16 +80,16 @@ def test_an_issue_is_told_with_its_state_and_the_effect_of_its_remedy(
 
 
 def test_another_number_is_another_line(records: list[Record]) -> None:
-    input_on_h100 = {"arm": "input", "target": "gpu-h100:8"}
+    input_on_h100 = {"variant": "input", "target": "gpu-h100:8"}
     assert (
         "18.8 GiB → 1.0 GiB." in details(changed(records, input_on_h100, measured=2**30))["remedy"]
     )
 
 
 def test_a_number_is_shown_where_the_remedy_holds(records: list[Record]) -> None:
-    fails = changed(records, {"arm": "input", "target": "gpu-h100:8"}, verdict=Outcome.BROKEN)
+    fails = changed(records, {"variant": "input", "target": "gpu-h100:8"}, verdict=Outcome.FAILED)
     assert "temporaries on tpu-v5e:2x4: 18.8 GiB → 2.8 GiB." in details(fails)["remedy"]
-    assert details(changed(records, {"arm": "input"}, verdict=Outcome.BROKEN))["remedy"] == (
+    assert details(changed(records, {"variant": "input"}, verdict=Outcome.FAILED))["remedy"] == (
         "Name the input."
     )
 
@@ -98,7 +100,9 @@ def test_a_number_that_a_remedy_does_not_change_is_not_shown(records: list[Recor
 
 
 def test_the_number_of_a_negative_control_is_one_without_a_remedy(records: list[Record]) -> None:
-    named = changed(records, {"arm": "output", "claim": "temp-bytes"}, claim="temp-bytes.must-fail")
+    named = changed(
+        records, {"variant": "output", "claim": "temp-bytes"}, claim="temp-bytes.must-fail"
+    )
     assert "18.8 GiB → 2.8 GiB" in details(named)["remedy"]
 
 
@@ -112,11 +116,11 @@ def test_what_is_fixed_upstream_is_said_to_be(records: list[Record]) -> None:
 
 
 def test_a_defect_that_fails_in_another_way_is_not_gone(records: list[Record]) -> None:
-    other = changed(records, {"claim": "host-bytes"}, verdict=Outcome.BROKEN)
+    other = changed(records, {"claim": "host-bytes"}, verdict=Outcome.FAILED)
     assert "on 3 of 3 compilers" in details(other)["today"]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.CANNOT_RUN, Outcome.NOT_MEASURED, Outcome.ERROR])
+@pytest.mark.parametrize("outcome", [Outcome.UNSUPPORTED, Outcome.INCONCLUSIVE, Outcome.ERROR])
 def test_what_was_not_judged_is_not_claimed(records: list[Record], outcome: Outcome) -> None:
     on_tpu = {"claim": "host-bytes", "target": "tpu-v5e:2x4"}
     assert details(changed(records, on_tpu, verdict=outcome))["today"] == (
@@ -140,8 +144,8 @@ def test_a_negative_control_shows_no_defect(records: list[Record]) -> None:
 def test_a_suite_without_an_issue_gets_its_counts_and_top_reasons(record_of: RecordOf) -> None:
     reasons = ("rare", "usual; seen: 1 B", "usual; seen: 2 B")
     known = [record_of(verdict=Outcome.KNOWN_DEFECT, reason=reason) for reason in reasons]
-    cannot = record_of(verdict=Outcome.CANNOT_RUN, reason="no library " * 20)
-    found = status([*known, cannot, record_of(), record_of(verdict=Outcome.BROKEN)])
+    cannot = record_of(verdict=Outcome.UNSUPPORTED, reason="no library " * 20)
+    found = status([*known, cannot, record_of(), record_of(verdict=Outcome.FAILED)])
     assert found.verdicts.startswith(
         "6 verdicts: 1 passed, 1 failed, 3 known defects (usual), 1 unsupported (no library no "
     )
@@ -158,7 +162,7 @@ def test_many_suites_with_nothing_to_tell_share_a_line(record_of: RecordOf) -> N
 
 def test_no_text_steers_the_terminal(record_of: RecordOf) -> None:
     issue = replace(ISSUE, problem="\x1b[31m[bold]x[/]", remedy="\x1b", link="\x1b")
-    found = status([record_of(reason="\x1b", verdict=Outcome.CANNOT_RUN)], issue)
+    found = status([record_of(reason="\x1b", verdict=Outcome.UNSUPPORTED)], issue)
     told = (found.name, found.verdicts, *(detail.text for detail in found.details))
     assert not any("\x1b" in text for text in told)
     assert "[bold]x[/]" in found.details[0].text

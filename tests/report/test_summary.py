@@ -1,4 +1,4 @@
-"""``summary.md`` shows every arm, explains every cause, and no text breaks its tables."""
+"""``summary.md`` shows every variant, explains every cause, and no text breaks its tables."""
 
 from collections.abc import Callable
 
@@ -14,55 +14,57 @@ from assay.report.summary import summary
 RecordOf = Callable[..., Record]
 
 
-def test_the_grid_has_a_row_for_each_arm_and_a_column_for_each_target(record_of: RecordOf) -> None:
+def test_the_grid_has_a_row_for_each_variant_and_a_column_for_each_target(
+    record_of: RecordOf,
+) -> None:
     page = summary(
         [
-            record_of(arm="nothing", target="cpu:8"),
-            record_of(arm="nothing", target="gpu-h100:8", verdict=Outcome.BROKEN),
-            record_of(arm="tie", target="gpu-h100:8", verdict=Outcome.KNOWN_DEFECT),
+            record_of(variant="nothing", target="cpu:8"),
+            record_of(variant="nothing", target="gpu-h100:8", verdict=Outcome.FAILED),
+            record_of(variant="tie", target="gpu-h100:8", verdict=Outcome.KNOWN_DEFECT),
         ]
     )
-    assert "| workload | arm | cpu:8 | gpu-h100:8 |" in page
-    assert "| scan\\_stack | nothing | kept | **BROKEN** |" in page
+    assert "| workload | variant | cpu:8 | gpu-h100:8 |" in page
+    assert "| scan\\_stack | nothing | pass | **FAIL** |" in page
     assert "| scan\\_stack | tie |  | known |" in page
 
 
-def test_a_broken_claim_is_explained_in_full(record_of: RecordOf) -> None:
-    page = summary([record_of(verdict=Outcome.BROKEN, measured=0, reason="too little")])
-    assert "### BROKEN · host-bytes · scan\\_offload/scan\\_stack/offload-hidden" in page
+def test_a_failed_claim_is_explained_in_full(record_of: RecordOf) -> None:
+    page = summary([record_of(verdict=Outcome.FAILED, measured=0, reason="too little")])
+    assert "### FAIL · host-bytes · scan\\_offload/scan\\_stack/offload-hidden" in page
     assert "- measured: 0 B · limit 16.0 GiB" in page
     assert "- cause: too little" in page
     assert "- rerun: `pytest suites --assay-target gpu-h100:8 -k scan_stack/offload-hidden`" in page
 
 
 def test_each_suite_tells_its_issue(record_of: RecordOf) -> None:
-    issue = UpstreamIssue(problem="<b> fails", link="https://x.org", arms=("*",), claims=("*",))
+    issue = UpstreamIssue(problem="<b> fails", link="https://x.org", variants=("*",), claims=("*",))
     page = summary([record_of()], invocation=Invocation(upstream_issues={"scan_offload": (issue,)}))
     assert "- **scan\\_offload**: 1 verdict: 1 passed\n" in page
     assert "\n  - today: \\<b\\> fails on 0 of 1 compiler (GPU 0 of 1).\n" in page
     assert "\n  - upstream: <https://x.org>\n" in page
 
 
-def test_a_run_that_kept_all_needs_no_reader(record_of: RecordOf) -> None:
+def test_a_run_that_passed_all_needs_no_reader(record_of: RecordOf) -> None:
     page = summary([record_of()])
     assert "What needs a reader" not in page
     assert "What could not be judged" not in page
 
 
 def test_a_pipe_in_a_reason_opens_no_column(record_of: RecordOf) -> None:
-    page = summary([record_of(verdict=Outcome.CANNOT_RUN, reason="a | b\nc", advice="<b>x</b>")])
+    page = summary([record_of(verdict=Outcome.UNSUPPORTED, reason="a | b\nc", advice="<b>x</b>")])
     (row,) = [line for line in page.splitlines() if line[0:1] == "|" and "a \\| b c" in line]
     assert "\\<b\\>x\\</b\\>" in row
     assert row.replace("\\|", "").count("|") == 8
 
 
-def test_every_cause_names_its_workloads_and_arms(record_of: RecordOf) -> None:
-    unjudged = {"verdict": Outcome.CANNOT_RUN, "reason": "no device", "measured": None}
+def test_every_cause_names_its_workloads_and_variants(record_of: RecordOf) -> None:
+    unjudged = {"verdict": Outcome.UNSUPPORTED, "reason": "no device", "measured": None}
     known = {"verdict": Outcome.KNOWN_DEFECT, "upstream": "https://example.org/1"}
     page = summary(
         [
             *(record_of(workload=f"w{number}", **unjudged) for number in range(5)),
-            *(record_of(workload=name, arm="tie", **known) for name in ("block", "flax")),
+            *(record_of(workload=name, variant="tie", **known) for name in ("block", "flax")),
         ]
     )
     assert "w0/offload-hidden, w1/offload-hidden, w2/offload-hidden and 2 more" in page
@@ -71,7 +73,7 @@ def test_every_cause_names_its_workloads_and_arms(record_of: RecordOf) -> None:
 
 def test_a_command_that_compares_hlo_stands_by_itself(record_of: RecordOf) -> None:
     advice = "compare the two programs: assay inspect a.hlo.pb.gz --diff b.hlo.pb.gz"
-    page = summary([record_of(verdict=Outcome.BROKEN, advice=advice)])
+    page = summary([record_of(verdict=Outcome.FAILED, advice=advice)])
     assert "- next: compare the two programs\n" in page
     assert "- run: `assay inspect a.hlo.pb.gz --diff b.hlo.pb.gz`" in page
 

@@ -35,7 +35,7 @@ HEADS = {
 ISSUE = UpstreamIssue(
     problem="Offloading a block's output is ignored",
     link="https://github.com/openxla/xla/issues/17541",
-    arms=("defect",),
+    variants=("defect",),
     claims=("host-bytes",),
     remedy="Name the value at the block's input",
     effects=(
@@ -73,8 +73,8 @@ def table(records: list[Record], width: int) -> list[list[str]]:
 @pytest.fixture
 def everywhere(record_of: RecordOf) -> list[Record]:
     return [
-        record_of(target=target, arm=arm)
-        for arm in ("nothing", "offload-residual-output")
+        record_of(target=target, variant=variant)
+        for variant in ("nothing", "offload-residual-output")
         for target in reversed(HEADS)
     ]
 
@@ -82,15 +82,15 @@ def everywhere(record_of: RecordOf) -> list[Record]:
 def test_twelve_targets_stand_side_by_side_in_100_columns(everywhere: list[Record]) -> None:
     lines = table(everywhere, 100)
     assert list(HEADS.values()) in lines
-    assert ["nothing"] + ["kept"] * 12 in lines
+    assert ["nothing"] + ["pass"] * 12 in lines
 
 
 def test_every_cell_begins_under_its_head(record_of: RecordOf, everywhere: list[Record]) -> None:
-    broken = record_of(arm="nothing", target="gpu-l4", verdict=Outcome.BROKEN)
+    broken = record_of(variant="nothing", target="gpu-l4", verdict=Outcome.FAILED)
     stream = StringIO()
     print_grid(Console(file=stream, width=100), grid([broken, *everywhere]))
     lines = stream.getvalue().splitlines()
-    head, *rows = (line for line in lines if "tpu7x" in line or line.count("kept") > 10)
+    head, *rows = (line for line in lines if "tpu7x" in line or line.count("pass") > 10)
     starts = [match.start() for match in re.finditer(r"\S+", head)]
     assert len(rows) == 2
     for row in rows:
@@ -103,7 +103,7 @@ def test_a_narrow_terminal_gets_the_table_in_even_parts(everywhere: list[Record]
     assert heads not in lines
     assert heads[:6] in lines
     assert heads[6:] in lines
-    assert lines.count(["nothing"] + ["kept"] * 6) == 2
+    assert lines.count(["nothing"] + ["pass"] * 6) == 2
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 160])
@@ -117,41 +117,41 @@ def test_no_line_is_wider_than_the_terminal_but_what_is_to_be_copied(
 
 
 def test_every_verdict_has_its_word_without_colour(record_of: RecordOf) -> None:
-    records = [record_of(verdict=outcome, arm=outcome.value) for outcome in Outcome]
+    records = [record_of(verdict=outcome, variant=outcome.value) for outcome in Outcome]
     output = printed(records, 100, verbose=True)
     assert "\x1b" not in output
     lines = output.splitlines()
-    for outcome, word in {
-        Outcome.KEPT: "kept",
-        Outcome.BROKEN: "BROKEN",
+    for outcome, label in {
+        Outcome.PASSED: "pass",
+        Outcome.FAILED: "FAIL",
         Outcome.KNOWN_DEFECT: "known",
         Outcome.FIXED_UPSTREAM: "fixed!",
         Outcome.IMPROVED: "better",
-        Outcome.CANNOT_RUN: "\N{EN DASH}",
-        Outcome.NOT_MEASURED: "?",
+        Outcome.UNSUPPORTED: "n/a",
+        Outcome.INCONCLUSIVE: "?",
         Outcome.ERROR: "ERROR",
     }.items():
-        assert [outcome.value, word] in [line.split() for line in lines]
+        assert [outcome.value, label] in [line.split() for line in lines]
 
 
 @pytest.fixture
 def main_job(record_of: RecordOf) -> list[Record]:
     """Five suites of many variants on all targets, of which some have known defects."""
-    outcomes = {"defect": Outcome.KNOWN_DEFECT, "absent": Outcome.CANNOT_RUN}
+    outcomes = {"defect": Outcome.KNOWN_DEFECT, "absent": Outcome.UNSUPPORTED}
     return [
         record_of(
             suite=f"suite_{suite}",
             workload=f"w{workload}",
-            arm=arm,
+            variant=variant,
             target=target,
-            verdict=outcomes.get(arm, Outcome.KEPT),
-            upstream=ISSUE.link if arm in outcomes else "",
+            verdict=outcomes.get(variant, Outcome.PASSED),
+            upstream=ISSUE.link if variant in outcomes else "",
             reason="a long reason, with numbers " * 20,
             toolchain={f"nvidia-package-{number}": "13.5.37" for number in range(8)},
         )
         for suite in range(5)
         for workload in range(8)
-        for arm in ("control", "defect", "remedy", "absent")
+        for variant in ("control", "defect", "remedy", "absent")
         for target in HEADS
     ]
 
@@ -179,7 +179,7 @@ def test_the_grid_and_known_defects_are_shown_on_request(main_job: list[Record])
 
 
 def test_failures_come_first_and_in_full(record_of: RecordOf, main_job: list[Record]) -> None:
-    urgent = [Outcome.ERROR, Outcome.BROKEN, Outcome.FIXED_UPSTREAM, Outcome.IMPROVED]
+    urgent = [Outcome.ERROR, Outcome.FAILED, Outcome.FIXED_UPSTREAM, Outcome.IMPROVED]
     failing = [record_of(verdict=outcome, reason=f"why {outcome.value}") for outcome in urgent]
     output = printed([*main_job, *failing], 100)
     opening = "Assay itself failed: 1 failed in Assay, 1 failed, 1 fixed upstream, 1 improved."
@@ -190,12 +190,12 @@ def test_failures_come_first_and_in_full(record_of: RecordOf, main_job: list[Rec
 
 
 def test_a_run_that_fails_without_a_failing_verdict_says_why(record_of: RecordOf) -> None:
-    output = printed([record_of(verdict=Outcome.CANNOT_RUN, reason="no device")], 100)
+    output = printed([record_of(verdict=Outcome.UNSUPPORTED, reason="no device")], 100)
     assert "cause     no device" in output
 
 
 def test_colour_is_written_to_a_terminal(record_of: RecordOf) -> None:
-    assert "\x1b[" in printed([record_of(verdict=Outcome.BROKEN)], 100, colour=True)
+    assert "\x1b[" in printed([record_of(verdict=Outcome.FAILED)], 100, colour=True)
 
 
 def test_no_reason_or_name_is_taken_for_markup(record_of: RecordOf) -> None:
@@ -207,14 +207,14 @@ def test_no_reason_or_name_is_taken_for_markup(record_of: RecordOf) -> None:
 
 
 def test_the_last_line_is_the_verdict_of_the_run(record_of: RecordOf) -> None:
-    last = printed([record_of(), record_of(verdict=Outcome.BROKEN)], 100).splitlines()[-1]
+    last = printed([record_of(), record_of(verdict=Outcome.FAILED)], 100).splitlines()[-1]
     assert last == "The run fails (exit 1): 1 failed, 1 passed."
 
 
-def test_what_is_kept_but_not_wholly_measured_says_so(record_of: RecordOf) -> None:
-    records = [record_of(), record_of(), record_of(verdict=Outcome.NOT_MEASURED)]
+def test_what_passed_but_was_not_wholly_measured_says_so(record_of: RecordOf) -> None:
+    records = [record_of(), record_of(), record_of(verdict=Outcome.INCONCLUSIVE)]
     assert ["offload-hidden", "2/3"] in table(records, 100)
-    assert ["offload-hidden", "kept"] in table(records[:2], 100)
+    assert ["offload-hidden", "pass"] in table(records[:2], 100)
 
 
 def test_a_run_without_records_prints_and_does_not_pass() -> None:

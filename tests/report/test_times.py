@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from assay.model.evidence import Toolchain
-from assay.model.timing import ArmTimes, DeviceTimes, Ending, Times, format_seconds, pooled
+from assay.model.timing import DeviceTimes, Ending, Times, VariantTimes, format_seconds, pooled
 from assay.model.verdict import Record
 from assay.report.summary import summary
 from assay.report.terminal import print_run
@@ -24,8 +24,8 @@ TAKEN = Times(
     target="cpu",
     question="at most 1",
     toolchain=Toolchain(versions={}),
-    reference=ArmTimes(arm="plain", compile=0.5, first=0.02, samples=(0.01, 0.5, 0.012)),
-    judged=ArmTimes(arm="squeeze", compile=1.5, first=0.03, samples=(0.02, 0.022, 0.5)),
+    reference=VariantTimes(variant="plain", compile=0.5, first=0.02, samples=(0.01, 0.5, 0.012)),
+    judged=VariantTimes(variant="squeeze", compile=1.5, first=0.03, samples=(0.02, 0.022, 0.5)),
     ended=Ending.ENOUGH,
 )
 
@@ -56,7 +56,9 @@ def test_an_interrupted_pair_is_told_as_one(record_of: RecordOf) -> None:
 
 
 def test_a_run_that_timed_nothing_shows_no_times(record_of: RecordOf) -> None:
-    never = replace(TAKEN, reference=ArmTimes(arm="plain"), judged=ArmTimes(arm="squeeze"))
+    never = replace(
+        TAKEN, reference=VariantTimes(variant="plain"), judged=VariantTimes(variant="squeeze")
+    )
     for page in (printed([record_of()]), printed([record_of()], never)):
         assert "steady" not in page
     assert "## Times" not in summary([record_of()], [never])
@@ -76,8 +78,8 @@ def test_seconds_are_told_in_the_unit_that_fits(seconds: float, text: str) -> No
     assert format_seconds(seconds) == text
 
 
-def test_an_arm_alone_is_one_line() -> None:
-    alone = replace(TAKEN, reference=ArmTimes(arm=""), question="alone")
+def test_a_variant_alone_is_one_line() -> None:
+    alone = replace(TAKEN, reference=VariantTimes(variant=""), question="alone")
     (line,) = rows([pooled([alone, alone])])
     assert line[:3] == ("stack/squeeze@cpu", "alone", "22 ms")
     assert line[-1] == "6"

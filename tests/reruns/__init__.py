@@ -1,1 +1,1 @@
-"""What reruns of accepted toolchains keep."""
+"""What reruns of baseline toolchains keep."""

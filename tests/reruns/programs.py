@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 
 OLD = "--xla_cpu_enable_fast_math=false"
-"""A flag that changes nothing here, but tells the process of the accepted toolchain from ours."""
+"""A flag that changes nothing here, but tells the process of the baseline toolchain from ours."""
 
 
 def on_old_side() -> bool:
@@ -111,5 +111,5 @@ def sleeps(folder: Path, devices: Sequence[Any]) -> Program:
 
 
 def workload(program: Callable[[Sequence[Any]], Program], framework: str = "jax") -> Workload:
-    arm = Arm(name="arm", role=Role.CONTROL, program=program)
-    return Workload(suite="reruns", name="workload", arms=(arm,), framework=framework)
+    variant = Variant(name="variant", role=Role.CONTROL, program=program)
+    return Workload(suite="reruns", name="workload", variants=(variant,), framework=framework)

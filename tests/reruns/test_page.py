@@ -25,7 +25,7 @@ def times(*samples: float) -> ProcessTimes:
 
 def rerun(**known: object) -> Rerun:
     known = {"old": Toolchain(versions={"jax": "1"}), "new": Toolchain(versions={}), **known}
-    return Rerun(suite="s", workload="w", arm="a", target="cpu", **known)  # type: ignore[arg-type]
+    return Rerun(suite="s", workload="w", variant="a", target="cpu", **known)  # type: ignore[arg-type]
 
 
 def ratio(change: Change) -> Ratio:
@@ -47,24 +47,24 @@ def test_each_pair_has_its_own_ratio() -> None:
 
 def test_a_failure_names_its_side() -> None:
     words = page(rerun(failure=FAILURE, side=Side.OLD))
-    assert "on the accepted toolchain: takes its process down: SIGABRT" in words
+    assert "on the baseline toolchain: takes its process down: SIGABRT" in words
 
 
 @pytest.mark.parametrize(
     ("known", "code"),
     [
-        ({"ratio": ratio(Change.SLOWER)}, ExitCode.BROKEN),
-        ({"ratio": ratio(Change.SAME)}, ExitCode.KEPT),
-        ({"ratio": ratio(Change.FASTER)}, ExitCode.KEPT),
+        ({"ratio": ratio(Change.SLOWER)}, ExitCode.FAILED),
+        ({"ratio": ratio(Change.SAME)}, ExitCode.PASSED),
+        ({"ratio": ratio(Change.FASTER)}, ExitCode.PASSED),
         ({"ratio": ratio(Change.TOO_NOISY)}, ExitCode.MISUSE),
         ({}, ExitCode.MISUSE),
         ({"unavailable": Unavailable(reason="no uv")}, ExitCode.MISUSE),
-        ({"failure": FAILURE, "side": Side.NEW}, ExitCode.BROKEN),
+        ({"failure": FAILURE, "side": Side.NEW}, ExitCode.FAILED),
         ({"failure": FAILURE, "side": Side.OLD}, ExitCode.MISUSE),
-        ({"failure": FAILURE, "side": Side.NEW, "ratio": ratio(Change.SAME)}, ExitCode.BROKEN),
+        ({"failure": FAILURE, "side": Side.NEW, "ratio": ratio(Change.SAME)}, ExitCode.FAILED),
     ],
 )
-def test_nothing_that_was_not_decided_ends_as_kept(
+def test_nothing_that_was_not_decided_ends_as_passed(
     known: dict[str, object], code: ExitCode
 ) -> None:
     assert _exit_code(rerun(**known)) is code
@@ -73,10 +73,10 @@ def test_nothing_that_was_not_decided_ends_as_kept(
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("no_such_module:w/a", "wanted MODULE:WORKLOAD/ARM"),
-        ("", "wanted MODULE:WORKLOAD/ARM"),
+        ("no_such_module:w/a", "wanted MODULE:WORKLOAD/VARIANT"),
+        ("", "wanted MODULE:WORKLOAD/VARIANT"),
         ("suites.dus_remat.workloads:nothing/plain", "wanted one of suites.dus_remat.workloads's"),
-        ("suites.dus_remat.workloads:stack/nothing", "got arm 'nothing', wanted one of"),
+        ("suites.dus_remat.workloads:stack/nothing", "got variant 'nothing', wanted one of"),
     ],
 )
 def test_a_program_that_is_not_there_is_misuse(program: str, words: str) -> None:

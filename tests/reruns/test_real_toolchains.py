@@ -40,8 +40,8 @@ def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(version: str, most_seconds: float) -> Rerun:
     workload = programs.workload(programs.same)
-    against = Against(accepted=version, most_seconds=most_seconds)
-    return rerun(workload, workload.arms[0], "cpu", against)
+    against = Against(baseline=version, most_seconds=most_seconds)
+    return rerun(workload, workload.variants[0], "cpu", against)
 
 
 def test_a_released_toolchain_runs_beside_the_present_one() -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from assay.reruns.recipe import UnreadableToolchain, recipe
 
-ACCEPTED = {"host-isa": "x86_64-avx512f", "jax": "0.10.2", "jaxlib": "0.10.2"}
+BASELINE = {"host-isa": "x86_64-avx512f", "jax": "0.10.2", "jaxlib": "0.10.2"}
 
 
-def test_an_accepted_toolchain_is_pinned_package_by_package() -> None:
-    made = recipe(ACCEPTED)
+def test_a_baseline_toolchain_is_pinned_package_by_package() -> None:
+    made = recipe(BASELINE)
     assert made.pins == {"jax": "0.10.2", "jaxlib": "0.10.2"}
     assert {"jax==0.10.2", "jaxlib==0.10.2"} <= set(made.requirements)
 
@@ -59,14 +59,14 @@ def test_a_toolchain_without_a_package_is_refused() -> None:
         ("jaxlib", ""),
     ],
 )
-def test_an_accepted_toolchain_names_known_packages_only(package: str, version: str) -> None:
+def test_a_baseline_toolchain_names_known_packages_only(package: str, version: str) -> None:
     with pytest.raises(UnreadableToolchain, match=r"got .*accepted .*correct the baseline file"):
-        recipe({**ACCEPTED, package: version})
+        recipe({**BASELINE, package: version})
 
 
-def test_flags_of_an_accepted_toolchain_name_no_file() -> None:
+def test_flags_of_a_baseline_toolchain_name_no_file() -> None:
     with pytest.raises(UnreadableToolchain, match="accepted are flags that name no file"):
-        recipe({**ACCEPTED, "flags": "XLA_FLAGS=--xla_gpu_cuda_data_dir=/tmp/evil"})
+        recipe({**BASELINE, "flags": "XLA_FLAGS=--xla_gpu_cuda_data_dir=/tmp/evil"})
 
 
 def test_a_requirement_that_cannot_be_read_is_refused() -> None:
@@ -76,11 +76,11 @@ def test_a_requirement_that_cannot_be_read_is_refused() -> None:
 
 def test_the_flags_of_a_toolchain_come_back_and_a_version_keeps_the_present_ones() -> None:
     flags = "XLA_FLAGS=--xla_a=1 --xla_b LIBTPU_INIT_ARGS=--c=d"
-    assert recipe({**ACCEPTED, "flags": flags}).flags == {
+    assert recipe({**BASELINE, "flags": flags}).flags == {
         "XLA_FLAGS": "--xla_a=1 --xla_b",
         "LIBTPU_INIT_ARGS": "--c=d",
     }
-    assert recipe(ACCEPTED).flags == {"XLA_FLAGS": "", "LIBTPU_INIT_ARGS": ""}
+    assert recipe(BASELINE).flags == {"XLA_FLAGS": "", "LIBTPU_INIT_ARGS": ""}
     assert recipe("0.10.2").flags is None
 
 
@@ -101,9 +101,9 @@ def test_recipes_share_a_folder_only_if_they_are_the_same() -> None:
         recipe("0.10.2", python="3.13").key,
         recipe("0.10.2", python="/opt/a b/python").key,
         recipe("0.10.2", also=("flax",)).key,
-        recipe(ACCEPTED).key,
+        recipe(BASELINE).key,
     }
     assert len(keys) == 6
     assert not any("/" in key or " " in key for key in keys)
     assert recipe("jax == 0.10.2").key == recipe("0.10.2").key
-    assert recipe({**ACCEPTED, "flags": "XLA_FLAGS=--a"}).key == recipe(ACCEPTED).key
+    assert recipe({**BASELINE, "flags": "XLA_FLAGS=--a"}).key == recipe(BASELINE).key

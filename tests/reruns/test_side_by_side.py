@@ -44,9 +44,9 @@ def own_environment() -> None:
 
 
 def run(program: Any, target: str = "cpu", **against: Any) -> Rerun:
-    limits = {"accepted": VERSIONS, "most_seconds": 60.0, "environments": here, **against}
+    limits = {"baseline": VERSIONS, "most_seconds": 60.0, "environments": here, **against}
     workload = programs.workload(program)
-    return rerun(workload, workload.arms[0], target, Against(**limits))
+    return rerun(workload, workload.variants[0], target, Against(**limits))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_every_sample_is_kept_with_the_pair_that_it_comes_from(slower: Rerun) ->
         assert pair.new.compile
 
 
-def test_both_toolchains_are_told_apart_with_the_flags_of_the_accepted_one(slower: Rerun) -> None:
+def test_both_toolchains_are_told_apart_with_the_flags_of_the_baseline(slower: Rerun) -> None:
     assert slower.old is not None
     assert slower.new is not None
     assert slower.old.versions["jax"] == slower.new.versions["jax"] == jax.__version__
@@ -103,7 +103,7 @@ def test_a_program_that_does_not_compile_on_the_old_toolchain_is_told_of_that_si
     assert seen.ended is Enough.STOPPED
 
 
-def test_a_package_that_is_missing_there_is_cannot_run_and_says_how_to_get_it() -> None:
+def test_a_package_that_is_missing_there_is_unsupported_and_says_how_to_get_it() -> None:
     seen = run(programs.not_there_on_old)
     assert seen.failure is None
     assert seen.unavailable is not None
@@ -112,7 +112,7 @@ def test_a_package_that_is_missing_there_is_cannot_run_and_says_how_to_get_it() 
 
 
 @pytest.mark.parametrize("when", [1, 20])
-def test_a_process_that_dies_names_its_side_its_signal_and_its_last_words(when: int) -> None:
+def test_a_process_that_dies_names_its_side_its_signal_and_its_stderr_tail(when: int) -> None:
     seen = run(partial(programs.dies, when))
     assert seen.side is Side.NEW
     assert seen.failure is not None
@@ -130,11 +130,11 @@ def test_a_program_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     assert not any(is_running(pid) for pid in pids(tmp_path))
 
 
-def test_a_twin_does_all_twice_on_the_accepted_toolchain_and_is_slower() -> None:
+def test_a_control_does_all_twice_on_the_baseline_toolchain_and_is_slower() -> None:
     workload = programs.workload(programs.slow_when_new)
-    against = Against(accepted=VERSIONS, most_seconds=120.0, environments=here)
-    seen = rerun(workload, workload.arms[0], "cpu", against, twin=True)
-    assert seen.twin
+    against = Against(baseline=VERSIONS, most_seconds=120.0, environments=here)
+    seen = rerun(workload, workload.variants[0], "cpu", against, negative_control=True)
+    assert seen.negative_control
     assert seen.old is not None
     assert seen.new is not None
     assert programs.OLD in seen.old.flags
@@ -192,7 +192,7 @@ def test_a_function_without_a_name_goes_to_no_other_python(tmp_path: Path) -> No
 
 def test_another_version_than_the_recipes_is_an_error_that_names_both() -> None:
     with pytest.raises(RerunError, match=rf"got jax {jax.__version__}, wanted 0\.1\.2"):
-        run(programs.same, accepted="0.1.2")
+        run(programs.same, baseline="0.1.2")
 
 
 INTERRUPTED = """

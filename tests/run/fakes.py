@@ -1,4 +1,4 @@
-"""A run without a compiler: each arm needs the temporary bytes that the test says."""
+"""A run without a compiler: each variant needs the temporary bytes that the test says."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from assay.model.claim import Check, Claim
 from assay.model.evidence import Evidence, Failure, Memory, Toolchain, Unavailable
 from assay.model.trial import Trial
 from assay.model.verdict import Record
-from assay.model.workload import Arm, KnownDefect, Program, Role, Workload
-from assay.run import Accept, Run, accept_numbers
+from assay.model.workload import KnownDefect, Program, Role, Variant, Workload
+from assay.run import BaselineUpdate, Run, update_baselines
 
 TARGET = "gpu-h100:8"
 OLD, NOW = {"jaxlib": "0.10.2"}, {"jaxlib": "0.12.0"}
@@ -23,11 +23,13 @@ def _program(devices: Sequence[Any]) -> Program:
     raise AssertionError(devices)
 
 
-OFFLOAD = Arm(name="offload", role=Role.POLICY, program=_program, reference="save")
-SAVE = Arm(name="save", role=Role.CONTROL, program=_program)
-TWIN = Arm(name="twin", role=Role.TWIN, program=_program, reference="save")
-WORKLOAD = Workload(suite="scan", name="stack", arms=(OFFLOAD, SAVE, TWIN))
-ACCEPTED_TEMP = claims.AcceptedTempBytes(tolerance=0.1)
+OFFLOAD = Variant(name="offload", role=Role.POLICY, program=_program, reference="save")
+SAVE = Variant(name="save", role=Role.CONTROL, program=_program)
+NEGATIVE_CONTROL = Variant(
+    name="negative_control", role=Role.NEGATIVE_CONTROL, program=_program, reference="save"
+)
+WORKLOAD = Workload(suite="scan", name="stack", variants=(OFFLOAD, SAVE, NEGATIVE_CONTROL))
+BASELINE_TEMP = claims.BaselineTempBytes(tolerance=0.1)
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Observed:
     """Stands for the compilers, and counts what it was asked."""
 
     temp_bytes: dict[str, int] = field(
-        default_factory=lambda: {"offload": 1000, "save": 2000, "twin": 3000}
+        default_factory=lambda: {"offload": 1000, "save": 2000, "negative_control": 3000}
     )
     versions: dict[str, str] = field(default_factory=lambda: dict(OLD))
     unavailable: dict[str, Unavailable] = field(default_factory=dict)
@@ -43,24 +45,24 @@ class Observed:
     hlo_gz: bytes = b""
     asked: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
-    def __call__(self, workload: Workload, arm: Arm, target: str) -> Evidence:
-        self.asked[workload.name, arm.name, target] += 1
+    def __call__(self, workload: Workload, variant: Variant, target: str) -> Evidence:
+        self.asked[workload.name, variant.name, target] += 1
         return Evidence(
             suite=workload.suite,
             workload=workload.name,
-            arm=arm.name,
+            variant=variant.name,
             target=target,
             toolchain=Toolchain(versions=dict(self.versions)),
             device_memory_bytes=2**20,
             memory=Memory(
-                temp_bytes=self.temp_bytes[arm.name],
+                temp_bytes=self.temp_bytes[variant.name],
                 argument_bytes=0,
                 output_bytes=0,
                 alias_bytes=0,
                 host_temp_bytes=0,
             ),
-            unavailable=self.unavailable.get(arm.name),
-            failure=self.failures.get(arm.name),
+            unavailable=self.unavailable.get(variant.name),
+            failure=self.failures.get(variant.name),
             hlo_gz=self.hlo_gz,
         )
 
@@ -77,7 +79,7 @@ class Harness:
     def baselines(self) -> Path:
         return self.root / "baselines"
 
-    def start(self, accept: Accept = Accept.NOTHING) -> Run:
+    def start(self, update: BaselineUpdate = BaselineUpdate.NOTHING) -> Run:
         self.runs += 1
         directory = self.root / f"run-{self.runs}"
         directory.mkdir(parents=True)
@@ -85,32 +87,37 @@ class Harness:
             name=directory.name,
             directory=directory,
             baselines=self.baselines,
-            accept=accept,
+            update=update,
             observe=self.observed,
         )
 
-    def judge(self, *trials: Trial, accept: Accept = Accept.NOTHING) -> list[Record]:
-        """A whole run: every trial, then the numbers that it accepted are written."""
-        run = self.start(accept)
+    def judge(
+        self, *trials: Trial, update: BaselineUpdate = BaselineUpdate.NOTHING
+    ) -> list[Record]:
+        """A whole run: every trial, then the numbers that it stored are written."""
+        run = self.start(update)
         records = [run.judge(trial) for trial in trials]
-        accept_numbers(run, records)
+        update_baselines(run, records)
         return records
 
 
 def trial(
-    arm: Arm = OFFLOAD,
-    claim: Claim = ACCEPTED_TEMP,
+    variant: Variant = OFFLOAD,
+    claim: Claim = BASELINE_TEMP,
     *,
     target: str = TARGET,
     must_fail: bool = False,
     defects: tuple[KnownDefect, ...] = (),
-    twins: tuple[Arm, ...] = (),
+    negative_controls: tuple[Variant, ...] = (),
 ) -> Trial:
-    """A trial; ``twins`` are the negative controls that the plugin would find for an arm."""
+    """A trial; ``negative_controls`` are those that the plugin would find for a variant."""
     workload = Workload(
-        suite=WORKLOAD.suite, name=WORKLOAD.name, arms=WORKLOAD.arms, known_defects=defects
+        suite=WORKLOAD.suite, name=WORKLOAD.name, variants=WORKLOAD.variants, known_defects=defects
     )
-    check = Check(claim=claim, workloads=(workload,), twin=TWIN.name)
+    check = Check(claim=claim, workloads=(workload,), negative_control=NEGATIVE_CONTROL.name)
     one = partial(Trial, check=check, workload=workload, target=target)
-    controls = tuple(one(arm=twin, must_fail=True, arms=(arm,)) for twin in twins)
-    return one(arm=arm, must_fail=must_fail, controls=controls)
+    controls = tuple(
+        one(variant=negative_control, must_fail=True, variants=(variant,))
+        for negative_control in negative_controls
+    )
+    return one(variant=variant, must_fail=must_fail, controls=controls)

@@ -10,11 +10,11 @@ from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
 from assay.model.expected import Measures
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import RECORD_SCHEMA, Finding, Outcome
-from assay.model.workload import Arm, KnownDefect, Workload
-from assay.run import Accept, Run
+from assay.model.workload import KnownDefect, Variant, Workload
+from assay.run import BaselineUpdate, Run
 from assay.store.evidence import load_all
 
-from .fakes import NOW, OFFLOAD, OLD, SAVE, TARGET, TWIN, Harness, trial
+from .fakes import NEGATIVE_CONTROL, NOW, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
 
 FALLS = claims.DeviceBytesFall(by=Formula("a thousand", lambda _: Quantity(1000, Unit.BYTES)))
 FITS = claims.FitsDevice()
@@ -42,7 +42,7 @@ def test_a_new_run_observes_anew(harness: Harness) -> None:
     assert harness.observed.asked == {("stack", "offload", TARGET): 2}
 
 
-def test_only_the_arms_that_a_claim_needs_are_observed(harness: Harness) -> None:
+def test_only_the_variants_that_a_claim_needs_are_observed(harness: Harness) -> None:
     harness.judge(trial(claim=FITS))
     assert list(harness.observed.asked) == [("stack", "offload", TARGET)]
 
@@ -50,15 +50,19 @@ def test_only_the_arms_that_a_claim_needs_are_observed(harness: Harness) -> None
 def test_a_run_keeps_what_it_observed(harness: Harness) -> None:
     run = harness.start()
     run.judge(trial(claim=FITS))
-    assert [seen.arm for seen in load_all(run.directory)] == ["offload"]
+    assert [seen.variant for seen in load_all(run.directory)] == ["offload"]
 
 
 def test_a_record_says_what_was_judged_and_on_what(harness: Harness) -> None:
     (record,) = harness.judge(trial(claim=FALLS))
     assert (record.schema, record.run, record.suite) == (RECORD_SCHEMA, "run-1", "scan")
-    assert (record.workload, record.arm, record.claim) == ("stack", "offload", "device-bytes-fall")
+    assert (record.workload, record.variant, record.claim) == (
+        "stack",
+        "offload",
+        "device-bytes-fall",
+    )
     assert (record.target, record.toolchain) == (TARGET, OLD)
-    assert (record.verdict, record.measured, record.limit) == (Outcome.KEPT, 1000, 1000)
+    assert (record.verdict, record.measured, record.limit) == (Outcome.PASSED, 1000, 1000)
     assert (record.unit, record.baseline, record.upstream) == (Unit.BYTES, None, "")
     assert record.seconds >= 0
     assert not record.must_fail
@@ -66,7 +70,7 @@ def test_a_record_says_what_was_judged_and_on_what(harness: Harness) -> None:
 
 def test_a_known_defect_puts_its_link_on_the_record(harness: Harness) -> None:
     defect = KnownDefect(
-        arms=("offload",),
+        variants=("offload",),
         expects={"fits-device": Measures()},
         targets=("gpu*",),
         reason="too large",
@@ -78,53 +82,55 @@ def test_a_known_defect_puts_its_link_on_the_record(harness: Harness) -> None:
     assert (record.verdict, record.upstream) == (Outcome.KNOWN_DEFECT, defect.upstream)
 
 
-def test_a_twin_is_recorded_as_one(harness: Harness) -> None:
-    (record,) = harness.judge(trial(TWIN, FALLS, must_fail=True))
-    assert (record.claim, record.verdict) == ("device-bytes-fall.must-fail", Outcome.KEPT)
+def test_a_control_is_recorded_as_one(harness: Harness) -> None:
+    (record,) = harness.judge(trial(NEGATIVE_CONTROL, FALLS, must_fail=True))
+    assert (record.claim, record.verdict) == ("device-bytes-fall.must-fail", Outcome.PASSED)
     assert record.must_fail
 
 
-def test_a_twin_that_keeps_the_claim_fails_the_run(harness: Harness) -> None:
-    (record,) = harness.judge(trial(TWIN, FITS, must_fail=True))
-    assert record.verdict is Outcome.BROKEN
+def test_a_control_that_passes_the_claim_fails_the_run(harness: Harness) -> None:
+    (record,) = harness.judge(trial(NEGATIVE_CONTROL, FITS, must_fail=True))
+    assert record.verdict is Outcome.FAILED
     assert "blind" in record.reason
 
 
-def test_a_known_defect_does_not_excuse_the_twin(harness: Harness) -> None:
+def test_a_known_defect_does_not_excuse_the_control(harness: Harness) -> None:
     anything = KnownDefect(
-        arms=("*",),
+        variants=("*",),
         expects={"*": Measures()},
         targets=("*",),
         reason="",
         upstream="link",
         last_seen="",
     )
-    (record,) = harness.judge(trial(TWIN, FITS, must_fail=True, defects=(anything,)))
-    assert (record.verdict, record.upstream) == (Outcome.BROKEN, "")
+    (record,) = harness.judge(trial(NEGATIVE_CONTROL, FITS, must_fail=True, defects=(anything,)))
+    assert (record.verdict, record.upstream) == (Outcome.FAILED, "")
 
 
-def test_a_trial_reads_as_workload_arm_and_target() -> None:
+def test_a_trial_reads_as_workload_variant_and_target() -> None:
     assert str(trial()) == f"stack/offload@{TARGET}"
-    assert str(trial(TWIN, must_fail=True)) == f"stack/twin@{TARGET}/must-fail"
+    assert (
+        str(trial(NEGATIVE_CONTROL, must_fail=True)) == f"stack/negative_control@{TARGET}/must-fail"
+    )
     assert trial().claim_name == "temp-bytes"
 
 
 def test_an_observer_that_fails_is_no_verdict_and_is_asked_again(harness: Harness) -> None:
     run = harness.start()
 
-    def fail(workload: Workload, arm: Arm, target: str) -> Evidence:
-        raise RuntimeError(f"{workload.name}/{arm.name}@{target}")
+    def fail(workload: Workload, variant: Variant, target: str) -> Evidence:
+        raise RuntimeError(f"{workload.name}/{variant.name}@{target}")
 
     failing = Run(
         name=run.name,
         directory=run.directory,
         baselines=run.baselines,
-        accept=run.accept,
+        update=run.update,
         observe=fail,
     )
     with pytest.raises(RuntimeError, match="stack/offload"):
         failing.judge(trial(claim=FITS))
-    assert run.judge(trial(claim=FITS)).verdict is Outcome.KEPT
+    assert run.judge(trial(claim=FITS)).verdict is Outcome.PASSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,16 +141,16 @@ class Rude:
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
 
-    def needs(self, arm: Arm) -> tuple[str, ...]:
-        return (arm.reference,)
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        return (variant.reference,)
 
     def judge(self, case: Case) -> Finding:
-        raise KeyError(case.other("save").arm)
+        raise KeyError(case.other("save").variant)
 
 
 def test_a_claim_that_raises_names_its_line_on_the_record(harness: Harness) -> None:
     (record,) = harness.judge(trial(OFFLOAD, Rude()))
-    assert record.verdict is Outcome.BROKEN
+    assert record.verdict is Outcome.FAILED
     assert "claim 'rude'" in record.reason
     assert record.reason.endswith(": KeyError: 'save'")
 
@@ -157,13 +163,13 @@ def test_a_record_carries_the_toolchain_of_its_own_evidence(harness: Harness) ->
 
 def test_only_bytes_that_regressed_suggest_to_compare_the_programs(harness: Harness) -> None:
     harness.observed.hlo_gz = b"a module"
-    harness.judge(trial(), accept=Accept.NEW)
+    harness.judge(trial(), update=BaselineUpdate.NEW)
     harness.observed.temp_bytes["offload"] = 5000
     (more,) = harness.judge(trial())
-    assert more.verdict is Outcome.BROKEN
+    assert more.verdict is Outcome.FAILED
     assert "assay inspect " in more.advice
     harness.observed.failures["offload"] = Failure(kind=FailureKind.COMPILER, message="it broke")
     failed = harness.judge(trial(), trial(claim=claims.Compiles()))
     assert [(each.verdict, "assay inspect" in each.advice) for each in failed] == [
-        (Outcome.BROKEN, False)
+        (Outcome.FAILED, False)
     ] * 2

@@ -11,11 +11,11 @@ from assay.model.change import Change, Ratio
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.rerun import Enough, KeepRerun, Pair, ProcessTimes, Rerun, RerunRequest
 from assay.model.verdict import Outcome
-from assay.model.workload import Arm, Workload
-from assay.run import BASELINE, Accept, Run
+from assay.model.workload import Variant, Workload
+from assay.run import BASELINE, BaselineUpdate, Run
 from assay.store import reruns
 
-from .fakes import ACCEPTED_TEMP, NOW, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
+from .fakes import BASELINE_TEMP, NOW, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
 
 CLAIM = claims.TimeAgainst()
 
@@ -27,20 +27,20 @@ def _taken(seconds: float) -> ProcessTimes:
 
 @dataclass
 class Rerunner:
-    """Stands for two toolchains; a twin takes twice as long, as it must."""
+    """Stands for two toolchains; a negative control takes twice as long, as it must."""
 
     asked: list[RerunRequest] = field(default_factory=list)
 
     def __call__(self, request: RerunRequest, keep: KeepRerun) -> Rerun:
         self.asked.append(request)
-        seen = 2.0 if request.twin else 1.0
-        change = Change.SLOWER if request.twin else Change.SAME
+        seen = 2.0 if request.negative_control else 1.0
+        change = Change.SLOWER if request.negative_control else Change.SAME
         known = Rerun(
             suite="scan",
             workload="stack",
-            arm=request.arm.name,
+            variant=request.variant.name,
             target=request.target,
-            twin=request.twin,
+            negative_control=request.negative_control,
             pairs=(Pair(old=_taken(1.0), new=_taken(seen)),) * 4,
             ratio=Ratio(ratio=seen, low=seen, high=seen, units=4, change=change),
         )
@@ -62,27 +62,27 @@ def test_a_claim_is_judged_by_a_rerun_that_the_run_makes_and_keeps(
     run: Run, rerunner: Rerunner
 ) -> None:
     record, made = run.judge_timed(trial(claim=CLAIM))
-    assert (record.verdict, record.measured) == (Outcome.KEPT, 1.0)
+    assert (record.verdict, record.measured) == (Outcome.PASSED, 1.0)
     assert isinstance(made, Rerun)
-    assert reruns.KEPT.load_all(run.directory) == ((made,), ())
+    assert reruns.RERUNS.load_all(run.directory) == ((made,), ())
     (asked,) = rerunner.asked
-    assert (asked.arm, asked.target, asked.accepted) == (OFFLOAD, TARGET, "0.9.0")
-    assert not asked.twin
+    assert (asked.variant, asked.target, asked.baseline) == (OFFLOAD, TARGET, "0.9.0")
+    assert not asked.negative_control
 
 
-def test_the_twin_is_the_arm_itself_done_twice(run: Run, rerunner: Rerunner) -> None:
+def test_the_control_is_the_variant_itself_done_twice(run: Run, rerunner: Rerunner) -> None:
     record = run.judge(trial(claim=CLAIM, must_fail=True))
-    assert (record.verdict, record.measured) == (Outcome.KEPT, 2.0)
-    assert (record.arm, record.claim) == ("offload", "time-against.must-fail")
-    assert [asked.twin for asked in rerunner.asked] == [True]
+    assert (record.verdict, record.measured) == (Outcome.PASSED, 2.0)
+    assert (record.variant, record.claim) == ("offload", "time-against.must-fail")
+    assert [asked.negative_control for asked in rerunner.asked] == [True]
 
 
-def test_a_twin_that_is_called_the_same_fails_the_run(harness: Harness) -> None:
+def test_a_control_that_is_called_the_same_fails_the_run(harness: Harness) -> None:
     def blind(request: RerunRequest, keep: KeepRerun) -> Rerun:
-        return Rerunner()(replace(request, twin=False), keep)
+        return Rerunner()(replace(request, negative_control=False), keep)
 
     run = replace(harness.start(), rerun=blind, against="0.9.0")
-    assert run.judge(trial(claim=CLAIM, must_fail=True)).verdict is Outcome.BROKEN
+    assert run.judge(trial(claim=CLAIM, must_fail=True)).verdict is Outcome.FAILED
 
 
 def test_the_same_is_rerun_once_and_another_question_by_itself(
@@ -100,40 +100,40 @@ def test_it_is_timing_so_that_nothing_else_is_at_work() -> None:
 
 
 def test_a_program_that_failed_is_not_rerun(harness: Harness, rerunner: Rerunner) -> None:
-    def fails(workload: Workload, arm: Arm, target: str) -> Evidence:
-        seen = harness.observed(workload, arm, target)
+    def fails(workload: Workload, variant: Variant, target: str) -> Evidence:
+        seen = harness.observed(workload, variant, target)
         return replace(seen, failure=Failure(kind=FailureKind.COMPILER, message="it broke"))
 
     run = replace(harness.start(), observe=fails, rerun=rerunner, against="0.9.0")
-    assert run.judge(trial(claim=CLAIM)).verdict is Outcome.BROKEN
+    assert run.judge(trial(claim=CLAIM)).verdict is Outcome.FAILED
     assert rerunner.asked == []
 
 
 def test_without_a_toolchain_nothing_is_measured(harness: Harness, rerunner: Rerunner) -> None:
     record = replace(harness.start(), rerun=rerunner).judge(trial(claim=CLAIM))
-    assert record.verdict is Outcome.NOT_MEASURED
+    assert record.verdict is Outcome.INCONCLUSIVE
     assert record.advice == "name one with --assay-against VERSION"
     assert rerunner.asked == []
 
 
-def against_baseline(harness: Harness, rerunner: Rerunner, arm: Arm = OFFLOAD) -> str:
+def against_baseline(harness: Harness, rerunner: Rerunner, variant: Variant = OFFLOAD) -> str:
     run = replace(harness.start(), rerun=rerunner, against=BASELINE)
-    return run.judge(trial(arm, claim=CLAIM)).reason
+    return run.judge(trial(variant, claim=CLAIM)).reason
 
 
-def test_the_baseline_is_the_toolchain_of_the_arms_nearest_accepted_number(
+def test_the_baseline_is_the_toolchain_of_the_variants_nearest_baseline(
     harness: Harness, rerunner: Rerunner
 ) -> None:
-    harness.judge(trial(claim=ACCEPTED_TEMP), accept=Accept.NEW)
+    harness.judge(trial(claim=BASELINE_TEMP), update=BaselineUpdate.NEW)
     harness.observed.versions = dict(NOW)
     against_baseline(harness, rerunner)
-    assert [asked.accepted for asked in rerunner.asked] == [OLD]
-    assert "no number of stack/save is accepted" in against_baseline(harness, rerunner, SAVE)
+    assert [asked.baseline for asked in rerunner.asked] == [OLD]
+    assert "no number of stack/save is stored" in against_baseline(harness, rerunner, SAVE)
 
 
 def test_the_present_toolchain_is_not_rerun_beside_itself(
     harness: Harness, rerunner: Rerunner
 ) -> None:
-    harness.judge(trial(claim=ACCEPTED_TEMP), accept=Accept.NEW)
+    harness.judge(trial(claim=BASELINE_TEMP), update=BaselineUpdate.NEW)
     assert "on the present toolchain itself" in against_baseline(harness, rerunner)
     assert rerunner.asked == []

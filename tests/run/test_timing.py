@@ -10,18 +10,18 @@ import pytest
 from assay import claims
 from assay.model.claim import Claim, Formula
 from assay.model.evidence import Evidence, Failure, FailureKind, GrowthTimes, Toolchain
-from assay.model.timing import ArmTimes, Ending, Keep, Machine, TimedPair, Times, untaken
+from assay.model.timing import Ending, Keep, Machine, TimedPair, Times, VariantTimes, untaken
 from assay.model.trial import Trial
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Outcome, Record
-from assay.model.workload import Arm, Workload
-from assay.run import Accept, Run, accept_numbers
+from assay.model.workload import Variant, Workload
+from assay.run import BaselineUpdate, Run, update_baselines
 from assay.store.baselines import load
 from assay.store.evidence import GROWTH as GROWTH_FOLDER
 from assay.store.evidence import load_all
-from assay.store.times import KEPT
+from assay.store.times import TIMES
 
-from .fakes import OFFLOAD, OLD, SAVE, TARGET, TWIN, Harness, trial
+from .fakes import NEGATIVE_CONTROL, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
 
 
 def ratio(limit: float) -> claims.TimeRatio:
@@ -34,10 +34,10 @@ DIVIDES = claims.TimeRatio(at_most=Formula("none", lambda _: Quantity(1 // 0, Un
 
 @dataclass
 class Clocked:
-    """Stands for the observer: each arm takes the seconds that the test says."""
+    """Stands for the observer: each variant takes the seconds that the test says."""
 
     seconds: dict[str, float] = field(
-        default_factory=lambda: {"offload": 1.01, "save": 1.0, "twin": 1.5}
+        default_factory=lambda: {"offload": 1.01, "save": 1.0, "negative_control": 1.5}
     )
     asked: list[TimedPair] = field(default_factory=list)
     cpu: str = "one"
@@ -54,8 +54,10 @@ class Clocked:
             machine=Machine(cpu=self.cpu, cores=2, device="cpu") if self.cpu else None,
         )
 
-    def _taken(self, arm: Arm) -> ArmTimes:
-        return ArmTimes(arm=arm.name, first=1.0, samples=(self.seconds[arm.name],) * 48)
+    def _taken(self, variant: Variant) -> VariantTimes:
+        return VariantTimes(
+            variant=variant.name, first=1.0, samples=(self.seconds[variant.name],) * 48
+        )
 
 
 @pytest.fixture
@@ -70,17 +72,17 @@ def run(harness: Harness, clocked: Clocked) -> Run:
 
 def test_a_claim_is_judged_by_times_that_the_run_takes(run: Run, clocked: Clocked) -> None:
     record, taken = run.judge_timed(trial(claim=CLAIM))
-    assert (record.verdict, record.measured) == (Outcome.KEPT, pytest.approx(1.01))
+    assert (record.verdict, record.measured) == (Outcome.PASSED, pytest.approx(1.01))
     assert taken is not None
-    assert KEPT.load_all(run.directory) == ((taken,), ())
+    assert TIMES.load_all(run.directory) == ((taken,), ())
     (pair,) = clocked.asked
     assert (pair.reference.name, pair.judged.name, pair.target) == ("save", "offload", TARGET)
     assert pair.most_seconds == 7.0
 
 
-def test_a_twin_takes_turns_with_the_arm_that_it_is_compared_with(run: Run) -> None:
-    record = run.judge(trial(TWIN, CLAIM, must_fail=True))
-    assert record.verdict is Outcome.KEPT
+def test_a_control_takes_turns_with_the_variant_that_it_is_compared_with(run: Run) -> None:
+    record = run.judge(trial(NEGATIVE_CONTROL, CLAIM, must_fail=True))
+    assert record.verdict is Outcome.PASSED
     assert record.measured == pytest.approx(1.5)
 
 
@@ -94,25 +96,25 @@ def test_the_same_question_is_timed_once_and_another_by_itself(run: Run, clocked
 
 
 def test_a_program_that_failed_is_not_timed(harness: Harness, clocked: Clocked) -> None:
-    def fails(workload: Workload, arm: Arm, target: str) -> Evidence:
-        seen = harness.observed(workload, arm, target)
+    def fails(workload: Workload, variant: Variant, target: str) -> Evidence:
+        seen = harness.observed(workload, variant, target)
         return replace(seen, failure=Failure(kind=FailureKind.COMPILER, message="it broke"))
 
     run = replace(harness.start(), observe=fails, time=clocked)
     record, taken = run.judge_timed(trial(claim=CLAIM))
-    assert (record.verdict, taken, clocked.asked) == (Outcome.BROKEN, None, [])
+    assert (record.verdict, taken, clocked.asked) == (Outcome.FAILED, None, [])
 
 
-def test_a_claim_that_fails_before_anything_is_timed_is_broken(run: Run, clocked: Clocked) -> None:
+def test_a_claim_that_fails_before_anything_is_timed_fails(run: Run, clocked: Clocked) -> None:
     record = run.judge(trial(claim=DIVIDES))
-    assert record.verdict is Outcome.BROKEN
+    assert record.verdict is Outcome.FAILED
     assert "ZeroDivisionError" in record.reason
     assert clocked.asked == []
 
 
 def test_other_claims_take_no_times(run: Run, clocked: Clocked) -> None:
     record, taken = run.judge_timed(trial(claim=claims.FitsDevice()))
-    assert (record.verdict, taken, clocked.asked) == (Outcome.KEPT, None, [])
+    assert (record.verdict, taken, clocked.asked) == (Outcome.PASSED, None, [])
 
 
 def test_a_trial_knows_whether_programs_are_timed_for_it() -> None:
@@ -127,13 +129,15 @@ GROWTH = GrowthTimes(lengths=(8, 64), seconds=((1.0, 1.1) * 4, (1.2, 1.3) * 4))
 def test_how_time_grows_is_taken_once_and_of_nothing_else(harness: Harness) -> None:
     asked = []
 
-    def time_growth(workload: Workload, arm: Arm, target: str, most_seconds: float) -> Evidence:
-        asked.append((workload.name, arm.name, target, most_seconds))
+    def time_growth(
+        workload: Workload, variant: Variant, target: str, most_seconds: float
+    ) -> Evidence:
+        asked.append((workload.name, variant.name, target, most_seconds))
         toolchain = Toolchain(versions=dict(OLD))
         return Evidence(
             suite="scan",
             workload="stack",
-            arm=arm.name,
+            variant=variant.name,
             target=target,
             toolchain=toolchain,
             growth=GROWTH,
@@ -141,7 +145,7 @@ def test_how_time_grows_is_taken_once_and_of_nothing_else(harness: Harness) -> N
 
     run = replace(harness.start(), time_growth=time_growth, timing_seconds=7.0)
     twice = [run.judge_timed(trial(claim=claims.TimeGrowth())) for _ in range(2)]
-    assert [record.verdict for record, _ in twice] == [Outcome.KEPT] * 2
+    assert [record.verdict for record, _ in twice] == [Outcome.PASSED] * 2
     assert [taken for _, taken in twice] == [GROWTH] * 2
     assert asked == [("stack", OFFLOAD.name, TARGET, 7.0)]
     assert not harness.observed.asked
@@ -171,36 +175,36 @@ def test_a_run_that_cannot_time_says_what_it_lacks(
         run.judge(trial(claim=claim))
 
 
-def _accepting(harness: Harness, clocked: Clocked, accept: Accept) -> Run:
-    return replace(harness.start(accept), time=clocked)
+def _updating(harness: Harness, clocked: Clocked, update: BaselineUpdate) -> Run:
+    return replace(harness.start(update), time=clocked)
 
 
 def _judge_and_write(run: Run, *trials: Trial) -> list[Record]:
     judged = [run.judge(each) for each in trials]
-    accept_numbers(run, judged)
+    update_baselines(run, judged)
     return judged
 
 
 STORED = claims.StoredTimeRatio()
-BOTH = (trial(claim=STORED), trial(TWIN, STORED, must_fail=True))
+BOTH = (trial(claim=STORED), trial(NEGATIVE_CONTROL, STORED, must_fail=True))
 
 
 def test_a_ratio_is_stored_with_the_bytes_and_held_to(harness: Harness, clocked: Clocked) -> None:
-    assert run_once(harness, clocked) == [Outcome.BROKEN, Outcome.KEPT]
-    _judge_and_write(_accepting(harness, clocked, Accept.NEW), *BOTH)
+    assert run_once(harness, clocked) == [Outcome.FAILED, Outcome.PASSED]
+    _judge_and_write(_updating(harness, clocked, BaselineUpdate.NEW), *BOTH)
     stored = load(harness.baselines, "scan", TARGET).numbers(
         ("stack", "offload", "stored-time-ratio")
     )
     assert [(each.value, each.machine) for each in stored] == [(pytest.approx(1.01), "")]
-    assert run_once(harness, clocked) == [Outcome.KEPT, Outcome.KEPT]
+    assert run_once(harness, clocked) == [Outcome.PASSED, Outcome.PASSED]
     clocked.seconds["offload"] = 1.4
-    assert run_once(harness, clocked) == [Outcome.BROKEN, Outcome.KEPT]
+    assert run_once(harness, clocked) == [Outcome.FAILED, Outcome.PASSED]
     clocked.seconds["offload"] = 0.6
-    assert run_once(harness, clocked) == [Outcome.IMPROVED, Outcome.KEPT]
+    assert run_once(harness, clocked) == [Outcome.IMPROVED, Outcome.PASSED]
 
 
 def run_once(harness: Harness, clocked: Clocked) -> list[Outcome]:
-    run = _accepting(harness, clocked, Accept.NOTHING)
+    run = _updating(harness, clocked, BaselineUpdate.NOTHING)
     return [record.verdict for record in _judge_and_write(run, *BOTH)]
 
 
@@ -210,44 +214,44 @@ def test_a_ratio_does_not_rise_step_by_step_over_toolchains(
     for number in range(4):
         harness.observed.versions["jaxlib"] = f"0.10.{number + 2}"
         clocked.seconds["offload"] = 1.2**number
-        _judge_and_write(_accepting(harness, clocked, Accept.NEW), *BOTH)
+        _judge_and_write(_updating(harness, clocked, BaselineUpdate.NEW), *BOTH)
     stored = load(harness.baselines, "scan", TARGET).numbers(
         ("stack", "offload", "stored-time-ratio")
     )
     assert [each.value for each in stored] == pytest.approx([1.0, 1.0])
-    assert run_once(harness, clocked) == [Outcome.BROKEN, Outcome.KEPT]
+    assert run_once(harness, clocked) == [Outcome.FAILED, Outcome.PASSED]
 
 
 def test_a_time_holds_for_the_machine_that_it_was_stored_on(
     harness: Harness, clocked: Clocked
 ) -> None:
-    alone = trial(SAVE, claims.AcceptedTime())
+    alone = trial(SAVE, claims.BaselineTime())
 
-    def verdict(cpu: str, accept: Accept = Accept.NOTHING) -> Outcome:
+    def verdict(cpu: str, update: BaselineUpdate = BaselineUpdate.NOTHING) -> Outcome:
         clocked.cpu = cpu
-        (record,) = _judge_and_write(_accepting(harness, clocked, accept), alone)
+        (record,) = _judge_and_write(_updating(harness, clocked, update), alone)
         return record.verdict
 
-    assert verdict("one") is Outcome.NOT_MEASURED
-    verdict("one", Accept.NEW)
-    verdict("other", Accept.NEW)
-    stored = load(harness.baselines, "scan", TARGET).numbers(("stack", "save", "accepted-time"))
+    assert verdict("one") is Outcome.INCONCLUSIVE
+    verdict("one", BaselineUpdate.NEW)
+    verdict("other", BaselineUpdate.NEW)
+    stored = load(harness.baselines, "scan", TARGET).numbers(("stack", "save", "baseline-time"))
     assert len({each.machine for each in stored}) == 2
-    assert verdict("third") is Outcome.NOT_MEASURED
+    assert verdict("third") is Outcome.INCONCLUSIVE
     clocked.seconds["save"] = 1.5
-    assert verdict("one") is Outcome.BROKEN
+    assert verdict("one") is Outcome.FAILED
 
 
 def test_a_time_is_stored_before_its_control_has_one_to_fail(
     harness: Harness, clocked: Clocked
 ) -> None:
-    alone = trial(SAVE, claims.AcceptedTime(), twins=(TWIN,))
-    (first,) = _judge_and_write(_accepting(harness, clocked, Accept.NEW), alone)
-    assert (first.verdict, first.measured) == (Outcome.KEPT, 1.0)
-    (again,) = _judge_and_write(_accepting(harness, clocked, Accept.NOTHING), alone)
-    assert again.verdict is Outcome.KEPT
-    clocked.seconds["twin"] = clocked.seconds["save"]
-    (blind,) = _judge_and_write(_accepting(harness, clocked, Accept.NOTHING), alone)
+    alone = trial(SAVE, claims.BaselineTime(), negative_controls=(NEGATIVE_CONTROL,))
+    (first,) = _judge_and_write(_updating(harness, clocked, BaselineUpdate.NEW), alone)
+    assert (first.verdict, first.measured) == (Outcome.PASSED, 1.0)
+    (again,) = _judge_and_write(_updating(harness, clocked, BaselineUpdate.NOTHING), alone)
+    assert again.verdict is Outcome.PASSED
+    clocked.seconds["negative_control"] = clocked.seconds["save"]
+    (blind,) = _judge_and_write(_updating(harness, clocked, BaselineUpdate.NOTHING), alone)
     assert not blind.verdict.holds
 
 
@@ -255,6 +259,6 @@ def test_a_time_of_an_unknown_machine_has_nothing_to_compare_with(
     harness: Harness, clocked: Clocked
 ) -> None:
     clocked.cpu = ""
-    alone = trial(SAVE, claims.AcceptedTime())
-    (record,) = _judge_and_write(_accepting(harness, clocked, Accept.NOTHING), alone)
-    assert record.verdict is Outcome.NOT_MEASURED
+    alone = trial(SAVE, claims.BaselineTime())
+    (record,) = _judge_and_write(_updating(harness, clocked, BaselineUpdate.NOTHING), alone)
+    assert record.verdict is Outcome.INCONCLUSIVE

@@ -1,4 +1,4 @@
-"""Accepted numbers: the same numbers give the same bytes, and a damaged file is never empty."""
+"""Baselines: the same numbers give the same bytes, and a damaged file is never empty."""
 
 import itertools
 import json
@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.judge.toolchains import age
-from assay.model.verdict import AcceptedNumber
+from assay.model.verdict import BaselineNumber
 from assay.store import baselines
 from assay.store.baselines import Baseline, BaselineError, Key, check_all, load, path_of, save
 
 KEY: Key = ("stack", "offload", "temp-bytes")
-NUMBER = AcceptedNumber(value=1000, toolchain={"jaxlib": "0.10.2", "jax": "0.10.2"})
-OLDER = AcceptedNumber(value=1100, toolchain={"jaxlib": "0.9"})
+NUMBER = BaselineNumber(value=1000, toolchain={"jaxlib": "0.10.2", "jax": "0.10.2"})
+OLDER = BaselineNumber(value=1100, toolchain={"jaxlib": "0.9"})
 
 
-def one_number(number: AcceptedNumber = NUMBER, key: Key = KEY) -> Baseline:
-    return Baseline("scan", "gpu-h100:8").accepting(key, number)
+def one_number(number: BaselineNumber = NUMBER, key: Key = KEY) -> Baseline:
+    return Baseline("scan", "gpu-h100:8").storing(key, number)
 
 
 def test_a_colon_in_a_target_is_a_dash_in_the_path(tmp_path: Path) -> None:
@@ -39,11 +39,11 @@ def test_numbers_come_back_under_their_own_key(tmp_path: Path) -> None:
     assert loaded.numbers(("stack", "other", "temp-bytes")) == ()
 
 
-def test_an_arms_numbers_are_those_of_all_its_claims_and_of_no_other_arm() -> None:
-    both = one_number().accepting(("stack", "offload", "copied-bytes"), OLDER)
-    others = both.accepting(("stack", "save", "temp-bytes"), NUMBER)
-    assert others.of_arm("stack", "offload") == (NUMBER, OLDER)
-    assert others.of_arm("stack", "remat") == others.of_arm("other", "offload") == ()
+def test_a_variants_numbers_are_those_of_all_its_claims_and_of_no_other_variant() -> None:
+    both = one_number().storing(("stack", "offload", "copied-bytes"), OLDER)
+    others = both.storing(("stack", "save", "temp-bytes"), NUMBER)
+    assert others.of_variant("stack", "offload") == (NUMBER, OLDER)
+    assert others.of_variant("stack", "remat") == others.of_variant("other", "offload") == ()
 
 
 def test_no_file_is_no_number(tmp_path: Path) -> None:
@@ -56,29 +56,29 @@ def test_an_entry_holds_its_value_and_toolchain_and_no_time(tmp_path: Path) -> N
         "schema": 1,
         "suite": "scan",
         "target": "gpu-h100:8",
-        "accepted": {
+        "baselines": {
             "stack/offload/temp-bytes": [{"toolchain": dict(NUMBER.toolchain), "value": 1000}]
         },
     }
 
 
-def test_the_order_of_accepting_does_not_show_in_the_bytes(tmp_path: Path) -> None:
-    accepted = [
+def test_the_order_of_storing_does_not_show_in_the_bytes(tmp_path: Path) -> None:
+    baselines = [
         (KEY, NUMBER),
         (KEY, OLDER),
         (("stack", "a", "z"), NUMBER),
         (("another", "z", "a"), OLDER),
     ]
     seen = set()
-    for turn, order in enumerate(itertools.permutations(accepted)):
+    for turn, order in enumerate(itertools.permutations(baselines)):
         baseline = Baseline("scan", "cpu")
         for key, number in order:
             items = list(number.toolchain.items())
             reordered = dict(reversed(items) if turn % 2 else items)
-            baseline = baseline.accepting(key, replace(number, toolchain=reordered))
+            baseline = baseline.storing(key, replace(number, toolchain=reordered))
         seen.add(save(tmp_path, baseline).read_bytes())
     (data,) = seen
-    entries = json.loads(data)["accepted"]
+    entries = json.loads(data)["baselines"]
     assert list(entries) == sorted(entries)
     assert [entry["value"] for entry in entries["/".join(KEY)]] == [1100, 1000]
     assert list(entries["/".join(KEY)][1]["toolchain"]) == ["jax", "jaxlib"]
@@ -86,14 +86,14 @@ def test_the_order_of_accepting_does_not_show_in_the_bytes(tmp_path: Path) -> No
 
 
 def test_a_new_number_replaces_that_of_its_own_toolchain_alone() -> None:
-    better = AcceptedNumber(value=1, toolchain=dict(reversed(NUMBER.toolchain.items())))
-    baseline = one_number(OLDER).accepting(KEY, NUMBER).accepting(KEY, better)
+    better = BaselineNumber(value=1, toolchain=dict(reversed(NUMBER.toolchain.items())))
+    baseline = one_number(OLDER).storing(KEY, NUMBER).storing(KEY, better)
     assert baseline.numbers(KEY) == (OLDER, better)
 
 
-def test_accepting_changes_no_other_baseline() -> None:
+def test_storing_changes_no_other_baseline() -> None:
     before = one_number()
-    before.accepting(KEY, OLDER)
+    before.storing(KEY, OLDER)
     assert before == one_number()
 
 
@@ -106,13 +106,13 @@ def test_a_file_without_entries_is_removed(tmp_path: Path) -> None:
 
 def test_without_takes_only_the_keys_given() -> None:
     other: Key = ("stack", "save", "temp-bytes")
-    both = one_number().accepting(other, OLDER)
-    assert both.without([KEY]).accepted == {other: (OLDER,)}
+    both = one_number().storing(other, OLDER)
+    assert both.without([KEY]).baselines == {other: (OLDER,)}
 
 
 def test_a_name_that_would_split_an_entry_is_refused_and_nothing_written(tmp_path: Path) -> None:
     with pytest.raises(BaselineError, match="without '/'"):
-        save(tmp_path, one_number(key=("a/b", "arm", "claim")))
+        save(tmp_path, one_number(key=("a/b", "variant", "claim")))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -123,8 +123,11 @@ def test_a_name_that_would_split_an_entry_is_refused_and_nothing_written(tmp_pat
         b"{}",
         b"null",
         b"<<<<<<< HEAD",
-        b'{"schema": 1, "suite": "scan", "target": "cpu", "accepted": {}, "when": "now"}',
-        b'{"schema": 1, "suite": "scan", "target": "cpu", "accepted": {"a/b/c": [{"value": "1"}]}}',
+        b'{"schema": 1, "suite": "scan", "target": "cpu", "baselines": {}, "when": "now"}',
+        (
+            b'{"schema": 1, "suite": "scan", "target": "cpu", "baselines": {"a/b/c": [{"value": '
+            b'"1"}]}}'
+        ),
     ],
 )
 def test_a_damaged_file_is_an_error_not_no_number(tmp_path: Path, content: bytes) -> None:
@@ -175,7 +178,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path], None]
 def test_an_entry_that_is_no_key_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path, one_number())
     path.write_bytes(path.read_bytes().replace(b"stack/offload/", b"stack-offload/"))
-    with pytest.raises(BaselineError, match="wanted workload/arm/claim"):
+    with pytest.raises(BaselineError, match="wanted workload/variant/claim"):
         load(tmp_path, "scan", "gpu-h100:8")
 
 
@@ -187,7 +190,7 @@ def test_sound_files_pass_the_check(tmp_path: Path) -> None:
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1)
 numbers = st.builds(
-    AcceptedNumber,
+    BaselineNumber,
     value=st.one_of(st.integers(0, 2**63 - 1), st.floats(0, 1e300)),
     toolchain=st.dictionaries(st.sampled_from(["jaxlib", "jax", "x"]), names, max_size=3),
 )
@@ -195,25 +198,25 @@ numbers = st.builds(
 
 @given(st.dictionaries(st.tuples(names, names, names), st.lists(numbers, min_size=1, max_size=3)))
 def test_any_baseline_comes_back_and_writes_the_same_bytes_again(
-    accepted: dict[Key, list[AcceptedNumber]],
+    baselines: dict[Key, list[BaselineNumber]],
 ) -> None:
     baseline = Baseline("scan", "cpu:8")
-    for key, several in accepted.items():
+    for key, several in baselines.items():
         for number in several:
-            baseline = baseline.accepting(key, number)
+            baseline = baseline.storing(key, number)
     with TemporaryDirectory() as folder:
         root = Path(folder)
         path = save(root, baseline)
-        first = path.read_bytes() if accepted else b""
+        first = path.read_bytes() if baselines else b""
         loaded = load(root, "scan", "cpu:8")
-        assert {key: sorted_by_age(loaded.numbers(key)) for key in loaded.accepted} == {
-            key: sorted_by_age(baseline.numbers(key)) for key in baseline.accepted
+        assert {key: sorted_by_age(loaded.numbers(key)) for key in loaded.baselines} == {
+            key: sorted_by_age(baseline.numbers(key)) for key in baseline.baselines
         }
         save(root, loaded)
-        assert (path.read_bytes() if accepted else b"") == first
+        assert (path.read_bytes() if baselines else b"") == first
 
 
-def sorted_by_age(several: tuple[AcceptedNumber, ...]) -> list[AcceptedNumber]:
+def sorted_by_age(several: tuple[BaselineNumber, ...]) -> list[BaselineNumber]:
     return sorted(several, key=lambda number: age(number.toolchain))
 
 

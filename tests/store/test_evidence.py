@@ -28,20 +28,20 @@ from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
 from assay.store import evidence
 from assay.store.evidence import load_all, once
-from assay.store.taken import TakenError
+from assay.store.measurement_cache import MeasurementCacheError
 
 KEY = ("scan", "stack/full", "offload", "gpu-h100:8")
 PLAIN = Evidence(
     suite="scan",
     workload="stack/full",
-    arm="offload",
+    variant="offload",
     target="gpu-h100:8",
     toolchain=Toolchain(versions={}),
 )
 FULL = Evidence(
     suite="scan",
     workload="stack/full",
-    arm="offload",
+    variant="offload",
     target="gpu-h100:8",
     toolchain=Toolchain(versions={"jaxlib": "0.10.2"}, flags="XLA_FLAGS=--a"),
     separate_host_memory=False,
@@ -128,7 +128,7 @@ def test_the_graphs_of_steps_are_files_beside_the_evidence(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_another_suite_workload_arm_or_target_is_observed_by_itself(
+def test_another_suite_workload_variant_or_target_is_observed_by_itself(
     tmp_path: Path, part: int
 ) -> None:
     once(tmp_path, KEY, lambda: PLAIN)
@@ -158,8 +158,8 @@ def test_a_file_name_says_what_it_is_of(tmp_path: Path) -> None:
 
 
 def test_the_evidence_of_another_program_is_refused(tmp_path: Path) -> None:
-    once(tmp_path, KEY, lambda: replace(PLAIN, arm="another"))
-    with pytest.raises(TakenError, match=r"another.*wanted that of .*offload"):
+    once(tmp_path, KEY, lambda: replace(PLAIN, variant="another"))
+    with pytest.raises(MeasurementCacheError, match=r"another.*wanted that of .*offload"):
         once(tmp_path, KEY, lambda: PLAIN)
 
 
@@ -168,7 +168,7 @@ def test_a_damaged_file_of_evidence_is_named(tmp_path: Path, torn: bytes) -> Non
     once(tmp_path, KEY, lambda: PLAIN)
     (path,) = (tmp_path / "evidence").glob("*.json")
     path.write_bytes(torn)
-    with pytest.raises(TakenError, match=path.name):
+    with pytest.raises(MeasurementCacheError, match=path.name):
         once(tmp_path, KEY, lambda: PLAIN)
 
 
@@ -204,7 +204,7 @@ def observe():
         counter.write("x")
     time.sleep(0.3)
     seen_by = Toolchain(versions={}, flags=mine)
-    return Evidence(suite="s", workload="w", arm="a", target="t", toolchain=seen_by)
+    return Evidence(suite="s", workload="w", variant="a", target="t", toolchain=seen_by)
 
 (directory / mine).touch()
 end = time.monotonic() + 60
@@ -250,9 +250,9 @@ def test_a_run_without_evidence_has_none(tmp_path: Path) -> None:
 
 
 def test_hlo_stays_only_where_it_is_to_be_compared(tmp_path: Path) -> None:
-    for arm in ("mine", "theirs", "other"):
-        observed = partial(replace, PLAIN, arm=arm, hlo_gz=arm.encode())
-        assert once(tmp_path, ("s", "w", arm, "cpu"), observed).hlo_gz == b""
+    for variant in ("mine", "theirs", "other"):
+        observed = partial(replace, PLAIN, variant=variant, hlo_gz=variant.encode())
+        assert once(tmp_path, ("s", "w", variant, "cpu"), observed).hlo_gz == b""
     keys = [("s", "w", name, "cpu") for name in ("mine", "theirs")]
     both = evidence.keep_to_compare(tmp_path, keys)
     alone = evidence.keep_to_compare(tmp_path, keys[:1])

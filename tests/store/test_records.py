@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.units import Unit
-from assay.model.verdict import RECORD_SCHEMA, AcceptedNumber, Outcome, Record
+from assay.model.verdict import RECORD_SCHEMA, BaselineNumber, Outcome, Record
 from assay.store import records
 from assay.store.records import RecordsError, append, load
 
@@ -19,11 +19,11 @@ RECORD = Record(
     run="run",
     suite="suite",
     workload="stack",
-    arm="offload",
+    variant="offload",
     claim="host-bytes",
     target="gpu-h100:8",
     toolchain={"jaxlib": "0.10.2"},
-    verdict=Outcome.KEPT,
+    verdict=Outcome.PASSED,
     measured=2**40,
     limit=2**40,
     unit=Unit.BYTES,
@@ -45,7 +45,7 @@ record_values = st.builds(
     run=text,
     suite=text,
     workload=text,
-    arm=text,
+    variant=text,
     claim=text,
     target=text,
     toolchain=toolchains,
@@ -53,7 +53,7 @@ record_values = st.builds(
     measured=st.none() | numbers,
     limit=st.none() | numbers,
     unit=st.sampled_from(Unit),
-    baseline=st.none() | st.builds(AcceptedNumber, value=numbers, toolchain=toolchains),
+    baseline=st.none() | st.builds(BaselineNumber, value=numbers, toolchain=toolchains),
     reason=text,
     advice=text,
     upstream=text,
@@ -75,8 +75,8 @@ def test_records_come_back_as_they_were_and_in_order(written: list[Record]) -> N
 
 @pytest.fixture
 def three(tmp_path: Path) -> Path:
-    for arm in ("one", "two", "three"):
-        append(tmp_path, replace(RECORD, arm=arm))
+    for variant in ("one", "two", "three"):
+        append(tmp_path, replace(RECORD, variant=variant))
     return tmp_path / records.FILE_NAME
 
 
@@ -96,7 +96,7 @@ def test_a_line_is_on_disk_as_soon_as_it_is_appended(tmp_path: Path) -> None:
 def test_a_line_holds_the_fixed_words_of_the_enums(tmp_path: Path) -> None:
     append(tmp_path, replace(RECORD, verdict=Outcome.KNOWN_DEFECT))
     line = json.loads((tmp_path / records.FILE_NAME).read_bytes())
-    assert (line["verdict"], line["unit"], line["schema"]) == ("known-defect", "bytes", 1)
+    assert (line["verdict"], line["unit"], line["schema"]) == ("known-defect", "bytes", 2)
 
 
 def test_every_torn_last_line_is_dropped(three: Path) -> None:
@@ -104,7 +104,7 @@ def test_every_torn_last_line_is_dropped(three: Path) -> None:
     last = data.rindex(b"\n", 0, len(data) - 1) + 1
     for length in range(last, len(data)):
         three.write_bytes(data[:length])
-        assert [record.arm for record in load(three)] == ["one", "two"]
+        assert [record.variant for record in load(three)] == ["one", "two"]
 
 
 def test_a_damaged_line_is_named_by_file_and_number(three: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_damaged_line_is_named_by_file_and_number(three: Path) -> None:
         load(three)
 
 
-@pytest.mark.parametrize("content", [b"", b"null", b"\xff\xfe", b'{"schema": 1}', b"[1]"])
+@pytest.mark.parametrize("content", [b"", b"null", b"\xff\xfe", b'{"schema": 2}', b"[1]"])
 def test_whatever_is_no_record_is_damage(three: Path, content: bytes) -> None:
     damage(three, 3, content)
     with pytest.raises(RecordsError, match=":3:"):
@@ -121,8 +121,8 @@ def test_whatever_is_no_record_is_damage(three: Path, content: bytes) -> None:
 
 
 def test_a_foreign_verdict_word_is_damage(three: Path) -> None:
-    damage(three, 1, three.read_bytes().splitlines()[0].replace(b'"kept"', b'"passed"'))
-    with pytest.raises(RecordsError, match=r":1:.*passed"):
+    damage(three, 1, three.read_bytes().splitlines()[0].replace(b'"passed"', b'"kept"'))
+    with pytest.raises(RecordsError, match=r":1:.*kept"):
         load(three)
 
 
@@ -130,6 +130,12 @@ def test_another_schema_is_refused_with_both_numbers(tmp_path: Path) -> None:
     append(tmp_path, RECORD)
     append(tmp_path, replace(RECORD, schema=RECORD_SCHEMA + 1))
     with pytest.raises(RecordsError, match=rf":2: got record schema {RECORD_SCHEMA + 1}, wanted"):
+        load(tmp_path)
+
+
+def test_records_of_schema_1_say_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / records.FILE_NAME).write_bytes(b'{"schema": 1, "run": "r"}\n')
+    with pytest.raises(RecordsError, match=r":1: got record schema 1, wanted 2; run pytest suites"):
         load(tmp_path)
 
 

@@ -11,17 +11,17 @@ import pytest
 from assay.model.change import Change, Ratio
 from assay.model.evidence import Failure, FailureKind, Toolchain
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
-from assay.store.reruns import KEPT
-from assay.store.taken import TakenError
+from assay.store.measurement_cache import MeasurementCacheError
+from assay.store.reruns import RERUNS
 
-KEY = ("suite", "stack/full", "plain", "cpu:8", "0.10.2, 0.02 to 0.04, twin False")
+KEY = ("suite", "stack/full", "plain", "cpu:8", "0.10.2, 0.02 to 0.04, negative control False")
 PROCESS = ProcessTimes(
     trace=None, compile=0.1 + 0.2, first=1.0, runs_per_sample=4, samples=(1e-9, 0.3)
 )
-PLAIN = Rerun(suite="suite", workload="stack/full", arm="plain", target="cpu:8")
+PLAIN = Rerun(suite="suite", workload="stack/full", variant="plain", target="cpu:8")
 FULL = replace(
     PLAIN,
-    twin=True,
+    negative_control=True,
     ended=Enough.STOPPED,
     old=Toolchain(versions={"jax": "0.10.2"}),
     pairs=(Pair(old=PROCESS, new=PROCESS),),
@@ -37,16 +37,16 @@ def never(_: Callable[[Rerun], None]) -> Rerun:
 
 @pytest.mark.parametrize("made", [PLAIN, FULL], ids=["plain", "full"])
 def test_a_rerun_comes_back_as_it_was_made_and_is_made_once(tmp_path: Path, made: Rerun) -> None:
-    assert KEPT.once(tmp_path, KEY, lambda _: made) == made
-    assert KEPT.once(tmp_path, KEY, never) == made
-    assert KEPT.load_all(tmp_path) == ((made,), ())
+    assert RERUNS.once(tmp_path, KEY, lambda _: made) == made
+    assert RERUNS.once(tmp_path, KEY, never) == made
+    assert RERUNS.load_all(tmp_path) == ((made,), ())
 
 
 @pytest.mark.parametrize("part", range(len(KEY)))
 def test_another_question_has_a_rerun_of_its_own(tmp_path: Path, part: int) -> None:
-    KEPT.once(tmp_path, KEY, lambda _: PLAIN)
+    RERUNS.once(tmp_path, KEY, lambda _: PLAIN)
     other = tuple("other" if index == part else word for index, word in enumerate(KEY))
-    assert KEPT.once(tmp_path, other, lambda _: FULL) == FULL
+    assert RERUNS.once(tmp_path, other, lambda _: FULL) == FULL
 
 
 def test_an_interrupted_rerun_keeps_its_pairs_and_is_made_again(tmp_path: Path) -> None:
@@ -55,19 +55,19 @@ def test_an_interrupted_rerun_keeps_its_pairs_and_is_made_again(tmp_path: Path) 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        KEPT.once(tmp_path, KEY, interrupted)
-    assert KEPT.load_all(tmp_path) == ((FULL,), ())
-    KEPT.once(tmp_path, KEY, lambda _: PLAIN)
-    assert KEPT.load_all(tmp_path) == ((PLAIN,), ())
+        RERUNS.once(tmp_path, KEY, interrupted)
+    assert RERUNS.load_all(tmp_path) == ((FULL,), ())
+    RERUNS.once(tmp_path, KEY, lambda _: PLAIN)
+    assert RERUNS.load_all(tmp_path) == ((PLAIN,), ())
 
 
 def test_a_damaged_file_says_what_to_do_and_hides_no_other(tmp_path: Path) -> None:
-    KEPT.once(tmp_path, KEY, lambda _: PLAIN)
-    (path,) = (tmp_path / KEPT.folder).glob("*.json")
+    RERUNS.once(tmp_path, KEY, lambda _: PLAIN)
+    (path,) = (tmp_path / RERUNS.folder).glob("*.json")
     path.write_bytes(b"{")
-    with pytest.raises(TakenError, match="delete it and run again"):
-        KEPT.once(tmp_path, KEY, never)
-    KEPT.once(tmp_path, (*KEY, "other"), lambda _: FULL)
-    found, (damaged,) = KEPT.load_all(tmp_path)
+    with pytest.raises(MeasurementCacheError, match="delete it and run again"):
+        RERUNS.once(tmp_path, KEY, never)
+    RERUNS.once(tmp_path, (*KEY, "other"), lambda _: FULL)
+    found, (damaged,) = RERUNS.load_all(tmp_path)
     assert found == (FULL,)
     assert str(path) in str(damaged)

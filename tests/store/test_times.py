@@ -8,16 +8,16 @@ import pytest
 
 from assay.model.evidence import Failure, FailureKind, Toolchain, Unavailable
 from assay.model.timing import (
-    ArmTimes,
     Calibration,
     DeviceTimes,
     Ending,
     Keep,
     Machine,
     Times,
+    VariantTimes,
 )
 from assay.store import times
-from assay.store.taken import TakenError
+from assay.store.measurement_cache import MeasurementCacheError
 
 KEY = ("suite", "stack/full", "plain", "squeeze", "cpu:8", "at most 1")
 CALIBRATION = Calibration(matmul=(0.1, 0.2), copy=(0.3,), dispatch=(1e-6,))
@@ -27,8 +27,8 @@ PLAIN = Times(
     target="cpu:8",
     question="at most 1",
     toolchain=Toolchain(versions={"jaxlib": "0.12.0"}),
-    reference=ArmTimes(arm="plain"),
-    judged=ArmTimes(arm="squeeze"),
+    reference=VariantTimes(variant="plain"),
+    judged=VariantTimes(variant="squeeze"),
 )
 FULL = Times(
     suite="suite",
@@ -36,8 +36,8 @@ FULL = Times(
     target="cpu:8",
     question="at most 1",
     toolchain=Toolchain(versions={"jaxlib": "0.12.0"}, flags="--a"),
-    reference=ArmTimes(
-        arm="plain",
+    reference=VariantTimes(
+        variant="plain",
         trace=0.1,
         compile=0.2,
         first=0.3,
@@ -45,13 +45,13 @@ FULL = Times(
         samples=(0.1 + 0.2, 1e-9),
         on_device=DeviceTimes(busy=0.1, to_host=0.2, to_device=None),
     ),
-    judged=ArmTimes(arm="squeeze", samples=(1.0, 2.0)),
+    judged=VariantTimes(variant="squeeze", samples=(1.0, 2.0)),
     ended=Ending.TURNS,
     machine=Machine(cpu="a cpu", cores=2, device="cpu", load=0.5, throttles=3),
     before=CALIBRATION,
     after=CALIBRATION,
     failure=Failure(kind=FailureKind.EXECUTION, message="≥"),
-    failed_arm="plain",
+    failed_variant="plain",
     unavailable=Unavailable(reason="why"),
     seconds=1.5,
 )
@@ -63,16 +63,16 @@ def never(_: Keep) -> Times:
 
 @pytest.mark.parametrize("seen", [PLAIN, FULL], ids=["plain", "full"])
 def test_times_come_back_as_they_were_taken_and_are_taken_once(tmp_path: Path, seen: Times) -> None:
-    assert times.KEPT.once(tmp_path, KEY, lambda _: seen) == seen
-    assert times.KEPT.once(tmp_path, KEY, never) == seen
-    assert times.KEPT.load_all(tmp_path) == ((seen,), ())
+    assert times.TIMES.once(tmp_path, KEY, lambda _: seen) == seen
+    assert times.TIMES.once(tmp_path, KEY, never) == seen
+    assert times.TIMES.load_all(tmp_path) == ((seen,), ())
 
 
 @pytest.mark.parametrize("part", range(len(KEY)))
 def test_another_pair_or_question_has_times_of_its_own(tmp_path: Path, part: int) -> None:
-    times.KEPT.once(tmp_path, KEY, lambda _: PLAIN)
+    times.TIMES.once(tmp_path, KEY, lambda _: PLAIN)
     other = tuple("other" if index == part else word for index, word in enumerate(KEY))
-    assert times.KEPT.once(tmp_path, other, lambda _: FULL) == FULL
+    assert times.TIMES.once(tmp_path, other, lambda _: FULL) == FULL
 
 
 def test_an_interrupted_run_keeps_what_was_measured(tmp_path: Path) -> None:
@@ -82,10 +82,10 @@ def test_an_interrupted_run_keeps_what_was_measured(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        times.KEPT.once(tmp_path, KEY, interrupted)
-    assert times.KEPT.load_all(tmp_path) == ((FULL,), ())
-    assert times.KEPT.once(tmp_path, KEY, lambda _: PLAIN) == PLAIN
-    assert times.KEPT.load_all(tmp_path) == ((PLAIN,), ())
+        times.TIMES.once(tmp_path, KEY, interrupted)
+    assert times.TIMES.load_all(tmp_path) == ((FULL,), ())
+    assert times.TIMES.once(tmp_path, KEY, lambda _: PLAIN) == PLAIN
+    assert times.TIMES.load_all(tmp_path) == ((PLAIN,), ())
 
 
 def test_unfinished_times_are_not_taken_for_whole_ones(tmp_path: Path) -> None:
@@ -93,22 +93,22 @@ def test_unfinished_times_are_not_taken_for_whole_ones(tmp_path: Path) -> None:
         keep(PLAIN)
         return FULL
 
-    times.KEPT.once(tmp_path, KEY, finished)
-    assert times.KEPT.load_all(tmp_path) == ((FULL,), ())
+    times.TIMES.once(tmp_path, KEY, finished)
+    assert times.TIMES.load_all(tmp_path) == ((FULL,), ())
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"suite": 1}', b"\xff\xfe"])
 def test_a_damaged_file_is_told_and_hides_no_other(tmp_path: Path, damage: bytes) -> None:
-    times.KEPT.once(tmp_path, KEY, lambda _: PLAIN)
-    (path,) = (tmp_path / times.KEPT.folder).glob("*.json")
+    times.TIMES.once(tmp_path, KEY, lambda _: PLAIN)
+    (path,) = (tmp_path / times.TIMES.folder).glob("*.json")
     path.write_bytes(damage)
-    times.KEPT.once(tmp_path, ("other", *KEY[1:]), lambda _: FULL)
-    with pytest.raises(TakenError, match=r"got .*wanted .*delete it and run again"):
-        times.KEPT.once(tmp_path, KEY, never)
-    whole, (error,) = times.KEPT.load_all(tmp_path)
+    times.TIMES.once(tmp_path, ("other", *KEY[1:]), lambda _: FULL)
+    with pytest.raises(MeasurementCacheError, match=r"got .*wanted .*delete it and run again"):
+        times.TIMES.once(tmp_path, KEY, never)
+    whole, (error,) = times.TIMES.load_all(tmp_path)
     assert whole == (FULL,)
     assert str(path) in str(error)
 
 
 def test_a_run_that_timed_nothing_has_no_times(tmp_path: Path) -> None:
-    assert times.KEPT.load_all(tmp_path) == ((), ())
+    assert times.TIMES.load_all(tmp_path) == ((), ())

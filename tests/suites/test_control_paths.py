@@ -10,10 +10,17 @@ import pytest
 
 from assay import Check, Outcome
 from assay.frameworks.jax import JaxFramework
-from assay.hlo import contents, donations, executions, moves, rewrites, summary
+from assay.hlo import (
+    donations,
+    executions,
+    full_buffer_writes,
+    host_transfers,
+    summary,
+    value_provenance,
+)
 from assay.hlo.schema import split
 from assay.hlo.summary import read
-from assay.judge.case import judge, judge_twin
+from assay.judge.case import judge, judge_negative_control
 from assay.model import buffers
 from assay.model.claim import Case
 from assay.model.evidence import Evidence, Memory, Toolchain
@@ -38,51 +45,55 @@ Patch = tuple[Any, str, Any]
 PATHS: dict[str, tuple[Check, str, Patch]] = {
     "copies": (
         COPIES,
-        "twin-duplicate",
-        (contents, "_RETILES", contents._RETILES - {"copy", "copy-start"}),
+        "negative-duplicate",
+        (value_provenance, "_RETILES", value_provenance._RETILES - {"copy", "copy-start"}),
     ),
     "the in-place check": (
         COPIES,
-        "twin-duplicate",
-        (rewrites._Fillings, "_in_place", lambda *_: True),
+        "negative-duplicate",
+        (full_buffer_writes._Fillings, "_in_place", lambda *_: True),
     ),
     "elements in another order": (
         COPIES,
-        "twin-reads-turned-round",
-        (contents, "_REARRANGES", frozenset()),
+        "negative-reads-turned-round",
+        (value_provenance, "_REARRANGES", frozenset()),
     ),
     "arrays side by side": (
         COPIES,
-        "twin-reads-shifted",
-        (contents, "_is_joined", lambda _: False),
+        "negative-reads-shifted",
+        (value_provenance, "_is_joined", lambda _: False),
     ),
-    "a choice by place": (COPIES, "twin-by-mask", (contents, "_chosen", lambda *_: {})),
-    "what a loop carries on": (COPIES, "twin-by-mask", (rewrites, "_carried", lambda *_: ())),
+    "a choice by place": (COPIES, "negative-by-mask", (value_provenance, "_chosen", lambda *_: {})),
+    "what a loop carries on": (
+        COPIES,
+        "negative-by-mask",
+        (full_buffer_writes, "_carried", lambda *_: ()),
+    ),
     "branches": (
         COPIES,
-        "twin-turned-round-in-a-branch",
-        (rewrites, "_RUNS_OTHERS", frozenset()),
+        "negative-turned-round-in-a-branch",
+        (full_buffer_writes, "_RUNS_OTHERS", frozenset()),
     ),
     "copies outside of loops": (
         OUTSIDE,
-        "twin-difference",
-        (buffers, "whole_outside_loops", lambda *_: ()),
+        "negative-difference",
+        (buffers, "full_buffer_writes_outside_loops", lambda *_: ()),
     ),
     "copies of what is donated": (
         REUSED,
-        "twin-difference",
+        "negative-difference",
         (donations._Copies, "of", lambda *_: ()),
     ),
 }
 
 
 @cache
-def _compiled(name: str, arm: str, target: str) -> tuple[bytes, bytes, Memory]:
+def _compiled(name: str, variant: str, target: str) -> tuple[bytes, bytes, Memory]:
     prepare(map(TargetName.parse, known()))
     found, framework = resolve(target), JaxFramework()
     workload = next(each for each in (EXECUTED, BLOCK) if each.name == name)
     devices = found.devices()
-    program = workload.arm(arm).program(devices)
+    program = workload.variant(variant).program(devices)
     lowered = framework.lower(framework.trace(program, devices), found.platform, devices)
     compiled = framework.compile(lowered, devices)
     return *split(compiled.hlo_proto()), compiled.memory()
@@ -90,15 +101,15 @@ def _compiled(name: str, arm: str, target: str) -> tuple[bytes, bytes, Memory]:
 
 def _judged(check: Check, workload: Workload, control: str, target: str) -> Outcome:
     """The verdict on a negative control, analysed anew."""
-    return judge_twin(check.claim, _case(workload, control, target)).outcome
+    return judge_negative_control(check.claim, _case(workload, control, target)).outcome
 
 
-def _case(workload: Workload, arm: str, target: str) -> Case:
-    module, assignment, memory = _compiled(workload.name, arm, target)
+def _case(workload: Workload, variant: str, target: str) -> Case:
+    module, assignment, memory = _compiled(workload.name, variant, target)
     model = resolve(target).model
     evidence = Evidence(
         workload=workload.name,
-        arm=arm,
+        variant=variant,
         target=target,
         toolchain=Toolchain(versions={}),
         device_count=8,
@@ -106,7 +117,7 @@ def _case(workload: Workload, arm: str, target: str) -> Case:
         memory=memory,
         module=read(module, assignment),
     )
-    return Case(workload=workload, arm=workload.arm(arm), evidence=evidence)
+    return Case(workload=workload, variant=workload.variant(variant), evidence=evidence)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -114,59 +125,59 @@ def test_a_disabled_path_is_noticed_by_its_control(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, control, patch = PATHS[path]
-    assert _judged(check, EXECUTED, control, "cpu:8") is Outcome.KEPT
+    assert _judged(check, EXECUTED, control, "cpu:8") is Outcome.PASSED
     monkeypatch.setattr(*patch)
-    assert _judged(check, EXECUTED, control, "cpu:8") is Outcome.BROKEN
+    assert _judged(check, EXECUTED, control, "cpu:8") is Outcome.FAILED
 
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")  # as it must
 @pytest.mark.parametrize("check", [COPIES, OUTSIDE, REUSED], ids=["in", "outside", "reused"])
-def test_every_control_breaks_its_claim(check: Check) -> None:
-    outcomes = {name: _judged(check, EXECUTED, name, "cpu:8") for name in check.twins}
-    assert set(outcomes.values()) == {Outcome.KEPT}, outcomes
+def test_every_control_fails_its_claim(check: Check) -> None:
+    outcomes = {name: _judged(check, EXECUTED, name, "cpu:8") for name in check.negative_controls}
+    assert set(outcomes.values()) == {Outcome.PASSED}, outcomes
 
 
 def test_every_control_on_copies_has_a_path() -> None:
     paths = {(id(check), control) for check, control, _ in PATHS.values()}
-    assert {(id(COPIES), name) for name in COPIES.twins} <= paths
+    assert {(id(COPIES), name) for name in COPIES.negative_controls} <= paths
 
 
 TO_HOST = test_transfers.test_activation_goes_to_the_host_once_a_step
 TO_DEVICE = test_transfers.test_activation_comes_back_once_a_step
 TRANSFERS: dict[str, tuple[Check, Patch]] = {
-    "what is started asynchronously": (TO_HOST, (moves, "_inside", lambda *_: ())),
-    "updates in host memory": (TO_HOST, (moves, "_by_update", lambda *_: ())),
-    "slices of host memory": (TO_DEVICE, (moves, "_by_operation", lambda *_: ())),
+    "what is started asynchronously": (TO_HOST, (host_transfers, "_inside", lambda *_: ())),
+    "updates in host memory": (TO_HOST, (host_transfers, "_by_update", lambda *_: ())),
+    "slices of host memory": (TO_DEVICE, (host_transfers, "_by_operation", lambda *_: ())),
     "trips of loops": (TO_DEVICE, (executions.Executions, "times", lambda each, _: each)),
 }
 """A claim of an equal number of bytes needs no control of its own for a path: where a detector is
-blind on it, the arms that move the bytes break the claim."""
+blind on it, the variants that move the bytes fail the claim."""
 
 
 @pytest.mark.parametrize("target", installed("gpu-h100:8"))
 @pytest.mark.parametrize("path", TRANSFERS)
-def test_a_disabled_path_of_transfers_breaks_the_claim_of_an_arm_that_offloads(
+def test_a_disabled_path_of_transfers_fails_the_claim_of_a_variant_that_offloads(
     path: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, patch = TRANSFERS[path]
-    assert judge(check.claim, _case(BLOCK, "offload-hidden", target)).outcome is Outcome.KEPT
+    assert judge(check.claim, _case(BLOCK, "offload-hidden", target)).outcome is Outcome.PASSED
     monkeypatch.setattr(*patch)
-    assert judge(check.claim, _case(BLOCK, "offload-hidden", target)).outcome is Outcome.BROKEN
+    assert judge(check.claim, _case(BLOCK, "offload-hidden", target)).outcome is Outcome.FAILED
 
 
 WITHOUT: dict[str, Callable[[Memory], int]] = {
-    "twin-oversized": lambda memory: memory.temp_bytes,
-    "twin-oversized-temporaries": lambda memory: memory.argument_bytes + memory.output_bytes,
+    "negative-oversized": lambda memory: memory.temp_bytes,
+    "negative-oversized-temporaries": lambda memory: memory.argument_bytes + memory.output_bytes,
 }
 """What is left of a program's memory without the part that each control is made of."""
 
 
 @pytest.mark.parametrize("target", installed("gpu-h100:8"))
-@pytest.mark.parametrize("control", FITS.twins)
+@pytest.mark.parametrize("control", FITS.negative_controls)
 def test_each_kind_of_memory_that_is_not_counted_is_noticed(
     control: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _judged(FITS, BLOCK, control, target) is Outcome.KEPT
+    assert _judged(FITS, BLOCK, control, target) is Outcome.PASSED
     monkeypatch.setattr(summary, "peak", lambda *_: None)  # it would tell of the same bytes
     monkeypatch.setattr(Memory, "device_bytes", property(WITHOUT[control]))
-    assert _judged(FITS, BLOCK, control, target) is Outcome.BROKEN
+    assert _judged(FITS, BLOCK, control, target) is Outcome.FAILED

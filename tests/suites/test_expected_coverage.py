@@ -1,4 +1,4 @@
-"""The stored coverage is that of the suites: who drops an arm is told before a whole run."""
+"""The stored coverage is that of the suites: who drops a variant is told before a whole run."""
 
 import os
 from pathlib import Path

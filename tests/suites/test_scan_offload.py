@@ -1,4 +1,4 @@
-"""The suite's own soundness: twins, formulas, and that red means what it should."""
+"""The suite's own soundness: negative controls, formulas, and that red means what it should."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -9,7 +9,7 @@ import pytest
 
 from assay import Check, Outcome
 from assay.isolate import Observer
-from assay.judge.case import judge, judge_twin
+from assay.judge.case import judge, judge_negative_control
 from assay.model.claim import Case
 from assay.model.evidence import Evidence
 from assay.model.target import TargetName
@@ -37,23 +37,26 @@ CHECKS = [
 
 
 class Seen:
-    """Evidence of the suite's arms, each observed once."""
+    """Evidence of the suite's variants, each observed once."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._seen: dict[tuple[str, str, str], Evidence] = {}
 
-    def case(self, check: Check, workload: Workload, arm: str, target: str) -> Case:
-        names = (arm, *check.claim.needs(workload.arm(arm)))
+    def case(self, check: Check, workload: Workload, variant: str, target: str) -> Case:
+        names = (variant, *check.claim.needs(workload.variant(variant)))
         evidence = {name: self._of(workload, name, target) for name in names}
         return Case(
-            workload=workload, arm=workload.arm(arm), evidence=evidence[arm], others=evidence
+            workload=workload,
+            variant=workload.variant(variant),
+            evidence=evidence[variant],
+            others=evidence,
         )
 
-    def _of(self, workload: Workload, arm: str, target: str) -> Evidence:
-        key = (workload.name, arm, target)
+    def _of(self, workload: Workload, variant: str, target: str) -> Evidence:
+        key = (workload.name, variant, target)
         if key not in self._seen:
-            self._seen[key] = self._observer.observe(workload, workload.arm(arm), target)
+            self._seen[key] = self._observer.observe(workload, workload.variant(variant), target)
         return self._seen[key]
 
 
@@ -68,7 +71,7 @@ def _workload_on(target: str) -> Workload:
     return EXECUTED if target == "cpu:8" else BLOCK
 
 
-# A claim held against an accepted number is put to its twin in tests/run.
+# A claim held against a baseline is put to its negative control in tests/run.
 JUDGED = [
     pytest.param(check, control, target, id=f"{parameter.id}-{control}-{target}")
     for parameter in CHECKS
@@ -76,7 +79,7 @@ JUDGED = [
     if isinstance(check := parameter.values[0], Check)
     and not check.claim.uses_baseline
     and _workload_on(target) in check.workloads
-    for control in check.twins
+    for control in check.negative_controls
 ]
 
 
@@ -85,18 +88,18 @@ def test_there_are_checks_to_be_sound() -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_every_check_has_a_twin_in_all_its_workloads(check: Check) -> None:
-    assert check.twins
+def test_every_check_has_a_control_in_all_its_workloads(check: Check) -> None:
+    assert check.negative_controls
     for workload in check.workloads:
-        assert all(workload.arm(control) for control in check.twins)
+        assert all(workload.variant(control) for control in check.negative_controls)
 
 
 @pytest.mark.xdist_group("observed")
 @pytest.mark.parametrize(("check", "control", "target"), JUDGED)
-def test_the_twin_breaks_its_claim(check: Check, control: str, target: str, seen: Seen) -> None:
+def test_the_control_fails_its_claim(check: Check, control: str, target: str, seen: Seen) -> None:
     case = seen.case(check, _workload_on(target), control, target)
-    finding = judge_twin(check.claim, case)
-    assert finding.outcome is Outcome.KEPT, finding.reason
+    finding = judge_negative_control(check.claim, case)
+    assert finding.outcome is Outcome.PASSED, finding.reason
 
 
 @pytest.mark.xdist_group("observed")
@@ -110,11 +113,11 @@ def test_swapping_the_name_from_input_to_output_turns_exactly_the_right_claims_r
         assert isinstance(check, Check)
         if BLOCK not in check.workloads or check.claim.uses_baseline:
             continue
-        for arm, names in red.items():
-            if check.covers(arm):
-                finding = judge(check.claim, seen.case(check, BLOCK, arm, target))
-                assert finding.outcome in (Outcome.KEPT, Outcome.BROKEN), finding.reason
-                if finding.outcome is Outcome.BROKEN:
+        for variant, names in red.items():
+            if check.covers(variant):
+                finding = judge(check.claim, seen.case(check, BLOCK, variant, target))
+                assert finding.outcome in (Outcome.PASSED, Outcome.FAILED), finding.reason
+                if finding.outcome is Outcome.FAILED:
                     names.add(check.claim.name)
     assert red == {
         "offload-residual-input": set(),
@@ -149,12 +152,14 @@ def _claims() -> set[str]:
 
 
 @pytest.mark.parametrize("defect", BLOCK.known_defects, ids=lambda defect: defect.reason[:40])
-def test_a_known_defect_speaks_of_arms_claims_and_workloads_that_exist(
+def test_a_known_defect_speaks_of_variants_claims_and_workloads_that_exist(
     defect: object,
 ) -> None:
     entry = next(known for known in BLOCK.known_defects if known is defect)
-    arms = {arm.name for workload in WORKLOADS for arm in workload.arms}
-    assert all(any(matches_any(arm, [pattern]) for arm in arms) for pattern in entry.arms)
+    variants = {variant.name for workload in WORKLOADS for variant in workload.variants}
+    assert all(
+        any(matches_any(variant, [pattern]) for variant in variants) for pattern in entry.variants
+    )
     assert set(entry.expects) <= _claims()
     names = {workload.name for workload in WORKLOADS}
     assert all(any(matches_any(name, [w]) for name in names) for w in entry.workloads)
@@ -163,10 +168,10 @@ def test_a_known_defect_speaks_of_arms_claims_and_workloads_that_exist(
 
 def test_a_known_defect_excuses_no_remedy() -> None:
     for workload in WORKLOADS:
-        for arm in workload.arms:
-            if arm.role is Role.REMEDY:
+        for variant in workload.variants:
+            if variant.role is Role.REMEDY:
                 assert not any(
-                    matches_any(arm.name, defect.arms)
+                    matches_any(variant.name, defect.variants)
                     and matches_any(workload.name, defect.workloads)
                     for defect in workload.known_defects
-                ), arm.name
+                ), variant.name

@@ -37,13 +37,13 @@ def issues() -> dict[str, tuple[str, UpstreamIssue]]:
 
 
 def verdicts(suite: str) -> Iterator[tuple[str, str, str]]:
-    """Workload, arm and claim of what a suite can reach, negative controls among them."""
+    """Workload, variant and claim of what a suite can reach, negative controls among them."""
     for check in checks():
         for workload in check.workloads:
-            for arm in workload.arms:
-                judged = arm.name in check.twins or check.covers(arm.name)
+            for variant in workload.variants:
+                judged = variant.name in check.negative_controls or check.covers(variant.name)
                 if judged and workload.suite == suite:
-                    yield workload.name, arm.name, check.claim.name
+                    yield workload.name, variant.name, check.claim.name
 
 
 @pytest.mark.parametrize("workload", workloads().values(), ids=workloads())
@@ -68,11 +68,11 @@ def test_every_suite_describes_an_issue() -> None:
 def test_every_pattern_of_an_issue_names_a_verdict(suite: str, issue: UpstreamIssue) -> None:
     """A misspelt one would silence the summary."""
     reached = set(verdicts(suite))
-    patterns = (issue.workloads, issue.arms, issue.claims)
+    patterns = (issue.workloads, issue.variants, issue.claims)
     shown = {each for each in reached if all(map(matches_any, each, patterns))}
     for number, kind in enumerate(patterns):
         for pattern in kind:
             assert any(matches_any(each[number], [pattern]) for each in shown), pattern
     for effect in issue.effects:
-        for arm in (effect.without, effect.remedied):
-            assert (effect.workload, arm, effect.claim) in reached
+        for variant in (effect.without, effect.remedied):
+            assert (effect.workload, variant, effect.claim) in reached

@@ -18,7 +18,6 @@ from memsafe.plan import Loop
 from memsafe.planner import Planner
 from memsafe.programs import flattened
 from suites.tensor_splitting import executed, workloads
-from suites.tensor_splitting.arms import PLAIN
 from suites.tensor_splitting.attention import AttentionSizes, attention_problem
 from suites.tensor_splitting.chains import ChainSizes, chain_problem
 from suites.tensor_splitting.formulas import BUDGET, LIKE_CUDNN, LIKE_FLASH, SplitWorkload
@@ -36,6 +35,7 @@ from suites.tensor_splitting.neighbours import (
 from suites.tensor_splitting.problems import Problem, array, with_gradients
 from suites.tensor_splitting.sized import encoder, gradients
 from suites.tensor_splitting.sparse_gp import RegressionSizes, regression_problem
+from suites.tensor_splitting.variants import PLAIN
 
 SUITE = Path(__file__).parents[2] / "suites" / "tensor_splitting"
 SPLIT = (*workloads.COMPILED, *executed.EXECUTED, *executed.TIMED)
@@ -64,7 +64,9 @@ def _seen(temp_bytes: int) -> Evidence:
     memory = Memory(
         temp_bytes=temp_bytes, argument_bytes=0, output_bytes=0, alias_bytes=0, host_temp_bytes=0
     )
-    return Evidence(workload="", arm="", target="", toolchain=Toolchain(versions={}), memory=memory)
+    return Evidence(
+        workload="", variant="", target="", toolchain=Toolchain(versions={}), memory=memory
+    )
 
 
 def test_there_are_checks_to_be_sound() -> None:
@@ -72,18 +74,21 @@ def test_there_are_checks_to_be_sound() -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_every_check_has_a_twin_in_all_its_workloads(check: Check) -> None:
+def test_every_check_has_a_control_in_all_its_workloads(check: Check) -> None:
     for workload in check.workloads:
-        assert {workload.arm(control).role for control in check.twins} == {Role.TWIN}
+        assert {workload.variant(control).role for control in check.negative_controls} == {
+            Role.NEGATIVE_CONTROL
+        }
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_every_check_is_put_to_an_arm_of_each_of_its_workloads(check: Check) -> None:
+def test_every_check_is_put_to_a_variant_of_each_of_its_workloads(check: Check) -> None:
     for workload in check.workloads:
         targets = [target for scope in workload.scopes for target in scope.targets]
         assert any(
-            check.covers(arm.name) and workload.tries(arm, target.replace("*", ":8"), Level.FULL)
-            for arm in workload.arms
+            check.covers(variant.name)
+            and workload.tries(variant, target.replace("*", ":8"), Level.FULL)
+            for variant in workload.variants
             for target in targets
         ), workload.name
 
@@ -103,19 +108,21 @@ def test_no_two_workloads_share_a_name() -> None:
 
 
 @pytest.mark.parametrize("defect", KNOWN_DEFECTS, ids=lambda defect: defect.reason[:40])
-def test_a_known_defect_speaks_of_arms_claims_and_workloads_that_exist(
+def test_a_known_defect_speaks_of_variants_claims_and_workloads_that_exist(
     defect: KnownDefect,
 ) -> None:
-    arms = {arm.name for workload in WORKLOADS for arm in workload.arms}
+    variants = {variant.name for workload in WORKLOADS for variant in workload.variants}
     names = {workload.name for workload in WORKLOADS}
     claims = {parameter.values[0].claim.name for parameter in CHECKS}  # type: ignore[union-attr]
-    assert all(any(matches_any(arm, [pattern]) for arm in arms) for pattern in defect.arms)
+    assert all(
+        any(matches_any(variant, [pattern]) for variant in variants) for pattern in defect.variants
+    )
     assert all(any(matches_any(name, [pattern]) for name in names) for pattern in defect.workloads)
     assert set(defect.expects) <= claims
 
 
 def test_no_known_defect_excuses_memsafe() -> None:
-    assert not any(matches_any("memsafe", defect.arms) for defect in KNOWN_DEFECTS)
+    assert not any(matches_any("memsafe", defect.variants) for defect in KNOWN_DEFECTS)
 
 
 @pytest.mark.parametrize(
@@ -133,18 +140,20 @@ def test_the_budget_is_the_figure_that_was_asked(
     name: str, target: str, budget_bytes: float
 ) -> None:
     workload = _named(name)
-    case = Case(workload=workload, arm=workload.arm("memsafe"), evidence=_seen(0))
+    case = Case(workload=workload, variant=workload.variant("memsafe"), evidence=_seen(0))
     assert BUDGET.of(case).value == budget_bytes
-    assert workload.tries(workload.arm("memsafe"), target, Level.FULL)
+    assert workload.tries(workload.variant("memsafe"), target, Level.FULL)
 
 
 def test_rivals_kernels_are_scaled_to_the_same_width() -> None:
     workload = _named("attention-cudnn")
     others = {"flash": _seen(100), "cudnn": _seen(100)}
-    case = Case(workload=workload, arm=workload.arm("memsafe"), evidence=_seen(0), others=others)
+    case = Case(
+        workload=workload, variant=workload.variant("memsafe"), evidence=_seen(0), others=others
+    )
     assert LIKE_FLASH.of(case).value == pytest.approx(120)
     assert LIKE_CUDNN.of(case).value == 400
-    assert LIKE_CUDNN.needs(case.arm) == ("cudnn",)
+    assert LIKE_CUDNN.needs(case.variant) == ("cudnn",)
 
 
 PROBLEMS = {
@@ -220,9 +229,11 @@ def test_least_bytes_are_arguments_and_results() -> None:
     assert problem.least_bytes == 5 * 8 + 8
 
 
-def test_the_plain_arm_is_the_truth_of_all_others() -> None:
+def test_the_plain_variant_is_the_truth_of_all_others() -> None:
     for workload in SPLIT:
-        assert all(arm.reference == PLAIN for arm in workload.arms if arm.name != PLAIN)
+        assert all(
+            variant.reference == PLAIN for variant in workload.variants if variant.name != PLAIN
+        )
 
 
 def _tensors(results: Any) -> tuple[Tensor, ...]:

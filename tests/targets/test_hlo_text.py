@@ -111,7 +111,7 @@ def test_a_stack_that_is_kept_is_copied_on_every_target(target: str) -> None:
     kept = UPDATE.replace(", input_output_alias={ {}: (0, {}, may-alias) }", "")
     seen = compile_text(kept, target)
     assert not seen.donations
-    assert STACK_BYTES in {each.nbytes_per_execution for each in seen.rewrites}
+    assert STACK_BYTES in {each.nbytes_per_execution for each in seen.full_buffer_writes}
 
 
 @pytest.mark.parametrize("target", ["cpu:8", "gpu-h100:8", "tpu-v5e:2x4"])

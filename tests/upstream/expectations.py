@@ -466,13 +466,13 @@ def _equal(evidence: Evidence, measured: Any, wanted: Any) -> Look:
 
 def _judged(claim: Claim, program: Build, target: str) -> Look:
     evidence = observed(program, target)
-    workload, arm = workload_of(program)
+    workload, variant = workload_of(program)
     try:
-        finding = claim.judge(ClaimCase(workload=workload, arm=arm, evidence=evidence))
+        finding = claim.judge(ClaimCase(workload=workload, variant=variant, evidence=evidence))
     except Stopped as stopped:
         finding = stopped.finding
     return Look(
-        holds=finding.outcome is Outcome.KEPT,
+        holds=finding.outcome is Outcome.PASSED,
         measured=finding.measured,
         wanted=finding.limit,
         words=finding.reason,

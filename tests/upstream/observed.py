@@ -10,7 +10,7 @@ from typing import Any
 from assay.frameworks.hlo import program_of
 from assay.frameworks.hlo_file import Source
 from assay.model.evidence import Evidence
-from assay.model.workload import Arm, Program, Role, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 from assay.observe import observe
 from assay.targets.hlo_text import device_counts, module_of_text
 
@@ -37,13 +37,15 @@ class Hlo:
 @functools.cache
 def observed(program: Build, target: str) -> Evidence:
     """What Assay sees of the program."""
-    workload, arm = workload_of(program)
-    return observe(workload, arm, target)
+    workload, variant = workload_of(program)
+    return observe(workload, variant, target)
 
 
 @functools.cache
-def workload_of(program: Build) -> tuple[Workload, Arm]:
+def workload_of(program: Build) -> tuple[Workload, Variant]:
     """The program as the one variant of a workload."""
-    arm = Arm(name="program", role=Role.CONTROL, program=program)
+    variant = Variant(name="program", role=Role.CONTROL, program=program)
     framework = "hlo" if isinstance(program, Hlo) else "jax"
-    return Workload(suite="upstream", name="case", arms=(arm,), framework=framework), arm
+    return Workload(
+        suite="upstream", name="case", variants=(variant,), framework=framework
+    ), variant

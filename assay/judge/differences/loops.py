@@ -5,7 +5,7 @@ from typing import Final
 
 from assay.judge.differences.matching import alike
 from assay.judge.differences.tally import Item, changes
-from assay.model.buffers import Content, Rewrite
+from assay.model.buffers import Content, FullBufferWrite
 from assay.model.difference import Aspect, Difference
 from assay.model.module import Loop, Shape
 from assay.model.summary import ModuleSummary
@@ -63,28 +63,30 @@ def _carried(loop: Loop, known_as: Loop) -> Iterator[Item[tuple[str, Loop]]]:
         yield Item(kind=(_without_space(shape), alike(known_as)), nbytes=shape.nbytes)
 
 
-def of_rewrites(before: ModuleSummary, after: ModuleSummary, pairs: Pairs) -> Iterator[Difference]:
+def of_full_buffer_writes(
+    before: ModuleSummary, after: ModuleSummary, pairs: Pairs
+) -> Iterator[Difference]:
     """Arrays written whole, by loop; loops that nobody can tell apart share one tally."""
     ours = {loop.body: alike(loop) for loop in before.loops}
     theirs = {loop.body: alike(loop) for loop in after.loops}
     theirs |= {other.body: alike(loop) for loop, other in pairs}
     for change in changes(
-        _rewrite_items(before.rewrites, ours),
-        _rewrite_items(after.rewrites, theirs),
+        _full_buffer_write_items(before.full_buffer_writes, ours),
+        _full_buffer_write_items(after.full_buffer_writes, theirs),
     ):
         content, shape, loop = change.kind
         where = f"in each iteration of {_in_words(loop)}" if loop else "outside of loops"
-        yield change.told(Aspect.REWRITE, f"{_WRITES[content]} {shape}", where)
+        yield change.told(Aspect.FULL_BUFFER_WRITE, f"{_WRITES[content]} {shape}", where)
 
 
-def _rewrite_items(
-    rewrites: Sequence[Rewrite], loops: Mapping[str, Loop]
+def _full_buffer_write_items(
+    full_buffer_writes: Sequence[FullBufferWrite], loops: Mapping[str, Loop]
 ) -> Iterator[Item[tuple[Content, Shape, Loop | None]]]:
-    for rewrite in rewrites:
+    for write in full_buffer_writes:
         yield Item(
-            kind=(rewrite.content, rewrite.shape, loops.get(rewrite.loop)),
-            nbytes=rewrite.nbytes_per_run,
-            source=rewrite.source,
+            kind=(write.content, write.shape, loops.get(write.loop)),
+            nbytes=write.nbytes_per_run,
+            source=write.source,
         )
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from assay.judge.differences.wording import Dimensions, few, numbers, shaped
+from assay.judge.differences.graph_labels import Dimensions, few, numbers, shaped
 from assay.model.module import Shape
 from assay.model.step_graph import (
     StepCollective,

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from assay.judge.differences.graph_labels import Dimensions, numbers
 from assay.judge.differences.step_contents import of_contents
-from assay.judge.differences.wording import Dimensions, numbers
 from assay.model.step_graph import StepCollective, StepGraph, StepOutput, StepParameter
 
 _LENGTH_AT_MOST: Final = 200

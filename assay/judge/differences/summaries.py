@@ -10,7 +10,7 @@ from assay.judge.differences.interface import (
     of_outputs,
     of_shared,
 )
-from assay.judge.differences.loops import of_loops, of_rewrites
+from assay.judge.differences.loops import of_full_buffer_writes, of_loops
 from assay.judge.differences.matching import matched
 from assay.judge.differences.operations import of_collectives, of_fusions, of_operations
 from assay.judge.differences.traffic import of_overlaps, of_transfers
@@ -45,7 +45,7 @@ def differences(before: ModuleSummary, after: ModuleSummary) -> tuple[Difference
     pairs = matched(before.loops, after.loops)
     found = [
         *of_loops(before.loops, after.loops, pairs),
-        *of_rewrites(before, after, pairs),
+        *of_full_buffer_writes(before, after, pairs),
         *of_transfers(before.transfers, after.transfers),
         *of_overlaps(before, after),
         *of_donations(before.donations, after.donations),
@@ -64,7 +64,7 @@ def _of_assignments(before: ModuleSummary, after: ModuleSummary) -> tuple[Differ
         return ()
     pairs = matched(before.loops, after.loops)
     found = [
-        *of_rewrites(before, after, pairs),
+        *of_full_buffer_writes(before, after, pairs),
         *of_donations(before.donations, after.donations),
     ]
     return tuple(sorted(found, key=lambda difference: difference.weight))

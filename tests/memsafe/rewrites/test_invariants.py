@@ -10,9 +10,9 @@ import pytest
 from jax import Array, lax
 from jax.extend.core import ClosedJaxpr
 
-from memsafe.bodies import bodies_of
 from memsafe.programs import evaluate, flattened
 from memsafe.rewrites.invariants import loop_invariants
+from memsafe.sub_jaxprs import sub_jaxprs_of
 
 POINTS = jnp.linspace(0.0, 1.0, 40)
 
@@ -102,6 +102,6 @@ def test_a_matrix_used_beside_the_loop_too_stays_there() -> None:
 
 def largest_read(closed: ClosedJaxpr) -> int:
     """The elements of the largest operand of a loop."""
-    loops: list[Any] = [each for each in closed.jaxpr.eqns if bodies_of(each)]
+    loops: list[Any] = [each for each in closed.jaxpr.eqns if sub_jaxprs_of(each)]
     assert loops
     return max(atom.aval.size for each in loops for atom in each.invars)

@@ -1,0 +1,128 @@
+"""Equations that run programs of their own: loops, branches, per-device programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+from jax import lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from memsafe.jax_internals import as_written, scan_operands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from jax import Array
+    from jax.extend.core import JaxprEqn
+
+    Run = Callable[..., list[Array]]
+
+__all__ = ["as_closed", "rebuilt", "sub_jaxprs_of"]
+
+
+def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
+    """The programs that `equation` runs, by name; none where it runs none that can be changed."""
+    match equation.primitive.name:
+        case "scan" | "shard_map":
+            found = {"jaxpr": equation.params["jaxpr"]}
+        case "while":
+            found = {"body_jaxpr": equation.params["body_jaxpr"]}
+        case "cond":
+            branches = enumerate(equation.params["branches"])
+            found = {f"branches {number}": branch for number, branch in branches}
+        case _:
+            found = {}
+    return {name: as_closed(program) for name, program in found.items()}
+
+
+def rebuilt(
+    equation: JaxprEqn, operands: Sequence[Array], programs: Mapping[str, Run]
+) -> list[Array]:
+    """The results of `equation` with the named programs in place of its own."""
+    build = {"scan": _scan, "while": _while, "cond": _cond, "shard_map": _shard_map}
+    with as_written(equation):
+        return build[equation.primitive.name](equation, list(operands), programs)
+
+
+def as_closed(program: Any) -> ClosedJaxpr:
+    """`program` with the constants that it has; an open one has none."""
+    # By jax 0.12 both are one class, whose constants another closing would take away.
+    return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
+
+
+def _scan(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]) -> list[Array]:
+    params = equation.params
+    constants, carried = scan_operands(equation)
+    fixed, start, rows = (
+        operands[:constants],
+        operands[constants : constants + carried],
+        operands[constants + carried :],
+    )
+
+    def step(carry: list[Array], row: list[Array]) -> tuple[list[Array], list[Array]]:
+        results = programs["jaxpr"](*fixed, *carry, *row)
+        return results[:carried], results[carried:]
+
+    last, stacked = lax.scan(
+        step,
+        start,
+        rows,
+        length=params["length"],
+        reverse=params["reverse"],
+        unroll=params["unroll"],
+    )
+    return [*last, *stacked]
+
+
+def _while(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]) -> list[Array]:
+    params = equation.params
+    asking, doing = params["cond_nconsts"], params["body_nconsts"]
+    for_condition, for_body = operands[:asking], operands[asking : asking + doing]
+    condition = jaxpr_as_fun(as_closed(params["cond_jaxpr"]))
+
+    def unfinished(carry: Any) -> Array:
+        (found,) = condition(*for_condition, *carry)
+        return cast("Array", found)
+
+    def step(carry: Any) -> list[Array]:
+        going, after = unfinished(carry), programs["body_jaxpr"](*for_body, *carry)
+        if not going.shape:
+            return list(after)
+        return [_where(going, new, old) for new, old in zip(after, carry, strict=True)]
+
+    return list(
+        lax.while_loop(lambda carry: unfinished(carry).any(), step, operands[asking + doing :])
+    )
+
+
+def _where(going: Array, new: Array, old: Array) -> Array:
+    """One of a batch that is done stays as it is while others go on."""
+    return lax.select(lax.broadcast_in_dim(going, new.shape, range(going.ndim)), new, old)
+
+
+def _cond(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]) -> list[Array]:
+    params = equation.params
+    index, *rest = operands
+    branches = [
+        programs.get(f"branches {number}", jaxpr_as_fun(as_closed(branch)))
+        for number, branch in enumerate(params["branches"])
+    ]
+    return list(lax.switch(index, branches, *rest))
+
+
+def _shard_map(
+    equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]
+) -> list[Array]:
+    params = equation.params
+    keywords = {"check_vma": params["check_vma"]} if "check_vma" in params else {}
+    mapped = jax.shard_map(
+        lambda *local: list(programs["jaxpr"](*local)),
+        mesh=params["mesh"],
+        in_specs=tuple(params["in_specs"]),
+        out_specs=list(params["out_specs"]),
+        axis_names=set(params["newly_manual_axes"]),
+        **keywords,
+    )
+    results: list[Array] = mapped(*operands)  # type: ignore[no-untyped-call]
+    return list(results)

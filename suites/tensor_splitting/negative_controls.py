@@ -1,0 +1,96 @@
+"""Programs that must fail a claim: each is run beside the variants that pass it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import SingleDeviceSharding
+
+from assay import FailureKind, Program, Role, Variant
+from suites.failing import does_not_compile, does_not_run, does_not_trace
+from suites.tensor_splitting.problems import Function, Problem, array
+from suites.tensor_splitting.variants import PLAIN, Tried, Write, by, plainly, program
+
+_MORE_THAN_ANY_DEVICE_BYTES = 2**43
+_ROW = 2**20
+_F32_BYTES = 4
+
+
+def negative_control_variants(tried: Tried) -> tuple[Variant, ...]:
+    """Programs that must fail a claim; never tried by themselves."""
+    negative_control = partial(Variant, role=Role.NEGATIVE_CONTROL, reference=PLAIN)
+    ways: dict[str, Write] = {name: partial(by, name) for name in tried.problem().ways}
+    slowed = {PLAIN: plainly, **ways}
+    return (
+        negative_control(
+            name="negative-oversized",
+            program=partial(_holding, _MORE_THAN_ANY_DEVICE_BYTES),
+            fails_with=FailureKind.OUT_OF_MEMORY,
+        ),
+        negative_control(
+            name="negative-over-budget", program=partial(_holding, tried.budget_bytes + _ROW)
+        ),
+        *(
+            negative_control(
+                name=f"negative-slow-{name}",
+                program=partial(program, tried, partial(_twice, write)),
+            )
+            for name, write in slowed.items()
+        ),
+        negative_control(name="negative-wrong-value", program=partial(_wrong_value, tried)),
+        negative_control(
+            name="negative-does-not-trace", program=does_not_trace, fails_with=FailureKind.TRACE
+        ),
+        negative_control(
+            name="negative-does-not-compile",
+            program=does_not_compile,
+            fails_with=FailureKind.COMPILER,
+        ),
+        negative_control(
+            name="negative-does-not-run", program=does_not_run, fails_with=FailureKind.EXECUTION
+        ),
+    )
+
+
+def _holding(nbytes: int, devices: Sequence[Any]) -> Program:
+    """A program that keeps so many bytes of temporaries."""
+    rows = -(-nbytes // (_ROW * _F32_BYTES))
+
+    def hold(x: jax.Array) -> jax.Array:
+        # What a barrier hands on is an array, of which no fusion makes a sum as it goes.
+        return lax.optimization_barrier(x * jnp.ones((rows, 1))).sum(axis=0)
+
+    return Program(
+        function=hold,
+        arguments=(array(_ROW),),
+        in_shardings=SingleDeviceSharding(devices[0]),
+    )
+
+
+def _twice(write: Write, problem: Problem, devices: Sequence[Any]) -> Function:
+    """A way to write it, and again of arguments that depend on what came of it."""
+    once = write(problem, devices)
+
+    def run(*arguments: Any) -> Any:
+        first = sum(leaf.sum() for leaf in jax.tree.leaves(once(*arguments)))
+        again = jax.tree.map(lambda leaf: leaf + jnp.asarray(0 * first, leaf.dtype), arguments)
+        return once(*again)
+
+    return run
+
+
+def _wrong_value(tried: Tried, devices: Sequence[Any]) -> Program:
+    right = program(tried, plainly, devices)
+    assert right.observe is not None
+    return replace(right, function=None, observe=partial(_off_by_a_little, right.observe))
+
+
+def _off_by_a_little(observe: Callable[..., Any], *arguments: Any) -> Any:
+    return jax.tree.map(
+        lambda leaf: leaf * 1.001 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
+        observe(*arguments),
+    )

@@ -1,0 +1,126 @@
+"""A sink is turned away from a loop before it grows only where growing would fail."""
+
+import contextlib
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import Array, lax
+
+from memsafe.factors import Axis, Factor
+from memsafe.feasibility import Feasibility
+from memsafe.graph import Graph
+from memsafe.programs import flattened
+from memsafe.region import Blocked, Region, Splitting, TilingMismatch
+from tests.memsafe.random_programs import numbered
+
+SEEDS = 20
+ROWS = Axis(0)
+SQUARE = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+
+
+def three_sums(x: Array) -> tuple[Array, Array, Array]:
+    y = jnp.exp(x)
+    return y.sum(1), lax.sort(y, dimension=0).sum(1), (y * y).sum(1)
+
+
+def shared(x: Array) -> tuple[Array, Array, Array]:
+    y = jnp.exp(x)
+    total = y.sum(1)
+    kept = y * lax.broadcast_in_dim(total, (8, 8), (0,))
+    return total, kept, (y * kept).sum(1)
+
+
+def by_rows(splitting: Splitting, sink: int) -> tuple[Region, Feasibility]:
+    region = splitting.grown(sink, splitting.seeds(sink)[0])
+    return region, Feasibility(splitting=splitting, region=region)
+
+
+def test_a_sink_that_needs_rows_of_sorted_columns_is_turned_away() -> None:
+    graph = Graph(jax.make_jaxpr(three_sums)(SQUARE))
+    split = {value for value in graph.definition if value not in graph.outputs}
+    splitting = Splitting(graph, split)
+    first, of_sorted, of_squares = splitting.sinks()
+    region, feasibility = by_rows(splitting, first)
+    rows = splitting.seeds(of_sorted)[0]
+    assert not feasibility.may_take(of_sorted, rows)
+    assert feasibility.hopeless == {(graph.equations[of_sorted].invars[0], ROWS)}
+    with pytest.raises(Blocked):
+        splitting.extend(region, of_sorted, rows)
+    assert feasibility.may_take(of_squares, splitting.seeds(of_squares)[0])
+    splitting.extend(region, of_squares, splitting.seeds(of_squares)[0])
+
+
+@pytest.mark.parametrize("has_another_way", [False, True])
+def test_a_sink_is_turned_away_for_good_only_where_there_is_no_other_way(
+    *, has_another_way: bool
+) -> None:
+    graph = Graph(jax.make_jaxpr(shared)(SQUARE))
+    first, kept, last = (graph.definition[value] for value in graph.closed.jaxpr.outvars)
+    by_row, _ = graph.factors[kept]
+    whole = replace(by_row, operands=(None, ROWS))  # Needs all of a value that is never whole.
+    graph.factors[kept] = (whole, by_row) if has_another_way else (whole,)
+    splitting = Splitting(graph, {v for v in graph.definition if v not in graph.outputs})
+    region, feasibility = by_rows(splitting, first)
+    rows = splitting.seeds(last)[0]
+    assert feasibility.may_take(last, rows) == has_another_way
+    with pytest.raises(Blocked):
+        splitting.extend(region, last, rows)
+    if has_another_way:
+        splitting.extend(region, kept, by_row)
+        assert feasibility.may_take(last, rows)
+        splitting.extend(region, last, rows)
+
+
+def split_at_random(seed: int) -> Splitting:
+    """The gradient of a random program, of which half the values are never kept."""
+    program = numbered(seed)
+    derivative = jax.value_and_grad(program.loss, (0, 1, 2))
+    graph = Graph(flattened(jax.make_jaxpr(derivative)(*program.arguments())))
+    large = statistics.median(graph.size.values())
+    return Splitting(
+        graph,
+        {
+            value
+            for equation in graph.equations
+            if graph.outputs.isdisjoint(equation.outvars)
+            and max(graph.size[value] for value in equation.outvars) >= large
+            for value in equation.outvars
+        },
+    )
+
+
+def grows(splitting: Splitting, region: Region, sink: int, factor: Factor) -> bool:
+    try:
+        splitting.extend(region, sink, factor)
+    except (Blocked, TilingMismatch):
+        return False
+    return True
+
+
+def asked(splitting: Splitting, region: Region) -> Iterator[tuple[bool, bool]]:
+    """Of every sink, in order: whether it is let through, and whether `region` then takes it in."""
+    feasibility = Feasibility(splitting=splitting, region=region)
+    for sink in splitting.sinks():
+        for finest in splitting.seeds(sink):
+            if finest.size % region.size == 0:
+                factor = finest.coarser(finest.size // region.size)
+                let_through = feasibility.may_take(sink, factor)
+                yield let_through, grows(splitting, region, sink, factor)
+
+
+def test_what_is_turned_away_could_not_have_grown() -> None:
+    found: Counter[tuple[bool, bool]] = Counter()
+    for seed in range(SEEDS):
+        splitting = split_at_random(seed)
+        for sink in splitting.sinks():
+            for factor in splitting.seeds(sink):
+                with contextlib.suppress(Blocked):
+                    found.update(asked(splitting, splitting.grown(sink, factor)))
+    assert found[False, False] > SEEDS  # Many are turned away,
+    assert found[True, True] > SEEDS  # and many taken in,
+    assert not found[False, True]  # but none of those that were turned away.

@@ -1,0 +1,87 @@
+"""Checks that no run can make sense of are told while they are collected, in a line, with 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .project import PREAMBLE, Project
+
+HEAD = (
+    PREAMBLE
+    + """
+W = workload(variant("a", double), variant("b", double), variant("c", double, reference="a"))
+COMPILES = claims.Compiles()
+class Beside(claims.Compiles):
+    def needs(self, variant):
+        return ("gone",)
+test_checked = Check("""
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (
+            "claim=COMPILES, workloads=(W,), variants=('a', 'nope')",
+            "got variants='nope', which match none",
+        ),
+        (
+            "claim=COMPILES, workloads=(W,), variants='c*'",
+            "got variants='c*', one text, in test_checked",
+        ),
+        (
+            "claim=COMPILES, workloads=(W,), variants=('a',), negative_control='nope'",
+            "got negative_control='nope' in",
+        ),
+        (
+            "claim=claims.ValuesEqual(), workloads=(W,)",
+            (
+                "which is compared with no variant; wanted one; do this: Variant(name='a', "
+                "reference=…)"
+            ),
+        ),
+        (
+            "claim=claims.TimeRatio(at_most=2.0), workloads=(W,), variants=('c',)",
+            "got at_most=2.0 for TimeRatio in test_checked, wanted a Formula; do this: at_most=",
+        ),
+        ("claim=claims.TimeRatio, workloads=(W,)", "do this: claim=TimeRatio(…)"),
+        (
+            "claim=COMPILES, workloads=(W,), variants=()",
+            "got no variants in test_checked, wanted one or",
+        ),
+        ("claim=COMPILES, workloads=()", "got no workloads in test_checked, wanted one or more"),
+        (
+            (
+                "claim=claims.BaselineTempBytes(), workloads=(W,), variants=('c',), "
+                "negative_control='a'"
+            ),
+            "got temp-bytes.must-fail put to small/a in test_checked, which is compared with no",
+        ),
+        (
+            "claim=COMPILES, workloads=(workload(variant('a', double), framework='jaxx'),)",
+            "got framework='jaxx' of workload 'small' in test_checked, wanted one of jax, hlo",
+        ),
+        (
+            "claim=Beside(), workloads=(W,)",
+            "compared with 'gone' in test_checked, wanted a variant: ",
+        ),
+    ],
+)
+def test_a_check_of_nothing_is_misuse(tmp_path: Path, check: str, words: str) -> None:
+    project = Project(tmp_path, {"test_small.py": f"{HEAD}{check})"})
+    ended = project.pytest("--collect-only")
+    assert ended.exit_code == 2, ended.output
+    assert words in " ".join(ended.output.split())
+    assert "Traceback" not in ended.output
+    assert "site-packages" not in ended.output
+
+
+def test_a_workload_that_has_none_of_the_variants_needs_no_control(tmp_path: Path) -> None:
+    check = "claim=COMPILES, workloads=(W, V), variants=('c',), negative_control='a')"
+    other = "V = workload(variant('other', double), name='other')\ntest_checked ="
+    file = f"{HEAD}{check}".replace("test_checked =", other)
+    ended = Project(tmp_path, {"test_small.py": file}).pytest("--collect-only", "-q")
+    assert ended.exit_code == 0, ended.output
+    assert "test_checked[small/a@cpu:8/must-fail]" in ended.output

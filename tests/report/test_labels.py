@@ -1,0 +1,109 @@
+"""Every verdict has its label, text is made harmless, the last sentence follows the exit code."""
+
+from collections.abc import Callable
+
+import pytest
+from _pytest.mark.expression import Expression
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.model.invocation import Ending, Missing
+from assay.model.verdict import ExitCode, Outcome, Record
+from assay.report.labels import (
+    LABELS,
+    closing_sentence,
+    headline,
+    plain,
+    rerun,
+    toolchain_versions,
+)
+
+RecordOf = Callable[..., Record]
+MISSING = Missing(target="cpu:8", reason="cpu:8: none collected")
+
+
+def test_every_verdict_has_a_word_of_its_own() -> None:
+    assert set(LABELS) == set(Outcome)
+    assert len({label.text for label in LABELS.values()}) == len(Outcome)
+    assert len({label.text.lower() for label in LABELS.values()}) == len(Outcome)
+
+
+@given(st.text())
+def test_plain_text_steers_no_terminal(text: str) -> None:
+    assert all(letter.isprintable() or letter == "\n" for letter in plain(text))
+
+
+def test_plain_leaves_words_lines_and_signs_as_they_are() -> None:
+    assert plain("16 GiB ≤ 8 GiB\nsecond line") == "16 GiB ≤ 8 GiB\nsecond line"
+    assert plain("\x1b[31mred\ttab") == "\N{REPLACEMENT CHARACTER}[31mred tab"
+
+
+def test_the_rerun_keyword_is_one_that_pytest_reads(record_of: RecordOf) -> None:
+    command = rerun(record_of(variant="two words@once", claim="bytes=0.must-fail"))
+    assert command == (
+        "pytest suites --assay-target gpu-h100:8 "
+        "-k 'scan_stack/two and words and once and must-fail'"
+    )
+    Expression.compile(command.split("'")[1])
+
+
+def test_the_rerun_is_of_what_was_run(record_of: RecordOf) -> None:
+    told = rerun(record_of(variant="two"), ("pytest", "my suites", "--assay-level", "full"))
+    assert told.startswith("pytest 'my suites' --assay-level full --assay-target gpu-h100:8 -k ")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "begins"),
+    [
+        ([Outcome.PASSED, Outcome.UNSUPPORTED], "Nothing regressed (exit 0)"),
+        ([Outcome.PASSED, Outcome.KNOWN_DEFECT, Outcome.IMPROVED], "Nothing regressed (exit 0)"),
+        ([Outcome.PASSED, Outcome.FAILED], "The run fails (exit 1)"),
+        ([Outcome.PASSED, Outcome.FIXED_UPSTREAM], "The run fails (exit 1)"),
+        ([Outcome.FAILED, Outcome.ERROR], "Assay itself failed (exit 3)"),
+        ([Outcome.UNSUPPORTED], "The run judged nothing, which is no pass (exit 1)"),
+        ([], "The run judged nothing, which is no pass (exit 1)"),
+    ],
+)
+def test_the_last_sentence_follows_the_fixed_rule(
+    record_of: RecordOf, outcomes: list[Outcome], begins: str
+) -> None:
+    records = [record_of(verdict=outcome) for outcome in outcomes]
+    assert closing_sentence(records).startswith(begins)
+
+
+def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordOf) -> None:
+    for outcome in (Outcome.PASSED, Outcome.FAILED):
+        said = closing_sentence([record_of(verdict=outcome)], Ending(cut_short=ExitCode.MISUSE))
+        assert said.startswith("Interrupted, and what was not reached was not judged (exit 2)")
+
+
+@pytest.mark.parametrize(
+    ("ending", "begins"),
+    [
+        (Ending(failed_elsewhere=True), "A test or a worker failed beside the verdicts (exit 1)"),
+        (
+            Ending(lost=("test_a[w/a@cpu:8]",)),
+            "The run is incomplete (exit 1): 1 passed; 1 item rea",
+        ),
+        (Ending(missing=(MISSING,)), "Expected verdicts are missing (exit 1)"),
+        (Ending(unwritten="no space"), "The results are incomplete, for a file could not be"),
+    ],
+)
+def test_passed_verdicts_alone_are_no_pass(
+    record_of: RecordOf, ending: Ending, begins: str
+) -> None:
+    assert closing_sentence([record_of()], ending).startswith(begins)
+    assert ending.code([record_of()]).value == (3 if ending.unwritten else 1)
+    assert ending.code([record_of(verdict=Outcome.ERROR)]) is ExitCode.CRASHED
+
+
+def test_the_headline_names_run_verdicts_work_and_toolchain(record_of: RecordOf) -> None:
+    records = [record_of(), record_of(toolchain={"jax": "0.12.0", "libtpu": "0.0.51"})]
+    assert headline(records) == (
+        "2026-11-20 · 2 verdicts · 0.5 s of work · jax 0.12.0, jaxlib 0.12.0, libtpu 0.0.51"
+    )
+
+
+def test_two_versions_of_one_package_are_both_named(record_of: RecordOf) -> None:
+    records = [record_of(toolchain={"jax": version}) for version in ("0.12", "0.10")]
+    assert toolchain_versions(records) == {"jax": "0.10, 0.12"}

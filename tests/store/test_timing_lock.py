@@ -1,0 +1,159 @@
+"""Who works alone has no one beside him, waits for no newcomer, and dies without leaving a lock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from assay.store import timing_lock
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 30.0
+Spans = list[tuple[float, float, str]]
+
+
+def _work(
+    hold: Callable[[Path], object], directory: Path, kind: str, spans: Spans, length: float
+) -> None:
+    with hold(directory):  # type: ignore[attr-defined] # any context manager
+        begun = time.monotonic()
+        time.sleep(length)
+        spans.append((begun, time.monotonic(), kind))
+
+
+def _overlaps(spans: Spans) -> bool:
+    """Whether anything was at work beside one who was to be alone."""
+    return any(
+        one[0] < other[1] and other[0] < one[1]
+        for number, one in enumerate(spans)
+        for other in spans[number + 1 :]
+        if "alone" in (one[2], other[2])
+    )
+
+
+def _crowd(directory: Path, alone: Callable[[Path], object]) -> Spans:
+    spans: Spans = []
+    jobs = [(alone, "alone"), (timing_lock.shared, "beside")] * 4
+    threads = [
+        threading.Thread(target=_work, args=(hold, directory, kind, spans, 0.02))
+        for hold, kind in jobs
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert len(spans) == len(jobs)
+    return spans
+
+
+@contextmanager
+def _no_lock(_directory: Path) -> Iterator[None]:
+    yield
+
+
+def test_nothing_is_at_work_beside_one_who_works_alone(tmp_path: Path) -> None:
+    assert not _overlaps(_crowd(tmp_path, timing_lock.exclusive))
+
+
+def test_without_the_lock_something_is(tmp_path: Path) -> None:
+    assert _overlaps(_crowd(tmp_path, _no_lock))
+
+
+def test_others_work_beside_each_other(tmp_path: Path) -> None:
+    together = threading.Barrier(3)
+
+    def work() -> None:
+        with timing_lock.shared(tmp_path):
+            together.wait(SECONDS)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert not together.broken
+
+
+def _waited(directory: Path, beside: Callable[[Path], object]) -> float | None:
+    """Seconds until one got in alone while others came and went, always some at work."""
+    stop = threading.Event()
+
+    def come_and_go() -> None:
+        while not stop.is_set():
+            _work(beside, directory, "beside", [], 0.05)
+
+    crowd = [threading.Thread(target=come_and_go) for _ in range(6)]
+    for number, thread in enumerate(crowd):
+        thread.start()
+        time.sleep(0.05 / len(crowd) * (number + 1) % 0.05)
+    entered: Spans = []
+    begun = time.monotonic()
+    one = threading.Thread(
+        target=_work, args=(timing_lock.exclusive, directory, "alone", entered, 0.0)
+    )
+    one.start()
+    one.join(3.0)
+    stop.set()
+    for thread in (*crowd, one):
+        thread.join(SECONDS)
+    return entered[0][0] - begun if entered and entered[0][0] - begun < 2.5 else None
+
+
+@contextmanager
+def _past_the_gate(directory: Path) -> Iterator[None]:
+    with timing_lock._held(directory / timing_lock._LOCK, timing_lock.fcntl.LOCK_SH):
+        yield
+
+
+def test_newcomers_do_not_keep_the_one_waiting_who_works_alone(tmp_path: Path) -> None:
+    waited = _waited(tmp_path, timing_lock.shared)
+    assert waited is not None
+    assert waited < 2
+
+
+def test_newcomers_that_pass_by_the_gate_would(tmp_path: Path) -> None:
+    assert _waited(tmp_path, _past_the_gate) is None
+
+
+_CHILD = """
+import sys, time
+from pathlib import Path
+from assay.store import timing_lock
+with timing_lock.exclusive(Path(sys.argv[1])):
+    print("in", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_process_that_is_killed_gives_back_what_it_held(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _CHILD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as child:
+        assert child.stdout
+        assert child.stdout.readline() == b"in\n"
+        child.kill()
+    entered: Spans = []
+    _work(timing_lock.shared, tmp_path, "beside", entered, 0.0)
+    assert entered
+
+
+@pytest.mark.parametrize("error", [RuntimeError("it failed"), KeyboardInterrupt()])
+def test_work_that_fails_gives_back_what_it_held(tmp_path: Path, error: BaseException) -> None:
+    def fail(hold: Callable[[Path], object]) -> None:
+        with pytest.raises(type(error)), hold(tmp_path):  # type: ignore[attr-defined]
+            raise error
+
+    spans: Spans = []
+    for first, second in pairwise(
+        [timing_lock.exclusive, timing_lock.shared, timing_lock.exclusive]
+    ):
+        fail(first)
+        _work(second, tmp_path, "any", spans, 0.0)
+    assert len(spans) == 2

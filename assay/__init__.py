@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from assay import claims
-    from assay.api import Compiled, CompileError, compile  # noqa: A004 - the public name
+    from assay.api import compile  # noqa: A004 - the public name
+    from assay.compiled import Compiled, CompileError
     from assay.model.claim import Case, Check, Claim, Formula
     from assay.model.evidence import Evidence, FailureKind
     from assay.model.expected import Expected, Fails, Measures, exactly
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     )
 
 _MODULES: Final = {
-    "api": ("CompileError", "Compiled", "compile"),
+    "api": ("compile",),
+    "compiled": ("CompileError", "Compiled"),
     "model.claim": ("Case", "Check", "Claim", "Formula"),
     "model.evidence": ("Evidence", "FailureKind"),
     "model.expected": ("Expected", "Fails", "Measures", "exactly"),

@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import assay
 from assay import api
+from assay.compiled import Memory
 from assay.model.claim import MeasurementMissing
 from assay.model.units import parse_bytes
 from tests import warm
@@ -81,8 +82,8 @@ def test_inspect_gives_the_same_numbers(on_v5e: assay.Compiled, tmp_path: Path) 
     )
     assert code == 0
     seen = json.loads(output)
-    assert {name: seen["memory"][name] for name in api.Memory.__dataclass_fields__} == {
-        name: getattr(on_v5e.memory, name) for name in api.Memory.__dataclass_fields__
+    assert {name: seen["memory"][name] for name in Memory.__dataclass_fields__} == {
+        name: getattr(on_v5e.memory, name) for name in Memory.__dataclass_fields__
     }
     assert len([copy for copy in seen["copies"] if copy["loop"]]) == len(on_v5e.loop_copies())
 

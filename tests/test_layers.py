@@ -33,11 +33,12 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "reruns": frozenset({"model", "judge", "targets", "frameworks", "isolate"}),
     "report": frozenset({"model"}),
     "run": frozenset({"model", "judge", "store"}),
-    "api": _EVERYTHING,
-    "plugin": _EVERYTHING | {"reruns", "api"},
+    "compiled": frozenset({"model", "hlo", "targets", "judge", "report"}),
+    "api": frozenset({"model", "targets", "frameworks", "isolate", "compiled"}),
+    "plugin": _EVERYTHING | {"reruns", "api", "compiled"},
     "cli": _EVERYTHING | {"plugin"},
     # The package itself: the words at the ground, and the claims for who asks.
-    "assay": frozenset({"model", "claims", "api"}),
+    "assay": frozenset({"model", "claims", "api", "compiled"}),
 }
 """The layer map: each room of ``assay``, and the rooms that it may import."""
 

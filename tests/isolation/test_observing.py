@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -35,6 +36,9 @@ class Tools:
     def __init__(self, compiling: Exception | None, handing_over: Exception | None) -> None:
         self._compiling = compiling
         self._handing_over = handing_over
+
+    def machine(self, devices: object) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def trace(self, program: Program, devices: object) -> object:
         return program

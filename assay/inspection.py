@@ -103,7 +103,7 @@ def _check_function(path: Path, function: str) -> None:
     try:
         names = _defined(ast.parse(path.read_bytes()))
     except (SyntaxError, ValueError) as error:
-        raise InspectionError(f"got {path} that Python cannot read ({error}); mend it") from error
+        raise InspectionError(f"got {path} that Python cannot read ({error}); fix it") from error
     if not function:
         own = sorted(name for name in names if not name.startswith(("_", "example_")))
         raise InspectionError(

@@ -40,7 +40,7 @@ class InternalsMoved(RuntimeError):
     def __init__(self, wanted: str) -> None:
         super().__init__(
             f"got a jax without it; wanted {wanted}; "
-            "do this: use a jax that memsafe is tested on, or mend memsafe/jax_internals.py"
+            "do this: use a jax that memsafe is tested on, or fix memsafe/jax_internals.py"
         )
 
 

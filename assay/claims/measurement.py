@@ -63,14 +63,14 @@ def _nothing_to_measure(case: Case, evidence: Evidence, failure: Failure) -> Sto
         Finding(
             outcome=Outcome.FAILED if own else Outcome.INCONCLUSIVE,
             reason=f"nothing to measure: {whose}{describe_failure(failure)}",
-            advice="" if own else f"mend {evidence.variant!r}, which it is compared with",
+            advice="" if own else f"fix {evidence.variant!r}, which it is compared with",
             failure=failure if own else None,
         )
     )
 
 
 def never_executed(evidence: Evidence, what: str) -> Finding:
-    """``unsupported``, and what would mend it, where evidence holds nothing of what a run gives."""
+    """``unsupported``, and what would fix it, where evidence holds nothing of what a run gives."""
     why = evidence.not_executed or Unavailable(
         reason=f"the program gives no {what}", remedy="put the claim to programs that do"
     )

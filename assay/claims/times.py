@@ -274,7 +274,7 @@ def _taken(case: Case, other: str) -> Times:
             Finding(
                 outcome=Outcome.FAILED if own else Outcome.INCONCLUSIVE,
                 reason=f"nothing to time: {words}{describe_failure(times.failure)}",
-                advice="" if own else f"mend {whose}, or compare with another variant",
+                advice="" if own else f"fix {whose}, or compare with another variant",
                 failure=times.failure if own else None,
             )
         )

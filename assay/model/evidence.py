@@ -53,7 +53,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """The target or toolchain cannot do it: the reason, and what would mend it."""
+    """The target or toolchain cannot do it: the reason, and what would fix it."""
 
     reason: str
     remedy: str = ""

@@ -41,7 +41,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """What a target can do here; if nothing, why not and the command or step that mends it."""
+    """What a target can do here; if nothing, why not and the command or step that fixes it."""
 
     state: State
     reason: str = ""
@@ -52,7 +52,7 @@ class Availability:
             raise misuse(
                 got=f"state {self.state.value} with reason {self.reason!r}, remedy {self.remedy!r}",
                 wanted="a reason and a remedy exactly when unavailable",
-                do="say why the target is unavailable, and what mends it",
+                do="say why the target is unavailable, and what fixes it",
             )
 
     @property

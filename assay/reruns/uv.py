@@ -29,7 +29,7 @@ _NO_WHEEL = ("no wheels", "abi tag", "python tag", "building source distribution
 
 
 class CannotMake(Exception):
-    """An environment that cannot be had here: the reason, and what would mend it."""
+    """An environment that cannot be had here: the reason, and what would fix it."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         super().__init__(f"{reason}; {remedy}" if remedy else reason)

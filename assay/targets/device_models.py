@@ -66,7 +66,7 @@ def _toml(text: str, origin: str) -> Mapping[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _wrong(origin, f"{error}", "TOML", "mend the file's syntax") from error
+        raise _wrong(origin, f"{error}", "TOML", "fix the file's syntax") from error
 
 
 def _number(table: Mapping[str, object], key: str, origin: str) -> int | None:

@@ -48,7 +48,7 @@ class InternalsMoved(RuntimeError):
     def __init__(self, wanted: str) -> None:
         super().__init__(
             f"got a jaxlib without it; wanted {wanted}; "
-            "do this: use a jaxlib that Assay is tested on, or mend assay/targets/jax_internals.py"
+            "do this: use a jaxlib that Assay is tested on, or fix assay/targets/jax_internals.py"
         )
 
 
@@ -65,7 +65,7 @@ def hlo_module_from_text(text: str) -> bytes:
     try:
         module = parse(text)
     except RuntimeError as error:
-        raise ValueError(f"got no HLO; wanted an HloModule; do this: mend {error}") from error
+        raise ValueError(f"got no HLO; wanted an HloModule; do this: fix {error}") from error
     return bytes(module.as_serialized_hlo_module_proto())
 
 
@@ -229,7 +229,7 @@ def stablehlo_from_hlo(proto: bytes) -> bytes:
     except (RuntimeError, ValueError) as error:
         raise WrongValue(
             f"got a module that XLA cannot take in again; wanted one from before optimization; "
-            f"do this: pass the dump of before_optimizations, or mend {error}"
+            f"do this: pass the dump of before_optimizations, or fix {error}"
         ) from error
 
 
@@ -254,7 +254,7 @@ def parse_stablehlo(source: bytes) -> Any:
             return dialect.deserialize_portable_artifact(context, source)
         except (ir.MLIRError, ValueError) as error:
             words = " ".join(str(error).split())
-            raise WrongValue(f"got no StableHLO; wanted a module; do this: mend {words}") from error
+            raise WrongValue(f"got no StableHLO; wanted a module; do this: fix {words}") from error
 
 
 def place_on_host(module: Any, arguments: Sequence[bool], results: Sequence[bool]) -> None:

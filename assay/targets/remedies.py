@@ -1,4 +1,4 @@
-"""What can be wrong with a target, and the step that mends it. Standard library only."""
+"""What can be wrong with a target, and the step that fixes it. Standard library only."""
 
 from __future__ import annotations
 

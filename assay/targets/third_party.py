@@ -82,6 +82,6 @@ def _broken(point: EntryPoint, reason: str) -> BrokenTarget:
         name=TargetName(model=f"broken-{slug}" if slug else "broken"),
         why=unavailable(
             f"entry point {point.name} = {point.value} fails: {reason}",
-            f"mend, upgrade or uninstall {owner}",
+            f"fix, upgrade or uninstall {owner}",
         ),
     )

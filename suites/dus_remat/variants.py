@@ -1,4 +1,4 @@
-"""The variants: every way to update a stack in a loop, and the loops that mend what breaks."""
+"""The variants: every way to update a stack in a loop, and the loops that fix what breaks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """A scan computes the loop's losses and gradients.
 
-The mend that suggests itself, ``torch.empty`` on the device, sends nothing either, and computes
+The fix that suggests itself, ``torch.empty`` on the device, sends nothing either, and computes
 something else without a word.
 """
 

@@ -23,7 +23,7 @@ def as_in_2_6() -> None:
 
 
 def empty_on_the_device() -> None:
-    """The mend that suggests itself: it sends nothing, and computes something else.
+    """The fix that suggests itself: it sends nothing, and computes something else.
 
     ``torch.empty`` on the device is no data but an operation, so the function that ``scan`` traces
     has fewer parameters than it is given.

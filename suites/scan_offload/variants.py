@@ -175,7 +175,7 @@ def core_variants(sizes: Sizes, build: Build) -> tuple[BlockVariant, ...]:
 
 
 def custom_vjp_variants(sizes: Sizes) -> tuple[BlockVariant, ...]:
-    """The report's second attempt, as written and mended."""
+    """The report's second attempt, as written and fixed."""
     return tuple(
         BlockVariant(
             name=name,

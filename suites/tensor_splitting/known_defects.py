@@ -1,6 +1,6 @@
 """What stock compilers do not hold, how much it needs, and where a remedy was offered.
 
-The pull request that would have mended it (passes that split tensors) was closed without a merge.
+The pull request that would have fixed it (passes that split tensors) was closed without a merge.
 Each entry was seen to fail with jaxlib 0.12.0.1 (libtpu 0.0.52 for TPUs). The README of this suite
 tells the story.
 """

@@ -20,7 +20,7 @@ from assay.model.verdict import Finding, Outcome
 from assay.model.workload import KnownDefect, Program, Role, Variant, Workload
 
 PASSED = Finding(outcome=Outcome.PASSED, measured=1, limit=1, reason="it holds")
-FAILED = Finding(outcome=Outcome.FAILED, measured=2, limit=1, reason="it does not", advice="mend")
+FAILED = Finding(outcome=Outcome.FAILED, measured=2, limit=1, reason="it does not", advice="fix")
 UNMEASURED = Finding(outcome=Outcome.FAILED, reason="it did not compile")
 IMPROVED = replace(PASSED, outcome=Outcome.IMPROVED)
 

@@ -47,7 +47,7 @@ FULL = Evidence(
     separate_host_memory=False,
     device_count=8,
     device_memory_bytes=2**40,
-    unavailable=Unavailable(reason="why", remedy="mend"),
+    unavailable=Unavailable(reason="why", remedy="fix"),
     failure=Failure(kind=FailureKind.OUT_OF_MEMORY, message="≥", needed_bytes=2, capacity_bytes=1),
     traced=Traced(
         names=("a",),

@@ -76,7 +76,7 @@ def test_a_broken_entry_point_is_an_unavailable_target(
     target, found = survey()[-1]
     assert found.state is State.UNAVAILABLE
     assert reason in found.reason
-    assert found.remedy == "mend, upgrade or uninstall acme-npu"
+    assert found.remedy == "fix, upgrade or uninstall acme-npu"
     assert resolve("broken-npu").check() == found
     with pytest.raises(TargetUnavailable, match=reason):
         target.devices()

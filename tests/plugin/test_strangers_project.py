@@ -102,7 +102,7 @@ def test_the_installed_package_has_every_file_and_both_entry_points(wheel: Path)
     source = {
         path.relative_to(REPOSITORY).as_posix()
         for path in (REPOSITORY / "assay").rglob("*")
-        if path.suffix in {".py", ".toml"}
+        if path.suffix in {".py", ".toml", ".typed"}
     }
     installed = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*")}
     assert any(name.endswith(".toml") for name in source)

@@ -30,43 +30,45 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Check what XLA compilers keep, with and without their hardware.",
+    help="Check what XLA compilers emit for GPU, TPU and CPU, without the hardware.",
 )
 _STYLES = {State.LIVE: "green", State.COMPILE_ONLY: "cyan", State.UNAVAILABLE: "dim"}
 
 Thorough = Annotated[
-    bool, typer.Option("--check", help="Really compile a program of one operation for each.")
+    bool, typer.Option("--check", help="Also compile a small program for each target.")
 ]
-TargetOption = Annotated[str, typer.Option("--target", help="The target to qualify.")]
+TargetOption = Annotated[
+    str, typer.Option("--target", help="The target to qualify, such as gpu-h100:8.")
+]
 LevelOption = Annotated[str, typer.Option("--level", help="quick, full, device or soak.")]
 SuitesOption = Annotated[Path, typer.Option("--suites", help="The folder of suites to run.")]
-ResultsOption = Annotated[Path, typer.Option("--results-dir", help="Where runs are written.")]
+ResultsOption = Annotated[Path, typer.Option("--results-dir", help="The folder for results.")]
 FromOption = Annotated[
     Path | None,
-    typer.Option("--from", help="Decide from this run's records instead of running the suites."),
+    typer.Option("--from", help="Use the records of this run; do not run the suites."),
 ]
 WorkersOption = Annotated[
     str, typer.Option("-n", "--workers", help="pytest-xdist workers: a number or auto.")
 ]
 InspectTargets = Annotated[
     list[str] | None,
-    typer.Option("--target", help="Where to inspect it (commas, or several times)."),
+    typer.Option("--target", help="Target to compile for; repeatable, or comma-separated."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a page.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Compile = Annotated[
-    bool, typer.Option("--compile", help="Compile a file's module, even a compiled one.")
+    bool,
+    typer.Option("--compile", help="Compile the module of a file, also if it is already compiled."),
 ]
 AsIs = Annotated[
-    bool, typer.Option("--as-is", help="Read a file's module as it stands, even an uncompiled one.")
+    bool, typer.Option("--as-is", help="Read the module of a file without compiling it.")
 ]
-Diff = Annotated[
-    str, typer.Option("--diff", help="Another program: say how SUBJECT differs from it.")
-]
+Diff = Annotated[str, typer.Option("--diff", help="Another program to compare SUBJECT with.")]
 Verbose = Annotated[
     bool, typer.Option("-v", "--verbose", help="Show every variant and every known defect.")
 ]
 CompileTimeout = Annotated[
-    float, typer.Option("--compile-timeout", min=1, help="Seconds until a compiler is ended.")
+    float,
+    typer.Option("--compile-timeout", min=1, help="Time limit of one compilation, in seconds."),
 ]
 
 
@@ -87,7 +89,7 @@ def targets(check: Thorough = False) -> None:  # noqa: FBT002 -- typer's form of
 @app.command("inspect")
 def inspect_program(
     subject: Annotated[
-        str, typer.Argument(help="FILE.py:FUNCTION, or a file of HLO or StableHLO, text or proto.")
+        str, typer.Argument(help="FILE.py:FUNCTION, or an HLO or StableHLO file (text or proto).")
     ],
     target: InspectTargets = None,
     as_json: AsJson = False,  # noqa: FBT002 -- typer's form of a flag.
@@ -153,16 +155,19 @@ def qualify_target(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="A run's folder or records.jsonl.")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or its records.jsonl.")],
     workload: Annotated[
-        str, typer.Option("--workload", help="Print this workload's numbers as Markdown instead.")
+        str,
+        typer.Option(
+            "--workload", help="Print only the numbers of this workload, as a Markdown table."
+        ),
     ] = "",
     claims: Annotated[
-        str, typer.Option("--claims", help="The claims whose numbers are wanted (commas).")
+        str, typer.Option("--claims", help="Claims for --workload, comma-separated.")
     ] = "temp-bytes",
     verbose: Verbose = False,  # noqa: FBT002 -- typer's form of a flag.
 ) -> None:
-    """Print the summary of a run, or one workload's measured numbers, from its records alone."""
+    """Print the summary of a run, or the numbers of one workload, from its records."""
     seen = records.load(run)
     if not workload:
         folder = run if run.is_dir() else run.parent

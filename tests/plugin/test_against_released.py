@@ -57,7 +57,10 @@ def test_a_program_that_is_slower_on_the_present_jax_fails(tmp_path: Path) -> No
     assert f"a run on jax {jax.__version__}, jaxlib {jax.__version__} takes" in record.reason
     assert f"what it takes on jax {OTHER}, jaxlib {OTHER} (" in record.reason
     assert ended.exit_code == 1
-    (made,), damaged = reruns.RERUNS.load_all(project.newest())
+    found, damaged = reruns.RERUNS.load_all(project.newest())
     assert not damaged
+    # The negative control is judged although it was deselected.
+    made, control = sorted(found, key=lambda each: each.negative_control)
+    assert (made.negative_control, control.negative_control) == (False, True)
     assert made.old is not None
     assert made.old.versions["jax"] == OTHER

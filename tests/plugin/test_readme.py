@@ -45,12 +45,14 @@ def test_the_checks_pass_once_their_number_is_stored(project: Project) -> None:
 
 
 def test_a_larger_batch_fails_as_readme_shows(project: Project) -> None:
-    (shown,) = re.findall(r"`assert (Fits\(.*?\))`", README)
-    project.write({"train.py": TRAIN.replace("8192, 4096", "16384, 4096")})
+    # How much it needs depends on the compiler: 35.25 GiB with jax 0.10.2, 23.25 with 0.12.
+    shown = re.compile(r"assert Fits\(needed [\d.]+ GiB, available 15\.75 GiB\)")
+    assert shown.search(README)
+    project.write({"train.py": TRAIN.replace("8192, 4096", "32768, 4096")})
     ended = project.pytest("-k", "train", target=TARGET)
     project.write({"train.py": TRAIN})
     assert ended.exit_code == 1
-    assert f"assert {shown}" in ended.output
+    assert shown.search(ended.output), ended.output
 
 
 def test_inspect_prints_the_page(project: Project) -> None:

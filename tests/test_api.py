@@ -17,8 +17,13 @@ import assay
 from assay import api
 from assay.compiled import Memory
 from assay.model.claim import MeasurementMissing
+from assay.model.target import TargetName
 from assay.model.units import parse_bytes
+from assay.targets import known, prepare
 from tests import warm
+
+# Before jax starts in this process: other tests ask it for every compiler.
+prepare(map(TargetName.parse, known()))
 
 V5E, H100 = "tpu-v5e:2x4", "gpu-h100:8"
 LAYERS, WIDTH = 8, 1024

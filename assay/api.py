@@ -125,14 +125,15 @@ class Processes:
     """Processes that compile, one for each target: each has the target's devices as its own."""
 
     def __init__(self) -> None:
-        self._observers: dict[str, Observer] = {}
+        self._observers: dict[tuple[str, float], Observer] = {}
 
     def of(self, target: str, timeout_seconds: float) -> Observer:
         """The target's process; those used longest ago are ended, for each holds a compiler."""
-        observer = self._observers.pop(target, None)
+        key = (target, timeout_seconds)
+        observer = self._observers.pop(key, None)
         if observer is None:
             observer = Observer([resolve(target).name], timeout_seconds)
-        self._observers[target] = observer
+        self._observers[key] = observer
         for oldest in list(self._observers)[:-_MOST_PROCESSES]:
             self._observers.pop(oldest).close()
         return observer

@@ -10,7 +10,13 @@ from rich.console import Console
 
 from assay.hlo.schema import split
 from assay.judge.differences.inspections import compare
-from assay.model.buffers import Donation, FullBufferWrite, Peak, full_buffer_writes_in_loops
+from assay.model.buffers import (
+    Donation,
+    FullBufferWrite,
+    Peak,
+    copied_bytes_per_iteration,
+    full_buffer_writes_in_loops,
+)
 from assay.model.claim import MeasurementMissing
 from assay.model.evidence import Evidence, FailureKind
 from assay.model.inspection import Comparison, Inspection, Means, Overlap
@@ -92,10 +98,7 @@ class LoopCopies(tuple[FullBufferWrite, ...]):
     @property
     def bytes_per_iteration(self) -> int:
         """The most bytes that an iteration of one loop writes in them."""
-        loops: dict[str, int] = {}
-        for each in self:
-            loops[each.loop] = loops.get(each.loop, 0) + each.shape.nbytes
-        return max(loops.values(), default=0)
+        return copied_bytes_per_iteration(self, larger_than=-1)
 
     def __repr__(self) -> str:
         if not self:
@@ -110,13 +113,20 @@ class LoopCopies(tuple[FullBufferWrite, ...]):
 
 
 class Difference:
-    """How one program differs from another; true where it does. ``print`` it to read it."""
+    """How one program differs from another; true where it does. ``print`` it to read it.
+
+    Neither true nor false, but ``MeasurementMissing``, where one of the two has no module to read.
+    """
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
 
     def __bool__(self) -> bool:
-        return self.comparison.differences != ()
+        found = self.comparison.differences
+        if found is None:
+            why = self.comparison.error or "no module to read"
+            raise MeasurementMissing(f"got two programs that cannot be compared: {why}")
+        return bool(found)
 
     def __repr__(self) -> str:
         return _printed(lambda console: print_comparison(console, self.comparison, _WIDTH))
@@ -132,6 +142,12 @@ class Compiled:
 
     def __init__(self, inspection: Inspection) -> None:
         self.inspection = inspection
+        self.fits_was_read = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the compiler refused the program for want of memory."""
+        return self.inspection.evidence.failure is not None
 
     @property
     def target(self) -> str:
@@ -141,6 +157,7 @@ class Compiled:
     @property
     def fits(self) -> Fits:
         """Whether it fits: temporaries, arguments and outputs, less what they share."""
+        self.fits_was_read = True
         evidence = self.inspection.evidence
         failure = evidence.failure
         if failure is not None:
@@ -172,10 +189,12 @@ class Compiled:
                 "GPU or TPU target"
             )
         to_host, to_device = module.to_host_bytes_per_run, module.to_device_bytes_per_run
-        if to_host is None or to_device is None:
+        # An upper bound is no measurement: what is in a conditional may never cross.
+        bounded = any(each.at_most for each in module.transfers)
+        if to_host is None or to_device is None or bounded:
             raise MeasurementMissing(
-                "got a loop whose trip count is not known, wanted the bytes of a run; give the "
-                "loop a static length"
+                "got transfers that run an unknown number of times, wanted the bytes of a run; "
+                "give the loop a static length, or take the transfer out of the conditional"
             )
         return Transfers(
             to_host_bytes=to_host, to_device_bytes=to_device, operations=module.transfers
@@ -218,7 +237,10 @@ class Compiled:
     @property
     def hlo(self) -> str:
         """The optimized module as HLO text."""
-        return hlo_text(split(gzip.decompress(self._compiled().hlo_gz))[0])
+        proto = self._compiled().hlo_gz
+        if not proto:
+            raise MeasurementMissing("got no module of this program, wanted its HLO")
+        return hlo_text(split(gzip.decompress(proto))[0])
 
     def diff(self, other: "Compiled") -> Difference:
         """How this program differs from another one, most important first."""
@@ -226,7 +248,8 @@ class Compiled:
 
     def _compiled(self) -> Evidence:
         if self.inspection.error:
-            raise CompileError(f"{self.inspection.subject} on {self.target}: {self._error}")
+            error = self.inspection.error
+            raise CompileError(f"{self.inspection.subject} on {self.target}: {error}")
         return self.inspection.evidence
 
     def _module(self) -> ModuleSummary:
@@ -236,10 +259,6 @@ class Compiled:
                 f"got a module that this jaxlib cannot read: {evidence.module_unreadable}"
             )
         return evidence.module
-
-    @property
-    def _error(self) -> str:
-        return self.inspection.error
 
     def __repr__(self) -> str:
         return f"<Compiled {self.inspection.subject} on {self.target}>"

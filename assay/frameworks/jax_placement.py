@@ -70,18 +70,30 @@ def arguments_of(program: Program, devices: Sequence[Any]) -> tuple[Any, ...]:
     device_put = patch.object(jax, "device_put", _put_and_constrain)
     with abstractly_on(devices[0]), device_put, mesh_settable():
         traced = jax.jit(arrays).trace()
-    lowered = lowered_for(traced, _LOWERED_FOR.get(devices[0].platform, "tpu"), devices)
+    platform = devices[0].platform
+    lowered = lowered_for(traced, "cuda" if platform == "gpu" else platform, devices)
     shapes = list(traced.out_info)
     if len(jax_internals.lowered_devices(lowered)) > 1:
-        found = lowered.compile().output_shardings
         shapes = [
-            shape.update(sharding=sharding) for shape, sharding in zip(shapes, found, strict=True)
+            shape.update(sharding=sharding)
+            for shape, sharding in zip(shapes, _result_shardings(lowered), strict=True)
         ]
     tree, others = known
     made = iter(shapes)
     leaves = [next(made) if leaf is None else leaf for leaf in others]
     arguments: Any = jax.tree.unflatten(tree, leaves)
     return arguments if isinstance(arguments, tuple) else (arguments,)
+
+
+def _result_shardings(lowered: jax.stages.Lowered) -> Sequence[Any]:
+    try:
+        shardings: Sequence[Any] = lowered.compile().output_shardings
+    except jax.errors.JaxRuntimeError as error:
+        raise WrongValue(
+            "got a function of arguments that does not compile, which tells their shardings; wanted"
+            f" one that does, or jax.ShapeDtypeStructs with shardings: {error}"
+        ) from error
+    return shardings
 
 
 _PUT = jax.device_put
@@ -93,9 +105,6 @@ def _put_and_constrain(value: Any, device: Any = None, **rest: Any) -> Any:
     if shardings and all(isinstance(each, jax.sharding.NamedSharding) for each in shardings):
         value = jax.lax.with_sharding_constraint(value, device)
     return _PUT(value, device, **rest)
-
-
-_LOWERED_FOR = {"cpu": "cpu", "gpu": "cuda"}
 
 
 def _is_array(leaf: Any) -> bool:

@@ -43,21 +43,40 @@ def run_first() -> Iterator[None]:
     Elsewhere nothing changes. Linux weighs the sessions first (sched(7), "The autogroup feature"),
     then the threads of each.
     """
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    _set_nice(_FIRST)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    session = _word(_SESSION).rpartition(" ")[2]  # "/autogroup-7885 nice 0"
+    before = {thread: _nice(thread, usual) for thread in _threads()}
+    _set_session(str(_FIRST))
+    for thread in before:
+        _set_nice(thread, _FIRST)
     try:
         yield
     finally:
-        _set_nice(before)
+        for thread in _threads():
+            _set_nice(thread, before.get(thread, usual))
+        _set_session(session)
 
 
-def _set_nice(value: int) -> None:
+def _threads() -> list[int]:
+    return [int(thread.name) for thread in _THREADS.iterdir()]
+
+
+def _nice(thread: int, usual: int) -> int:
+    try:
+        return os.getpriority(os.PRIO_PROCESS, thread)
+    except OSError:  # It has ended.
+        return usual
+
+
+def _set_nice(thread: int, value: int) -> None:
+    # It may have ended, or may not be changed.
     with suppress(OSError):
-        _SESSION.write_text(str(value))
-    for thread in _THREADS.iterdir():
-        # It may have ended, or be another's to change.
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, int(thread.name), value)
+        os.setpriority(os.PRIO_PROCESS, thread, value)
+
+
+def _set_session(nice: str) -> None:
+    with suppress(OSError):
+        _SESSION.write_text(nice)
 
 
 def _cpu() -> str:

@@ -191,7 +191,9 @@ class Controller:
         """The ending with what of the expected coverage is there, and what is missing."""
         if ending.cut_short or exitstatus in _PYTEST_OWN or self._collects_only:
             return ending
-        passed = [file for file, all_passed in self._passed.items() if all_passed]
+        # A run that ended early (-x) does not tell what the tests that it left out compare with.
+        complete = exitstatus == pytest.ExitCode.OK
+        passed = [file for file, all_passed in self._passed.items() if all_passed and complete]
         for record in unused_records(self._config, passed, self._records):
             self._records.append(record)
             self._keep(record, None)

@@ -12,7 +12,7 @@ from assay.compiled import Compiled, CompileError, compiled
 from assay.judge.baseline import against_baseline
 from assay.judge.case import at_fault
 from assay.model.blame import WrongValue, encodable
-from assay.model.claim import Case, Check
+from assay.model.claim import Case, Check, MeasurementMissing
 from assay.model.names import legible, suite_of
 from assay.model.target import TargetUnavailable
 from assay.model.trial import Trial, record_of
@@ -106,6 +106,7 @@ class Assay:
         self._toolchains: dict[str, dict[str, str]] = {}
         self._programs: Counter[tuple[str, str]] = Counter()
         self._compared: set[tuple[str, str]] = set()
+        self._compiled: list[Compiled] = []
         self._node.stash[Assay.KEY] = self
 
     def compile(
@@ -151,7 +152,8 @@ class Assay:
         seen = self._session.observe_alone(workload, variant, name)
         self._toolchains[str(trial)] = seen.toolchain.identity
         try:
-            return compiled(seen)
+            self._compiled.append(compiled(seen))
+            return self._compiled[-1]
         except TargetUnavailable as absent:
             why = absent.availability
             self._conclude(Outcome.UNSUPPORTED, f"{why.reason}; {why.remedy}")
@@ -194,8 +196,22 @@ class Assay:
         return Baseline(name, judge)
 
     def conclude(self, report: pytest.TestReport, failure: BaseException | None) -> None:
-        """Record how the test ended, once for each program that it compiled."""
-        if hasattr(report, "wasxfail"):
+        """Record how the test ended, once for each program that it compiled.
+
+        A test that passes although a program of it was refused, and never asked whether it fits,
+        fails: nothing of that program was measured.
+        """
+        unread = next(
+            (each for each in self._compiled if each.refused and not each.fits_was_read), None
+        )
+        if report.passed and report.when == "call" and unread is not None:
+            report.outcome = "failed"
+            report.longrepr = (
+                f"{unread!r} is refused, and the test does not assert that it fits: "
+                f"{unread.inspection.error}"
+            )
+            self._conclude(Outcome.FAILED, report.longrepr)
+        elif hasattr(report, "wasxfail"):
             known = replace_failing(self._node.stash.get(VERDICTS, []), report.wasxfail)
             self._node.stash[VERDICTS] = known
             self._conclude(Outcome.KNOWN_DEFECT, f"xfail: {report.wasxfail}")
@@ -205,12 +221,11 @@ class Assay:
             passed = report.passed  # A strict xfail that passes is a failure without an exception.
             self._conclude(
                 Outcome.PASSED if passed else Outcome.FAILED,
-                "all assertions passed" if passed else "the test passed, and is marked xfail",
+                "the program compiles, and the test passed"
+                if passed
+                else "the test passed, and is marked xfail",
             )
-        elif isinstance(failure, AssertionError | CompileError) or not isinstance(
-            failure,
-            Exception,  # such as pytest.fail
-        ):
+        elif isinstance(failure, _SAY_WHY) or not isinstance(failure, Exception):  # pytest.fail
             self._conclude(Outcome.FAILED, _first_line(failure))
         else:
             found = at_fault(failure, "the test")

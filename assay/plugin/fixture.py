@@ -26,6 +26,8 @@ from assay.targets import resolve
 
 _MESSAGE_CHARACTERS = 400
 
+_SAY_WHY = (AssertionError, CompileError, MeasurementMissing)  # Their own text is the reason.
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asserted:

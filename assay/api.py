@@ -124,7 +124,8 @@ def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:
 class Processes:
     """Processes that compile, one for each target: each has the target's devices as its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cached: bool = True) -> None:
+        self._cached = cached
         self._observers: dict[tuple[str, float], Observer] = {}
 
     def of(self, target: str, timeout_seconds: float) -> Observer:
@@ -132,7 +133,7 @@ class Processes:
         key = (target, timeout_seconds)
         observer = self._observers.pop(key, None)
         if observer is None:
-            observer = Observer([resolve(target).name], timeout_seconds)
+            observer = Observer([resolve(target).name], timeout_seconds, cached=self._cached)
         self._observers[key] = observer
         for oldest in list(self._observers)[:-_MOST_PROCESSES]:
             self._observers.pop(oldest).close()

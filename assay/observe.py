@@ -29,6 +29,7 @@ from assay.model.evidence import (
 from assay.model.target import TargetUnavailable
 from assay.model.timing import Keep, TimedPair, Times, untaken
 from assay.model.workload import Program, Variant, Workload
+from assay.store.compile_cache import CompileCache, CompiledProgram, key_of
 from assay.targets import Target, resolve
 from assay.targets.jax_internals import InternalsMoved, ModuleUnreadable
 from assay.targets.remedies import recognise
@@ -74,6 +75,7 @@ class _Watch:
     """Times the stages, and turns what programs and compilers raise in them into evidence."""
 
     begin: Begin
+    cache: CompileCache | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def stage(self, name: str, kind: FailureKind, work: Callable[[], _T]) -> _T:
@@ -96,9 +98,15 @@ def _tell_no_one(stage: FailureKind | None, seen: Evidence | None) -> None:
 
 
 def observe(
-    workload: Workload, variant: Variant, target_name: str, begin: Begin = _tell_no_one
+    workload: Workload,
+    variant: Variant,
+    target_name: str,
+    begin: Begin = _tell_no_one,
+    cache: CompileCache | None = None,
 ) -> Evidence:
     """What is seen of one variant on one target, in this process; its growing loop is not timed.
+
+    A program in ``cache`` is not compiled again.
 
     Never raises for what the program, the compiler or the target does: that is evidence. Whatever
     it raises is a fault of Assay.
@@ -106,7 +114,7 @@ def observe(
     Raises:
         TargetError: no target has that name.
     """
-    return _observed(workload, variant, target_name, _through_stages, begin)
+    return _observed(workload, variant, target_name, _through_stages, _Watch(begin, cache))
 
 
 def observe_growth(
@@ -123,11 +131,12 @@ def observe_growth(
     Raises:
         TargetError: no target has that name.
     """
-    return _observed(workload, variant, target_name, partial(_time_growth, most_seconds), begin)
+    look = partial(_time_growth, most_seconds)
+    return _observed(workload, variant, target_name, look, _Watch(begin))
 
 
 def _observed(
-    workload: Workload, variant: Variant, target_name: str, look: _Look, begin: Begin
+    workload: Workload, variant: Variant, target_name: str, look: _Look, watch: _Watch
 ) -> Evidence:
     target = resolve(target_name)
     evidence = unseen(workload, variant, target)
@@ -138,7 +147,6 @@ def _observed(
     known = replace(evidence, device_count=len(devices))
     if target.executes:
         known = replace(known, device_memory_bytes=tools.device_memory_bytes(devices[0]))
-    watch = _Watch(begin)
     with tools.machine(devices):
         try:
             program = watch.stage("build", FailureKind.BUILD, lambda: built(variant, devices))
@@ -265,11 +273,7 @@ def _compile(
             FailureKind.LOWERING,
             lambda: tools.lower(traced, target.platform, target.devices()),
         )
-        compiled = watch.stage(
-            "compile", FailureKind.COMPILER, lambda: tools.compile(lowered, target.devices())
-        )
-        memory = watch.stage("analyse", FailureKind.COMPILER, compiled.memory)
-        evidence = _read_module(replace(evidence, memory=memory), compiled, watch)
+        evidence = _compile_lowered(evidence, tools, target, lowered, watch)
     except _Halted as halted:
         end = halted.end
     if traced is not None:
@@ -282,6 +286,32 @@ def _compile(
         except _Halted as halted:
             end = end or halted.end
     return _ended(evidence, end) if end else evidence
+
+
+def _compile_lowered(
+    evidence: Evidence, tools: Framework, target: Target, lowered: Any, watch: _Watch
+) -> Evidence:
+    """The evidence with what the compiler makes of the program, or made of it in an earlier run."""
+    cache, key = watch.cache, ""
+    if cache is not None and (target.platform == "cpu" or target.model is not None):
+        watch.begin(None, None)
+        what = tools.what_is_compiled(lowered)
+        tag = f"{target.name} {target.model!r}"
+        key = key_of(what, tag, evidence.toolchain.identity) if what else ""
+    known = cache.load(key) if cache is not None and key else None
+    if known is not None:
+        return replace(
+            evidence, memory=known.memory, module=known.module, hlo_gz=known.hlo_gz, cached=True
+        )
+    compiled = watch.stage(
+        "compile", FailureKind.COMPILER, lambda: tools.compile(lowered, target.devices())
+    )
+    memory = watch.stage("analyse", FailureKind.COMPILER, compiled.memory)
+    evidence = _read_module(replace(evidence, memory=memory), compiled, watch)
+    if cache is not None and key and evidence.module is not None:
+        program = CompiledProgram(memory=memory, module=evidence.module, hlo_gz=evidence.hlo_gz)
+        cache.save(key, program)
+    return evidence
 
 
 def _read_module(evidence: Evidence, compiled: Compiled, watch: _Watch) -> Evidence:

@@ -113,7 +113,7 @@ class Run:
             self.name,
             trial,
             finding,
-            toolchain=case.evidence.toolchain.identity,
+            seen=(case.evidence, *case.others.values()),
             baseline=case.baseline,
             upstream=defect.upstream if defect else "",
             seconds=perf_counter() - start,

@@ -1,7 +1,13 @@
 """What holds for all tests of the library."""
 
+import os
+
 from hypothesis import settings
 
 # Compilers and other runs share the machine: how long an example takes says nothing.
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
+
+# Tests of compiling compile. Those of the cache run pytest in a project with a cache folder of its
+# own (``tests/plugin/project.py``).
+os.environ["ASSAY_NO_CACHE"] = "1"

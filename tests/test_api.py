@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -152,6 +153,41 @@ def test_two_programs_are_compared(on_v5e: assay.Compiled) -> None:
     assert not on_v5e.diff(on_v5e)
     assert other.diff(on_v5e)
     assert "arguments 4.0 MiB → 1.0 MiB" in repr(other.diff(on_v5e))
+
+
+def test_a_program_that_was_refused_differs_from_none(on_v5e: assay.Compiled) -> None:
+    refused = assay.compile(
+        lambda x: x @ x.T, jax.ShapeDtypeStruct((1 << 20, 8), jnp.float32), target=V5E
+    )
+    with pytest.raises(MeasurementMissing, match="cannot be compared"):
+        bool(refused.diff(on_v5e))
+
+
+def test_transfers_of_which_only_a_bound_is_known_have_no_bytes() -> None:
+    """No compiler accepts an offload in a conditional, so the bound is put in by hand."""
+
+    def there_and_back(x: jax.Array) -> jax.Array:
+        return (
+            jax.device_put(jax.device_put(x, jax.memory.Space.Host) * 1, jax.memory.Space.Device)
+            + 1
+        )
+
+    x = np.zeros((WIDTH, WIDTH), np.float32)
+    found = assay.compile(there_and_back, x, target=V5E)
+    assert found.transfers.to_host_bytes == WIDTH * WIDTH * 4
+    evidence = found.inspection.evidence
+    assert evidence.module is not None
+    bounds = tuple(replace(each, at_most=True) for each in evidence.module.transfers)
+    module = replace(evidence.module, transfers=bounds)
+    inspection = replace(found.inspection, evidence=replace(evidence, module=module))
+    with pytest.raises(MeasurementMissing, match="an unknown number of times"):
+        _ = assay.Compiled(inspection).transfers
+
+
+def test_another_time_limit_is_another_process() -> None:
+    api.compile(jnp.sin, np.zeros(8, np.float32))
+    with pytest.raises(assay.CompileError, match=r"no answer within 0\.01 s"):
+        api.compile(jnp.sin, np.zeros(8, np.float32), timeout_seconds=0.01)
 
 
 def test_jit_s_own_options_are_honoured() -> None:

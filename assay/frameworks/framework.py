@@ -67,7 +67,7 @@ class Ready(Protocol):
 class Framework(Protocol):
     """The stages of one framework, each of which may fail with the framework's own exception.
 
-    Laws: a stage that returns has really done its work; nothing is read from a cache of another
+    Laws: a stage that returns has really done its work; it reads nothing from a cache of another
     run. Whatever is compiled, run or timed goes through ``check_placement``.
     """
 
@@ -87,6 +87,9 @@ class Framework(Protocol):
 
     def describe(self, program: Program, traced: Any, lowered: Any) -> Traced | None:
         """What tracing and lowering tell, if they do; ``lowered`` is None where that failed."""
+
+    def what_is_compiled(self, lowered: Any) -> str:
+        """All that the compiler is given: module, devices, options; empty if that is not known."""
 
     def compile(self, lowered: Any, devices: Sequence[Any]) -> Compiled:
         """The executable, for the devices that the program was lowered for."""

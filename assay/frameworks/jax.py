@@ -106,6 +106,12 @@ class JaxFramework:
             residuals=_residuals(program),
         )
 
+    def what_is_compiled(self, lowered: jax.stages.Lowered) -> str:
+        """The StableHLO with its source lines, the devices and jax's settings."""
+        devices = [device.id for device in jax_internals.lowered_devices(lowered)]
+        settings = sorted(jax.config.values.items())
+        return f"{devices} {settings} {lowered.as_text(debug_info=True)}"
+
     def compile(self, lowered: jax.stages.Lowered, devices: Sequence[Any]) -> JaxCompiled:
         """Compile for the devices that the program was lowered for."""
         with dump() as dumped:

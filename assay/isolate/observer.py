@@ -37,14 +37,21 @@ class Observer:
     """One child process that observes programs for a set of targets.
 
     ``forks_for`` names a framework of which every observation is made in a process of its own.
+    Without ``cached``, every program is compiled anew.
     """
 
     def __init__(
-        self, targets: Sequence[TargetName], timeout_seconds: float, forks_for: str = ""
+        self,
+        targets: Sequence[TargetName],
+        timeout_seconds: float,
+        forks_for: str = "",
+        *,
+        cached: bool = True,
     ) -> None:
         self._targets = tuple(targets)
         self._timeout_seconds = timeout_seconds
         self._forks_for = forks_for
+        self._cached = cached
         self._child: Child | None = None
 
     def __enter__(self) -> Self:
@@ -193,7 +200,8 @@ class Observer:
         if self._child is None:
             command = [sys.executable, "-m", "assay.isolate", *self._arguments()]
             # Kept before it is ready, for Ctrl-C may come first.
-            self._child = Child(command, _child_environment(self._targets, os.environ))
+            base = os.environ if self._cached else {**os.environ, "ASSAY_NO_CACHE": "1"}
+            self._child = Child(command, _child_environment(self._targets, base))
             try:
                 self._child.await_ready()
             except NotStartedError as error:

@@ -32,6 +32,7 @@ from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetError, TargetName
 from assay.model.timing import Keep, Times
 from assay.observe import Begin, observe, observe_growth, observe_times
+from assay.store.compile_cache import CompileCache, usual_folder
 from assay.targets import prepare, resolve
 from assay.targets.emulation import emulated
 
@@ -107,7 +108,9 @@ def _found(request: bytes, keep: Keep, begin: Begin) -> Answer:
     workload, variant, target = loaded
     if isinstance(asked, GrowthRequest):
         return Answer(evidence=observe_growth(workload, variant, target, asked.most_seconds, begin))
-    return Answer(evidence=observe(workload, variant, target, begin))
+    folder = usual_folder(os.environ)
+    cache = CompileCache(folder) if folder else None
+    return Answer(evidence=observe(workload, variant, target, begin, cache))
 
 
 class _Forks:

@@ -181,6 +181,7 @@ class Evidence:
     where the growing loop was timed, and nothing else of the variant was looked at then.
     ``hlo_gz`` is the HloProto of the module, gzipped, which the store keeps as a file of its own.
     ``warnings`` are what the framework warned of on the way (a donation that no output can use).
+    ``cached`` says that an earlier run compiled the program.
     """
 
     workload: str
@@ -204,6 +205,7 @@ class Evidence:
     growth: GrowthTimes | None = None
     steps: StepsSeen | None = None
     warnings: tuple[str, ...] = ()
+    cached: bool = False
     seconds: Seconds = field(default_factory=Seconds)
 
     @property

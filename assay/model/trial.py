@@ -1,9 +1,10 @@
 """A trial: one check put to one variant on one target, and the record that is kept of it."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.model.claim import Check, GrowthClaim, RerunClaim, TimingClaim
+from assay.model.evidence import Evidence
 from assay.model.names import check_name
 from assay.model.verdict import MUST_FAIL, RECORD_SCHEMA, BaselineNumber, Finding, Record
 from assay.model.workload import Variant, Workload
@@ -59,11 +60,11 @@ def record_of(
     finding: Finding,
     *,
     seconds: float,
-    toolchain: Mapping[str, str] | None = None,
+    seen: Sequence[Evidence] = (),
     baseline: BaselineNumber | None = None,
     upstream: str = "",
 ) -> Record:
-    """The line that is kept of a finding on a trial."""
+    """The record of a finding on a trial; ``seen`` is what it was judged by, its own first."""
     return Record(
         schema=RECORD_SCHEMA,
         run=run,
@@ -72,7 +73,7 @@ def record_of(
         variant=trial.variant.name,
         claim=trial.claim_name,
         target=trial.target,
-        toolchain=dict(toolchain or {}),
+        toolchain=dict(seen[0].toolchain.identity) if seen else {},
         verdict=finding.outcome,
         measured=finding.measured,
         limit=finding.limit,
@@ -82,4 +83,5 @@ def record_of(
         advice=finding.advice,
         upstream=upstream,
         seconds=round(seconds, 6),
+        cached=any(each.cached for each in seen),
     )

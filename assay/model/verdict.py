@@ -76,7 +76,10 @@ class BaselineNumber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One line of ``records.jsonl``; field names are *fixed*."""
+    """One line of ``records.jsonl``; field names are *fixed*.
+
+    ``cached`` says that an earlier run compiled the program, or one that it is compared with.
+    """
 
     schema: int
     run: str
@@ -95,6 +98,7 @@ class Record:
     advice: str
     upstream: str
     seconds: float
+    cached: bool = False
 
     @property
     def must_fail(self) -> bool:

@@ -95,6 +95,14 @@ _OPTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
         },
     ),
     (
+        "--assay-no-cache",
+        {
+            "action": "store_true",
+            "default": False,
+            "help": "compile every program again, also those of earlier runs; default in CI",
+        },
+    ),
+    (
         "--assay-compile-timeout",
         {"default": "900", "metavar": "SECONDS", "help": "time limit of one program; default: 900"},
     ),

@@ -13,6 +13,7 @@ from assay.judge.baseline import against_baseline
 from assay.judge.case import at_fault
 from assay.model.blame import WrongValue, encodable
 from assay.model.claim import Case, Check, MeasurementMissing
+from assay.model.evidence import Evidence
 from assay.model.names import legible, suite_of
 from assay.model.target import TargetUnavailable
 from assay.model.trial import Trial, record_of
@@ -105,7 +106,7 @@ class Assay:
         self._node = request.node
         self._session = request.config.stash[Session.KEY]
         self._trials: list[Trial] = []
-        self._toolchains: dict[str, dict[str, str]] = {}
+        self._seen: dict[str, Evidence] = {}
         self._programs: Counter[tuple[str, str]] = Counter()
         self._compared: set[tuple[str, str]] = set()
         self._compiled: list[Compiled] = []
@@ -152,7 +153,7 @@ class Assay:
         trial = Trial(check=check, workload=workload, variant=variant, target=name)
         self._trials.append(trial)
         seen = self._session.observe_alone(workload, variant, name)
-        self._toolchains[str(trial)] = seen.toolchain.identity
+        self._seen[str(trial)] = seen
         try:
             self._compiled.append(compiled(seen))
             return self._compiled[-1]
@@ -257,8 +258,8 @@ class Assay:
                 reason=reason,
                 advice="" if passed else "see the test's own output",
             )
-            toolchain = self._toolchains.get(str(trial))
-            record = record_of(self._session.name, trial, finding, seconds=0.0, toolchain=toolchain)
+            seen = self._seen[str(trial)]
+            record = record_of(self._session.name, trial, finding, seconds=0.0, seen=(seen,))
             self._node.stash.setdefault(VERDICTS, []).append(record)
         self._trials.clear()
 

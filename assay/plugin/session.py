@@ -47,7 +47,7 @@ class Session:
         self.settings = settings
         self.name = name
         self._observers: dict[tuple[str, str], Observer] = {}
-        self._processes = Processes()
+        self._processes = Processes(cached=settings.cached)
         self._environments = Environments()
 
     @property
@@ -162,5 +162,6 @@ class Session:
                 served,
                 timeout_seconds=self.settings.compile_timeout_seconds,
                 forks_for=forks_for,
+                cached=self.settings.cached,
             )
         return self._observers[place]

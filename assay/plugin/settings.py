@@ -22,7 +22,8 @@ class SettingsError(ValueError):
 class Settings:
     """What a run was asked to do; ``targets`` are canonical names, in the order asked.
 
-    ``named`` says that they were asked for; ``required`` are frameworks that must be installed.
+    ``named`` says that they were asked for; ``cached``, that compilations of earlier runs are used;
+    ``required`` are frameworks that must be installed.
     """
 
     root: Path
@@ -35,6 +36,7 @@ class Settings:
     timing_seconds: float
     against: str
     against_seconds: float
+    cached: bool
     named: bool
     required: tuple[str, ...]
 
@@ -74,6 +76,7 @@ class Settings:
             against_seconds=_against_seconds(
                 options["assay_against_seconds"], options["assay_against"]
             ),
+            cached=not options["assay_no_cache"],
             named=bool(options["assay_target"]),
             required=_frameworks(options["assay_require_framework"]),
         )

@@ -123,7 +123,13 @@ def headline(records: Iterable[Record]) -> str:
     runs = ", ".join(dict.fromkeys(record.run for record in kept)) or "no run"
     seconds = sum(record.seconds for record in kept)
     versions = (f"{name} {version}" for name, version in toolchain_versions(kept).items())
-    facts = (runs, plural(len(kept), "verdict"), f"{seconds:,.1f} s of work", ", ".join(versions))
+    cached = sum(record.cached for record in kept)
+    facts = (
+        runs,
+        plural(len(kept), "verdict") + (f", {cached:,} on cached compilations" if cached else ""),
+        f"{seconds:,.1f} s of work",
+        ", ".join(versions),
+    )
     return plain(" · ".join(fact for fact in facts if fact))
 
 

@@ -153,3 +153,48 @@ def test_workers_send_their_records(stored: Project) -> None:
     assert ended.exit_code == 0, ended.output
     assert records.load(stored.newest())
     assert verdicts(ended) == {"test_temp:temp_bytes": "passed", "test_temp:assertions": "passed"}
+
+
+REFUSED = """
+import jax, jax.numpy as jnp
+
+def scores(x):
+    return jax.nn.softmax(x @ x.swapaxes(-1, -2), axis=-1)
+
+def test_scores(assay):
+    scores_ = assay.compile(
+        scores, jax.ShapeDtypeStruct((8, 32768, 64), jnp.float32), target="tpu-v5e:2x4"
+    )
+"""
+
+
+def test_a_refused_program_that_the_test_does_not_ask_about_fails_it(tmp_path: Path) -> None:
+    made = Project(tmp_path, {"test_scores.py": REFUSED})
+    ended = made.pytest(target="")
+    assert (ended.exit_code, ended.outcomes) == (1, {"failed": 1}), ended.output
+    record = ended.record("scores", "assertions")
+    assert record.verdict.value == "failed"
+    assert "is refused, and the test does not assert that it fits" in record.reason
+    made.write({"test_scores.py": REFUSED + "    assert not scores_.fits\n"})
+    assert made.pytest(target="").exit_code == 0
+
+
+def test_what_could_not_be_measured_says_why(tmp_path: Path) -> None:
+    transfers = "\ndef test_sent(assay):\n    assert not assay.compile(step, X).transfers\n"
+    ended = project(tmp_path, more=transfers).pytest("-k", "sent", target="")
+    assert ended.exit_code == 1
+    assert ended.record("step", "assertions").reason.startswith("got cpu, which has one memory")
+
+
+def test_a_run_that_ended_early_loses_no_number(stored: Project) -> None:
+    """The second test's number is not asked for, because the first one fails."""
+    second = TESTS[TESTS.index("def test_temp") :].replace("test_temp", "test_second")
+    project(stored.root, more=second)
+    assert stored.pytest("--assay-update-baselines=new", target="").exit_code == 0
+    before = list(baselines.load_all(stored.root / "baselines"))
+    failing = TESTS.replace("    assert", "    assert False\n    assert").replace("SIZE", "256")
+    stored.write({"test_step.py": failing + second})
+    ended = stored.pytest("-x", "--assay-update-baselines=all", target="")
+    assert ended.exit_code == 1
+    assert not [name for name in verdicts(ended) if "unused" in name]
+    assert list(baselines.load_all(stored.root / "baselines")) == before

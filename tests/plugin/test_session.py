@@ -60,6 +60,7 @@ def _session(root: Path, target: str) -> Session:
             timing_seconds=1.0,
             against="0.10.2",
             against_seconds=1.0,
+            cached=True,
             named=True,
             required=(),
         ),

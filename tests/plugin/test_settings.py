@@ -37,6 +37,7 @@ def test_without_options_a_run_is_quick_and_stores_nothing(tmp_path: Path) -> No
         timing_seconds=30,
         against="",
         against_seconds=300,
+        cached=True,
         named=True,
         required=(),
     )
@@ -66,6 +67,7 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         timing_seconds=2,
         against="0.10.2",
         against_seconds=3,
+        cached=True,
         named=True,
         required=("jax",),
     )

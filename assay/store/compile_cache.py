@@ -1,0 +1,111 @@
+"""What compilers made of programs in earlier runs, in the user's cache folder.
+
+A program is found again by all that decides what its compiler makes of it; see ``key_of``.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from assay.model.evidence import Memory
+from assay.model.summary import ModuleSummary
+from assay.store.files import write_whole
+
+_PACKAGE = Path(__file__).parents[1]
+_MOST_BYTES = 1 << 30
+_DIGEST_BYTES = hashlib.sha256().digest_size
+# Settings of the compilers, and of the frameworks that call them.
+_FLAGS = ("XLA_", "LIBTPU_", "TPU_", "JAX_", "CUDA_")
+_SWITCHES = ("ASSAY_NO_CACHE", "CI")
+
+
+class CompiledProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A compiled program: its memory, what was read of its module, and the gzipped HloProto."""
+
+    memory: Memory
+    module: ModuleSummary
+    hlo_gz: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CompileCache:
+    """Compiled programs in a folder of at most ``most_bytes``; the least recently used go."""
+
+    folder: Path
+    most_bytes: int = _MOST_BYTES
+
+    def load(self, key: str) -> CompiledProgram | None:
+        """The program stored under the key; None if there is none, or its file is damaged."""
+        path = self.folder / key
+        try:
+            data = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return None
+        digest, payload = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+        if hashlib.sha256(payload).digest() != digest:
+            return None
+        return msgspec.msgpack.decode(payload, type=CompiledProgram)
+
+    def save(self, key: str, program: CompiledProgram) -> None:
+        """Store the program; without effect where the folder cannot be written to."""
+        payload = msgspec.msgpack.encode(program)
+        with suppress(OSError):
+            write_whole(self.folder / key, hashlib.sha256(payload).digest() + payload)
+            self._shrink()
+
+    def _shrink(self) -> None:
+        files = sorted(
+            ((each.stat().st_mtime, each.stat().st_size, each) for each in self.folder.iterdir()),
+            reverse=True,
+        )
+        total = 0
+        for _, size, path in files:
+            total += size
+            if total > self.most_bytes:
+                path.unlink(missing_ok=True)
+
+
+def usual_folder(environment: Mapping[str, str]) -> Path | None:
+    """The user's cache folder; None in CI, and where ``ASSAY_NO_CACHE`` is set."""
+    if any(environment.get(name, "") not in {"", "0", "false"} for name in _SWITCHES):
+        return None
+    home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "assay" / "compiled"
+
+
+def key_of(program: str, target: str, toolchain: Mapping[str, str]) -> str:
+    """The name of a program's file: a digest of all that decides its measurements.
+
+    ``program`` is the lowered module with its devices and options. With it go the target, the
+    toolchain, the environment of compilers, the number of processors and Assay's own source.
+    """
+    parts = [
+        program,
+        target,
+        *(f"{name}={version}" for name, version in sorted(toolchain.items())),
+        *(f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(_FLAGS)),
+        str(os.cpu_count()),
+        _own_digest(),
+    ]
+    return _digest(part.encode(errors="surrogateescape") for part in parts)
+
+
+@cache
+def _own_digest() -> str:
+    """Of Assay's source and device models: whoever changes them measures anew."""
+    files = sorted(path for path in _PACKAGE.rglob("*") if path.suffix in {".py", ".toml"})
+    return _digest(path.read_bytes() for path in files)
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()

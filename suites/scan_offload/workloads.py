@@ -35,20 +35,32 @@ _REPORTED_ON = ("gpu-h100:8", "tpu-v5p:2x2x2")
 _FITS_V5E = ("nothing", "save-residual-*", "offload-residual-*")
 
 _UPSTREAM_SCOPES = (
-    Scope(level=Level.QUICK, targets=_REPORTED_ON, variants=CORE),
     Scope(level=Level.FULL, targets=(*_REPORTED_ON, "cpu:8")),
     Scope(level=Level.FULL, targets=("tpu-v5e:2x4",), variants=_FITS_V5E),
 )
+_REPORTED_SCOPES = (
+    Scope(level=Level.QUICK, targets=("gpu-h100:8",), variants=CORE),
+    *_UPSTREAM_SCOPES,
+)
 _SMALL_SCOPES = (
-    Scope(level=Level.QUICK, targets=("gpu-h100:8", "gpu", "tpu")),
-    Scope(level=Level.QUICK, targets=("gpu-*", "tpu*"), variants=CORE),
+    Scope(level=Level.QUICK, targets=("tpu-v5e:2x4",), variants=CORE),
+    Scope(level=Level.QUICK, targets=("gpu", "tpu")),
+    Scope(level=Level.FULL, targets=("gpu-*", "tpu*"), variants=CORE),
     Scope(level=Level.FULL, targets=(*_REPORTED_ON, "tpu-v5e:2x4")),
 )
 _SMALL_FLAX_SCOPES = (
     Scope(level=Level.QUICK, targets=("gpu", "tpu")),
     Scope(level=Level.FULL, targets=("gpu*", "tpu*")),
 )
-_EXECUTED_SCOPES = (Scope(level=Level.QUICK, targets=("cpu*", "gpu", "tpu")),)
+_EXECUTED_SCOPES = (
+    Scope(level=Level.QUICK, targets=("cpu*",), variants=CORE),
+    Scope(level=Level.QUICK, targets=("gpu", "tpu")),
+    Scope(level=Level.FULL, targets=("cpu*",)),
+)
+_EXECUTED_FLAX_SCOPES = (
+    Scope(level=Level.QUICK, targets=("gpu", "tpu")),
+    Scope(level=Level.FULL, targets=("cpu*",)),
+)
 
 
 def _block_variants(sizes: Sizes) -> tuple[BlockVariant, ...]:
@@ -74,7 +86,7 @@ COMPILED = (
         name="block-full",
         block=UPSTREAM,
         variants=_block_variants(UPSTREAM),
-        scopes=_UPSTREAM_SCOPES,
+        scopes=_REPORTED_SCOPES,
     ),
     _block(name="block", block=SMALL, variants=_block_variants(SMALL), scopes=_SMALL_SCOPES),
     _block(
@@ -93,7 +105,7 @@ EXECUTED_WORKLOADS = (
         name="flax-executed",
         block=EXECUTED,
         variants=_flax_variants(EXECUTED),
-        scopes=_EXECUTED_SCOPES,
+        scopes=_EXECUTED_FLAX_SCOPES,
     ),
 )
 TIMED = _block(

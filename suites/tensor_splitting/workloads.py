@@ -145,7 +145,6 @@ BESIDE_FLASH = (
     workload(
         "attention-flash",
         with_room(640 * _MEGABYTE, gradients(attention(16_384), 0, 1, 2)),
-        on(_QUICK, _V5E, variants=_OWN),
         on(_FULL, _V5E),
     ),
 )

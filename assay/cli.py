@@ -19,11 +19,11 @@ from assay.model.units import format_bytes
 from assay.model.verdict import ExitCode
 from assay.report.inspection_json import to_json as inspection_json
 from assay.report.inspection_page import print_inspection
-from assay.report.measured import measured_table
 from assay.report.qualification import Qualification, qualify, to_json
+from assay.report.summary import measured_table
 from assay.report.terminal import print_run
 from assay.report.vendor_page import vendor_page, vendor_summary
-from assay.store import records, reruns, results, times
+from assay.store import measurement_cache, records
 from assay.targets import resolve, survey
 
 app = typer.Typer(
@@ -147,7 +147,7 @@ def qualify_target(
         platform=platform.platform(),
         python=platform.python_version(),
         date=datetime.now(UTC).date().isoformat(),
-        ending=results.invocation_of(folder).ending,
+        ending=records.invocation_of(folder).ending,
     )
     _deliver(qualification, folder)
     raise typer.Exit(qualification.exit_code.value)
@@ -171,9 +171,9 @@ def report(
     seen = records.load(run)
     if not workload:
         folder = run if run.is_dir() else run.parent
-        taken, damaged = times.TIMES.load_all(folder)
-        rerun, unread = reruns.RERUNS.load_all(folder)
-        invocation = results.invocation_of(folder)
+        taken, damaged = measurement_cache.TIMES.load_all(folder)
+        rerun, unread = measurement_cache.RERUNS.load_all(folder)
+        invocation = records.invocation_of(folder)
         print_run(Console(), seen, taken, rerun, invocation, verbose=verbose)
         for each in (*damaged, *unread):
             typer.echo(f"assay: {each}", err=True)
@@ -217,8 +217,8 @@ def _run_suites(target: str, level: str, suites: Path, results_dir: Path, worker
 
 def _deliver(qualification: Qualification, directory: Path) -> None:
     written = [
-        results.write(directory, "qualification.json", to_json(qualification)),
-        results.write(directory, "qualification.md", vendor_page(qualification).encode()),
+        records.write(directory, "qualification.json", to_json(qualification)),
+        records.write(directory, "qualification.md", vendor_page(qualification).encode()),
     ]
     console = Console()
     console.print(Markdown(vendor_summary(qualification)))

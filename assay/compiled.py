@@ -10,18 +10,18 @@ from rich.console import Console
 
 from assay.hlo.schema import split
 from assay.judge.differences.inspections import compare
-from assay.model.buffers import (
-    Donation,
-    FullBufferWrite,
-    Peak,
-    copied_bytes_per_iteration,
-    full_buffer_writes_in_loops,
-)
 from assay.model.claim import MeasurementMissing
 from assay.model.evidence import Evidence, FailureKind
 from assay.model.inspection import Comparison, Inspection, Means, Overlap
 from assay.model.module import Transfer
-from assay.model.summary import ModuleSummary
+from assay.model.summary import (
+    Donation,
+    FullBufferWrite,
+    ModuleSummary,
+    Peak,
+    copied_bytes_per_iteration,
+    full_buffer_writes_in_loops,
+)
 from assay.model.target import TargetUnavailable, unavailable
 from assay.model.units import format_bytes, parse_bytes
 from assay.report.inspection_page import print_comparison, print_inspection

@@ -14,7 +14,7 @@ from assay.frameworks.hlo_file import (
     recognise,
     why_not_compiled_again,
 )
-from assay.hlo.memory_stats import memory_stats
+from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import MalformedModule, split
 from assay.hlo.summary import read
 from assay.isolate import Observer

@@ -9,12 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from assay.frameworks.framework import Compiled, Framework, RanSteps, Unsupported
-from assay.frameworks.given import built
-from assay.frameworks.installed import FrameworkMissing, framework
-from assay.frameworks.step_graphs import steps_seen
+from assay.frameworks.framework import Compiled, Framework, RanSteps, Unsupported, built, steps_seen
+from assay.frameworks.installed import FrameworkMissing, framework, toolchain
 from assay.frameworks.timing import PairTimer, ProgramFailed
-from assay.frameworks.versions import toolchain
 from assay.hlo.schema import split
 from assay.hlo.summary import read
 from assay.model.blame import is_ours, message_of, users_line

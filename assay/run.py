@@ -6,19 +6,20 @@ from enum import Enum
 from pathlib import Path
 from time import perf_counter
 
+from assay.judge.baseline import nearest_baseline, no_newer
 from assay.judge.case import judge, judge_negative_control, judge_variant, no_control, vouched
-from assay.judge.toolchains import nearest_baseline, no_newer
 from assay.model.claim import (
     Case,
     Claim,
     GrowthClaim,
     RerunClaim,
     TimingClaim,
+    Trial,
+    record_of,
 )
 from assay.model.evidence import Evidence, GrowthTimes, Unavailable
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, not_rerun
 from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, Turns
-from assay.model.trial import Trial, record_of
 from assay.model.units import Unit
 from assay.model.verdict import (
     BaselineNumber,
@@ -27,7 +28,7 @@ from assay.model.verdict import (
     Record,
 )
 from assay.model.workload import Variant, Workload
-from assay.store import baselines, evidence, reruns, times
+from assay.store import baselines, evidence, measurement_cache
 
 Measured = Times | Rerun | GrowthTimes
 """What a claim on times was judged by."""
@@ -257,7 +258,9 @@ class Run:
             # The processes of a variant alone share the seconds of a pair.
             most_seconds=self.timing_seconds / (1 if turns.reference else PROCESSES_ALONE),
         )
-        return times.TIMES.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
+        return measurement_cache.TIMES.once(
+            self.directory, pair.key, lambda keep: self.time(pair, keep)
+        )
 
     def _rerun(self, trial: Trial, case: Case) -> Case:
         """The case with the rerun that its claim asks for, made once a run."""
@@ -280,7 +283,7 @@ class Run:
         )
         if isinstance(baseline, Unavailable):
             return replace(case, rerun=not_rerun(request, Side.OLD, baseline))
-        made = reruns.RERUNS.once(
+        made = measurement_cache.RERUNS.once(
             self.directory, request.key, lambda keep: self.rerun(request, keep)
         )
         return replace(case, rerun=made)

@@ -135,7 +135,7 @@ def test_a_house_in_order_has_no_wrong_arrow(tmp_path: Path) -> None:
     ("file", "source", "arrow"),
     [
         ("model/units.py", "import assay.hlo", "model -> hlo"),
-        ("model/units.py", "from assay.hlo.loops import trips", "model -> hlo"),
+        ("model/units.py", "from assay.hlo.summary import trips", "model -> hlo"),
         ("model/units.py", "from assay import hlo", "model -> hlo"),
         ("model/units.py", "from .. import hlo", "model -> hlo"),
         ("model/units.py", "from ..hlo import loops", "model -> hlo"),

@@ -1,10 +1,8 @@
 """The claims that Assay ships, one family a file; each is a frozen value with one pure method."""
 
-from assay.claims.against import TimeAgainst
-from assay.claims.baseline_time import BaselineTime
-from assay.claims.compile import Compiles, FitsDevice, Parameters, Runs
+from assay.claims.against import BaselineTime, TimeAgainst
+from assay.claims.compile import Compiles, FitsDevice, NamesMatch, Parameters, ResidualsOnHost, Runs
 from assay.claims.copies import CopiedBytes, CopiedBytesOutsideLoops, DonatedBytesReused
-from assay.claims.growth import TimeGrowth
 from assay.claims.memory import (
     BaselineTempBytes,
     DeviceBytesAtMost,
@@ -12,8 +10,9 @@ from assay.claims.memory import (
     FitsBudget,
     HostBytes,
     TempBytesAtMost,
+    TransferredBytes,
 )
-from assay.claims.scaling import BytesExponent, Cost, TimeExponent
+from assay.claims.scaling import BytesExponent, Cost, TimeExponent, TimeGrowth
 from assay.claims.steps import (
     GraphsCompiled,
     LastCompile,
@@ -23,8 +22,6 @@ from assay.claims.steps import (
     TracingSends,
 )
 from assay.claims.times import StoredTimeRatio, TimeRatio, TraceTimeRatio
-from assay.claims.tracing import NamesMatch, ResidualsOnHost
-from assay.claims.transfers import TransferredBytes
 from assay.claims.values import ValuesEqual
 
 __all__ = [

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from assay.claims.measurement import module_of
 from assay.judge.comparison import Relation, explain, holds
-from assay.model.buffers import (
+from assay.model.claim import Case, Formula, Stopped
+from assay.model.inspection import why_lost
+from assay.model.summary import (
     FullBufferWrite,
+    ModuleSummary,
     copied_bytes_outside_loops,
     copied_bytes_per_iteration,
     full_buffer_writes_in_loops,
     full_buffer_writes_outside_loops,
 )
-from assay.model.claim import Case, Formula, Stopped
-from assay.model.inspection import why_lost
-from assay.model.summary import ModuleSummary
 from assay.model.units import Quantity, Unit, format_bytes, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant

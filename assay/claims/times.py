@@ -7,8 +7,7 @@ from typing import NoReturn
 from assay.claims.measurement import describe_failure, stop_unless_available, stop_unless_executed
 from assay.judge.baseline import STORE_ALL, STORE_NEW
 from assay.judge.changes import Change, Ratio, Sensitivity
-from assay.judge.ratios import LOOKS, ratio_of_turns
-from assay.judge.separation import certainly_slower_after, separated
+from assay.judge.ratios import LOOKS, certainly_slower_after, ratio_of_turns, separated
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
 from assay.model.timing import Ending, Times, Turns, VariantTimes, Work, format_seconds
 from assay.model.units import Quantity, Unit, same_unit

@@ -8,8 +8,7 @@ from typing import Any
 from assay.frameworks.framework import Compiled, RanSteps, Ready
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
-from assay.frameworks.memory_analysis import memory_of
-from assay.frameworks.placement import check_placement
+from assay.frameworks.reading import check_placement, memory_of
 from assay.hlo.module import Module
 from assay.hlo.schema import wrap
 from assay.model.blame import WrongValue
@@ -18,7 +17,7 @@ from assay.model.steps import Steps
 from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
-from assay.targets.dumps import dump, refuses_options
+from assay.targets.hlo_text import dump, refuses_options
 
 _PLACEMENT = "annotate_device_placement"
 

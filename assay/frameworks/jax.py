@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from assay.frameworks.arrays import tensor_of
 from assay.frameworks.framework import RanSteps, Ready, Unsupported
 from assay.frameworks.jax_placement import (
     LowersItself,
@@ -22,18 +21,17 @@ from assay.frameworks.jax_placement import (
     lowered_for,
     unwrapped,
 )
-from assay.frameworks.jax_steps import run_steps
-from assay.frameworks.jax_timing import calibrate, profile, ready_program, ready_steps
+from assay.frameworks.jax_timing import calibrate, profile, ready_program, ready_steps, run_steps
 from assay.frameworks.machine import run_first
-from assay.frameworks.memory_analysis import memory_of
+from assay.frameworks.reading import memory_of, tensor_of
 from assay.hlo.schema import wrap
 from assay.model.evidence import GrowthTimes, Memory, Residual, Tensor, Traced
 from assay.model.steps import Steps
 from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
-from assay.targets.dumps import dump, refuses_options
 from assay.targets.emulation import emulated
+from assay.targets.hlo_text import dump, refuses_options
 
 # The fewest that ``TimeGrowth`` can judge; and more lengths ask for a finer answer.
 _LEAST_TURNS, _TURNS_A_LENGTH = 7, 12

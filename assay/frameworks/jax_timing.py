@@ -2,8 +2,8 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,63 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from assay.frameworks.framework import RanStep, RanSteps
 from assay.frameworks.jax_placement import check_compiled, check_results
+from assay.frameworks.reading import tensor_of
 from assay.frameworks.xspace import device_times
-from assay.model.steps import Steps
+from assay.model.steps import Counters, Steps
 from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Program
+
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+def run_steps(steps: Steps, devices: Sequence[Any]) -> RanSteps:
+    """Build the loop, then count what each step has compiled; what is sent is not counted.
+
+    Caches are cleared first: what another program had compiled would not be compiled again.
+    """
+    with jax.default_device(devices[0]):
+        return _run(steps, devices)
+
+
+def _run(steps: Steps, devices: Sequence[Any]) -> RanSteps:
+    loop = steps.build()
+    jax.clear_caches()
+    ran = []
+    for _ in range(steps.count):
+        with _compile_seconds() as seconds:
+            given = dict(loop.step())
+            results = jax.device_get(given)
+        check_results(given, devices)
+        counted = Counters(
+            sent=None,
+            sent_bytes=None,
+            handles=None,
+            compiles=len(seconds),
+            compile_seconds=sum(seconds),
+        )
+        tensors = tuple(tensor_of(name, array) for name, array in results.items())
+        ran.append(RanStep(counters=counted, results=tensors, compiled=()))
+    shapes = {name: tuple(array.shape) for name, array in loop.parameters.items()}
+    return RanSteps(steps=tuple(ran), parameters=shapes)
+
+
+@contextmanager
+def _compile_seconds() -> Iterator[list[float]]:
+    """The seconds of each program that is compiled from here on."""
+    seconds: list[float] = []
+
+    def listen(event: str, duration_secs: float, **_: Any) -> None:
+        if event == _COMPILED:
+            seconds.append(duration_secs)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield seconds
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
 
 _MATRIX = 512
 _COPIED = 2**22  # of four bytes

@@ -4,19 +4,46 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from assay.frameworks.framework import Framework, Ready, Unsupported
-from assay.frameworks.given import built
+from assay.frameworks.framework import Framework, Ready, Unsupported, built
 from assay.frameworks.machine import machine, throttles
-from assay.frameworks.tracing import ReadyToTrace
 from assay.frameworks.turns import Runner, take_turns
 from assay.model.blame import is_ours
 from assay.model.evidence import FailureKind
 from assay.model.timing import Ending, Keep, TimedPair, Times, Work
-from assay.model.workload import Variant
+from assay.model.workload import Program, Variant
 from assay.targets.jax_internals import InternalsMoved
+
+_MOST_RUNS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyToTrace:
+    """A program that each run traces and lowers anew, with nothing kept of the run before."""
+
+    tools: Framework
+    program: Program
+    platform: str
+    devices: Sequence[Any]
+    trace_seconds: float | None = None
+    compile_seconds: float | None = None
+    most_runs: int = _MOST_RUNS
+
+    def run(self, count: int) -> float:
+        """The seconds of so many tracings; what they leave behind is dropped between them."""
+        return sum(self._once() for _ in range(count))
+
+    def _once(self) -> float:
+        self.tools.forget()
+        start = time.perf_counter()
+        traced = self.tools.trace(self.program, self.devices)
+        lowered = self.tools.lower(traced, self.platform, self.devices)
+        seconds = time.perf_counter() - start
+        del lowered
+        return seconds
+
 
 _KEEP_SECONDS: Final = 1.0
 _FAILS_BY: Final = {Work.RUN: FailureKind.EXECUTION, Work.TRACE: FailureKind.TRACE}

@@ -12,12 +12,11 @@ import torch
 import torch_xla
 
 from assay.frameworks import torch_xla_internals as internals
-from assay.frameworks.arrays import tensor_of
 from assay.frameworks.framework import Compiled, RanStep, RanSteps, Ready, Unsupported
 from assay.frameworks.hlo import compile_parsed, parse
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax_timing import calibrate
-from assay.frameworks.placement import check_placement
+from assay.frameworks.reading import check_placement, tensor_of
 from assay.model.evidence import GrowthTimes, Tensor, Traced
 from assay.model.steps import Loop, Steps
 from assay.model.timing import Calibration, DeviceTimes

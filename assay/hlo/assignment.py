@@ -1,12 +1,15 @@
 """The buffer assignment: which bytes of which allocation hold each value of a module."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from assay.hlo.instruction import Instruction
 from assay.hlo.schema import Message, decode_buffer_assignment
 from assay.hlo.values import Site, Value, argument, renamed
+from assay.model.evidence import Memory
+from assay.model.module import HOST_MEMORY_SPACE
 
 Position = tuple[int, tuple[int, ...]]
 """An instruction's unique id, and the path into the tuple that it returns."""
@@ -110,3 +113,50 @@ def _passed(parameter: Instruction, path: tuple[int, ...]) -> Value | None:
 
 def _position(location: Message) -> Position:
     return location.instruction_id, tuple(location.shape_index)
+
+
+_MAIN_MEMORY: Final = 0
+
+
+def memory_stats(buffer_assignment: bytes) -> Memory:
+    """The memory that the module's allocations come to, on the device and on the host.
+
+    Raises:
+        MalformedModule: these are no serialized BufferAssignmentProto, or only a part of one.
+    """
+    allocations = BufferAssignment.from_proto(buffer_assignment).allocations
+
+    def total(kind: Callable[[Message], bool], color: int) -> int:
+        return sum(each.size for each in allocations if each.color == color and kind(each))
+
+    return Memory(
+        temp_bytes=total(_is_temporary, _MAIN_MEMORY),
+        argument_bytes=total(_is_argument, _MAIN_MEMORY),
+        output_bytes=total(_is_output, _MAIN_MEMORY),
+        alias_bytes=total(_is_both, _MAIN_MEMORY),
+        host_temp_bytes=total(_is_temporary, HOST_MEMORY_SPACE),
+        host_argument_bytes=total(_is_argument, HOST_MEMORY_SPACE),
+        host_output_bytes=total(_is_output, HOST_MEMORY_SPACE),
+        host_alias_bytes=total(_is_both, HOST_MEMORY_SPACE),
+    )
+
+
+def _is_argument(allocation: Message) -> bool:
+    return bool(allocation.is_entry_computation_parameter)
+
+
+def _is_output(allocation: Message) -> bool:
+    return bool(allocation.maybe_live_out)
+
+
+def _is_both(allocation: Message) -> bool:
+    return _is_argument(allocation) and _is_output(allocation)
+
+
+def _is_temporary(allocation: Message) -> bool:
+    return not (
+        allocation.is_thread_local
+        or allocation.is_constant
+        or _is_argument(allocation)
+        or _is_output(allocation)
+    )

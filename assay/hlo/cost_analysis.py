@@ -12,7 +12,7 @@ from assay.hlo.host_transfers import HOST_THREAD, MOVES_NOTHING
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation
 from assay.hlo.trip_count import TripCounter
-from assay.model.overlap import Cost
+from assay.model.module import Cost
 
 STARTS: Final = frozenset(
     {

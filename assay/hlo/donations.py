@@ -6,7 +6,7 @@ from assay.hlo.assignment import BufferAssignment, Slice
 from assay.hlo.full_buffer_writes import FullWrite
 from assay.hlo.module import Module
 from assay.hlo.values import Value, behind
-from assay.model.buffers import Donation
+from assay.model.summary import Donation
 
 _Given = tuple[int, tuple[int, ...], tuple[int, ...] | None, bool]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from assay.hlo.assignment import BufferAssignment
-from assay.hlo.executions import Executions
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation, Module
+from assay.hlo.trip_count import Executions
 from assay.hlo.value_provenance import Origin, origin_of, written
 from assay.hlo.values import Site, Value, argument, renamed
-from assay.model.buffers import Content, FullBufferWrite
+from assay.model.summary import Content, FullBufferWrite
 
 _MOVES_DATA: Final = frozenset(
     {

@@ -9,16 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.hlo.async_start import COLLECTIVES, async_starts
 from assay.hlo.cost_analysis import STARTS, CostAnalysis
-from assay.hlo.executions import Executions
 from assay.hlo.host_transfers import HOST_THREAD
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation, Module
-from assay.hlo.timeline import Span, Timelines
-from assay.hlo.trip_count import TripCounter
+from assay.hlo.timeline import COLLECTIVES, Span, Timelines, async_starts
+from assay.hlo.trip_count import Executions, TripCounter
 from assay.hlo.values import Value
-from assay.model.overlap import AsyncPair
+from assay.model.module import AsyncPair
 
 DONES: Final = frozenset(
     {

@@ -18,8 +18,8 @@ from assay.hlo.instruction import Instruction
 from assay.hlo.module import Module
 from assay.hlo.schema import Message
 from assay.hlo.values import Value, behind
-from assay.model.buffers import Holds, LiveBuffer, Peak
 from assay.model.module import Shape
+from assay.model.summary import Holds, LiveBuffer, Peak
 
 _MAIN_MEMORY: Final = 0
 """The colour of allocations in the device's main memory; others are on chip, or on the host."""

@@ -13,8 +13,8 @@ from typing import Final
 
 from assay.hlo.instruction import Instruction
 from assay.hlo.values import Site, Value, argument, behind, renamed
-from assay.model.buffers import Content
 from assay.model.module import Shape
+from assay.model.summary import Content
 
 _CARRIERS: Final = frozenset({"async-start", "fusion"})
 # A TPU concatenates by the maximum, or the union, of arrays that are padded to the whole.

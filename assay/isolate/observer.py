@@ -12,8 +12,8 @@ from typing import Self
 
 import cloudpickle
 
+from assay.frameworks.installed import toolchain
 from assay.frameworks.timing import ends_when_hopeless
-from assay.frameworks.versions import toolchain
 from assay.isolate.child import Child, NotStartedError
 from assay.isolate.frames import Answer, GrowthRequest, TimesRequest, decoded
 from assay.isolate.pickling import NotPortable, pickled

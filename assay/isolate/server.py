@@ -22,11 +22,12 @@ from assay.isolate.frames import (
     GrowthRequest,
     TimesRequest,
     encoded,
+    end_with_parent,
     how_it_ended,
+    own_pipes,
     read,
     write,
 )
-from assay.isolate.pipes import end_with_parent, own_pipes
 from assay.model.blame import in_words, message_of, users_line
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetError, TargetName

@@ -8,7 +8,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from assay.model.change import Change, Ratio
+from assay.model.timing import Change, Ratio
 
 __all__ = [
     "DEFAULT",

@@ -4,7 +4,7 @@ Sample k of one stands beside sample k of the other, so that what the machine do
 both, and the differences of their logarithms are symmetric about the true one. Three views of them
 share the errors. *Calm pairs*: most of a busy machine's noise lies in few pairs, so the calmer half
 is kept, by the sum of a pair's logarithms, which does not tell which of the two was slower, if both
-vary alike. *Minimum times* (``assay.judge.minimum_time``) decide where most pairs are disturbed.
+vary alike. *Minimum times* (``assay.judge.ratios``) decide where most pairs are disturbed.
 *All pairs* see what only some runs have: where they contradict the other two, they are right. Where
 one of the two varies more, calm pairs and minimum times are those in which it happened to be fast;
 the interval is then made to hold the centre of all pairs too. The interval of pairs is Wilcoxon's
@@ -14,7 +14,7 @@ Statistical Methods, 3.1 to 3.3), exact at any number of pairs.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -34,8 +34,109 @@ from assay.judge.changes import (
     judged,
     logarithms,
 )
-from assay.judge.minimum_time import block_minima, minimum_time_interval
-from assay.judge.separation import separated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How far noise alone moves a sample: so many times as long, and so many seconds more."""
+
+    stretch: float
+    stall: float
+
+    def longest(self, seconds: float) -> float:
+        """The longest that a program can seem to take that takes so many seconds."""
+        return self.stretch * seconds + self.stall
+
+
+BEYOND: Final = {
+    1: Noise(stretch=4.0, stall=0.25),
+    2: Noise(stretch=3.0, stall=0.05),
+    4: Noise(stretch=2.0, stall=0.02),
+    6: Noise(stretch=1.5, stall=0.005),
+}
+"""What so many pairs must differ by to decide; of complete separation alone, 6 pairs are 1 in 924.
+
+One pair decides for slower only.
+"""
+
+FIRST_RUN: Final = Noise(stretch=16.0, stall=0.5)
+"""The same of first runs, which touch their memory for the first time; chosen, not measured."""
+
+
+def separated(
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    against: float = 1.0,
+    processes: int | None = None,
+) -> Bounds | None:
+    """The least and greatest ratio of the samples as logarithms, if they are far apart; else None.
+
+    Far apart on either side of ``against``, the ratio that the second is held to. Samples of few
+    pairs of ``processes`` share what stretches a whole process.
+    """
+    pairs = min(len(first), len(second))
+    if not pairs:
+        return None
+    alike = pairs if processes is None else min(pairs, processes)
+    noise = Noise(stretch=_noise(alike).stretch, stall=_noise(pairs).stall)
+    slower = min(second) >= noise.longest(against * max(first))
+    faster = pairs > 1 and against * min(first) >= noise.longest(max(second))
+    if not (slower or faster):
+        return None
+    return math.log(min(second) / max(first)), math.log(max(second) / min(first))
+
+
+def _noise(count: int) -> Noise:
+    return BEYOND[max(fewest for fewest in BEYOND if fewest <= count)]
+
+
+def certainly_slower_after(seconds: float, *, against: float = 1.0) -> float:
+    """After how long a first run is certainly slower than ``against`` times one of such seconds."""
+    return FIRST_RUN.longest(against * seconds)
+
+
+def minimum_time_interval(first: Floats, second: Floats, errors: float) -> tuple[float, float]:
+    """The interval of the second minimum time less the first, from stretches' minima as logarithms.
+
+    Both sides draw as many stretches as the smaller has: of more draws comes a lower minimum time.
+    Without bounds where stretches are so few that, of two sides that do not differ, one would lie
+    wholly above the other more often than the errors allow.
+    """
+    if 2 / math.comb(len(first) + len(second), len(first)) > errors:
+        return -math.inf, math.inf
+    draws = min(len(first), len(second))
+    ours, theirs = np.sort(first), np.sort(second)
+    differences = (theirs[:, None] - ours[None, :]).ravel()
+    chances = (_chances(len(theirs), draws)[:, None] * _chances(len(ours), draws)[None, :]).ravel()
+    return _quantile(differences, chances, errors / 2), -_quantile(
+        -differences, chances, errors / 2
+    )
+
+
+def block_minima(logs: Floats, size: int) -> Floats:
+    """The minimum of each block of so many samples in a row; what is left over joins the last."""
+    starts = np.arange(0, max(len(logs) - size + 1, 1), size)
+    minima: Floats = np.minimum.reduceat(logs, starts)
+    return minima
+
+
+def _chances(count: int, draws: int) -> Floats:
+    """The chance of each of the sorted stretches to be the minimum of so many draws."""
+    left: Floats = ((count - np.arange(count + 1)) / count) ** draws
+    return left[:-1] - left[1:]
+
+
+def _quantile(values: Floats, chances: Floats, share: float) -> float:
+    """The largest value with at most ``share`` of the chance below it.
+
+    Summed from the smallest value up on either side, so that swapping the sides mirrors it.
+    """
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(chances[order])
+    place = int(np.searchsorted(below, share))
+    return float(values[order][min(place, len(values) - 1)])
+
 
 LOOKS: Final = (12, 16, 24, 32, 48, 64, 96, 128, 192, 384, 768, 1536)
 """After so many pairs the samples so far are judged, and no more are taken if they decide.
@@ -73,7 +174,7 @@ def ratio_of_turns(
     keeps them; 1 for samples that are judged once.
 
     Samples so far apart that noise cannot be why decide at once, also where one pair was taken
-    (``assay.judge.separation``).
+    (``assay.judge.ratios``).
 
     Raises:
         ValueError: sequences of unequal length, no pair, or times that are not positive.

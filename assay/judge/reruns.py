@@ -24,18 +24,18 @@ from assay.judge.changes import (
     Sensitivity,
     judged,
 )
-from assay.judge.minimum_time import minimum_time_interval
 from assay.judge.ratios import (
     VIEWS,
     View,
     calm_differences,
     differences,
     far_apart,
+    minimum_time_interval,
     of_views,
+    separated,
     signed_rank_interval,
     vary_alike,
 )
-from assay.judge.separation import separated
 
 PAIR_LOOKS: Final = (4, 6, 9, 12)
 """After so many pairs of processes they are judged, and no more are started if they decide."""
@@ -68,7 +68,7 @@ def ratio_of_processes(
     """The second toolchain's time over the first's; slower or faster than ``against`` times it.
 
     Times so far apart that noise cannot be why decide at once, also where one pair of processes
-    took one turn (``assay.judge.separation``). Else fewer than two pairs of ``FEWEST_TURNS`` are
+    took one turn (``assay.judge.ratios``). Else fewer than two pairs of ``FEWEST_TURNS`` are
     too noisy: one pair cannot tell a toolchain from where a process's memory happens to lie.
 
     Raises:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 
-from assay.model.change import Ratio
 from assay.model.evidence import Failure, Toolchain, Unavailable
-from assay.model.timing import Machine, format_seconds
+from assay.model.timing import Machine, Ratio, format_seconds
 from assay.model.workload import Variant, Workload
 
 

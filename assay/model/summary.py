@@ -1,11 +1,187 @@
 """The summary of a module: all that is known of what a compiler emitted, as plain values."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 
-from assay.model.buffers import Donation, FullBufferWrite, Peak
-from assay.model.inventory import Inventory
-from assay.model.module import Direction, Loop, Transfer, nbytes_per_run
-from assay.model.overlap import AsyncPair
+from assay.model.module import (
+    AsyncPair,
+    Direction,
+    Inventory,
+    Loop,
+    Shape,
+    Transfer,
+    nbytes_per_run,
+)
+
+
+class Content(Enum):
+    """What an instruction that writes an array whole puts into it."""
+
+    COPY = "copy"
+    """What another array held, at most in another layout, element type or memory."""
+
+    UPDATE = "update"
+    """What another array held, with a part replaced that an update in place would write alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullBufferWrite:
+    """One array that one instruction writes whole.
+
+    ``shape`` is the array written, ``executions`` its writes per run of the module (None if
+    unknown, an upper bound if ``at_most``). ``loop`` names the body of the innermost while loop
+    around it and ``iterations`` counts that body's runs; "" and None outside of loops. ``in_place``
+    tells whether source and destination share their bytes; None where the buffer assignment is not
+    known. ``crosses_host_link`` tells that one of them lies in host memory, so that the write is a
+    transfer too. ``opcode`` is the operation at the root, inside whatever fusion or asynchronous
+    pair ``instruction`` is.
+    """
+
+    content: Content
+    shape: Shape
+    executions: int | None
+    at_most: bool
+    loop: str
+    iterations: int | None
+    in_place: bool | None
+    opcode: str
+    computation: str
+    instruction: str
+    source: str | None
+    crosses_host_link: bool = False
+
+    @property
+    def nbytes_per_execution(self) -> int:
+        """Logical bytes of the array."""
+        return self.shape.nbytes
+
+    @property
+    def nbytes_per_run(self) -> int | None:
+        """Bytes per run of the module; None if the executions are unknown."""
+        return None if self.executions is None else self.shape.nbytes * self.executions
+
+
+def full_buffer_writes_in_loops(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> tuple[FullBufferWrite, ...]:
+    """The full-buffer writes in loops, of arrays above a size, largest first."""
+    return _above((each for each in full_buffer_writes if each.loop), larger_than)
+
+
+def full_buffer_writes_outside_loops(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> tuple[FullBufferWrite, ...]:
+    """The full-buffer writes outside of loops, of arrays above a size, largest first."""
+    return _above((each for each in full_buffer_writes if not each.loop), larger_than)
+
+
+def _above(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> tuple[FullBufferWrite, ...]:
+    """Those that are executed, of arrays above a size, largest first."""
+    found = (
+        each
+        for each in full_buffer_writes
+        if each.shape.nbytes > larger_than and each.executions != 0
+    )
+    return tuple(sorted(found, key=lambda each: -each.shape.nbytes))
+
+
+def copied_bytes_per_iteration(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> int:
+    """The most bytes that one iteration of any loop writes whole, in arrays above a size.
+
+    Each loop is counted by itself, without the loops around and inside it; every branch of a
+    conditional counts.
+    """
+    per_loop: dict[str, int] = {}
+    for write in full_buffer_writes_in_loops(full_buffer_writes, larger_than):
+        per_loop[write.loop] = per_loop.get(write.loop, 0) + write.shape.nbytes
+    return max(per_loop.values(), default=0)
+
+
+def copied_bytes_outside_loops(
+    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+) -> int | None:
+    """Bytes that one run writes whole outside of loops; None if it is unknown how often.
+
+    Every branch of a conditional counts.
+    """
+    total = 0
+    for write in full_buffer_writes_outside_loops(full_buffer_writes, larger_than):
+        if write.nbytes_per_run is None:
+            return None
+        total += write.nbytes_per_run
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Donation:
+    """One array of an argument that the caller gives away.
+
+    ``output_index`` is the output that takes its buffer over, None if none does. ``copied_by``
+    names the instructions (with source lines) that copy the array whole although it was given
+    away, once per run, outside of loops; ``copies_known`` tells whether all of them were seen, for
+    which the buffer assignment is needed.
+    """
+
+    parameter_number: int
+    parameter_index: tuple[int, ...]
+    argument: str
+    shape: Shape
+    output_index: tuple[int, ...] | None
+    must: bool
+    copied_by: tuple[str, ...]
+    copies_known: bool = True
+
+    @property
+    def honoured(self) -> bool | None:
+        """Whether an output took the buffer over and nothing was copied for it; None if unknown."""
+        if self.output_index is None or self.copied_by:
+            return False
+        return True if self.copies_known else None
+
+
+class Holds(Enum):
+    """What a buffer is there for."""
+
+    ARGUMENT = "argument"
+    OUTPUT = "output"
+    TEMPORARY = "temporary"
+    CONSTANT = "constant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBuffer:
+    """A buffer that is alive at the peak; ``nbytes`` is what the compiler reserved, padding too.
+
+    ``name`` is an argument's own name (``params['w']``), else the instruction that fills it.
+    ``line`` is the user's line that it comes from, of an argument the first line that reads it;
+    None where the compiler kept none.
+    """
+
+    holds: Holds
+    name: str
+    opcode: str
+    shape: Shape
+    nbytes: int
+    line: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """Device memory at the moment when most is alive, largest buffers first.
+
+    ``nbytes`` sums all buffers, also those too small to be listed. ``at`` names the instruction at
+    which the peak is reached.
+    """
+
+    nbytes: int
+    at: str
+    line: str | None
+    buffers: tuple[LiveBuffer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,13 @@ from pytest_benchmark import __version__
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
-from assay.frameworks.versions import toolchain
+from assay.frameworks.installed import toolchain
 from assay.judge.ratios import ratio_of_turns
-from assay.model.change import Ratio
 from assay.model.evidence import Evidence, GrowthTimes, Memory
 from assay.model.rerun import Rerun, Side
-from assay.model.timing import Times, VariantTimes, beside
+from assay.model.timing import Ratio, Times, VariantTimes, beside
 from assay.run import Measured
-from assay.store import evidence, results
+from assay.store import evidence, records
 from assay.targets import resolve
 
 FIXTURE = "benchmark"
@@ -112,7 +111,7 @@ def write_file(directory: Path, config: pytest.Config, all_times: Iterable[Times
         "datetime": datetime.now(UTC).isoformat(),
         "version": __version__,
     }
-    return results.write(directory, FILE_NAME, json.dumps(document, indent=4).encode())
+    return records.write(directory, FILE_NAME, json.dumps(document, indent=4).encode())
 
 
 def describe_toolchains(machine_info: dict[str, Any], targets: Iterable[str]) -> None:

@@ -38,7 +38,7 @@ from assay.report.labels import coverage_lines
 from assay.report.summary import summary
 from assay.report.terminal import print_run
 from assay.run import update_baselines
-from assay.store import evidence, records, reruns, results, times
+from assay.store import evidence, measurement_cache, records
 
 _WIDTH_OF_A_FILE = 100
 SUMMARY = "summary.md"
@@ -146,7 +146,7 @@ class Controller:
         if new or record is self._records[0]:
             # Until it ends; a run that is killed stays what this says.
             begun = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
-            results.write_invocation(self._session.run.directory, begun)
+            records.write_invocation(self._session.run.directory, begun)
         records.append(self._session.run.directory, record)
 
     @pytest.hookimpl(optionalhook=True)
@@ -203,16 +203,16 @@ class Controller:
 
     def _write(self, ending: Ending) -> None:
         """Write all files, and last the two that say how the run ended."""
-        self._times, no_times = times.TIMES.load_all(self._session.directory)
-        self._reruns, no_reruns = reruns.RERUNS.load_all(self._session.directory)
+        self._times, no_times = measurement_cache.TIMES.load_all(self._session.directory)
+        self._reruns, no_reruns = measurement_cache.RERUNS.load_all(self._session.directory)
         self._damaged = (*no_times, *no_reruns)
         if self._records:
             run = self._session.run
-            results.write(run.directory, "junit.xml", junit(self._records))
+            records.write(run.directory, "junit.xml", junit(self._records))
             evidence.drop_hlo(run.directory)
             self._updated = update_baselines(run, self._records)
             remove_unused_baselines(run.baselines, self._records)
-            results.point_latest(run.directory)
+            records.point_latest(run.directory)
             if not self._fault:
                 records.check(run.directory, self._records)
         covered = self._tally.record() if self._records or self._collects_only else None
@@ -229,8 +229,8 @@ class Controller:
         try:
             self._page = self._rendered()
             page = summary(self._records, self._times, self._reruns, self._invocation)
-            results.write(self._session.run.directory, SUMMARY, page.encode())
-            results.write_invocation(self._session.run.directory, self._invocation)
+            records.write(self._session.run.directory, SUMMARY, page.encode())
+            records.write_invocation(self._session.run.directory, self._invocation)
         except Exception as fault:  # noqa: BLE001 -- as above.
             if not ending.is_faulty:
                 self._conclude(_failed(ending, fault))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from assay.frameworks.installed import KNOWN, why_missing
+from assay.model.claim import Trial
 from assay.model.coverage import Count, Coverage, Reached, Slot, gaps
 from assay.model.invocation import Missing
 from assay.model.target import LIVE_MODELS
-from assay.model.trial import Trial
 from assay.model.verdict import Outcome, Record
 from assay.plugin.settings import Settings
 from assay.report.coverage import coverage_line, missing_of, nothing_judged

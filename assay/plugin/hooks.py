@@ -1,18 +1,21 @@
 """The hooks of a run that uses Assay: an item per workload, variant, target, claim; exit code."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from assay.model.claim import Check
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
-from assay.plugin import against, run_name, validation
+from assay.plugin import run_name, validation
 from assay.plugin.controller import Controller
-from assay.plugin.exclusive_timing import EXCLUSIVE_TIMING, ExclusiveTiming
 from assay.plugin.fixture import Assay, explain_comparison
 from assay.plugin.items import (
     ClaimFailed,
+    TimedItem,
     answer_for_controls,
     attach_verdicts,
     check_items,
@@ -23,10 +26,39 @@ from assay.plugin.items import (
     reject_repeated,
     where_required,
 )
-from assay.plugin.session import Session
+from assay.plugin.session import Session, checks_against
 from assay.plugin.settings import Settings, SettingsError
 from assay.plugin.unused_baselines import FOUND, Found, unused_baseline_items
+from assay.store import files
 from assay.store.baselines import BaselineError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExclusiveTiming:
+    """How the items of one process keep out of the way of timing; ``directory`` is the run's.
+
+    It is None where nobody is in the way: nothing is timed, or there are no other workers.
+    """
+
+    directory: Path | None = None
+
+    @classmethod
+    def among(cls, items: Iterable[pytest.Item], config: pytest.Config) -> "ExclusiveTiming":
+        """Every worker collects the same items, so all of them come to the same."""
+        timing = any(isinstance(item, TimedItem) for item in items)
+        workers = hasattr(config, "workerinput")
+        return cls(directory=config.stash[Session.KEY].directory if timing and workers else None)
+
+    def lock(self, item: pytest.Item) -> AbstractContextManager[None]:
+        """Held while the item runs, from the set-up of its fixtures on."""
+        if self.directory is None:
+            return nullcontext()
+        is_timing = isinstance(item, TimedItem)
+        return files.exclusive(self.directory) if is_timing else files.shared(self.directory)
+
+
+EXCLUSIVE_TIMING: pytest.StashKey[ExclusiveTiming] = pytest.StashKey()
+
 
 _CONTROLLER = "assay-controller"
 
@@ -80,7 +112,7 @@ def items_of(collector: pytest.Module | pytest.Class, name: str, check: Check) -
     validation.reject_namesakes(name, check, [each.check for each in found])
     found.append(Found(path=collector.path, check=check))
     session = collector.config.stash[Session.KEY]
-    checks = against.checks(name, check, against=session.settings.against)
+    checks = checks_against(name, check, against=session.settings.against)
     return [item for each in checks for item in check_items(collector, *each, session)]
 
 

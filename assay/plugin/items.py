@@ -8,14 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.model.claim import Check, RerunClaim
-from assay.model.trial import Trial, record_of
+from assay.model.claim import Check, RerunClaim, Trial, record_of
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import UpstreamIssue, Workload
 from assay.plugin import PAYLOAD, benchmarks, validation
-from assay.plugin.against import Added
-from assay.plugin.session import Session
+from assay.plugin.session import Added, Session
 
 FRAMEWORK = "assay_framework"
 """On the report of a check's item: its program's framework. A rerun is asked for by an option."""

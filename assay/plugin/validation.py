@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from assay.frameworks.installed import KNOWN
-from assay.model.claim import Check, Formula
-from assay.model.trial import Trial
+from assay.model.claim import Check, Formula, Trial
 from assay.model.workload import Workload, matches_any
 
 

@@ -3,12 +3,10 @@
 import json
 from typing import Any
 
-from assay.model.buffers import Donation, FullBufferWrite, LiveBuffer
-from assay.model.difference import Difference
 from assay.model.evidence import Evidence
-from assay.model.inspection import Comparison, Inspection, Overlap
+from assay.model.inspection import Comparison, Difference, Inspection, Overlap
 from assay.model.module import Loop, Shape, Transfer
-from assay.model.summary import ModuleSummary
+from assay.model.summary import Donation, FullBufferWrite, LiveBuffer, ModuleSummary
 
 Json = dict[str, Any]
 

@@ -4,12 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from assay.model.buffers import Donation, FullBufferWrite, LiveBuffer
 from assay.model.evidence import Memory
 from assay.model.inspection import Inspection, Overlap, why_lost
-from assay.model.inventory import Inventory
-from assay.model.module import Transfer
-from assay.model.summary import ModuleSummary
+from assay.model.module import Inventory, Transfer
+from assay.model.summary import Donation, FullBufferWrite, LiveBuffer, ModuleSummary
 
 ROWS: Final = 10
 """How many rows of a list are shown; the rest is counted."""

@@ -2,14 +2,175 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import msgspec
 
 from assay.model.invocation import USUAL, Ending, lost_on
-from assay.model.verdict import ExitCode, Outcome, Record
-from assay.report.feature_status import Decision, FeatureStatus, feature_status
-from assay.report.judged_claim import JudgedClaim, judged_claim
-from assay.report.labels import toolchain_versions
+from assay.model.units import Unit
+from assay.model.verdict import MUST_FAIL, ExitCode, Outcome, Record
+from assay.report.labels import plural, toolchain_versions
+
+
+class Detector(Enum):
+    """Whether a claim was shown, in this run, to notice what it is there to notice."""
+
+    SOUND = "sound"
+    BLIND = "blind"
+    UNPROVEN = "unproven"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NegativeControl:
+    """One negative control's verdict: ``passed`` means that it failed the claim, as it must."""
+
+    workload: str
+    variant: str
+    verdict: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedClaim:
+    """One claim on the feature in one workload, with the negative controls of its detector."""
+
+    workload: str
+    claim: str
+    verdict: Outcome
+    measured: int | float | None
+    limit: int | float | None
+    unit: Unit
+    reason: str
+    upstream: str
+    detector: Detector
+    negative_controls: tuple[NegativeControl, ...]
+
+
+def judged_claim(record: Record, run: Sequence[Record]) -> JudgedClaim:
+    """The record's claim with its negative controls among the records of one target."""
+    negative_controls = _negative_controls(record, run)
+    return JudgedClaim(
+        workload=record.workload,
+        claim=record.claim,
+        verdict=record.verdict,
+        measured=record.measured,
+        limit=record.limit,
+        unit=record.unit,
+        reason=record.reason,
+        upstream=record.upstream,
+        detector=_detector(negative_controls),
+        negative_controls=tuple(
+            NegativeControl(
+                workload=negative_control.workload,
+                variant=negative_control.variant,
+                verdict=negative_control.verdict,
+            )
+            for negative_control in negative_controls
+        ),
+    )
+
+
+def _negative_controls(record: Record, run: Sequence[Record]) -> tuple[Record, ...]:
+    """The claim's negative controls in the same workload."""
+    key = (record.run, record.suite, record.workload, record.claim + MUST_FAIL)
+    return tuple(
+        other for other in run if (other.run, other.suite, other.workload, other.claim) == key
+    )
+
+
+def _detector(negative_controls: Sequence[Record]) -> Detector:
+    if any(negative_control.verdict.fails for negative_control in negative_controls):
+        return Detector.BLIND
+    sound = negative_controls and all(
+        negative_control.verdict is Outcome.PASSED for negative_control in negative_controls
+    )
+    return Detector.SOUND if sound else Detector.UNPROVEN
+
+
+class Decision(Enum):
+    """What a target is said to do with a feature."""
+
+    PASS = "pass"  # noqa: S105 - a decision, no secret
+    FAIL = "fail"
+    UNSUPPORTED = "unsupported"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureStatus:
+    """The decision and why; ``known`` marks a failure reported upstream."""
+
+    decision: Decision
+    reason: str
+    known: bool = False
+
+
+def feature_status(claims: Sequence[JudgedClaim]) -> FeatureStatus:
+    """Decide a feature.
+
+    The first rule that applies decides:
+
+    1. any ``error``: inconclusive, for Assay's fault says nothing of the compiler;
+    2. any ``failed`` or ``fixed-upstream``: fail;
+    3. any ``known-defect``: fail, marked known;
+    4. nothing judged: unsupported if no claim could be, else inconclusive;
+    5. a judged claim without a sound detector: inconclusive;
+    6. pass.
+
+    Rule 5 is strict and has no exception: *every* judged claim needs its negative controls, in the
+    same run, suite, workload and target, and each of them must have failed. A claim that was never
+    seen to fail may be unable to, so its verdict vouches for nothing, and a feature said to pass
+    on five claims must not rest on four. A control that passed its claim, or on which Assay failed,
+    outweighs one that failed it.
+    """
+    errors = _having(claims, Outcome.ERROR)
+    if errors:
+        return FeatureStatus(
+            decision=Decision.INCONCLUSIVE, reason=f"Assay failed: {_name(errors)}"
+        )
+    failed = _having(claims, Outcome.FAILED, Outcome.FIXED_UPSTREAM)
+    if failed:
+        return FeatureStatus(decision=Decision.FAIL, reason=_name(failed))
+    known = _having(claims, Outcome.KNOWN_DEFECT)
+    if known:
+        return FeatureStatus(decision=Decision.FAIL, reason=_name(known), known=True)
+    judged = [claim for claim in claims if claim.verdict.judged]
+    return _status_of_passed(judged, len(claims)) if judged else _status_of_unjudged(claims)
+
+
+def _status_of_unjudged(claims: Sequence[JudgedClaim]) -> FeatureStatus:
+    unmeasured = _having(claims, Outcome.INCONCLUSIVE)
+    decision = Decision.INCONCLUSIVE if unmeasured else Decision.UNSUPPORTED
+    reasons = dict.fromkeys(claim.reason for claim in unmeasured or claims)
+    return FeatureStatus(decision=decision, reason="; ".join(reasons))
+
+
+def _status_of_passed(judged: Sequence[JudgedClaim], total: int) -> FeatureStatus:
+    blind = [claim.claim for claim in judged if claim.detector is Detector.BLIND]
+    unproven = [claim.claim for claim in judged if claim.detector is Detector.UNPROVEN]
+    if blind:
+        reason = f"the negative control of {_list(blind)} did not fail in this run"
+        return FeatureStatus(decision=Decision.INCONCLUSIVE, reason=reason)
+    if unproven:
+        reason = f"no negative control of {_list(unproven)} failed in this run"
+        return FeatureStatus(decision=Decision.INCONCLUSIVE, reason=reason)
+    passed = f"{plural(len(judged), 'claim')} passed, and every negative control failed as it must"
+    left = f"; {total - len(judged)} more could not be judged" if total > len(judged) else ""
+    return FeatureStatus(decision=Decision.PASS, reason=passed + left)
+
+
+def _having(claims: Sequence[JudgedClaim], *verdicts: Outcome) -> list[JudgedClaim]:
+    return [claim for claim in claims if claim.verdict in verdicts]
+
+
+def _name(claims: Sequence[JudgedClaim]) -> str:
+    first = claims[0]
+    more = f" (and {len(claims) - 1} more)" if len(claims) > 1 else ""
+    return f"{first.claim} in {first.workload}: {first.reason}{more}"
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
 
 QUALIFICATION_SCHEMA = 1
 _LOST = "an item reached no verdict: its worker was lost, or the run ended before it"

@@ -1,19 +1,70 @@
 """``summary.md``: a run as GitHub shows it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from assay.model.invocation import USUAL, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
+from assay.model.units import Unit, format_bytes
 from assay.model.verdict import Outcome, Record
-from assay.report import reruns as rerun
-from assay.report.causes import Cause, causes
-from assay.report.explanation import Detail, Explanation, explain, programs
-from assay.report.grid import Cell, Grid, Row, grid
-from assay.report.labels import LABELS, closing_sentence, coverage_lines, headline, plural
-from assay.report.markdown import code, escape, table
+from assay.report.explanation import Cause, Detail, Explanation, causes, explain, programs
+from assay.report.grid import Cell, Grid, Row, grid, in_order
+from assay.report.labels import (
+    DASH,
+    LABELS,
+    closing_sentence,
+    code,
+    coverage_lines,
+    escape,
+    headline,
+    plural,
+    table,
+)
 from assay.report.suite_status import SuiteStatus, suite_statuses
-from assay.report.times import HEAD, rows
+from assay.report.times import HEAD, RERUNS_HEAD, rerun_lines, rows
+
+_SURPRISING = (Outcome.FAILED, Outcome.ERROR, Outcome.FIXED_UPSTREAM, Outcome.KNOWN_DEFECT)
+
+
+def measured_table(records: Iterable[Record], *, workload: str, claims: Sequence[str]) -> str:
+    """What was measured for these claims, variant by variant, and the verdict where it is no pass.
+
+    Numbers of one cell stand in the order of ``claims``; a dash stands where none was measured.
+    """
+    mine = [r for r in records if r.workload == workload and not r.must_fail]
+    found = {(r.variant, r.target, r.claim): r for r in mine}
+    targets = in_order(dict.fromkeys(r.target for r in mine))
+    head = ["variant", *(escape(target) for target in targets)]
+    rows = [
+        [
+            code(variant),
+            *(
+                _measured_cell([found.get((variant, target, c)) for c in claims])
+                for target in targets
+            ),
+        ]
+        for variant in dict.fromkeys(r.variant for r in mine)
+    ]
+    return table(head, rows)
+
+
+def _measured_cell(records: Sequence[Record | None]) -> str:
+    return " / ".join(_number(record) for record in records)
+
+
+def _number(record: Record | None) -> str:
+    if record is None or record.measured is None:
+        return _label(record) or DASH
+    amount = format_bytes(record.measured) if record.unit is Unit.BYTES else f"{record.measured:g}"
+    label = _label(record)
+    return f"{amount} **{label}**" if label else amount
+
+
+def _label(record: Record | None) -> str:
+    if record is None or record.verdict not in _SURPRISING:
+        return ""
+    return LABELS[record.verdict].text
+
 
 _UNJUDGED = (Outcome.INCONCLUSIVE, Outcome.UNSUPPORTED)
 
@@ -61,9 +112,9 @@ def _times_blocks(times: Iterable[Times]) -> Iterator[str]:
 
 
 def _reruns_blocks(reruns: Iterable[Rerun]) -> Iterator[str]:
-    found = [f"- {escape(line)}" for line in rerun.lines(reruns)]
+    found = [f"- {escape(line)}" for line in rerun_lines(reruns)]
     if found:
-        yield f"## {rerun.HEAD}"
+        yield f"## {RERUNS_HEAD}"
         yield "\n".join(found)
 
 

@@ -12,10 +12,8 @@ from assay.model.invocation import USUAL, Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Outcome, Record
-from assay.report import reruns as rerun
 from assay.report import times as timed
-from assay.report.causes import Cause, causes
-from assay.report.explanation import Detail, Explanation, explain
+from assay.report.explanation import Cause, Detail, Explanation, causes, explain
 from assay.report.grid import Cell, Grid, Row, grid, short_names
 from assay.report.labels import (
     DASH,
@@ -28,6 +26,7 @@ from assay.report.labels import (
     result,
 )
 from assay.report.suite_status import SuiteStatus, suite_statuses
+from assay.report.times import RERUNS_HEAD, rerun_lines
 
 _INDENT = " " * 2
 _LABEL_WIDTH = 10
@@ -152,10 +151,10 @@ def print_times(console: Console, times: Iterable[Times]) -> None:
 
 def print_reruns(console: Console, reruns: Iterable[Rerun]) -> None:
     """Write a line for each program that was timed on two toolchains, if any was."""
-    found = tuple(rerun.lines(reruns))
+    found = tuple(rerun_lines(reruns))
     if found:
         console.print()
-        _print(console, Text(rerun.HEAD, style="bold"))
+        _print(console, Text(RERUNS_HEAD, style="bold"))
     for line in found:
         _print(console, Text(plain(line)))
 

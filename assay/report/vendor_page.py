@@ -2,11 +2,8 @@
 
 from collections.abc import Iterator
 
-from assay.report.feature_status import Decision
-from assay.report.judged_claim import JudgedClaim
-from assay.report.labels import amount, plural
-from assay.report.markdown import code, escape, table
-from assay.report.qualification import Feature, Qualification
+from assay.report.labels import amount, code, escape, plural, table
+from assay.report.qualification import Decision, Feature, JudgedClaim, Qualification
 
 
 def vendor_page(qualification: Qualification) -> str:

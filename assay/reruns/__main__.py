@@ -22,7 +22,7 @@ from assay.model.rerun import Rerun, Side
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
 from assay.model.workload import Variant, Workload
-from assay.reruns.page import page
+from assay.reruns.pairs import page
 from assay.reruns.process import RerunError
 from assay.reruns.recipe import UnreadableToolchain
 from assay.reruns.side_by_side import Against, rerun

@@ -15,14 +15,11 @@ from typing import Any, Final, TypeVar
 
 import cloudpickle
 
-from assay.frameworks.framework import Unsupported
-from assay.frameworks.given import built
-from assay.frameworks.installed import FrameworkMissing, framework
+from assay.frameworks.framework import Unsupported, built
+from assay.frameworks.installed import FrameworkMissing, framework, toolchain
 from assay.frameworks.machine import machine, run_first
 from assay.frameworks.turns import Runner, clock_step
-from assay.frameworks.versions import toolchain
-from assay.isolate.frames import READY, read, write
-from assay.isolate.pipes import own_pipes
+from assay.isolate.frames import READY, own_pipes, read, write
 from assay.model.blame import is_ours, message_of, users_line
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.target import TargetError, TargetName, TargetUnavailable

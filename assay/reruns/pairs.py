@@ -5,8 +5,9 @@ pair is ended and another one started, until the judge has enough of them.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Protocol
 
 from assay.judge.changes import DEFAULT, Change, Sensitivity
@@ -18,7 +19,8 @@ from assay.judge.reruns import (
     more_pairs,
     ratio_of_processes,
 )
-from assay.model.rerun import Enough, Pair, ProcessTimes
+from assay.model.evidence import Toolchain
+from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
 from assay.reruns.messages import Prepared
 
 Clock = Callable[[], float]
@@ -142,3 +144,47 @@ def _why(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Enough:
     """The judge wants no more: since they decide, or since it never takes more."""
     seen = ratio_of_processes([turns(pair) for pair in pairs], sensitivity)
     return Enough.PAIRS if seen.change is Change.TOO_NOISY else Enough.DECIDED
+
+
+def page(rerun: Rerun) -> str:
+    """A few lines for a person; the samples themselves are in the value."""
+    return "\n".join(_lines(rerun))
+
+
+def _lines(rerun: Rerun) -> Iterator[str]:
+    yield f"{rerun.suite}: {rerun.workload}/{rerun.variant}@{rerun.target}"
+    yield _side(rerun, Side.OLD, rerun.old, rerun.old_python)
+    yield _side(rerun, Side.NEW, rerun.new, rerun.new_python)
+    for number, pair in enumerate(rerun.pairs, 1):
+        yield f"pair {number}: {_pair(pair)}"
+    if rerun.ratio is not None:
+        yield f"new over old: {rerun.ratio}"
+    where = f"on {rerun.side.value}: " if rerun.side else ""
+    if rerun.failure is not None:
+        yield f"{where}{rerun.failure.kind.value}: {rerun.failure.message}"
+    if rerun.unavailable is not None:
+        yield f"unsupported: {where}{rerun.unavailable.reason}"
+        if rerun.unavailable.remedy:
+            yield f"  {rerun.unavailable.remedy}"
+    yield f"ended: {rerun.ended.value}, after {rerun.seconds:.1f} s"
+
+
+def _pair(pair: Pair) -> str:
+    turns = len(pair.old.samples)
+    if not is_judged(pair):
+        return f"{turns} turns, too few to be judged"
+    ratio = median(pair.new.samples) / median(pair.old.samples)
+    return f"{ratio:.4f} by medians, {turns} turns"
+
+
+def _side(rerun: Rerun, side: Side, toolchain: Toolchain | None, python: str) -> str:
+    if toolchain is None:
+        return f"{side.value}: not reached"
+    samples = rerun.samples(side)
+    told = f"{side.value}: {toolchain}, Python {python}"
+    if not samples:
+        return told
+    steady = median(samples)
+    compiled = rerun.compile_seconds(side)
+    seconds = "" if compiled is None else f", compiled in {compiled:.3g} s"
+    return f"{told}: {1000 * steady:.4g} ms a run{seconds}"

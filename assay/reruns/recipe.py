@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from assay.frameworks.versions import PACKAGES, installed_version
+from assay.frameworks.installed import PACKAGES, installed_version
 
 _ASSAY: Final = "assay-xla"
 _OURS_TO_PIN: Final = frozenset({"jax", "jaxlib"})

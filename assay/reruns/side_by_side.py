@@ -15,15 +15,20 @@ from typing import Any, Final
 from assay.isolate.pickling import pickled
 from assay.judge.changes import DEFAULT, Sensitivity
 from assay.judge.reruns import ratio_of_processes
-from assay.model.change import Change, Ratio
 from assay.model.evidence import Failure, Unavailable
 from assay.model.rerun import Enough, KeepRerun, Pair, Rerun, Side
+from assay.model.timing import Change, Ratio
 from assay.model.workload import Variant, Workload
-from assay.reruns.environments import Environment, WrongVersions, check_pins, environment
+from assay.reruns.environments import (
+    CannotMake,
+    Environment,
+    WrongVersions,
+    check_pins,
+    environment,
+)
 from assay.reruns.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
 from assay.reruns.process import Halted, Launch, Process, RerunError, python_path
 from assay.reruns.recipe import Recipe, recipe
-from assay.reruns.uv import CannotMake
 from assay.targets import environment as process_environment
 from assay.targets import resolve
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from assay.judge.toolchains import age
+from assay.judge.baseline import age
 from assay.model.verdict import BaselineNumber
 from assay.store.files import write_whole
 

@@ -1,10 +1,40 @@
 """Writing files so that a reader sees the old one or the new one, never half of one."""
 
+import fcntl
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+_GATE = ".timing-gate"
+_LOCK = ".timing-lock"
+
+
+@contextmanager
+def exclusive(directory: Path) -> Iterator[None]:
+    """Hold the lock alone: wait for all who hold it, and let nobody else begin."""
+    with _held(directory / _GATE, fcntl.LOCK_EX), _held(directory / _LOCK, fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def shared(directory: Path) -> Iterator[None]:
+    """Hold the lock with others, but not beside an ``exclusive`` holder. Not reentrant."""
+    with ExitStack() as inside:
+        with _held(directory / _GATE, fcntl.LOCK_EX):
+            inside.enter_context(_held(directory / _LOCK, fcntl.LOCK_SH))
+        yield
+
+
+@contextmanager
+def _held(path: Path, kind: int) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        fcntl.flock(file, kind)
+        yield
+
 
 _MOST = 120
 

@@ -4,11 +4,13 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 from filelock import FileLock
 
+from assay.model.rerun import Rerun
+from assay.model.timing import Times
 from assay.store.files import readable, write_whole
 
 _UNFINISHED = ".unfinished.json"
@@ -85,3 +87,9 @@ def _files(folder: Path) -> Iterator[Path]:
         finished = path.with_name(path.name.removesuffix(_UNFINISHED) + ".json")
         if not path.name.endswith(_UNFINISHED) or not finished.exists():
             yield path
+
+
+RERUNS: Final = MeasurementCache(folder="reruns", kind=Rerun)
+
+
+TIMES: Final = MeasurementCache(folder="times", kind=Times)

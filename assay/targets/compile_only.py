@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.model.target import Availability, DeviceModel, State, TargetName, TargetUnavailable
 from assay.targets import gpu_memory_kinds
-from assay.targets.environment import cpu_device_count
 from assay.targets.live import request_cpu_devices, verdict_of_a_compile
-from assay.targets.presence import missing_compiler
+from assay.targets.presence import cpu_device_count, missing_compiler
 from assay.targets.remedies import diagnose
-from assay.targets.text_proto import text_proto
+
+
+def text_proto(message: Mapping[str, object]) -> str:
+    """`message` in protobuf's text format: mappings are messages, lists repeated fields."""
+    return "".join(f"{line}\n" for line in _lines(message))
+
+
+def _lines(message: Mapping[str, object]) -> Iterator[str]:
+    for name, value in message.items():
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, Mapping):
+                yield f"{name} {{"
+                yield from (f"  {line}" for line in _lines(item))
+                yield "}"
+            else:
+                yield f"{name}: {_scalar(name, item)}"
+
+
+def _scalar(name: str, value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case str():
+            return json.dumps(value, ensure_ascii=True)
+    raise TypeError(
+        f"got {value!r} for field {name}; wanted a number, string, truth value, table or list; "
+        "do this: write it as one of these"
+    )
+
 
 if TYPE_CHECKING:
     from assay.targets.jax_internals import Device

@@ -19,8 +19,7 @@ from assay.model.target import (
     unavailable,
 )
 from assay.targets import gpu_memory_kinds
-from assay.targets.environment import cpu_device_count, environment
-from assay.targets.presence import missing_compiler, missing_device
+from assay.targets.presence import cpu_device_count, environment, missing_compiler, missing_device
 from assay.targets.remedies import diagnose
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from assay.judge.reruns import ratio_of_processes
-from assay.model.buffers import Content, Donation, FullBufferWrite
 from assay.model.claim import Case, Formula
 from assay.model.evidence import (
     Evidence,
@@ -21,11 +20,10 @@ from assay.model.evidence import (
     Traced,
     Unavailable,
 )
-from assay.model.inventory import Inventory
-from assay.model.module import Direction, Shape, Transfer
+from assay.model.module import Direction, Inventory, Shape, Transfer
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun
 from assay.model.steps import Counters, Step, StepsSeen
-from assay.model.summary import ModuleSummary
+from assay.model.summary import Content, Donation, FullBufferWrite, ModuleSummary
 from assay.model.timing import Ending, Machine, Times, VariantTimes
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import BaselineNumber

@@ -4,10 +4,10 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge, judge_negative_control
-from assay.model.change import Change, Ratio
 from assay.model.claim import RerunClaim, TimingClaim
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.rerun import Enough, Side
+from assay.model.timing import Change, Ratio
 from assay.model.verdict import Outcome
 
 from .cases import case, failure, rerun

@@ -6,8 +6,8 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge, judge_negative_control
-from assay.model.buffers import Peak
 from assay.model.evidence import FailureKind
+from assay.model.summary import Peak
 from assay.model.verdict import Outcome
 
 from .cases import MEMORY, OUT_OF_MEMORY, case, failure, module

@@ -8,8 +8,7 @@ from assay import claims
 from assay.judge.case import judge
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.module import Shape
-from assay.model.step_graph import StepGraph, StepParameter
-from assay.model.steps import Counters, Step, StepsSeen
+from assay.model.steps import Counters, Step, StepGraph, StepParameter, StepsSeen
 from assay.model.verdict import Outcome
 
 from .cases import GOOD, REFERENCE, TRACED, beside, case, failure, steps

@@ -6,8 +6,7 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge
-from assay.judge.ratios import LOOKS
-from assay.judge.separation import certainly_slower_after
+from assay.judge.ratios import LOOKS, certainly_slower_after
 from assay.model.claim import Case, TimingClaim
 from assay.model.verdict import Outcome
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from assay import claims
-from assay.claims.tracing import nbytes
+from assay.claims.compile import nbytes
 from assay.judge.case import judge
 from assay.model.claim import Case
 from assay.model.evidence import Residual

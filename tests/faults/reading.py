@@ -102,7 +102,7 @@ READING = (
     ),
     Fault(
         name="the inventory drops an argument",
-        place="assay.hlo.inventory:inventory",
+        place="assay.hlo.summary:inventory",
         change=alters(lambda found: replace(found, arguments=found.arguments[1:])),
         ends=FAILED,
         says=("parameters", "The run fails (exit 1)"),
@@ -125,14 +125,14 @@ READING = (
     ),
     Fault(
         name="no memory is needed",
-        place="assay.frameworks.memory_analysis:memory_of",
+        place="assay.frameworks.reading:memory_of",
         change=alters(_none),
         ends=FAILED,
         says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),
     ),
     Fault(
         name="temporaries are told in KiB",
-        place="assay.frameworks.memory_analysis:memory_of",
+        place="assay.frameworks.reading:memory_of",
         change=alters(_in_kib),
         ends=FAILED,
         says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),

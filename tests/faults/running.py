@@ -10,7 +10,7 @@ from pathlib import Path
 from assay.model.expected import Measures
 from assay.model.verdict import ExitCode, Finding, Outcome, Record
 from assay.model.workload import KnownDefect
-from assay.report.feature_status import Decision, FeatureStatus
+from assay.report.qualification import Decision, FeatureStatus
 from tests.faults.changes import Change, alters, gives, is_killed, raises
 from tests.faults.fault import CRASHED, FAILED, INSPECT, MISUSE, QUALIFY, Fault
 from tests.faults.reading import COMPILES
@@ -67,7 +67,7 @@ RUNNING = (
     _raises(
         "judge.case:judge_negative_control", "assay/judge/case.py", _FAILS, more=("-k", "compiles")
     ),
-    _raises("judge.defects:known_defects", "assay/judge/defects.py", _FAILS),
+    _raises("judge.defects:known_defects", "assay/judge/case.py", _FAILS),
     _raises("judge.baseline:against_baseline", "assay/judge/baseline.py", _FAILS, more=()),
     _raises("run:record_of", "1 item reached no verdict", ends=FAILED),
     _raises("run:update_baselines", "assay/run.py"),
@@ -149,7 +149,7 @@ RUNNING = (
     ),
     Fault(
         name="every program has a known defect",
-        place="assay.judge.defects:known_defects",
+        place="assay.judge.case:known_defects",
         change=gives((_DEFECT,)),
         ends=FAILED,
         says=("fixed upstream", "The run fails (exit 1)"),
@@ -250,7 +250,7 @@ QUALIFYING = (
     ),
     Fault(
         name="qualification passes every feature",
-        place="assay.report.feature_status:feature_status",
+        place="assay.report.qualification:feature_status",
         change=gives(FeatureStatus(decision=Decision.PASS, reason="injected")),
         prepare=_fails_too,
         command=QUALIFY,
@@ -304,11 +304,11 @@ INSPECTING = (
     ),
     Fault(
         name="the memory analysis raises while a program is inspected",
-        place="assay.frameworks.memory_analysis:memory_of",
+        place="assay.frameworks.reading:memory_of",
         change=raises(),
         command=INSPECT,
         ends=CRASHED,
-        says=("assay/frameworks/memory_analysis.py",),
+        says=("assay/frameworks/reading.py",),
     ),
     Fault(
         name="the observer's process is killed while a program is inspected",

@@ -11,7 +11,7 @@ import pytest
 
 from assay.frameworks.hlo import compile_parsed, parse
 from assay.frameworks.hlo_file import Form, NoModule, recognise, why_not_compiled_again
-from assay.hlo.memory_stats import memory_stats
+from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split, wrap
 from assay.hlo.summary import read
 from assay.targets import jax_internals, resolve

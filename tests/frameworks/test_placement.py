@@ -19,8 +19,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 from assay.frameworks import hlo, jax_placement
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
-from assay.frameworks.placement import Misplaced, check_placement
-from assay.hlo.memory_stats import memory_stats
+from assay.frameworks.reading import Misplaced, check_placement
+from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split
 from assay.model.evidence import Evidence, FailureKind
 from assay.model.inspection import Inspection, Means

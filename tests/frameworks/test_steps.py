@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from assay import Loop, Steps
-from assay.frameworks.jax_steps import run_steps
+from assay.frameworks.jax_timing import run_steps
 
 _WIDTHS = (2, 3, 2, 3, 4)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from assay.frameworks.jax import JaxFramework
-from assay.frameworks.tracing import ReadyToTrace
+from assay.frameworks.timing import ReadyToTrace
 from assay.isolate import Observer
 from assay.model.evidence import FailureKind
 from assay.model.target import TargetName

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from assay.hlo.assignment import BufferAssignment
 from assay.hlo.module import Module
-from assay.model.buffers import Content
+from assay.model.summary import Content
 
 from .assigned import Places
 from .simple_detectors import (

@@ -9,13 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from assay.hlo import canonical as under_test
-from assay.hlo import tokens
 from assay.hlo.canonical import canonical
 from assay.hlo.fingerprint import fingerprint
 from assay.hlo.flow import Flow
 from assay.hlo.module import Computation, Module
 from assay.hlo.schema import MalformedModule, decode
-from assay.model.step_graph import StepGraph
+from assay.model.steps import StepGraph
 
 from .conftest import proto_of
 from .random_steps import (
@@ -191,7 +190,7 @@ def test_orders_change_nothing_even_if_any_array_may_be_a_token(
 ) -> None:
     """A step of arrays that happen to be joined as a token would be; found by Hypothesis."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tokens, "_is_scalar", lambda _: True)
+        patched.setattr(under_test, "_is_scalar", lambda _: True)
         one, other = (of(as_text(step, seed)) for seed in seeds)
     assert one.canonical == other.canonical
 
@@ -210,7 +209,7 @@ LIKE_A_TOKEN = Step(
 @pytest.mark.parametrize("seed", range(8))
 def test_an_addend_of_itself_is_the_same_in_any_place(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tokens, "_is_scalar", lambda _: True)
+        patched.setattr(under_test, "_is_scalar", lambda _: True)
         one, other = (of(as_text(LIKE_A_TOKEN, each)) for each in (seed, seed + 1))
     assert one.canonical == other.canonical
 

@@ -14,11 +14,10 @@ from jax import lax
 from jax.sharding import SingleDeviceSharding
 
 from assay.hlo.fingerprint import fingerprint
-from assay.hlo.inventory import inventory
 from assay.hlo.module import Module
-from assay.hlo.summary import read
-from assay.judge.differences.summaries import differences
-from assay.model.difference import Aspect
+from assay.hlo.summary import inventory, read
+from assay.judge.differences.inspections import differences
+from assay.model.inspection import Aspect
 from assay.model.summary import ModuleSummary
 from assay.model.target import TargetName
 from assay.targets import resolve

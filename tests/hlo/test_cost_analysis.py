@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from jax import lax
 
 from assay.hlo.cost_analysis import CostAnalysis
+from assay.hlo.instruction import WindowDimension
 from assay.hlo.module import Module
 from assay.hlo.trip_count import TripCounter
-from assay.hlo.window import WindowDimension
-from assay.model.overlap import Cost
+from assay.model.module import Cost
 from assay.model.target import TargetName
 from assay.targets import jax_internals, known
 from assay.targets.live import prepare

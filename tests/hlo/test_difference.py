@@ -6,13 +6,11 @@ from dataclasses import replace
 import pytest
 
 from assay.hlo.fingerprint import fingerprint
-from assay.hlo.inventory import inventory
 from assay.hlo.module import Module
-from assay.hlo.summary import read
-from assay.judge.differences.summaries import differences
-from assay.model.difference import Aspect
-from assay.model.module import Shape
-from assay.model.overlap import AsyncKind, AsyncPair, Cost
+from assay.hlo.summary import inventory, read
+from assay.judge.differences.inspections import differences
+from assay.model.inspection import Aspect
+from assay.model.module import AsyncKind, AsyncPair, Cost, Shape
 from assay.model.summary import ModuleSummary
 
 from .assigned import assigned

@@ -10,7 +10,7 @@ from assay.frameworks.jax import JaxFramework
 from assay.hlo.module import Module
 from assay.hlo.schema import split
 from assay.hlo.summary import read
-from assay.model.buffers import Donation
+from assay.model.summary import Donation
 from assay.model.target import TargetName
 from assay.model.workload import Program
 from assay.targets import known, prepare, resolve

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.hlo.executions import Executions, executions
 from assay.hlo.module import Module
-from assay.hlo.trip_count import TripCounter
+from assay.hlo.trip_count import Executions, TripCounter, executions
 
 from .conftest import proto_of
 from .programs import with_computations

@@ -7,7 +7,7 @@ import pytest
 from assay.hlo.assignment import BufferAssignment
 from assay.hlo.module import Module
 from assay.hlo.summary import read
-from assay.model.buffers import (
+from assay.model.summary import (
     Content,
     FullBufferWrite,
     copied_bytes_per_iteration,

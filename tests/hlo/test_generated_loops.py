@@ -10,7 +10,7 @@ from hypothesis import find, given, settings
 
 from assay.hlo.assignment import BufferAssignment
 from assay.hlo.module import Module
-from assay.model.buffers import FullBufferWrite
+from assay.model.summary import FullBufferWrite
 
 from .generated_loops import COSTS_NOTHING, Action, Loop, Written, emitted, expected, loops
 from .simple_detectors import by_name, by_opcode, by_result, by_root, by_slice

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.hlo.executions import executions
 from assay.hlo.module import Module
 from assay.hlo.overlap import overlaps
-from assay.hlo.trip_count import TripCounter
-from assay.model.overlap import AsyncKind, AsyncPair, Cost
+from assay.hlo.trip_count import TripCounter, executions
+from assay.model.module import AsyncKind, AsyncPair, Cost
 
 from .conftest import proto_of
 from .programs import entry, with_computations

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from assay.hlo.summary import read
-from assay.model.overlap import AsyncKind
+from assay.model.module import AsyncKind
 from assay.model.target import State, TargetName
 from assay.targets import jax_internals, known, resolve
 from assay.targets.live import prepare

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from assay.frameworks.jax import JaxCompiled
 from assay.hlo.schema import split
 from assay.hlo.summary import read
-from assay.model.buffers import Holds, Peak
+from assay.model.summary import Holds, Peak
 
 from .assigned import Event, Places, assigned
 from .compilers import compiled, installed

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from assay.judge.defects import known_defects
+from assay.judge.case import known_defects
 from assay.model.evidence import Failure, FailureKind
 from assay.model.expected import Expected, Fails, Measures, exactly
 from assay.model.units import Quantity, Unit

@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.judge.differences.matching import alike, matched
+from assay.judge.differences.loops import alike, matched
 from assay.model.module import Loop, Shape, TripSource
 
 COUNTER = Shape(element_type="s32")

@@ -6,8 +6,7 @@ from random import Random
 import pytest
 
 from assay.judge.changes import Change
-from assay.judge.ratios import ratio_of_turns
-from assay.judge.separation import BEYOND, certainly_slower_after, separated
+from assay.judge.ratios import BEYOND, certainly_slower_after, ratio_of_turns, separated
 
 
 @pytest.mark.parametrize("pairs", BEYOND)

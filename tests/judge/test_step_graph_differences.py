@@ -10,7 +10,7 @@ from assay.hlo.canonical import canonical
 from assay.hlo.module import Module
 from assay.judge.differences.step_graphs import difference_of_steps
 from assay.model.module import Shape
-from assay.model.step_graph import (
+from assay.model.steps import (
     StepCollective,
     StepGraph,
     StepOperation,

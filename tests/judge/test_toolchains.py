@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.judge.toolchains import age, in_range, nearest_baseline, no_newer
+from assay.judge.baseline import age, in_range, nearest_baseline, no_newer
 from assay.model.verdict import BaselineNumber
 
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from assay.model.buffers import Content, Donation, FullBufferWrite, Holds, LiveBuffer, Peak
 from assay.model.evidence import Evidence, Memory, Toolchain
 from assay.model.inspection import Inspection, Means
-from assay.model.module import Direction, Loop, Shape, Transfer, TripSource
-from assay.model.overlap import AsyncKind, AsyncPair, Cost
-from assay.model.summary import ModuleSummary
+from assay.model.module import (
+    AsyncKind,
+    AsyncPair,
+    Cost,
+    Direction,
+    Loop,
+    Shape,
+    Transfer,
+    TripSource,
+)
+from assay.model.summary import (
+    Content,
+    Donation,
+    FullBufferWrite,
+    Holds,
+    LiveBuffer,
+    ModuleSummary,
+    Peak,
+)
 from assay.model.target import DeviceModel
 
 MIB = 2**20

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.verdict import BaselineNumber, Outcome, Record
-from assay.report.causes import causes
-from assay.report.explanation import explain
+from assay.report.explanation import causes, explain
 
 RecordOf = Callable[..., Record]
 

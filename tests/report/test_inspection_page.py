@@ -8,11 +8,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from assay.model.difference import Aspect, Difference
 from assay.model.evidence import Failure, FailureKind
-from assay.model.inspection import Comparison, Inspection
-from assay.model.inventory import Inventory
-from assay.model.module import Shape
+from assay.model.inspection import Aspect, Comparison, Difference, Inspection
+from assay.model.module import Inventory, Shape
 from assay.report.inspection_page import print_inspection
 from assay.report.inspection_sections import duration, size
 from tests.report.inspections import (

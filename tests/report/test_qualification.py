@@ -7,9 +7,7 @@ import pytest
 
 from assay.model.invocation import Ending
 from assay.model.verdict import ExitCode, Outcome, Record
-from assay.report.feature_status import Decision
-from assay.report.judged_claim import Detector
-from assay.report.qualification import Feature, Qualification, qualify, to_json
+from assay.report.qualification import Decision, Detector, Feature, Qualification, qualify, to_json
 from assay.report.vendor_page import vendor_page
 
 RecordOf = Callable[..., Record]

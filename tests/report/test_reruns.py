@@ -8,14 +8,14 @@ from io import StringIO
 
 from rich.console import Console
 
-from assay.model.change import Change, Ratio
 from assay.model.evidence import Toolchain
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun
+from assay.model.timing import Change, Ratio
 from assay.model.verdict import Record
-from assay.report.markdown import escape
-from assay.report.reruns import HEAD, lines
+from assay.report.labels import escape
 from assay.report.summary import summary
 from assay.report.terminal import print_run
+from assay.report.times import RERUNS_HEAD, rerun_lines
 
 RecordOf = Callable[..., Record]
 
@@ -42,39 +42,39 @@ LINE = (
 
 
 def test_a_line_names_both_toolchains_the_interval_and_the_pairs() -> None:
-    assert list(lines([MADE])) == [LINE]
+    assert list(rerun_lines([MADE])) == [LINE]
 
 
 def test_a_control_is_told_as_one() -> None:
-    (line,) = lines([replace(MADE, negative_control=True, new=MADE.old)])
+    (line,) = rerun_lines([replace(MADE, negative_control=True, new=MADE.old)])
     assert (
         "cpu: a run done twice takes 2 times what one takes, both on host-isa x, jax 0.10.2 (1.9"
     ) in line
 
 
 def test_controls_come_last() -> None:
-    _, line = lines([replace(MADE, negative_control=True), MADE])
+    _, line = rerun_lines([replace(MADE, negative_control=True), MADE])
     assert "done twice" in line
 
 
 def test_one_that_was_interrupted_says_so() -> None:
-    (line,) = lines([replace(MADE, ended=Enough.UNFINISHED)])
+    (line,) = rerun_lines([replace(MADE, ended=Enough.UNFINISHED)])
     assert line == f"{LINE}; it was interrupted"
-    (line,) = lines([replace(MADE, ended=Enough.SECONDS, pairs=MADE.pairs[:1], ratio=None)])
+    (line,) = rerun_lines([replace(MADE, ended=Enough.SECONDS, pairs=MADE.pairs[:1], ratio=None)])
     assert line.endswith("1 pair of processes, too few to be judged; the cap of seconds")
 
 
 def test_one_that_measured_nothing_has_no_line() -> None:
-    assert list(lines([replace(MADE, pairs=(), ratio=None)])) == []
+    assert list(rerun_lines([replace(MADE, pairs=(), ratio=None)])) == []
 
 
 def test_it_stands_in_the_summary_and_on_the_terminal(record_of: RecordOf) -> None:
     page = summary([record_of()], (), [MADE])
-    assert page.endswith(f"## {HEAD}\n\n- {escape(LINE)}\n")
+    assert page.endswith(f"## {RERUNS_HEAD}\n\n- {escape(LINE)}\n")
     stream = StringIO()
     print_run(Console(file=stream, width=400), [record_of()], (), [MADE])
-    assert f"{HEAD}\n{LINE}\n" in stream.getvalue()
+    assert f"{RERUNS_HEAD}\n{LINE}\n" in stream.getvalue()
 
 
 def test_without_a_rerun_there_is_no_heading(record_of: RecordOf) -> None:
-    assert HEAD not in summary([record_of()])
+    assert RERUNS_HEAD not in summary([record_of()])

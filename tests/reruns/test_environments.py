@@ -11,9 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from assay.reruns.environments import Environments, WrongVersions, cache_folder, environment
+from assay.reruns.environments import (
+    CannotMake,
+    Environments,
+    WrongVersions,
+    cache_folder,
+    environment,
+)
 from assay.reruns.recipe import recipe
-from assay.reruns.uv import CannotMake
 from tests.reruns.fake_uv import FakeUv
 
 RECIPE = recipe("0.10.2")

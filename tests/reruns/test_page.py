@@ -13,7 +13,7 @@ from assay.model.evidence import Failure, FailureKind, Toolchain, Unavailable
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
 from assay.model.verdict import ExitCode
 from assay.reruns.__main__ import _exit_code
-from assay.reruns.page import page
+from assay.reruns.pairs import page
 
 FAILURE = Failure(kind=FailureKind.CRASH, message="SIGABRT")
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from assay.model.rerun import Enough, Rerun, Side
 from assay.model.target import TargetError
 from assay.model.workload import Program
 from assay.reruns.environments import Environment
-from assay.reruns.page import page
+from assay.reruns.pairs import page
 from assay.reruns.process import RerunError
 from assay.reruns.recipe import Recipe
 from assay.reruns.side_by_side import Against, rerun

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from assay import claims
-from assay.model.claim import Check, Claim
+from assay.model.claim import Check, Claim, Trial
 from assay.model.evidence import Evidence, Failure, Memory, Toolchain, Unavailable
-from assay.model.trial import Trial
 from assay.model.verdict import Record
 from assay.model.workload import KnownDefect, Program, Role, Variant, Workload
 from assay.run import BaselineUpdate, Run, update_baselines

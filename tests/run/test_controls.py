@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from assay import claims
-from assay.model.claim import Case, Formula
+from assay.model.claim import Case, Formula, Trial
 from assay.model.evidence import Failure, FailureKind, Unavailable
-from assay.model.trial import Trial
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant

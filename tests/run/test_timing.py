@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from assay import claims
-from assay.model.claim import Claim, Formula
+from assay.model.claim import Claim, Formula, Trial
 from assay.model.evidence import Evidence, Failure, FailureKind, GrowthTimes, Toolchain
 from assay.model.timing import Ending, Keep, Machine, TimedPair, Times, VariantTimes, untaken
-from assay.model.trial import Trial
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Outcome, Record
 from assay.model.workload import Variant, Workload
@@ -19,7 +18,7 @@ from assay.run import BaselineUpdate, Run, update_baselines
 from assay.store.baselines import load
 from assay.store.evidence import GROWTH as GROWTH_FOLDER
 from assay.store.evidence import load_all
-from assay.store.times import TIMES
+from assay.store.measurement_cache import TIMES
 
 from .fakes import NEGATIVE_CONTROL, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.judge.toolchains import age
+from assay.judge.baseline import age
 from assay.model.verdict import BaselineNumber
 from assay.store import baselines
 from assay.store.baselines import Baseline, BaselineError, Key, check_all, load, path_of, save

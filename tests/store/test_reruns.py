@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.model.change import Change, Ratio
 from assay.model.evidence import Failure, FailureKind, Toolchain
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
-from assay.store.measurement_cache import MeasurementCacheError
-from assay.store.reruns import RERUNS
+from assay.model.timing import Change, Ratio
+from assay.store.measurement_cache import RERUNS, MeasurementCacheError
 
 KEY = ("suite", "stack/full", "plain", "cpu:8", "0.10.2, 0.02 to 0.04, negative control False")
 PROCESS = ProcessTimes(

@@ -7,13 +7,13 @@ import pytest
 from assay.model.invocation import USUAL, Ending, Invocation
 from assay.model.verdict import ExitCode
 from assay.model.workload import UpstreamIssue
-from assay.store import results
+from assay.store import records
 
 
 def test_latest_leads_to_the_newest_run(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        results.point_latest(tmp_path / name)
+        records.point_latest(tmp_path / name)
     latest = tmp_path / "latest"
     assert latest.resolve() == tmp_path / "second"
     assert latest.readlink() == Path("second")
@@ -21,7 +21,7 @@ def test_latest_leads_to_the_newest_run(tmp_path: Path) -> None:
 
 
 def test_a_runs_file_is_written_in_its_folder(tmp_path: Path) -> None:
-    path = results.write(tmp_path, "summary.md", b"# kept")
+    path = records.write(tmp_path, "summary.md", b"# kept")
     assert path == tmp_path / "summary.md"
     assert path.read_bytes() == b"# kept"
 
@@ -29,7 +29,7 @@ def test_a_runs_file_is_written_in_its_folder(tmp_path: Path) -> None:
 def test_a_link_that_a_killed_run_left_half_made_is_no_hindrance(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / ".latest-run").symlink_to("gone")
-    results.point_latest(tmp_path / "run")
+    records.point_latest(tmp_path / "run")
     assert (tmp_path / "latest").resolve() == tmp_path / "run"
 
 
@@ -40,15 +40,15 @@ def test_how_a_run_was_asked_for_is_read_back_from_its_folder(tmp_path: Path) ->
         ending=Ending(cut_short=ExitCode.MISUSE),
         upstream_issues={"suite": (issue,)},
     )
-    path = results.write_invocation(tmp_path, asked)
+    path = records.write_invocation(tmp_path, asked)
     assert path == tmp_path / "invocation.json"
-    assert results.invocation_of(tmp_path) == asked != USUAL
+    assert records.invocation_of(tmp_path) == asked != USUAL
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", None], ids=["half", "another kind", "missing"])
 def test_an_invocation_that_cannot_be_read_is_the_usual_one(
     tmp_path: Path, damage: bytes | None
 ) -> None:
-    (path := results.write_invocation(tmp_path, USUAL)).unlink()
+    (path := records.write_invocation(tmp_path, USUAL)).unlink()
     path.parent.joinpath(path.name if damage else "other").write_bytes(damage or b"")
-    assert results.invocation_of(tmp_path) == USUAL
+    assert records.invocation_of(tmp_path) == USUAL

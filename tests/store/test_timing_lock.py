@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.store import timing_lock
+from assay.store import files
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 30.0
@@ -41,7 +41,7 @@ def _overlaps(spans: Spans) -> bool:
 
 def _crowd(directory: Path, alone: Callable[[Path], object]) -> Spans:
     spans: Spans = []
-    jobs = [(alone, "alone"), (timing_lock.shared, "beside")] * 4
+    jobs = [(alone, "alone"), (files.shared, "beside")] * 4
     threads = [
         threading.Thread(target=_work, args=(hold, directory, kind, spans, 0.02))
         for hold, kind in jobs
@@ -60,7 +60,7 @@ def _no_lock(_directory: Path) -> Iterator[None]:
 
 
 def test_nothing_is_at_work_beside_one_who_works_alone(tmp_path: Path) -> None:
-    assert not _overlaps(_crowd(tmp_path, timing_lock.exclusive))
+    assert not _overlaps(_crowd(tmp_path, files.exclusive))
 
 
 def test_without_the_lock_something_is(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_others_work_beside_each_other(tmp_path: Path) -> None:
     together = threading.Barrier(3)
 
     def work() -> None:
-        with timing_lock.shared(tmp_path):
+        with files.shared(tmp_path):
             together.wait(SECONDS)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
@@ -96,9 +96,7 @@ def _waited(directory: Path, beside: Callable[[Path], object]) -> float | None:
         time.sleep(0.05 / len(crowd) * (number + 1) % 0.05)
     entered: Spans = []
     begun = time.monotonic()
-    one = threading.Thread(
-        target=_work, args=(timing_lock.exclusive, directory, "alone", entered, 0.0)
-    )
+    one = threading.Thread(target=_work, args=(files.exclusive, directory, "alone", entered, 0.0))
     one.start()
     one.join(3.0)
     stop.set()
@@ -109,12 +107,12 @@ def _waited(directory: Path, beside: Callable[[Path], object]) -> float | None:
 
 @contextmanager
 def _past_the_gate(directory: Path) -> Iterator[None]:
-    with timing_lock._held(directory / timing_lock._LOCK, timing_lock.fcntl.LOCK_SH):
+    with files._held(directory / files._LOCK, files.fcntl.LOCK_SH):
         yield
 
 
 def test_newcomers_do_not_keep_the_one_waiting_who_works_alone(tmp_path: Path) -> None:
-    waited = _waited(tmp_path, timing_lock.shared)
+    waited = _waited(tmp_path, files.shared)
     assert waited is not None
     assert waited < 2
 
@@ -126,8 +124,8 @@ def test_newcomers_that_pass_by_the_gate_would(tmp_path: Path) -> None:
 _CHILD = """
 import sys, time
 from pathlib import Path
-from assay.store import timing_lock
-with timing_lock.exclusive(Path(sys.argv[1])):
+from assay.store import files
+with files.exclusive(Path(sys.argv[1])):
     print("in", flush=True)
     time.sleep(600)
 """
@@ -140,7 +138,7 @@ def test_a_process_that_is_killed_gives_back_what_it_held(tmp_path: Path) -> Non
         assert child.stdout.readline() == b"in\n"
         child.kill()
     entered: Spans = []
-    _work(timing_lock.shared, tmp_path, "beside", entered, 0.0)
+    _work(files.shared, tmp_path, "beside", entered, 0.0)
     assert entered
 
 
@@ -151,9 +149,7 @@ def test_work_that_fails_gives_back_what_it_held(tmp_path: Path, error: BaseExce
             raise error
 
     spans: Spans = []
-    for first, second in pairwise(
-        [timing_lock.exclusive, timing_lock.shared, timing_lock.exclusive]
-    ):
+    for first, second in pairwise([files.exclusive, files.shared, files.exclusive]):
         fail(first)
         _work(second, tmp_path, "any", spans, 0.0)
     assert len(spans) == 2

@@ -12,16 +12,16 @@ from assay import Check, Outcome
 from assay.frameworks.jax import JaxFramework
 from assay.hlo import (
     donations,
-    executions,
     full_buffer_writes,
     host_transfers,
     summary,
+    trip_count,
     value_provenance,
 )
 from assay.hlo.schema import split
 from assay.hlo.summary import read
 from assay.judge.case import judge, judge_negative_control
-from assay.model import buffers
+from assay.model import summary as records
 from assay.model.claim import Case
 from assay.model.evidence import Evidence, Memory, Toolchain
 from assay.model.target import TargetName
@@ -77,7 +77,7 @@ PATHS: dict[str, tuple[Check, str, Patch]] = {
     "copies outside of loops": (
         OUTSIDE,
         "negative-difference",
-        (buffers, "full_buffer_writes_outside_loops", lambda *_: ()),
+        (records, "full_buffer_writes_outside_loops", lambda *_: ()),
     ),
     "copies of what is donated": (
         REUSED,
@@ -148,7 +148,7 @@ TRANSFERS: dict[str, tuple[Check, Patch]] = {
     "what is started asynchronously": (TO_HOST, (host_transfers, "_inside", lambda *_: ())),
     "updates in host memory": (TO_HOST, (host_transfers, "_by_update", lambda *_: ())),
     "slices of host memory": (TO_DEVICE, (host_transfers, "_by_operation", lambda *_: ())),
-    "trips of loops": (TO_DEVICE, (executions.Executions, "times", lambda each, _: each)),
+    "trips of loops": (TO_DEVICE, (trip_count.Executions, "times", lambda each, _: each)),
 }
 """A claim of an equal number of bytes needs no control of its own for a path: where a detector is
 blind on it, the variants that move the bytes fail the claim."""

@@ -12,7 +12,7 @@ import pytest
 
 from assay.model.target import Availability, State, TargetUnavailable
 from assay.targets import jax_internals, known, presence, resolve
-from assay.targets.environment import environment
+from assay.targets.presence import environment
 
 COMPILE_ONLY = tuple(name for name in known() if not resolve(name).executes)
 HIDE_LIBTPU = """

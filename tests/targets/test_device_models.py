@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from assay.model.target import DeviceModel, TargetError
-from assay.targets.device_models import device_model, device_models
+from assay.targets.catalog import device_model, device_models
 
 MODELS = tuple(device_models().values())
 WHOLE = """

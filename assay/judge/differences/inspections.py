@@ -1,11 +1,80 @@
 """The differences between two inspections: their modules, and the memory that these take."""
 
 from collections.abc import Iterator
+from typing import Final
 
-from assay.judge.differences.summaries import differences
-from assay.model.difference import Aspect, Difference
+from assay.judge.differences.interface import (
+    of_arguments,
+    of_donations,
+    of_host_arrays,
+    of_layouts,
+    of_outputs,
+    of_shared,
+)
+from assay.judge.differences.loops import matched, of_full_buffer_writes, of_loops
+from assay.judge.differences.operations import (
+    of_collectives,
+    of_fusions,
+    of_operations,
+    of_overlaps,
+    of_transfers,
+)
 from assay.model.evidence import Memory
-from assay.model.inspection import Comparison, Inspection
+from assay.model.inspection import Aspect, Comparison, Difference, Inspection
+from assay.model.summary import ModuleSummary
+
+_OF_INVENTORIES: Final = (
+    of_arguments,
+    of_outputs,
+    of_shared,
+    of_layouts,
+    of_host_arrays,
+    of_collectives,
+    of_fusions,
+    of_operations,
+)
+_UNNAMED: Final = Difference(
+    aspect=Aspect.UNNAMED,
+    subject="the same operations, with other attributes or operands or in another order",
+)
+
+
+def differences(before: ModuleSummary, after: ModuleSummary) -> tuple[Difference, ...]:
+    """How the program after differs from the one before, most important first.
+
+    Never empty if they have two fingerprints. With one fingerprint, the buffer assignments may
+    still differ. What one of the summaries was read without (an inventory, a buffer assignment) is
+    not compared.
+    """
+    if before.fingerprint and before.fingerprint == after.fingerprint:
+        return _of_assignments(before, after)
+    pairs = matched(before.loops, after.loops)
+    found = [
+        *of_loops(before.loops, after.loops, pairs),
+        *of_full_buffer_writes(before, after, pairs),
+        *of_transfers(before.transfers, after.transfers),
+        *of_overlaps(before, after),
+        *of_donations(before.donations, after.donations),
+    ]
+    if before.inventory and after.inventory:
+        for compare in _OF_INVENTORIES:
+            found += compare(before.inventory, after.inventory)
+    if not found and before.fingerprint != after.fingerprint:
+        found.append(_UNNAMED)
+    return tuple(sorted(found, key=lambda difference: difference.weight))
+
+
+def _of_assignments(before: ModuleSummary, after: ModuleSummary) -> tuple[Difference, ...]:
+    """How two modules differ that are one but for which arrays share their memory."""
+    if not (before.buffers_assigned and after.buffers_assigned):
+        return ()
+    pairs = matched(before.loops, after.loops)
+    found = [
+        *of_full_buffer_writes(before, after, pairs),
+        *of_donations(before.donations, after.donations),
+    ]
+    return tuple(sorted(found, key=lambda difference: difference.weight))
+
 
 _HOW = (
     "to find out, compare the .ll and .ptx files that XLA_FLAGS=--xla_dump_to=DIR writes with each "

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from assay.judge.differences.tally import Item, changes
-from assay.model.buffers import Donation
-from assay.model.difference import Aspect, Difference
-from assay.model.inventory import Inventory, SharedBuffer
-from assay.model.module import Shape
+from assay.model.inspection import Aspect, Difference
+from assay.model.module import Inventory, Shape, SharedBuffer
+from assay.model.summary import Donation
 from assay.model.units import format_bytes
 
 

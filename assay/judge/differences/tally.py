@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from assay.model.difference import Aspect, Difference
+from assay.model.inspection import Aspect, Difference
 
 Kind = TypeVar("Kind", bound=Hashable)
 

@@ -1,4 +1,4 @@
-"""Claims that compare timings with another toolchain: ``--assay-against VERSION``."""
+"""Claims that compare times with stored ones, or with another toolchain (``--assay-against``)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Claims on the compilation itself: it succeeds, takes what it should, and fits the device."""
+"""Claims on tracing, compiling and running: each succeeds, names match, and the program fits."""
 
 import re
 from dataclasses import dataclass

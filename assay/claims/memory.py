@@ -1,4 +1,4 @@
-"""Claims on where the bytes are: host bytes, the device bytes they free, baselines."""
+"""Claims on memory and transfers: host bytes, device bytes, baselines, bytes per direction."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Claims on how a cost grows with a size: the exponent of its power law, fitted, on any machine."""
+"""Claims on growth with a size: the exponent of a power law, or the ratio of two sizes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The contract between Assay and a framework."""
+"""The contract between Assay and a framework; the program that a variant builds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""The frameworks by name; one is imported when it is asked for."""
+"""The frameworks by name, imported on first use, and the versions of a toolchain."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""Timing in JAX: a program made ready to be run again and again, and the calibration's work."""
+"""Timing in JAX: programs and training loops, ready to be run again and again; calibration."""
 
 import tempfile
 import time

@@ -1,4 +1,4 @@
-"""Placement: every number is measured on the devices of its target, or it is an error."""
+"""What every framework reads alike: arrays, memory statistics, and the devices of a number."""
 
 from collections.abc import Hashable, Iterable
 from typing import Any

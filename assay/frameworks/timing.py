@@ -1,4 +1,4 @@
-"""A pair of programs, or one alone, made ready, calibrated around, and timed in turns."""
+"""A pair of programs, or one alone: made ready, calibrated, and timed alternately."""
 
 import math
 import time

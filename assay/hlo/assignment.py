@@ -1,4 +1,4 @@
-"""The buffer assignment: which bytes of which allocation hold each value of a module."""
+"""The buffer assignment: allocations, the bytes that hold each value, and the memory statistics."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The canonical form of a step: equal for two graphs that a tracer wrote differently by chance."""
+"""The canonical form of a step: equal for two graphs that a tracer wrote differently by chance.
+
+Tokens that only order side effects are untied first.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

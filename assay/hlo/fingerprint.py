@@ -1,9 +1,8 @@
-"""The fingerprint of a module: equal for two modules that differ in nothing but their words.
+"""The fingerprint of a module: equal for two modules that differ only in names and metadata.
 
-Every instruction is hashed from its own bytes, without names, ids, source lines and what the
-compiler only measured or estimated, and from the digests of its operands, of its control
-predecessors and of the computations that it calls. What is not known here by name stays in the
-bytes, so that an attribute of a later XLA counts too.
+Each instruction is hashed from its own bytes, without names, ids, source lines and the compiler's
+estimates, and from the digests of its operands, control predecessors and called computations.
+Unknown fields stay in the bytes, so an attribute of a later XLA counts too.
 """
 
 import json

@@ -1,9 +1,8 @@
-"""The flow of values through a computation: who reads what, whatever tuples it is packed into.
+"""The flow of values through a computation, and Weisfeiler-Lehman refinement of its graph.
 
-An element taken from a tuple is the value that was put in. A coalesced collective is a node that
-its operands are members of, in no order, and beside it a node for each element of its result,
-which reads its own operand and the collective. Constants of one label are one node; what nobody
-reads is gone.
+An element taken from a tuple is the value that was put in. A coalesced collective is a node with
+its operands as unordered members, and one node for each element of its result, which reads its own
+operand and the collective. Constants of one label are one node. Unused values are left out.
 """
 
 from collections.abc import Mapping, Sequence

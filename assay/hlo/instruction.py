@@ -1,4 +1,4 @@
-"""One instruction of an HLO module: typed values, read from its message when asked for."""
+"""One instruction of an HLO module: typed values, decoded from its message on first use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The graph of an HLO module: its computations, and who calls whom.
+"""The graph of an HLO module: its computations, their callers, and the source line of each.
 
-A module's instructions are decoded when they are first asked for, so that time and memory grow
-with its bytes, and the few instructions that loops and transfers touch are all that is made.
+Instructions are decoded on first use, so time and memory grow with the module's bytes, and only the
+few instructions that loops and transfers touch are made.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Summary: all that the rest of Assay wants to know of one module, as plain values."""
+"""The summary of one module: loops, transfers, copies, peak, inventory and the rest, as records."""
 
 import gc
 from collections import Counter

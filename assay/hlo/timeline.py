@@ -1,4 +1,4 @@
-"""What an asynchronous start occupies, and how many bytes it moves."""
+"""Asynchronous operations in a schedule: start and done, bytes moved, the work meanwhile."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Trip counts: how often the body of a while loop runs, or why that cannot be told."""
+"""Trip counts: how often a while loop's body runs, and how often each computation is executed."""
 
 import json
 from collections.abc import Iterator, Mapping

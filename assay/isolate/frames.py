@@ -1,4 +1,4 @@
-"""Frames: what the observer's two sides send each other, a 4-byte length and a payload."""
+"""Frames between the two sides of a child process: a 4-byte length and a payload, on pipes."""
 
 import os
 import select

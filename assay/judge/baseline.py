@@ -1,4 +1,4 @@
-"""Comparing a deterministic number with its baseline."""
+"""Comparing a number with its baseline, and choosing the baseline of the nearest toolchain."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""One claim on one case, from evidence to the finding that is recorded."""
+"""One claim on one case: from measurements, known defects and controls to the recorded finding."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,15 +1,17 @@
-"""The ratio of two programs' times, from samples taken in turns in one process.
+"""The ratio of two programs' times, from samples taken alternately in one process.
 
-Sample k of one stands beside sample k of the other, so that what the machine does meanwhile slows
-both, and the differences of their logarithms are symmetric about the true one. Three views of them
-share the errors. *Calm pairs*: most of a busy machine's noise lies in few pairs, so the calmer half
-is kept, by the sum of a pair's logarithms, which does not tell which of the two was slower, if both
-vary alike. *Minimum times* (``assay.judge.ratios``) decide where most pairs are disturbed.
-*All pairs* see what only some runs have: where they contradict the other two, they are right. Where
-one of the two varies more, calm pairs and minimum times are those in which it happened to be fast;
-the interval is then made to hold the centre of all pairs too. The interval of pairs is Wilcoxon's
-signed-rank interval about the Hodges-Lehmann median (Hollander, Wolfe and Chicken, Nonparametric
-Statistical Methods, 3.1 to 3.3), exact at any number of pairs.
+Sample k of one program is paired with sample k of the other. A disturbance slows both, and the
+differences of their logarithms are symmetric about the true one. Three estimates share the errors.
+
+*Calm pairs*: most noise of a busy machine lies in few pairs. The calmer half is kept, chosen by the
+sum of a pair's logarithms, which does not show which of the two was slower if both vary alike.
+*Minimum times* decide where most pairs are disturbed. *All pairs* contain what only some runs show:
+where they contradict the other two, they are right. Where one program varies more, calm pairs and
+minimum times select its fast runs; the interval is then extended to the centre of all pairs.
+
+The interval of pairs is Wilcoxon's signed-rank interval about the Hodges-Lehmann median (Hollander,
+Wolfe and Chicken, Nonparametric Statistical Methods, 3.1 to 3.3), exact for any number of pairs.
+Two programs whose times are far apart are told from one or two pairs.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Claims: a promise about evidence, judged by one pure method."""
+"""Claims, checks that put them to workloads, and trials: one check, one variant, one target."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""An inspection: one program on one target, and what its reader wants to know first."""
+"""An inspection: one program on one target; and how two inspections differ."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An optimised module in plain values: shapes, loops and transfers, as evidence keeps them."""
+"""An optimized module as plain values: shapes, loops, transfers, overlap and inventory."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

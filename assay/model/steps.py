@@ -1,4 +1,4 @@
-"""Steps: a training loop of a lazy-tensor framework, and what is counted while it runs."""
+"""Training loops of a framework: what is counted in each step, and the graphs it compiled."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

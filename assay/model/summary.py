@@ -1,4 +1,4 @@
-"""The summary of a module: all that is known of what a compiler emitted, as plain values."""
+"""All that is known of an optimized module, with its buffers: copies, donations and the peak."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Timing: the times of two programs taken in turns, and the machine that they were taken on."""
+"""Times of two programs, taken alternately; the machine they were taken on; how they changed."""
 
 import hashlib
 import json

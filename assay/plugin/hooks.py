@@ -1,4 +1,4 @@
-"""The hooks of a run that uses Assay: an item per workload, variant, target, claim; exit code."""
+"""The hooks of a run that uses Assay: items, the order of timings, records and the exit code."""
 
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, nullcontext

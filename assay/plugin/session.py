@@ -1,4 +1,4 @@
-"""One process's share of a run: where it writes, and the observers that it keeps alive."""
+"""One process's share of a run: its folder, its child processes, and ``--assay-against``."""
 
 import time
 import traceback

@@ -1,4 +1,4 @@
-"""Explanations: a cause in words — measured, limit, why, what to do next, how to rerun."""
+"""Failures with one cause, and their explanation: measured, limit, cause, next step, rerun."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

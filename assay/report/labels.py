@@ -1,4 +1,4 @@
-"""Labels that every report shares: verdicts, numbers with units, how to rerun."""
+"""Texts that every report shares: verdicts, units, rerun commands, Markdown escapes."""
 
 import re
 import shlex

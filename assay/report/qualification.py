@@ -1,4 +1,4 @@
-"""Qualification: what the records of one run say of one target, feature by feature."""
+"""Qualification: the status of each feature on one target, from the records of a run."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

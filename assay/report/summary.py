@@ -1,4 +1,4 @@
-"""``summary.md``: a run as GitHub shows it."""
+"""``summary.md``, and the table of measured numbers, from the records of a run."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

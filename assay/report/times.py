@@ -1,4 +1,4 @@
-"""Times of a run in words: one line for each variant of each pair that was timed."""
+"""Times of a run as text: a line for each timed variant, and for each comparison of toolchains."""
 
 from collections.abc import Iterable, Iterator
 

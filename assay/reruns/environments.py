@@ -1,8 +1,8 @@
-"""Environments of baseline toolchains: made by uv, once, and kept in the user's cache.
+"""Environments of other toolchains: made by uv once, and kept in the user's cache.
 
-One is made under a lock in a folder of another name and moved into place when it is whole and holds
-what was asked for. So a build that is killed leaves nothing that is taken for ready, and an
-environment that is there can be used without writing.
+An environment is made under a lock in a folder of another name. It is moved into place when it is
+complete and its versions are those that were asked for. A build that is killed therefore leaves no
+environment, and an existing one is used without writing.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""Process pairs: one process on each toolchain, told alternately to take a sample.
+"""Process pairs: one process on each toolchain, which take samples alternately; their page.
 
-A toolchain's time differs from process to process by where its memory lies, so after some turns a
-pair is ended and another one started, until the judge has enough of them.
+A program's time differs between processes, because its memory lies elsewhere. After some samples a
+pair is therefore ended and another is started, until the judge has enough of them.
 """
 
 import time

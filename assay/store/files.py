@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees the old one or the new one, never half of one."""
+"""Files written in one step, and the lock that gives a timing the machine for itself."""
 
 import fcntl
 import os

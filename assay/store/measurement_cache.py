@@ -1,4 +1,4 @@
-"""What a run measures once, and keeps as far as it was measured: one JSON file for each key."""
+"""Measurements of a run, each taken once: one JSON file for each key, kept also if unfinished."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence

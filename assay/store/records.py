@@ -1,4 +1,4 @@
-"""``records.jsonl``: one verdict a line, on disk as soon as it is reached."""
+"""What a run writes: ``records.jsonl``, one verdict per line; reports; the link ``latest``."""
 
 import os
 from collections.abc import Iterator, Sequence

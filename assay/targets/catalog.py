@@ -1,4 +1,4 @@
-"""All targets by name: the machine's own, the device models, and other packages'."""
+"""All targets by name: live ones, device models (TOML files), and those of other packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets without a device: the GPU and TPU compilers, given a device model and a topology."""
+"""Targets without a device: the GPU and TPU compilers with a device model and a topology."""
 
 from __future__ import annotations
 

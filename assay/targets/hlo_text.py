@@ -1,4 +1,4 @@
-"""HLO text: the module that it spells, whichever jaxlib printed it."""
+"""HLO text to modules, and the HLO that XLA dumps while it compiles."""
 
 import re
 import tempfile

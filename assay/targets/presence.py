@@ -1,4 +1,7 @@
-"""The environment of a process that compiles for given targets. Standard library only."""
+"""Which devices and compilers are present, and the environment of a process that compiles.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The differences between two inspections: their modules, and the memory that these take."""
+"""The differences between two inspections: memory, and every part of their modules."""
 
 from collections.abc import Iterator
 from typing import Final

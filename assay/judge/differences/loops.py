@@ -1,4 +1,4 @@
-"""Differences between the loops of two programs, and between what they write whole."""
+"""Differences between the loops of two programs: which match, what they carry and copy."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Differences between the operations that two programs are made of."""
+"""Differences between the operations, transfers and asynchronous work of two programs."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The difference of two step graphs, in one line."""
+"""The difference of two step graphs, in one line: operations, shapes, order, parameters."""
 
 import re
 from collections import Counter

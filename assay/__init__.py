@@ -9,16 +9,18 @@ if TYPE_CHECKING:
     from assay.compiled import Compiled, CompileError
     from assay.model.claim import Case, Check, Claim, Formula
     from assay.model.evidence import Evidence, FailureKind
-    from assay.model.expected import Expected, Fails, Measures, exactly
     from assay.model.module import Direction
     from assay.model.steps import Loop, Steps
     from assay.model.target import TargetError, TargetUnavailable
     from assay.model.units import Quantity, Unit
     from assay.model.verdict import Finding, Outcome
     from assay.model.workload import (
+        Expected,
+        Fails,
         Growth,
         KnownDefect,
         Level,
+        Measures,
         Program,
         RemedyEffect,
         Role,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         UpstreamIssue,
         Variant,
         Workload,
+        exactly,
     )
 
 _MODULES: Final = {
@@ -34,7 +37,6 @@ _MODULES: Final = {
     "compiled": ("CompileError", "Compiled"),
     "model.claim": ("Case", "Check", "Claim", "Formula"),
     "model.evidence": ("Evidence", "FailureKind"),
-    "model.expected": ("Expected", "Fails", "Measures", "exactly"),
     "model.module": ("Direction",),
     "model.steps": ("Loop", "Steps"),
     "model.target": ("TargetError", "TargetUnavailable"),
@@ -43,6 +45,7 @@ _MODULES: Final = {
     "model.workload": (
         *("Variant", "Growth", "KnownDefect", "Level", "Program", "RemedyEffect", "Role", "Scope"),
         *("SizedVariant", "UpstreamIssue", "Workload"),
+        *("Expected", "Fails", "Measures", "exactly"),
     ),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from assay.compiled import Compiled, compiled
 from assay.isolate import Observer
-from assay.model.blame import WrongValue
-from assay.model.names import legible
+from assay.model.blame import WrongValue, legible
 from assay.model.workload import Program, Role, Variant, Workload
 from assay.targets import resolve
 

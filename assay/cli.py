@@ -19,11 +19,10 @@ from assay.model.units import format_bytes
 from assay.model.verdict import ExitCode
 from assay.report.inspection_json import to_json as inspection_json
 from assay.report.inspection_page import print_inspection
-from assay.report.qualification import Qualification, qualify, to_json
+from assay.report.qualification import Qualification, qualify, to_json, vendor_page, vendor_summary
 from assay.report.summary import measured_table
 from assay.report.terminal import print_run
-from assay.report.vendor_page import vendor_page, vendor_summary
-from assay.store import measurement_cache, records
+from assay.store import evidence, records
 from assay.targets import resolve, survey
 
 app = typer.Typer(
@@ -171,8 +170,8 @@ def report(
     seen = records.load(run)
     if not workload:
         folder = run if run.is_dir() else run.parent
-        taken, damaged = measurement_cache.TIMES.load_all(folder)
-        rerun, unread = measurement_cache.RERUNS.load_all(folder)
+        taken, damaged = evidence.TIMES.load_all(folder)
+        rerun, unread = evidence.RERUNS.load_all(folder)
         invocation = records.invocation_of(folder)
         print_run(Console(), seen, taken, rerun, invocation, verbose=verbose)
         for each in (*damaged, *unread):

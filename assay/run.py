@@ -28,7 +28,7 @@ from assay.model.verdict import (
     Record,
 )
 from assay.model.workload import Variant, Workload
-from assay.store import baselines, evidence, measurement_cache
+from assay.store import baselines, evidence
 
 Measured = Times | Rerun | GrowthTimes
 """What a claim on times was judged by."""
@@ -258,9 +258,7 @@ class Run:
             # The processes of a variant alone share the seconds of a pair.
             most_seconds=self.timing_seconds / (1 if turns.reference else PROCESSES_ALONE),
         )
-        return measurement_cache.TIMES.once(
-            self.directory, pair.key, lambda keep: self.time(pair, keep)
-        )
+        return evidence.TIMES.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
 
     def _rerun(self, trial: Trial, case: Case) -> Case:
         """The case with the rerun that its claim asks for, made once a run."""
@@ -283,7 +281,7 @@ class Run:
         )
         if isinstance(baseline, Unavailable):
             return replace(case, rerun=not_rerun(request, Side.OLD, baseline))
-        made = measurement_cache.RERUNS.once(
+        made = evidence.RERUNS.once(
             self.directory, request.key, lambda keep: self.rerun(request, keep)
         )
         return replace(case, rerun=made)

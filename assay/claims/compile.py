@@ -15,7 +15,7 @@ from assay.claims.measurement import (
     traced_of,
 )
 from assay.claims.memory import finding
-from assay.judge.comparison import Relation, explain, holds
+from assay.judge.baseline import Relation, explain, holds
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Failure, FailureKind, Residual
 from assay.model.units import Quantity, Unit

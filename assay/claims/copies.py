@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.claims.measurement import module_of
-from assay.judge.comparison import Relation, explain, holds
+from assay.judge.baseline import Relation, explain, holds
 from assay.model.claim import Case, Formula, Stopped
 from assay.model.inspection import why_lost
 from assay.model.summary import (

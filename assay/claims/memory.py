@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 from assay.claims.measurement import memory_of, module_of, stop_unless_placement_shows
-from assay.judge.baseline import against_baseline
-from assay.judge.comparison import Relation, explain, holds
+from assay.judge.baseline import Relation, against_baseline, explain, holds
 from assay.model.claim import Case, Formula
 from assay.model.evidence import FailureKind
 from assay.model.module import Direction, nbytes_per_run

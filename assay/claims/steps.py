@@ -13,7 +13,7 @@ from assay.claims.measurement import (
     stop_unless_executed,
 )
 from assay.claims.memory import finding
-from assay.judge.comparison import Relation
+from assay.judge.baseline import Relation
 from assay.judge.differences.step_graphs import difference_of_steps
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
 from assay.model.evidence import Evidence, FailureKind

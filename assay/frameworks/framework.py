@@ -1,9 +1,11 @@
-"""The contract between Assay and a framework; the program that a variant builds."""
+"""The contract between Assay and a framework; the built program, and what all frameworks read."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+import numpy as np
 
 from assay.hlo.canonical import canonical
 from assay.hlo.module import Module
@@ -13,6 +15,50 @@ from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
 from assay.model.steps import Counters, Loop, Step, StepGraph, Steps, StepsSeen
 from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program, Variant
+
+
+def memory_of(stats: Any) -> Memory:
+    """The compiler's memory analysis, bytes per device."""
+    return Memory(
+        temp_bytes=stats.temp_size_in_bytes,
+        argument_bytes=stats.argument_size_in_bytes,
+        output_bytes=stats.output_size_in_bytes,
+        alias_bytes=stats.alias_size_in_bytes,
+        host_temp_bytes=stats.host_temp_size_in_bytes,
+        host_argument_bytes=stats.host_argument_size_in_bytes,
+        host_output_bytes=stats.host_output_size_in_bytes,
+        host_alias_bytes=stats.host_alias_size_in_bytes,
+        reported_peak_bytes=getattr(stats, "peak_memory_in_bytes", None),
+    )
+
+
+def tensor_of(path: str, leaf: Any) -> Tensor:
+    """An array, or what numpy makes one of, by the name that it has among results."""
+    array = np.asarray(leaf)  # tobytes is row-major whatever the strides
+    return Tensor(path=path, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())
+
+
+class Misplaced(RuntimeError):
+    """What was measured belongs to other devices than the target's; a fault of Assay."""
+
+
+def check_placement(used: Iterable[Hashable], target: Iterable[Hashable]) -> None:
+    """Raise ``Misplaced`` unless the target has every device that an executable or a result uses.
+
+    Every framework calls this for everything that it compiles, runs or times.
+    """
+    wanted = set(target)
+    foreign = set(used) - wanted
+    if foreign:
+        raise Misplaced(
+            f"got a measurement on {_names(foreign)}, wanted one on the target's devices, "
+            f"{_names(wanted)}; this would be a verdict on another compiler: report it"
+        )
+
+
+def _names(devices: Iterable[Hashable]) -> str:
+    names = sorted(map(str, devices))
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if names[2:] else "")
 
 
 def built(variant: Variant, devices: Sequence[Any]) -> Program:

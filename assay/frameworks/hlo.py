@@ -5,10 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from assay.frameworks.framework import Compiled, RanSteps, Ready
+from assay.frameworks.framework import Compiled, RanSteps, Ready, check_placement, memory_of
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
-from assay.frameworks.reading import check_placement, memory_of
 from assay.hlo.module import Module
 from assay.hlo.schema import wrap
 from assay.model.blame import WrongValue

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from assay.frameworks.framework import RanSteps, Ready, Unsupported
+from assay.frameworks.framework import RanSteps, Ready, Unsupported, memory_of, tensor_of
 from assay.frameworks.jax_placement import (
     LowersItself,
     abstractly_on,
@@ -22,8 +22,7 @@ from assay.frameworks.jax_placement import (
     unwrapped,
 )
 from assay.frameworks.jax_timing import calibrate, profile, ready_program, ready_steps, run_steps
-from assay.frameworks.machine import run_first
-from assay.frameworks.reading import memory_of, tensor_of
+from assay.frameworks.turns import run_first
 from assay.hlo.schema import wrap
 from assay.model.evidence import GrowthTimes, Memory, Residual, Tensor, Traced
 from assay.model.steps import Steps

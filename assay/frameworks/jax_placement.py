@@ -9,7 +9,7 @@ from unittest.mock import patch
 import jax
 import numpy as np
 
-from assay.frameworks.reading import check_placement
+from assay.frameworks.framework import check_placement
 from assay.model.blame import WrongValue
 from assay.model.workload import Program
 from assay.targets import jax_internals

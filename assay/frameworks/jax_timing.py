@@ -11,9 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from assay.frameworks.framework import RanStep, RanSteps
+from assay.frameworks.framework import RanStep, RanSteps, tensor_of
 from assay.frameworks.jax_placement import check_compiled, check_results
-from assay.frameworks.reading import tensor_of
 from assay.frameworks.xspace import device_times
 from assay.model.steps import Counters, Steps
 from assay.model.timing import Calibration, DeviceTimes

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from assay.frameworks.framework import Framework, Ready, Unsupported, built
-from assay.frameworks.machine import machine, throttles
-from assay.frameworks.turns import Runner, take_turns
+from assay.frameworks.turns import Runner, machine, take_turns, throttles
 from assay.model.blame import is_ours
 from assay.model.evidence import FailureKind
 from assay.model.timing import Ending, Keep, TimedPair, Times, Work

@@ -12,11 +12,18 @@ import torch
 import torch_xla
 
 from assay.frameworks import torch_xla_internals as internals
-from assay.frameworks.framework import Compiled, RanStep, RanSteps, Ready, Unsupported
+from assay.frameworks.framework import (
+    Compiled,
+    RanStep,
+    RanSteps,
+    Ready,
+    Unsupported,
+    check_placement,
+    tensor_of,
+)
 from assay.frameworks.hlo import compile_parsed, parse
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax_timing import calibrate
-from assay.frameworks.reading import check_placement, tensor_of
 from assay.model.evidence import GrowthTimes, Tensor, Traced
 from assay.model.steps import Loop, Steps
 from assay.model.timing import Calibration, DeviceTimes

@@ -23,9 +23,9 @@ from assay.hlo.flow import (
     flow_of,
     place,
 )
+from assay.hlo.instruction import read_shape
 from assay.hlo.module import Computation, Module
 from assay.hlo.schema import decode_labels, decode_shape
-from assay.hlo.shape import read_shape
 from assay.model.module import Shape
 from assay.model.steps import (
     StepCollective,

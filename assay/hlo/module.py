@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Final
 
-from assay.hlo.instruction import LOCAL_ID, Instruction
+from assay.hlo.instruction import LOCAL_ID, Instruction, may_mention_host, mentions_host, read_shape
 from assay.hlo.schema import (
     MalformedModule,
     Message,
@@ -19,7 +19,6 @@ from assay.hlo.schema import (
     decode_instruction,
     decode_outlines,
 )
-from assay.hlo.shape import may_mention_host, mentions_host, read_shape
 from assay.model.module import Shape
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from assay.hlo.assignment import BufferAssignment
-from assay.hlo.donations import donations
 from assay.hlo.fingerprint import fingerprint
-from assay.hlo.full_buffer_writes import full_writes, plain
+from assay.hlo.full_buffer_writes import donations, full_writes, plain
 from assay.hlo.host_transfers import (
     HOST_LINKS,
     HOST_THREAD,
@@ -17,12 +16,11 @@ from assay.hlo.host_transfers import (
     HostTransfer,
     host_transfers,
 )
-from assay.hlo.instruction import Instruction
+from assay.hlo.instruction import Instruction, read_shape
 from assay.hlo.module import Computation, Module
 from assay.hlo.overlap import overlaps
 from assay.hlo.peak import peak
 from assay.hlo.schema import decode_labels, decode_metadata, decode_shape
-from assay.hlo.shape import read_shape
 from assay.hlo.trip_count import Executions, TripCounter, executions
 from assay.model.module import Inventory, Loop, Operations, Shape, SharedBuffer, Transfer
 from assay.model.summary import ModuleSummary

@@ -15,8 +15,7 @@ import cloudpickle
 from assay.frameworks.installed import toolchain
 from assay.frameworks.timing import ends_when_hopeless
 from assay.isolate.child import Child, NotStartedError
-from assay.isolate.frames import Answer, GrowthRequest, TimesRequest, decoded
-from assay.isolate.pickling import NotPortable, pickled
+from assay.isolate.frames import Answer, GrowthRequest, NotPortable, TimesRequest, decoded, pickled
 from assay.model.blame import FaultElsewhere
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName

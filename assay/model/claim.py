@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from assay.model.blame import WrongType, line_of
+from assay.model.blame import WrongType, check_name, line_of
 from assay.model.evidence import Evidence, GrowthTimes
-from assay.model.names import check_name
 from assay.model.rerun import Rerun, Sought
 from assay.model.timing import Times, Turns
 from assay.model.units import Quantity, Unit

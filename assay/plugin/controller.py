@@ -38,7 +38,7 @@ from assay.report.labels import coverage_lines
 from assay.report.summary import summary
 from assay.report.terminal import print_run
 from assay.run import update_baselines
-from assay.store import evidence, measurement_cache, records
+from assay.store import evidence, records
 
 _WIDTH_OF_A_FILE = 100
 SUMMARY = "summary.md"
@@ -203,8 +203,8 @@ class Controller:
 
     def _write(self, ending: Ending) -> None:
         """Write all files, and last the two that say how the run ended."""
-        self._times, no_times = measurement_cache.TIMES.load_all(self._session.directory)
-        self._reruns, no_reruns = measurement_cache.RERUNS.load_all(self._session.directory)
+        self._times, no_times = evidence.TIMES.load_all(self._session.directory)
+        self._reruns, no_reruns = evidence.RERUNS.load_all(self._session.directory)
         self._damaged = (*no_times, *no_reruns)
         if self._records:
             run = self._session.run

@@ -9,12 +9,11 @@ import pytest
 
 from assay.frameworks.installed import KNOWN, why_missing
 from assay.model.claim import Trial
-from assay.model.coverage import Count, Coverage, Reached, Slot, gaps
-from assay.model.invocation import Missing
+from assay.model.invocation import Count, Coverage, Missing, Reached, Slot, gaps
 from assay.model.target import LIVE_MODELS
 from assay.model.verdict import Outcome, Record
 from assay.plugin.settings import Settings
-from assay.report.coverage import coverage_line, missing_of, nothing_judged
+from assay.report.suite_status import coverage_line, missing_of, nothing_judged
 from assay.run import BaselineUpdate
 from assay.store import coverage as store
 from assay.targets import survey

@@ -11,10 +11,9 @@ from assay.api import title_of, workload_of
 from assay.compiled import Compiled, CompileError, compiled
 from assay.judge.baseline import against_baseline
 from assay.judge.case import at_fault
-from assay.model.blame import WrongValue, encodable
+from assay.model.blame import WrongValue, encodable, legible, suite_of
 from assay.model.claim import Case, Check, MeasurementMissing, Trial, record_of
 from assay.model.evidence import Evidence
-from assay.model.names import legible, suite_of
 from assay.model.target import TargetUnavailable
 from assay.model.units import Quantity, Unit, format_quantity
 from assay.model.verdict import Finding, Outcome, Record

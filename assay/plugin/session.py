@@ -28,7 +28,7 @@ from assay.reruns.recipe import UnreadableToolchain, recipe
 from assay.reruns.side_by_side import Against, rerun
 from assay.run import BASELINE, Measured, Run
 from assay.store import baselines, coverage, evidence
-from assay.store.measurement_cache import MeasurementCacheError
+from assay.store.evidence import MeasurementCacheError
 
 _ADDED = "-against"
 """Suffix of a test's name in the ids of the items that are added for it."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from assay.model.blame import suite_of
 from assay.model.claim import Check
-from assay.model.names import suite_of
 from assay.model.units import Unit
 from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
 from assay.model.workload import Role

@@ -17,8 +17,7 @@ import cloudpickle
 
 from assay.frameworks.framework import Unsupported, built
 from assay.frameworks.installed import FrameworkMissing, framework, toolchain
-from assay.frameworks.machine import machine, run_first
-from assay.frameworks.turns import Runner, clock_step
+from assay.frameworks.turns import Runner, clock_step, machine, run_first
 from assay.isolate.frames import READY, own_pipes, read, write
 from assay.model.blame import is_ours, message_of, users_line
 from assay.model.evidence import Failure, FailureKind, Unavailable

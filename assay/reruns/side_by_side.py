@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from assay.isolate.pickling import pickled
+from assay.isolate.frames import pickled
 from assay.judge.changes import DEFAULT, Sensitivity
 from assay.judge.reruns import ratio_of_processes
 from assay.model.evidence import Failure, Unavailable

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from assay.model.coverage import Count, Coverage, Slot
+from assay.model.invocation import Count, Coverage, Slot
 from assay.model.workload import Level
 from assay.store.baselines import BaselineError
 from assay.store.files import write_whole

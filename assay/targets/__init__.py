@@ -1,8 +1,7 @@
 """Targets: the compilers, and the devices they compile for."""
 
 from assay.targets.catalog import known, resolve, survey
-from assay.targets.live import prepare
+from assay.targets.live import Target, prepare
 from assay.targets.presence import cpu_device_count, environment
-from assay.targets.target import Target
 
 __all__ = ["Target", "cpu_device_count", "environment", "known", "prepare", "resolve", "survey"]

@@ -26,8 +26,7 @@ from assay.model.target import (
     unavailable,
 )
 from assay.targets.compile_only import CompileOnlyTarget
-from assay.targets.live import LiveTarget
-from assay.targets.target import Target
+from assay.targets.live import LiveTarget, Target
 
 if TYPE_CHECKING:
     from assay.targets.jax_internals import Device

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.model.target import Availability, DeviceModel, State, TargetName, TargetUnavailable
-from assay.targets import gpu_memory_kinds
+from assay.targets import emulation
 from assay.targets.live import request_cpu_devices, verdict_of_a_compile
 from assay.targets.presence import cpu_device_count, missing_compiler
 from assay.targets.remedies import diagnose
@@ -88,8 +88,8 @@ def _devices(target: CompileOnlyTarget) -> tuple[Device, ...]:
     except (ImportError, RuntimeError, ValueError) as error:
         raise TargetUnavailable(str(target.name), diagnose(error)) from error
     if target.model.kind == "gpu":
-        gpu_memory_kinds.keep_memory_kinds()
-        gpu_memory_kinds.check_memory_kinds(devices[0])
+        emulation.keep_memory_kinds()
+        emulation.check_memory_kinds(devices[0])
     return devices
 
 

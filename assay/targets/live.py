@@ -1,4 +1,4 @@
-"""Targets that run programs: this process's own CPU devices, and the accelerators plugged in."""
+"""The contract of a target; targets that run programs: CPU devices and plugged-in accelerators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from assay.model.target import (
     Availability,
@@ -18,13 +18,51 @@ from assay.model.target import (
     TargetUnavailable,
     unavailable,
 )
-from assay.targets import gpu_memory_kinds
+from assay.targets import emulation
 from assay.targets.presence import cpu_device_count, environment, missing_compiler, missing_device
 from assay.targets.remedies import diagnose
 
 if TYPE_CHECKING:
     from assay.targets.jax_internals import Device
-    from assay.targets.target import Target
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A compiler and its devices.
+
+    Laws: `availability` is fast, starts no backend and never raises; `check` really compiles
+    and never raises either; `devices` gives at least one device or raises TargetUnavailable,
+    and gives the same devices each time in one process.
+    """
+
+    @property
+    def name(self) -> TargetName:
+        """The name that baselines and reports know this target by."""
+
+    @property
+    def model(self) -> DeviceModel | None:
+        """What is known of the device; None where the machine itself says."""
+
+    @property
+    def platform(self) -> str:
+        """The platform to lower for, in jax's word: `cpu`, `cuda` or `tpu`."""
+
+    @property
+    def executes(self) -> bool:
+        """Whether compiled programs can be run, not compiled only."""
+
+    def availability(self) -> Availability:
+        """What seems to be possible here, by what is installed and plugged in."""
+
+    def check(self) -> Availability:
+        """What is possible here, by compiling a program of one operation."""
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices to compile for. Raises TargetUnavailable where there are none."""
+
+
+if TYPE_CHECKING:
+    from assay.targets.jax_internals import Device
 
 _PLATFORM: Mapping[Kind, str] = MappingProxyType({"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"})
 _FORCED_COUNT = "xla_force_host_platform_device_count"
@@ -41,7 +79,7 @@ def prepare(names: Iterable[TargetName]) -> None:
     if settings.jax_platforms is None:  # jax was imported before the environment was set
         settings.update("jax_platforms", os.environ["JAX_PLATFORMS"])
     request_cpu_devices(cpu_device_count(names))
-    gpu_memory_kinds.keep_memory_kinds()
+    emulation.keep_memory_kinds()
 
 
 def request_cpu_devices(count: int) -> None:

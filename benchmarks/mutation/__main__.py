@@ -45,10 +45,10 @@ def _named(folder: str, names: str) -> tuple[str, ...]:
 
 
 _HLO: Final = (
-    "full_buffer_writes transfers host_transfers trip_count loop_evaluation executions "
-    "value_provenance assignment"
+    "full_buffer_writes host_transfers trip_count loop_evaluation value_provenance assignment "
+    "summary"
 )
-_QUALIFICATION: Final = "qualification feature_status judged_claim"
+_QUALIFICATION: Final = "qualification"
 ROOMS: Final[Mapping[str, Room]] = {
     "judge": Room(files=("assay/judge/*.py",), sample=80, tests="tests/judge"),
     "claims": Room(files=("assay/claims/*.py",), sample=80, tests="tests/claims"),

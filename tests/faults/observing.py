@@ -125,10 +125,10 @@ OBSERVING = (
     ),
     Fault(
         name="pickled raises",
-        place="assay.isolate.pickling:pickled",
+        place="assay.isolate.frames:pickled",
         change=raises(),
         command=_MINE,
         ends=CRASHED,
-        says=("assay/isolate/pickling.py", _FAILS),
+        says=("assay/isolate/frames.py", _FAILS),
     ),
 )

@@ -125,14 +125,14 @@ READING = (
     ),
     Fault(
         name="no memory is needed",
-        place="assay.frameworks.reading:memory_of",
+        place="assay.frameworks.framework:memory_of",
         change=alters(_none),
         ends=FAILED,
         says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),
     ),
     Fault(
         name="temporaries are told in KiB",
-        place="assay.frameworks.reading:memory_of",
+        place="assay.frameworks.framework:memory_of",
         change=alters(_in_kib),
         ends=FAILED,
         says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),

@@ -7,9 +7,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.model.expected import Measures
 from assay.model.verdict import ExitCode, Finding, Outcome, Record
-from assay.model.workload import KnownDefect
+from assay.model.workload import KnownDefect, Measures
 from assay.report.qualification import Decision, FeatureStatus
 from tests.faults.changes import Change, alters, gives, is_killed, raises
 from tests.faults.fault import CRASHED, FAILED, INSPECT, MISUSE, QUALIFY, Fault
@@ -142,7 +141,7 @@ RUNNING = (
     ),
     Fault(
         name="every comparison holds",
-        place="assay.judge.comparison:holds",
+        place="assay.judge.baseline:holds",
         change=gives(1),  # Which is true.
         ends=FAILED,
         says=("must-fail", "The run fails (exit 1)"),
@@ -268,12 +267,12 @@ QUALIFYING = (
     ),
     Fault(
         name="the vendor page raises",
-        place="assay.report.vendor_page:vendor_page",
+        place="assay.report.qualification:vendor_page",
         change=raises(),
         command=QUALIFY,
         ends=CRASHED,
         after_a_good_run=True,
-        says=("assay/report/vendor_page.py",),
+        says=("assay/report/qualification.py",),
     ),
     Fault(
         name="qualify reads no records",
@@ -304,11 +303,11 @@ INSPECTING = (
     ),
     Fault(
         name="the memory analysis raises while a program is inspected",
-        place="assay.frameworks.reading:memory_of",
+        place="assay.frameworks.framework:memory_of",
         change=raises(),
         command=INSPECT,
         ends=CRASHED,
-        says=("assay/frameworks/reading.py",),
+        says=("assay/frameworks/framework.py",),
     ),
     Fault(
         name="the observer's process is killed while a program is inspected",

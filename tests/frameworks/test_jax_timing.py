@@ -18,7 +18,7 @@ import pytest
 
 from assay.frameworks.framework import Ready, Unsupported
 from assay.frameworks.jax import JaxFramework
-from assay.frameworks.machine import machine
+from assay.frameworks.turns import machine
 from assay.model.steps import Loop, Steps
 from assay.model.workload import Growth, Program
 

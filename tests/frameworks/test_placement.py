@@ -17,9 +17,9 @@ from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from assay.frameworks import hlo, jax_placement
+from assay.frameworks.framework import Misplaced, check_placement
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
-from assay.frameworks.reading import Misplaced, check_placement
 from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split
 from assay.model.evidence import Evidence, FailureKind

@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from assay.frameworks import machine
-from assay.frameworks.machine import run_first
-from assay.frameworks.turns import Runner, take_turns
+from assay.frameworks import turns
+from assay.frameworks.turns import Runner, run_first, take_turns
 from assay.model.timing import Turns
 
 
@@ -39,7 +38,7 @@ def test_who_may_not_run_first_is_timed_all_the_same(monkeypatch: pytest.MonkeyP
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "setpriority", refuse)
-    monkeypatch.setattr(machine, "_SESSION", machine._THREADS / "none")
+    monkeypatch.setattr(turns, "_SESSION", turns._THREADS / "none")
     with run_first():
         nice = os.getpriority(os.PRIO_PROCESS, 0)
     assert nice == os.getpriority(os.PRIO_PROCESS, 0)

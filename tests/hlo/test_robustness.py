@@ -115,7 +115,7 @@ def test_what_xla_refuses_or_dies_of_is_no_failure_of_assay() -> None:
 def test_a_module_that_xla_reads_and_assay_does_not_is_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("assay.hlo.shape._ELEMENT_TYPES", {})
+    monkeypatch.setattr("assay.hlo.instruction._ELEMENT_TYPES", {})
     offloads = entry("x = f32[4] parameter(0)", "ROOT y = f32[4]{0:S(5)} copy(x)")
     found = row(Dump(name="new type", content=offloads), Parser())
     assert found.failed

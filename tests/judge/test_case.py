@@ -14,10 +14,9 @@ import pytest
 from assay.judge.case import at_fault, judge, judge_negative_control, judge_variant, vouched
 from assay.model.claim import Case, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
-from assay.model.expected import Measures
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import KnownDefect, Program, Role, Variant, Workload
+from assay.model.workload import KnownDefect, Measures, Program, Role, Variant, Workload
 
 PASSED = Finding(outcome=Outcome.PASSED, measured=1, limit=1, reason="it holds")
 FAILED = Finding(outcome=Outcome.FAILED, measured=2, limit=1, reason="it does not", advice="fix")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.judge.comparison import Relation, explain, holds
+from assay.judge.baseline import Relation, explain, holds
 from assay.model.units import Quantity, Unit, UnitError
 
 

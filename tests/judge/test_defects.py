@@ -6,9 +6,8 @@ import pytest
 
 from assay.judge.case import known_defects
 from assay.model.evidence import Failure, FailureKind
-from assay.model.expected import Expected, Fails, Measures, exactly
 from assay.model.units import Quantity, Unit
-from assay.model.workload import KnownDefect
+from assay.model.workload import Expected, Fails, KnownDefect, Measures, exactly
 
 DEFECT = KnownDefect(
     variants=("offload-*", "nested"),

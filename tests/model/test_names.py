@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from assay.model.names import check_name, legible, suite_of
+from assay.model.blame import check_name, legible, suite_of
 from assay.model.workload import Program, Role, Variant, Workload
 from tests.run.fakes import trial
 

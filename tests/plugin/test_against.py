@@ -19,7 +19,7 @@ import pytest
 from assay.model.rerun import Enough, Rerun
 from assay.model.timing import Change
 from assay.model.verdict import Outcome, Record
-from assay.store import measurement_cache, records
+from assay.store import evidence, records
 from tests.plugin.project import PREAMBLE, Ended, Project
 
 OLD = "--xla_cpu_enable_fast_math=false"
@@ -121,7 +121,7 @@ def test_a_program_that_became_slower_fails_it_and_its_control_proves_the_detect
 
 
 def test_every_sample_of_both_toolchains_is_kept(story: Story) -> None:
-    made, damaged = measurement_cache.RERUNS.load_all(story.folder)
+    made, damaged = evidence.RERUNS.load_all(story.folder)
     assert not damaged
     (worse,) = [each for each in made if not each.negative_control]
     assert worse.old is not None
@@ -166,7 +166,7 @@ def test_ctrl_c_keeps_the_pairs_that_were_measured(tmp_path: Path) -> None:
 
 def _made(project: Project) -> tuple[Rerun, ...]:
     found = list((project.root / "results").glob("2*"))
-    return measurement_cache.RERUNS.load_all(found[0])[0] if found else ()
+    return evidence.RERUNS.load_all(found[0])[0] if found else ()
 
 
 EACH = 'TimeRatio(against="base"), workloads=(W,), variants=("*e",)'
@@ -281,4 +281,4 @@ def test_nothing_is_rerun_where_the_user_says_that_nothing_is_timed(tmp_path: Pa
         f"--assay-against={jax.__version__}", "--benchmark-disable", "-k", "against", target="cpu"
     )
     assert {one.verdict for one in ended.records} == {Outcome.INCONCLUSIVE}
-    assert not (project.newest() / measurement_cache.RERUNS.folder).exists()
+    assert not (project.newest() / evidence.RERUNS.folder).exists()

@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from assay.model.verdict import Outcome
-from assay.store import measurement_cache
+from assay.store import evidence
 from tests.plugin.project import PREAMBLE, Project
 from tests.reruns.index import OTHER, skip_without_index
 
@@ -57,7 +57,7 @@ def test_a_program_that_is_slower_on_the_present_jax_fails(tmp_path: Path) -> No
     assert f"a run on jax {jax.__version__}, jaxlib {jax.__version__} takes" in record.reason
     assert f"what it takes on jax {OTHER}, jaxlib {OTHER} (" in record.reason
     assert ended.exit_code == 1
-    found, damaged = measurement_cache.RERUNS.load_all(project.newest())
+    found, damaged = evidence.RERUNS.load_all(project.newest())
     assert not damaged
     # The negative control is judged although it was deselected.
     made, control = sorted(found, key=lambda each: each.negative_control)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from assay.model.timing import Ending
-from assay.store import measurement_cache, records
+from assay.store import evidence, records
 from tests.plugin.project import PREAMBLE, Ended, Project
 
 TIMED = (
@@ -111,7 +111,7 @@ def test_a_compile_only_target_cannot_run_it(story: Story) -> None:
 
 
 def test_the_fixture_gets_the_very_samples(story: Story) -> None:
-    taken, damaged = measurement_cache.TIMES.load_all(story.first_folder)
+    taken, damaged = evidence.TIMES.load_all(story.first_folder)
     assert not damaged
     samples = {pair.judged.variant: list(pair.judged.samples) for pair in taken}
     assert set(samples) == {"same", "more"}
@@ -184,7 +184,7 @@ def test_times_are_shown_where_people_look(story: Story) -> None:
 def test_a_damaged_file_of_times_is_told_and_the_others_shown(story: Story, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(story.first_folder, folder)
-    damaged, *_ = sorted((folder / measurement_cache.TIMES.folder).glob("*-more-*.json"))
+    damaged, *_ = sorted((folder / evidence.TIMES.folder).glob("*-more-*.json"))
     damaged.write_bytes(b"")
     told = Project(story.root, {}).assay("report", str(folder))
     assert told.exit_code == 0
@@ -199,7 +199,7 @@ def test_nothing_is_timed_where_the_user_says_so(tmp_path: Path) -> None:
         ended = project.pytest(*flags, target="cpu")
         assert _verdict(ended, "same", "time-ratio") == "inconclusive"
         assert ended.exit_code == 0
-        assert not (project.newest() / measurement_cache.TIMES.folder).exists()
+        assert not (project.newest() / evidence.TIMES.folder).exists()
     both = project.pytest("--benchmark-disable", "--benchmark-enable", target="cpu")
     assert _verdict(both, "same", "time-ratio") == "passed"
     skipped = project.pytest("--benchmark-skip", target="cpu")
@@ -288,7 +288,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
         time.sleep(0.1)
     run.send_signal(signal.SIGINT)
     assert run.wait(timeout=30) == pytest.ExitCode.INTERRUPTED
-    (kept,), damaged = measurement_cache.TIMES.load_all(project.newest())
+    (kept,), damaged = evidence.TIMES.load_all(project.newest())
     assert not damaged
     assert kept.ended is Ending.UNFINISHED
     assert len(kept.judged.samples) == len(kept.reference.samples) > 0
@@ -302,7 +302,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
 
 def _samples(project: Project) -> tuple[float, ...]:
     found = list((project.root / "results").glob("2*"))
-    taken = measurement_cache.TIMES.load_all(found[0])[0] if found else ()
+    taken = evidence.TIMES.load_all(found[0])[0] if found else ()
     return taken[0].judged.samples if taken else ()
 
 

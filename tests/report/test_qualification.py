@@ -7,8 +7,15 @@ import pytest
 
 from assay.model.invocation import Ending
 from assay.model.verdict import ExitCode, Outcome, Record
-from assay.report.qualification import Decision, Detector, Feature, Qualification, qualify, to_json
-from assay.report.vendor_page import vendor_page
+from assay.report.qualification import (
+    Decision,
+    Detector,
+    Feature,
+    Qualification,
+    qualify,
+    to_json,
+    vendor_page,
+)
 
 RecordOf = Callable[..., Record]
 

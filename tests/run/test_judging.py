@@ -7,10 +7,9 @@ import pytest
 from assay import claims
 from assay.model.claim import Case, Formula
 from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
-from assay.model.expected import Measures
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import RECORD_SCHEMA, Finding, Outcome
-from assay.model.workload import KnownDefect, Variant, Workload
+from assay.model.workload import KnownDefect, Measures, Variant, Workload
 from assay.run import BaselineUpdate, Run
 from assay.store.evidence import load_all
 

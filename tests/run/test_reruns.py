@@ -13,7 +13,7 @@ from assay.model.timing import Change, Ratio
 from assay.model.verdict import Outcome
 from assay.model.workload import Variant, Workload
 from assay.run import BASELINE, BaselineUpdate, Run
-from assay.store import measurement_cache
+from assay.store import evidence
 
 from .fakes import BASELINE_TEMP, NOW, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
 
@@ -64,7 +64,7 @@ def test_a_claim_is_judged_by_a_rerun_that_the_run_makes_and_keeps(
     record, made = run.judge_timed(trial(claim=CLAIM))
     assert (record.verdict, record.measured) == (Outcome.PASSED, 1.0)
     assert isinstance(made, Rerun)
-    assert measurement_cache.RERUNS.load_all(run.directory) == ((made,), ())
+    assert evidence.RERUNS.load_all(run.directory) == ((made,), ())
     (asked,) = rerunner.asked
     assert (asked.variant, asked.target, asked.baseline) == (OFFLOAD, TARGET, "0.9.0")
     assert not asked.negative_control

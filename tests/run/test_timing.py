@@ -17,8 +17,7 @@ from assay.model.workload import Variant, Workload
 from assay.run import BaselineUpdate, Run, update_baselines
 from assay.store.baselines import load
 from assay.store.evidence import GROWTH as GROWTH_FOLDER
-from assay.store.evidence import load_all
-from assay.store.measurement_cache import TIMES
+from assay.store.evidence import TIMES, load_all
 
 from .fakes import NEGATIVE_CONTROL, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.model.coverage import Count, Coverage, Slot
+from assay.model.invocation import Count, Coverage, Slot
 from assay.model.workload import Level
 from assay.store import coverage
 from assay.store.baselines import BaselineError

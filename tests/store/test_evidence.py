@@ -27,8 +27,7 @@ from assay.model.module import Direction, Loop, Shape, Transfer, TripSource
 from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
 from assay.store import evidence
-from assay.store.evidence import load_all, once
-from assay.store.measurement_cache import MeasurementCacheError
+from assay.store.evidence import MeasurementCacheError, load_all, once
 
 KEY = ("scan", "stack/full", "offload", "gpu-h100:8")
 PLAIN = Evidence(

@@ -11,7 +11,7 @@ import pytest
 from assay.model.evidence import Failure, FailureKind, Toolchain
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
 from assay.model.timing import Change, Ratio
-from assay.store.measurement_cache import RERUNS, MeasurementCacheError
+from assay.store.evidence import RERUNS, MeasurementCacheError
 
 KEY = ("suite", "stack/full", "plain", "cpu:8", "0.10.2, 0.02 to 0.04, negative control False")
 PROCESS = ProcessTimes(

@@ -16,8 +16,8 @@ from assay.model.timing import (
     Times,
     VariantTimes,
 )
-from assay.store import measurement_cache
-from assay.store.measurement_cache import MeasurementCacheError
+from assay.store import evidence
+from assay.store.evidence import MeasurementCacheError
 
 KEY = ("suite", "stack/full", "plain", "squeeze", "cpu:8", "at most 1")
 CALIBRATION = Calibration(matmul=(0.1, 0.2), copy=(0.3,), dispatch=(1e-6,))
@@ -63,16 +63,16 @@ def never(_: Keep) -> Times:
 
 @pytest.mark.parametrize("seen", [PLAIN, FULL], ids=["plain", "full"])
 def test_times_come_back_as_they_were_taken_and_are_taken_once(tmp_path: Path, seen: Times) -> None:
-    assert measurement_cache.TIMES.once(tmp_path, KEY, lambda _: seen) == seen
-    assert measurement_cache.TIMES.once(tmp_path, KEY, never) == seen
-    assert measurement_cache.TIMES.load_all(tmp_path) == ((seen,), ())
+    assert evidence.TIMES.once(tmp_path, KEY, lambda _: seen) == seen
+    assert evidence.TIMES.once(tmp_path, KEY, never) == seen
+    assert evidence.TIMES.load_all(tmp_path) == ((seen,), ())
 
 
 @pytest.mark.parametrize("part", range(len(KEY)))
 def test_another_pair_or_question_has_times_of_its_own(tmp_path: Path, part: int) -> None:
-    measurement_cache.TIMES.once(tmp_path, KEY, lambda _: PLAIN)
+    evidence.TIMES.once(tmp_path, KEY, lambda _: PLAIN)
     other = tuple("other" if index == part else word for index, word in enumerate(KEY))
-    assert measurement_cache.TIMES.once(tmp_path, other, lambda _: FULL) == FULL
+    assert evidence.TIMES.once(tmp_path, other, lambda _: FULL) == FULL
 
 
 def test_an_interrupted_run_keeps_what_was_measured(tmp_path: Path) -> None:
@@ -82,10 +82,10 @@ def test_an_interrupted_run_keeps_what_was_measured(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measurement_cache.TIMES.once(tmp_path, KEY, interrupted)
-    assert measurement_cache.TIMES.load_all(tmp_path) == ((FULL,), ())
-    assert measurement_cache.TIMES.once(tmp_path, KEY, lambda _: PLAIN) == PLAIN
-    assert measurement_cache.TIMES.load_all(tmp_path) == ((PLAIN,), ())
+        evidence.TIMES.once(tmp_path, KEY, interrupted)
+    assert evidence.TIMES.load_all(tmp_path) == ((FULL,), ())
+    assert evidence.TIMES.once(tmp_path, KEY, lambda _: PLAIN) == PLAIN
+    assert evidence.TIMES.load_all(tmp_path) == ((PLAIN,), ())
 
 
 def test_unfinished_times_are_not_taken_for_whole_ones(tmp_path: Path) -> None:
@@ -93,22 +93,22 @@ def test_unfinished_times_are_not_taken_for_whole_ones(tmp_path: Path) -> None:
         keep(PLAIN)
         return FULL
 
-    measurement_cache.TIMES.once(tmp_path, KEY, finished)
-    assert measurement_cache.TIMES.load_all(tmp_path) == ((FULL,), ())
+    evidence.TIMES.once(tmp_path, KEY, finished)
+    assert evidence.TIMES.load_all(tmp_path) == ((FULL,), ())
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"suite": 1}', b"\xff\xfe"])
 def test_a_damaged_file_is_told_and_hides_no_other(tmp_path: Path, damage: bytes) -> None:
-    measurement_cache.TIMES.once(tmp_path, KEY, lambda _: PLAIN)
-    (path,) = (tmp_path / measurement_cache.TIMES.folder).glob("*.json")
+    evidence.TIMES.once(tmp_path, KEY, lambda _: PLAIN)
+    (path,) = (tmp_path / evidence.TIMES.folder).glob("*.json")
     path.write_bytes(damage)
-    measurement_cache.TIMES.once(tmp_path, ("other", *KEY[1:]), lambda _: FULL)
+    evidence.TIMES.once(tmp_path, ("other", *KEY[1:]), lambda _: FULL)
     with pytest.raises(MeasurementCacheError, match=r"got .*wanted .*delete it and run again"):
-        measurement_cache.TIMES.once(tmp_path, KEY, never)
-    whole, (error,) = measurement_cache.TIMES.load_all(tmp_path)
+        evidence.TIMES.once(tmp_path, KEY, never)
+    whole, (error,) = evidence.TIMES.load_all(tmp_path)
     assert whole == (FULL,)
     assert str(path) in str(error)
 
 
 def test_a_run_that_timed_nothing_has_no_times(tmp_path: Path) -> None:
-    assert measurement_cache.TIMES.load_all(tmp_path) == ((), ())
+    assert evidence.TIMES.load_all(tmp_path) == ((), ())

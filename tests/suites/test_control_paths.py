@@ -11,7 +11,6 @@ import pytest
 from assay import Check, Outcome
 from assay.frameworks.jax import JaxFramework
 from assay.hlo import (
-    donations,
     full_buffer_writes,
     host_transfers,
     summary,
@@ -82,7 +81,7 @@ PATHS: dict[str, tuple[Check, str, Patch]] = {
     "copies of what is donated": (
         REUSED,
         "negative-difference",
-        (donations._Copies, "of", lambda *_: ()),
+        (full_buffer_writes._Copies, "of", lambda *_: ()),
     ),
 }
 

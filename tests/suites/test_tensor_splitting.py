@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from assay import Case, Check, KnownDefect, Level, Role
-from assay.judge.values import largest_difference
+from assay.claims.values import largest_difference
 from assay.model.evidence import Evidence, Memory, Tensor, Toolchain
 from assay.model.workload import matches_any
 from memsafe.plan import Loop

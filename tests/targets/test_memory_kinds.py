@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from assay.targets import gpu_memory_kinds, jax_internals, resolve
+from assay.targets import emulation, jax_internals, resolve
 
 BYTES = 4 * 1024 * 1024
 TARGETS = ["gpu-h100:8", "tpu-v5e:2x4"]
@@ -103,4 +103,4 @@ def test_a_jaxlib_that_drops_kinds_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     drops = type(SingleDeviceSharding).__getattribute__(SingleDeviceSharding, "original")
     monkeypatch.setattr(jax.sharding, "SingleDeviceSharding", drops)
     with pytest.raises(jax_internals.InternalsMoved, match="keep memory kinds"):
-        gpu_memory_kinds.check_memory_kinds(device)
+        emulation.check_memory_kinds(device)

@@ -28,16 +28,19 @@ def compile(  # noqa: A001, PLR0913 - the public name, and jax.jit's own argumen
 ) -> Compiled:
     """Compile ``function(*arguments)`` for a target, with or without its hardware.
 
-    ``arguments`` are arrays, numpy arrays or ``ShapeDtypeStruct``, of which only shapes, types and
-    shardings are used; or one function that returns them, which is traced and not run. Shardings
-    on this machine's devices stand for the target's; a function of devices returns shardings, too.
-    Without shardings the first device takes all. The function is traced in what ``context()``
-    returns, such as ``jax.set_mesh(mesh)``. The function is compiled in another process, in
-    which ``jax.devices()`` are the target's.
+    ``arguments`` are arrays, numpy arrays or ``ShapeDtypeStruct``. Only their shapes, types and
+    shardings are used. A single function may return them instead; it is traced and not run.
+
+    Shardings on this machine's devices are moved to the target's devices. ``in_shardings`` and
+    ``out_shardings`` may also be functions of the target's devices. A program without shardings is
+    placed on the first device. It is traced inside the context manager that ``context()`` returns,
+    such as ``jax.set_mesh(mesh)``.
+
+    The program is compiled in a child process, where ``jax.devices()`` gives the target's devices.
 
     Raises:
-        CompileError: it does not trace, lower or compile. One that needs too much memory does not
-            raise; its ``fits`` is false.
+        CompileError: it does not trace, lower or compile. A program that needs too much memory does
+            not raise; its ``fits`` is false.
         TargetError: no target has that name.
         TargetUnavailable: its compiler is not installed, or cannot compile this program.
     """
@@ -121,14 +124,14 @@ def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:
 
 
 class Processes:
-    """Processes that compile, one for each target: each has the target's devices as its own."""
+    """Child processes that compile, one for each target and time limit."""
 
     def __init__(self, *, cached: bool = True) -> None:
         self._cached = cached
         self._observers: dict[tuple[str, float], Observer] = {}
 
     def of(self, target: str, timeout_seconds: float) -> Observer:
-        """The target's process; those used longest ago are ended, for each holds a compiler."""
+        """The target's process. The least recently used ones are ended: each holds a compiler."""
         key = (target, timeout_seconds)
         observer = self._observers.pop(key, None)
         if observer is None:

@@ -113,9 +113,9 @@ class LoopCopies(tuple[FullBufferWrite, ...]):
 
 
 class Difference:
-    """How one program differs from another; true where it does. ``print`` it to read it.
+    """How one program differs from another; true if it does. ``print`` it to read it.
 
-    Neither true nor false, but ``MeasurementMissing``, where one of the two has no module to read.
+    ``bool`` raises ``MeasurementMissing`` if one of the two has no module to read.
     """
 
     def __init__(self, comparison: Comparison) -> None:
@@ -135,9 +135,9 @@ class Difference:
 class Compiled:
     """A program compiled for a target. ``print`` it for the page that ``assay inspect`` prints.
 
-    Every number is per device and per run. A property raises ``MeasurementMissing`` where this
-    target or compiler does not tell, and ``CompileError`` where the compiler refused the program
-    for want of memory: then ``fits`` alone is known.
+    Every number is per device and per run. A property raises ``MeasurementMissing`` if this target
+    or compiler does not report it. If the compiler refused the program because it needs too much
+    memory, only ``fits`` is known, and the other properties raise ``CompileError``.
     """
 
     def __init__(self, inspection: Inspection) -> None:
@@ -156,7 +156,7 @@ class Compiled:
 
     @property
     def fits(self) -> Fits:
-        """Whether it fits: temporaries, arguments and outputs, less what they share."""
+        """Whether temporaries, arguments and outputs, less aliases, fit the device's memory."""
         self.fits_was_read = True
         evidence = self.inspection.evidence
         failure = evidence.failure
@@ -181,7 +181,7 @@ class Compiled:
 
     @property
     def transfers(self) -> Transfers:
-        """What crosses between device and host memory."""
+        """Bytes copied between device and host memory."""
         module = self._module()
         if not self.inspection.evidence.separate_host_memory:
             raise MeasurementMissing(
@@ -203,8 +203,8 @@ class Compiled:
     def loop_copies(self, at_least: int | str = 1) -> LoopCopies:
         """Full-buffer writes in loop bodies, of arrays of ``at_least`` bytes (``"1MiB"``).
 
-        A full-buffer write writes a whole array of which a part changed, or none. Host transfers
-        are not among them.
+        A full-buffer write writes a whole array although only a part of it changed, or nothing.
+        Host transfers are not counted.
         """
         module = self._module()
         if not module.buffers_assigned:
@@ -223,7 +223,7 @@ class Compiled:
 
     @property
     def peak(self) -> Peak:
-        """What is allocated at the moment of most device memory, largest first."""
+        """The buffers allocated at the moment of peak device memory, largest first."""
         peak = self._module().peak
         if peak is None:
             raise MeasurementMissing("got no buffer assignment from the compiler")
@@ -273,7 +273,7 @@ class Compiled:
 
 
 def compiled(evidence: Evidence) -> Compiled:
-    """What was observed of a program, unless it has no executable for another reason than memory.
+    """The compiled program, or the exception that says why there is none.
 
     Raises:
         CompileError, TargetUnavailable: as ``compile`` does.

@@ -30,13 +30,13 @@ class ProcessDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineTime:
-    """A run takes no longer than the stored time of this machine, by the fastest of all samples.
+    """A run takes no longer than the time stored for this machine.
 
-    They are taken in ``PROCESSES_ALONE`` fresh processes. The fastest sample is compared, since a
-    busy machine only ever adds time. Failed or improved beyond ``tolerance``, a share: minimum
-    times of one program differ by 1 to 4 % from process to process. A machine without a stored time
-    has nothing to compare with, and at a load average of more than ``most_load`` for each core
-    nothing is stored, nor called slower: ``inconclusive``.
+    Samples come from ``PROCESSES_ALONE`` fresh processes. The fastest is compared, because a busy
+    machine only adds time. A change beyond ``tolerance`` (a share) fails or is an improvement:
+    minimum times of one program differ by 1 to 4 % between processes. The verdict is
+    ``inconclusive`` on a machine without a stored time, and at a load average above ``most_load``
+    per core, where nothing is stored either.
     """
 
     tolerance: float = 0.1
@@ -125,10 +125,9 @@ _NO_SLOWER = 1
 class TimeAgainst:
     """A run takes no longer than it does on the toolchain that ``--assay-against`` names.
 
-    That toolchain is run again beside the present one, process beside process. A check of this
-    claim is collected with ``--assay-against`` alone. ``least_change`` and ``seen_change`` are the
-    judge's own, as the command's. A faster program passes the claim: there is no number that could
-    be stored instead.
+    Processes of the two toolchains run alternately. The check exists only with
+    ``--assay-against``. ``least_change`` and ``seen_change`` are those of the command. A faster
+    program passes: there is no baseline to improve.
     """
 
     least_change: float = 0.02

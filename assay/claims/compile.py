@@ -25,7 +25,7 @@ from assay.model.workload import Variant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualsOnHost:
-    """The residuals that autodiff keeps in host memory are the formula's bytes, all devices."""
+    """Autodiff keeps exactly the formula's bytes of residuals in host memory, over all devices."""
 
     equal: Formula
     name: str = "residuals-on-host"
@@ -73,9 +73,9 @@ def nbytes(residual: Residual) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesMatch:
-    """Every name that the policy asks for is given to some value by ``checkpoint_name``.
+    """Every name in the policy is given to a value by ``checkpoint_name``.
 
-    A name that matches nothing is accepted by JAX in silence, and then nothing is offloaded.
+    JAX accepts a name that matches nothing without a warning, and offloads nothing.
     """
 
     name: str = "names-match"

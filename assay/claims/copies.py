@@ -27,10 +27,10 @@ _NAMED = 3
 class CopiedBytes:
     """No iteration of any loop writes more than ``at_most`` in arrays larger than ``larger_than``.
 
-    Counted are arrays that an instruction writes whole although they repeat another array, but for
-    a part: copies, changes of layout, order or type, and updates that do not happen in place. New
-    values that the program computes are not counted. ``larger_than`` is what an iteration may well
-    write whole, such as the row that it adds to a stack.
+    It counts arrays that an instruction writes whole although most of their elements repeat another
+    array: copies, changes of layout, order or type, and updates that are not in place. Values that
+    the program computes are not counted. Arrays up to ``larger_than`` bytes are ignored, such as
+    the row that an iteration adds to a stack.
     """
 
     larger_than: Formula
@@ -60,9 +60,9 @@ class CopiedBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedBytesOutsideLoops:
-    """Outside of its loops a run writes at most ``at_most`` in arrays larger than ``larger_than``.
+    """Outside loops, a run writes at most ``at_most`` in arrays larger than ``larger_than``.
 
-    Counted is what ``CopiedBytes`` counts inside of them, once for each execution.
+    It counts what ``CopiedBytes`` counts inside loops, once for each execution.
     """
 
     larger_than: Formula
@@ -92,9 +92,9 @@ class CopiedBytesOutsideLoops:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DonatedBytesReused:
-    """Outputs take over ``at_least`` bytes of the buffers that the caller donates.
+    """Outputs reuse at least ``at_least`` bytes of donated buffers.
 
-    A buffer that an output takes over, but that is copied all the same, is not reused.
+    A donated buffer that an output reuses after a copy is not counted.
     """
 
     at_least: Formula

@@ -38,7 +38,7 @@ class HostBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBytesFall:
-    """Against its reference variant, the step needs less device memory by at least the formula.
+    """The step needs less device memory than its reference variant, by at least the formula.
 
     Host bytes alone prove nothing: three useless programs have them (see the suite's README).
     """
@@ -65,9 +65,9 @@ class DeviceBytesFall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBytesAtMost:
-    """The step needs no more device memory than another variant, plus what the formula allows.
+    """The step needs at most the device memory of another variant plus the formula.
 
-    A policy that ends above saving nothing at all costs transfers and memory both.
+    A policy that needs more than saving nothing costs both transfers and memory.
     """
 
     against: str
@@ -116,7 +116,7 @@ class TempBytesAtMost:
 class FitsBudget:
     """The step's temp + argument + output − alias is within the budget that it was given.
 
-    A program that the compiler refuses for want of memory is measured by what it says it needs.
+    If the compiler refuses the program, the memory in its error message is the measurement.
     """
 
     budget: Formula
@@ -147,8 +147,8 @@ class FitsBudget:
 class BaselineTempBytes:
     """Device temporaries have not grown past the baseline stored for this target.
 
-    For what no formula gives: fusion and scheduling decide it. On another toolchain a difference
-    within ``tolerance`` (a ratio) is not counted as a change.
+    Fusion and scheduling decide this number, so no formula gives it. On another toolchain, a
+    difference within ``tolerance`` (a ratio) is no change.
     """
 
     tolerance: float = 0.01
@@ -186,7 +186,7 @@ def finding(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferredBytes:
-    """Per step, exactly the formula's bytes cross in this direction: no more, and not twice."""
+    """Per step, exactly the formula's bytes are transferred in this direction."""
 
     direction: Direction
     equal: Formula

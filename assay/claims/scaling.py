@@ -21,11 +21,11 @@ from assay.model.workload import SizedVariant, Variant
 class TimeGrowth:
     """An iteration takes no longer on a long buffer than on a short one.
 
-    Measures the ratio of times over the ratio of lengths, with equally many iterations: 1 where
-    each iteration touches the whole buffer, 1/ratio where it touches a part of fixed size. The
-    limit lies half way between on a logarithmic scale, ratio ** -0.5, and the whole interval must
-    lie on one side of it; else it is ``inconclusive``. It sees copies that the module does not
-    show.
+    Measures the ratio of times divided by the ratio of lengths, with the same number of iterations:
+    1 if each iteration touches the whole buffer, 1/ratio if it touches a part of fixed size. The
+    limit is half way on a logarithmic scale, ratio ** -0.5. If the interval of the measurement
+    contains the limit, the verdict is ``inconclusive``. The claim detects copies that the module
+    does not show.
     """
 
     name: str = "time-growth"
@@ -91,12 +91,12 @@ class Cost(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BytesExponent:
-    """A program's bytes grow at most as that power of its size, a tenth of a power aside.
+    """A program's bytes grow at most as a given power of its size, plus a tenth.
 
-    For a ``SizedVariant``, over the sizes of its family, by what the compiler says of each:
-    temporaries, or what an iteration of the worst loop writes whole. Bytes that are none at every
-    size do not grow. Bytes that follow no power closely enough to tell are ``inconclusive``, as is
-    a family of fewer than four sizes.
+    For a ``SizedVariant``: the power is fitted to the sizes of its family. The bytes are
+    temporaries, or full-buffer writes in an iteration of the worst loop. Zero bytes at every size
+    do not grow. Bytes that follow no power closely, and families of fewer than four sizes, are
+    ``inconclusive``.
     """
 
     of: Cost
@@ -132,10 +132,11 @@ class BytesExponent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeExponent:
-    """Its time grows at most as that power of the length, equally many iterations at each.
+    """Its time grows at most as a given power of the length, with the same number of iterations.
 
-    For programs with a ``Growth`` of four lengths or more, by the fastest run at each; an interval
-    on both sides of the line is ``inconclusive``. It sees copies that the module does not show.
+    For programs with a ``Growth`` of four lengths or more. The fastest run at each length counts.
+    If the interval contains the limit, the verdict is ``inconclusive``. The claim detects copies
+    that the module does not show.
     """
 
     at_most: Formula

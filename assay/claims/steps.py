@@ -53,11 +53,11 @@ class Sent(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentPerStep:
-    """In every step as much is sent to the device as in the same step of the reference variant.
+    """Every step sends as much to the device as the same step of the reference variant.
 
-    Measures the step that differs most, the last of several. ``TENSORS`` are those which an
-    operation had sent because it needed their IR value (IrValueTensorToXlaData), ``BYTES`` all that
-    is sent (OutboundData).
+    Measures the step that differs most, the last one of equals. ``TENSORS`` counts tensors that
+    were sent because an operation needed their IR value (IrValueTensorToXlaData). ``BYTES`` counts
+    all bytes sent (OutboundData).
     """
 
     sent: Sent
@@ -131,8 +131,8 @@ class TracingSends:
 class GraphsCompiled:
     """Over all steps at most the formula's number of graphs is compiled.
 
-    A graph that differs from another in order alone is compiled anew all the same; the finding
-    says how each graph differs from the one before it.
+    A graph that differs only in the order of operations is compiled again. The reason says how each
+    graph differs from the previous one.
     """
 
     at_most: Formula
@@ -185,7 +185,7 @@ class LastCompile:
 class Refuses:
     """The program is refused with an ``error``: it neither succeeds nor takes its process down.
 
-    Measures 1 where it does, or where another exception ends it, which may be a mistake of its own.
+    Measures 1 if it does, or if it ends with another exception, which may be a fault of its own.
     """
 
     error: str = "RuntimeError"

@@ -69,12 +69,11 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRatio:
-    """A run takes at most so many times what it takes another variant, timed in turns with it.
+    """The ratio of a run's time to another variant's is at most the formula; runs alternate.
 
-    ``against`` names that variant; by default it is the judged variant's reference. A ratio counts
-    as larger if its whole interval lies beyond the limit by more than ``least_change``, a share,
-    and as not larger if the whole interval stays within ``seen_change`` of it. What lies between is
-    too noisy to say: ``inconclusive``, never a pass.
+    ``against`` names the other variant, by default the reference. The claim fails if the whole
+    interval of the ratio exceeds the limit by more than ``least_change`` (a share). It passes if
+    the whole interval is within ``seen_change`` of the limit. Otherwise it is ``inconclusive``.
     """
 
     at_most: Formula = _AS_LONG
@@ -137,9 +136,9 @@ class TimeRatio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceTimeRatio(TimeRatio):
-    """Tracing and lowering take at most so many times another variant's time, in turns with it.
+    """The ratio of the time to trace and lower to another variant's is at most the formula.
 
-    Each time from nothing: what the framework kept of the tracing before is dropped.
+    The two are traced alternately, with empty caches of the framework.
     """
 
     name: str = "trace-time-ratio"
@@ -159,12 +158,12 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTimeRatio:
-    """A run takes as many times what it takes another variant as the stored ratio says.
+    """The ratio of a run's time to another variant's equals the stored ratio.
 
-    The two take turns, so that the ratio is the program's and hardly the machine's: it is stored
-    with the bytes of the target, and judged on any machine of that kind. Failed if the whole
-    interval lies beyond ``tolerance`` above the stored ratio, improved if beyond it below, passed
-    if within ``seen``. docs/timing-evaluation.md has measured ratios.
+    Runs of the two alternate, so the ratio depends little on the machine. It is stored with the
+    bytes of the target and judged on any machine of that kind. The claim fails if the whole
+    interval is more than ``tolerance`` above the stored ratio, improves if it is as far below, and
+    passes if it is within ``seen``. docs/timing-evaluation.md has measured ratios.
     """
 
     against: str = ""

@@ -136,15 +136,14 @@ def _array(tensor: Tensor) -> _Array:
 class ValuesEqual:
     """Every observed result equals the reference variant's, or those of an independent ``truth``.
 
-    Measures the smallest tolerance that accepts the worst array, derived in this
-    module. Equal values that are not finite, in equal places, are equal. On targets
-    that match ``exact_on`` the limit is 0; elsewhere it is ``relative_tolerance``, by default 2⁻¹⁰,
-    the rounding of TF32 (10-bit significand, NVIDIA A100 white paper), in which GPUs multiply f32
-    matrices.
+    Measures the smallest tolerance that accepts the worst array; this module derives it. Equal
+    values that are not finite, in equal places, are equal. On targets that match ``exact_on`` the
+    limit is 0. Elsewhere it is ``relative_tolerance``, by default 2⁻¹⁰: the rounding of TF32
+    (10-bit significand, NVIDIA A100 white paper), in which GPUs multiply f32 matrices.
 
-    ``truth`` is a function without arguments that gives arrays in the structure of the results
-    (tuples, lists and dicts), computed by numpy for instance; or an ``.npz`` file whose names are
-    the paths of the results, ``[0]`` or ``['loss']``. Its element types may differ.
+    ``truth`` is a function without arguments that returns arrays in the structure of the results
+    (tuples, lists and dicts), for instance computed by numpy. It may also be an ``.npz`` file whose
+    names are the paths of the results, ``[0]`` or ``['loss']``. Its element types may differ.
     """
 
     exact_on: tuple[str, ...] = ("cpu", "cpu:*")

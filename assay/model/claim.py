@@ -14,15 +14,15 @@ from assay.model.workload import Variant, Workload, matches_any
 
 
 class MeasurementMissing(LookupError):
-    """A claim asked for a measurement that the evidence does not hold: an error, never a pass."""
+    """A measurement that was needed does not exist: an error or a failure, never a pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """All that a claim may look at: one variant's evidence, other variants', and the baseline.
+    """The input of a claim: the measurements of a variant and of others, and the baseline.
 
     ``earlier`` are the baselines stored on toolchains no newer than this one, oldest first.
-    ``times`` are there for a ``TimingClaim`` alone, ``rerun`` for a ``RerunClaim``.
+    Only a ``TimingClaim`` gets ``times``, and only a ``RerunClaim`` gets ``rerun``.
     """
 
     workload: Workload
@@ -55,9 +55,9 @@ def _no_other(_variant: Variant) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A limit computed from shapes; ``text`` is what the verdict prints of it.
+    """A limit computed from shapes; reports print ``text``.
 
-    ``needs`` names the other variants whose evidence it reads for a variant.
+    ``needs(variant)`` names the other variants whose measurements it reads.
     """
 
     text: str
@@ -81,7 +81,7 @@ class Formula:
 
 
 class Stopped(Exception):
-    """Evidence ends before the measurement; carries the finding that follows from that."""
+    """There is no measurement to judge; carries the verdict that follows."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.reason)
@@ -91,8 +91,8 @@ class Stopped(Exception):
 class Claim(Protocol):
     """A promise with a name and a unit.
 
-    Law: ``judge`` is pure, and returns ``passed`` only if it compared a measurement with a limit.
-    It may raise ``Stopped``; anything else it raises is an ``error`` verdict.
+    ``judge`` is pure. It returns ``passed`` only if it compared a measurement with a limit. It may
+    raise ``Stopped``; any other exception becomes an ``error`` verdict.
     """
 
     @property
@@ -108,7 +108,7 @@ class Claim(Protocol):
         """Whether its limit is a baseline."""
 
     def needs(self, variant: Variant) -> tuple[str, ...]:
-        """Names of the other variants whose evidence ``judge`` looks at."""
+        """Names of the other variants whose measurements ``judge`` reads."""
 
     def judge(self, case: Case) -> Finding:
         """The verdict on one case."""
@@ -116,15 +116,15 @@ class Claim(Protocol):
 
 @runtime_checkable
 class TimingClaim(Claim, Protocol):
-    """A claim on times taken in turns, which are then in the case that it judges."""
+    """A claim on the times of two programs, taken alternately; its case has them."""
 
     def turns(self, case: Case) -> Turns:
-        """What is to be timed for a case without times; what it raises, ``judge`` raises too."""
+        """What to time for a case. An exception here is raised by ``judge`` again."""
 
 
 @runtime_checkable
 class GrowthClaim(Claim, Protocol):
-    """A claim on how time grows with a length; its case's evidence is of the growing loop alone."""
+    """A claim on how time grows with a length; its case has only the times of that loop."""
 
     def growth(self, case: Case) -> GrowthTimes:
         """The times that it judges, or ``Stopped`` where there are none."""
@@ -132,21 +132,20 @@ class GrowthClaim(Claim, Protocol):
 
 @runtime_checkable
 class RerunClaim(Claim, Protocol):
-    """A claim on times beside those on another toolchain; the rerun is in the case it judges."""
+    """A claim on times compared with those of another toolchain; its case has the rerun."""
 
     def sought(self, case: Case) -> Sought:
-        """What a case without a rerun asks of one; what it raises, ``judge`` raises too."""
+        """What to rerun for a case. An exception here is raised by ``judge`` again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A claim put to some variants of some workloads; a module-level ``test_…`` value is collected.
 
-    ``variants`` are shell patterns. ``negative_control`` names the negative control, or several,
-    one for each path of the detector: variants that must fail the claim by a measurement. Wherever
-    a variant is judged, all of them are judged on the same workload and target. If one does not
-    fail the claim, the run fails, and no variant's verdict there is ``passed``. A ``RerunClaim``
-    gets its control from the run.
+    ``variants`` are shell patterns. ``negative_control`` names variants that must fail the claim by
+    a measurement, one for each path of the detector. They are judged wherever a variant is judged,
+    on the same workload and target. If one does not fail the claim, the run fails, and no variant
+    passes there. The run makes the control of a ``RerunClaim``.
     """
 
     claim: Claim
@@ -171,10 +170,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One item: a check put to one variant on one target, or to a negative control there.
+    """One pytest item: a check put to one variant or negative control on one target.
 
     ``controls`` are the trials of a variant's negative controls, on the same workload and target.
-    ``variants`` are those that a control is there for.
+    ``variants`` are the variants that a control is judged for.
     """
 
     check: Check
@@ -196,7 +195,7 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells its verdict from all others of a run."""
+        """Identifies its verdict in a run."""
         return (self.workload.suite, str(self), self.claim_name)
 
     @property
@@ -206,7 +205,7 @@ class Trial:
 
     @property
     def is_timing(self) -> bool:
-        """Whether programs are timed for it, and nothing else may then be at work."""
+        """Whether it is timed, and needs the machine for itself."""
         return isinstance(self.check.claim, TimingClaim | GrowthClaim | RerunClaim)
 
     def __str__(self) -> str:
@@ -223,7 +222,7 @@ def record_of(
     baseline: BaselineNumber | None = None,
     upstream: str = "",
 ) -> Record:
-    """The record of a finding on a trial; ``seen`` is what it was judged by, its own first."""
+    """The record of a finding; ``seen`` are its measurements, the judged variant's first."""
     return Record(
         schema=RECORD_SCHEMA,
         run=run,

@@ -22,10 +22,10 @@ Bound = int | float | Callable[[Any], int | float | Quantity]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """The claim fails by a measurement between two bounds, both included.
+    """The claim fails with a measurement between two bounds, both included.
 
-    A bound is a number in the claim's unit, or a function of the case. A program that runs out of
-    memory is measured by what it needs. Without a bound the claim's own limit bounds that side.
+    A bound is a number in the claim's unit, or a function of the case. The measurement of a program
+    that runs out of memory is the memory it needs. A missing bound is the claim's own limit.
     """
 
     least: Bound | None = None
@@ -43,7 +43,7 @@ class Measures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fails:
-    """The claim fails by a failure of this kind whose message holds this fragment."""
+    """The program fails at this stage, with this fragment in the message."""
 
     kind: FailureKind
     message: str
@@ -72,7 +72,7 @@ def _number(bound: Bound | None, case: Any) -> float | None:
 
 
 class Level(IntEnum):
-    """How much is tried; each level holds the ones before it."""
+    """How much is run; each level includes the ones before it."""
 
     QUICK = 1
     FULL = 2
@@ -94,7 +94,7 @@ class Level(IntEnum):
 
 
 class Role(IntEnum):
-    """What a variant stands for; a negative control runs only beside the claim it must fail."""
+    """The role of a variant. A negative control runs only for the claims that it must fail."""
 
     CONTROL = 1
     POLICY = 2
@@ -105,13 +105,14 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """A program's loop over buffers of two or more lengths, with equally many iterations of each.
+    """A loop over buffers of two or more lengths, with the same number of iterations for each.
 
-    ``build`` gives, for a length, the jittable function and a maker of its concrete arguments, of
-    which those of ``donate_argnums`` are given away. What an iteration costs must not grow with the
-    length, unless the iteration touches the whole buffer. With ``traced`` the length is how many
-    parts a program has, and what is timed is to trace it, each time anew; its arguments may be
-    shapes.
+    ``build(length)`` returns the jittable function and a function that makes its concrete
+    arguments. Arguments in ``donate_argnums`` are donated. The cost of an iteration must not grow
+    with the length unless the iteration touches the whole buffer.
+
+    With ``traced`` the length is the number of parts of a program. Its tracing is timed, without
+    caches, and its arguments may be shapes.
     """
 
     lengths: tuple[int, ...]
@@ -133,15 +134,16 @@ class Growth:
 class Program:
     """One jittable function with the shapes, shardings and values to compile and run it.
 
-    ``function`` is compiled for ``arguments`` (pytrees of arrays or ``ShapeDtypeStruct``; for
-    PyTorch/XLA, of tensors on the meta device) under the shardings given; without it nothing is
-    compiled by itself. ``make_arguments`` returns the arguments in their place; it is traced and
-    compiled for their shapes and shardings, and not run. ``differentiated`` is the scalar function
-    of the same arguments whose saved residuals are listed. ``values`` makes concrete arguments and
-    ``observe`` maps them to the results that are compared between variants; without both, and
-    without ``steps``, a training loop to run, the program is never executed. ``growth`` is what is
-    timed for how its cost grows. ``context`` is entered around tracing (a mesh, logical axis
-    rules).
+    - ``function`` is compiled for ``arguments`` (pytrees of arrays or ``ShapeDtypeStruct``; for
+      PyTorch/XLA, tensors on the meta device) with the given shardings.
+    - ``make_arguments`` replaces ``arguments``: a function that returns them. It is traced and
+      compiled for their shapes and shardings, and not run.
+    - ``differentiated`` is a scalar function of the same arguments; its saved residuals are listed.
+    - ``values`` makes concrete arguments, and ``observe`` maps them to results. Variants are
+      compared by these results.
+    - ``steps`` is a training loop to run. A program with neither values nor steps is not executed.
+    - ``growth`` is a loop that is timed at several lengths.
+    - ``context`` returns a context manager for tracing (a mesh, logical axis rules).
     """
 
     # The framework's own values pass through untouched, hence Any: the model knows no framework.
@@ -186,10 +188,10 @@ class Program:
 class Variant:
     """One way to write a workload's program.
 
-    ``program`` gets the target's devices and returns the program to compile for them.
-    ``reference`` names the variant that this one is compared with; ``names`` are the
-    ``checkpoint_name`` names that its policy asks for. A negative control that stands for a failure
-    names its kind in ``fails_with``; a control that fails with another kind proves nothing.
+    ``program(devices)`` returns the program to compile for the target's devices. ``reference``
+    names the variant that this one is compared with. ``names`` are the ``checkpoint_name`` names
+    that its policy uses. A negative control that must not compile or run names the stage in
+    ``fails_with``. If it fails at another stage, it proves nothing.
     """
 
     name: str
@@ -206,7 +208,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedVariant(Variant):
-    """A program at one of several sizes; ``family`` names the same program at the other ones."""
+    """A program at one of several sizes; ``family`` names the same program at the other sizes."""
 
     size: int
     family: tuple[str, ...] = ()
@@ -220,7 +222,7 @@ class SizedVariant(Variant):
         role: Role,
         program: Callable[[int, Sequence[Any]], Program],
     ) -> tuple["SizedVariant", ...]:
-        """The program at each size; the largest bears the name, and is the one to judge."""
+        """The program at each size. The largest has the name itself, and is judged."""
         names = {size: name if size == max(sizes) else f"{name}-at-{size}" for size in sizes}
         return tuple(
             cls(
@@ -236,14 +238,14 @@ class SizedVariant(Variant):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which variants are tried on which targets from which level on (shell patterns)."""
+    """Which variants run on which targets, from which level on (shell patterns)."""
 
     level: Level
     targets: tuple[str, ...]
     variants: tuple[str, ...] = ("*",)
 
     def holds(self, variant: str, target: str, level: Level) -> bool:
-        """Whether this scope has the variant tried on the target at that level."""
+        """Whether the variant runs on the target at that level, by this scope."""
         # One compiled-for device is written without its number: gpu-h100:* holds gpu-h100 too.
         model = target.partition(":")[0]
         spelt = (target,) if model in LIVE_MODELS or ":" in target else (target, f"{target}:1")
@@ -256,12 +258,12 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDefect:
-    """Claims expected to fail in a known way on some targets and toolchains; where it is reported.
+    """Claims that are expected to fail in a known way on some targets and toolchains.
 
     ``variants``, ``targets``, ``workloads`` and the keys of ``expects`` (claims) are shell
-    patterns. ``expects`` says how each claim fails, in one way or another; failed in any other way
-    it is ``failed``. ``toolchain`` maps a package to a version specifier (``{"jaxlib":
-    ">=0.10"}``). ``last_seen`` is an ISO date.
+    patterns. ``expects`` says how each claim fails. A claim that fails in any other way is
+    ``failed``. ``upstream`` links the report. ``toolchain`` maps a package to a version specifier
+    (``{"jaxlib": ">=0.10"}``). ``last_seen`` is an ISO date.
     """
 
     variants: tuple[str, ...]
@@ -291,10 +293,10 @@ class KnownDefect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemedyEffect:
-    """A number that a claim measures on two variants of a workload: without a remedy and with it.
+    """A measurement without a remedy and with it: one claim, two variants of a workload.
 
-    ``quantity`` names the number. Reports show it on one target: the first that matches
-    ``targets`` (shell patterns, in order of preference) and has both variants' numbers.
+    ``quantity`` names the number. Reports show it for one target: the first that matches
+    ``targets`` (shell patterns, in order of preference) and has both numbers.
     """
 
     quantity: str
@@ -309,9 +311,9 @@ class RemedyEffect:
 class UpstreamIssue:
     """A reported problem that a suite reproduces, and which of its verdicts show it.
 
-    ``problem`` is a clause that "on 2 of 3 compilers" can follow. A compiler has the problem where
-    one of ``claims`` fails on one of ``variants``; workloads, variants and claims are shell
-    patterns. ``remedy`` is an imperative; of ``effects`` reports show the first that was measured.
+    ``problem`` is a clause; reports append "on 2 of 3 compilers". A compiler has the problem if one
+    of ``claims`` fails for one of ``variants``. Workloads, variants and claims are shell patterns.
+    ``remedy`` is an imperative. Reports show the first of ``effects`` that was measured.
     """
 
     problem: str
@@ -327,7 +329,7 @@ class UpstreamIssue:
 class Workload:
     """A program family with its sizes; ``sizes`` feed the formulas of its claims.
 
-    ``upstream_issue`` is what the summary of a run tells of the suite.
+    The summary of a run shows ``upstream_issue`` for the suite.
     """
 
     suite: str
@@ -373,7 +375,7 @@ class Workload:
         raise LookupError(f"{self.name}: got variant {name!r}, wanted one of {names}")
 
     def tries(self, variant: Variant, target: str, level: Level) -> bool:
-        """Whether the variant is tried on the target at that level."""
+        """Whether the variant runs on the target at that level."""
         return variant.role is not Role.NEGATIVE_CONTROL and any(
             scope.holds(variant.name, target, level) for scope in self.scopes
         )

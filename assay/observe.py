@@ -1,7 +1,6 @@
 """Program → evidence: trace, lower, compile, read and, where the target runs, execute."""
 
 import gzip
-import re
 import time
 import warnings
 from collections.abc import Callable
@@ -9,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from assay.frameworks.framework import Compiled, Framework, RanSteps, Unsupported, built, steps_seen
+from assay.frameworks.failures import classified, shortened
+from assay.frameworks.framework import Compiled, Framework, RanSteps, built, steps_seen
 from assay.frameworks.installed import FrameworkMissing, framework, toolchain
 from assay.frameworks.timing import PairTimer, ProgramFailed
 from assay.hlo.schema import split
 from assay.hlo.summary import read
-from assay.model.blame import is_ours, message_of, users_line
 from assay.model.evidence import (
     Evidence,
     Failure,
@@ -28,20 +27,9 @@ from assay.model.timing import Keep, TimedPair, Times, untaken
 from assay.model.workload import Program, Variant, Workload
 from assay.store.compile_cache import CompileCache, CompiledProgram, key_of
 from assay.targets import Target, resolve
-from assay.targets.jax_internals import InternalsMoved, ModuleUnreadable
-from assay.targets.remedies import recognise
+from assay.targets.jax_internals import ModuleUnreadable
 
-_MESSAGE_CHARACTERS = 400
 _FASTEST = 1
-_SIZE = r"([0-9.]+)([KMGT]?)i?B?"
-# libtpu's two wordings (0.0.51): a little over the device's memory, and far over it.
-_OUT_OF_MEMORY = (
-    re.compile(rf"Used {_SIZE} of {_SIZE} hbm", re.IGNORECASE),
-    re.compile(rf"\({_SIZE}\) exceeds available HBM \({_SIZE}\)", re.IGNORECASE),
-)
-# A kernel that asks for more on-chip memory than there is compiles on no device, however large.
-_ON_CHIP = re.compile(r"space[= ](vmem|smem|cmem|sflag)|shared memory", re.IGNORECASE)
-_STEP = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _RUNS_NOTHING = Unavailable(
     reason="a compile-only target runs nothing", remedy="run it on a live target, such as cpu"
 )
@@ -82,7 +70,7 @@ class _Watch:
             return work()
         # A program or a compiler may raise anything; whatever it is, it is evidence.
         except Exception as error:
-            raise _Halted(_end(kind, error)) from error
+            raise _Halted(classified(kind, error)) from error
         finally:
             self.seconds[name] = time.perf_counter() - start
 
@@ -173,7 +161,7 @@ def observe_times(pair: TimedPair, keep: Keep) -> Times:
     except _Halted as halted:
         return _untimed(known, halted.end, "")
     except ProgramFailed as failed:
-        return _untimed(timer.times, _end(failed.kind, failed.cause), failed.variant)
+        return _untimed(timer.times, classified(failed.kind, failed.cause), failed.variant)
     return replace(timer.times, seconds=time.perf_counter() - start)
 
 
@@ -213,7 +201,7 @@ def _stages(
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         evidence = look(evidence, tools, target, program, watch)
-    said = dict.fromkeys(_shorten(str(each.message)) for each in heard)
+    said = dict.fromkeys(shortened(str(each.message)) for each in heard)
     return replace(evidence, warnings=tuple(said), seconds=_seconds(watch))
 
 
@@ -320,7 +308,7 @@ def _read_module(evidence: Evidence, compiled: Compiled, watch: _Watch) -> Evide
         module = read(*split(proto))
     # A jaxlib may not understand what a newer plugin compiled; the program is not at fault.
     except ModuleUnreadable as error:
-        return replace(evidence, module_unreadable=_shorten(str(error)))
+        return replace(evidence, module_unreadable=shortened(str(error)))
     watch.seconds["read"] = time.perf_counter() - start
     return replace(evidence, module=module, hlo_gz=gzip.compress(proto, _FASTEST, mtime=0))
 
@@ -375,42 +363,3 @@ def _ended(evidence: Evidence, end: Failure | Unavailable | None) -> Evidence:
     if isinstance(end, Unavailable):
         return replace(evidence, unavailable=end)
     return replace(evidence, failure=end)
-
-
-def _end(kind: FailureKind, error: Exception) -> Failure | Unavailable:
-    """What became of the program.
-
-    Raises the error itself where it is Assay's own, or its adapter no longer fits this jaxlib.
-    """
-    text = str(error) or repr(error)
-    if isinstance(error, Unsupported):
-        return Unavailable(reason=text)
-    if isinstance(error, TargetUnavailable):
-        why = error.availability
-        return Unavailable(reason=why.reason, remedy=why.remedy)
-    if isinstance(error, InternalsMoved) or is_ours(error):
-        raise error
-    # An installation that lacks a part of the compiler breaks no promise of the compiler's.
-    fault = recognise(error) if kind is FailureKind.COMPILER else None
-    if fault is not None:
-        return Unavailable(reason=fault.reason, remedy=fault.remedy)
-    message, line = _shorten(message_of(error)), users_line(error)
-    out_of_memory = "RESOURCE_EXHAUSTED" in text and not _ON_CHIP.search(text)
-    if kind is not FailureKind.COMPILER or not out_of_memory:
-        return Failure(kind=kind, message=message, line=line)
-    sizes = next(filter(None, (wording.search(text) for wording in _OUT_OF_MEMORY)), None)
-    return Failure(
-        kind=FailureKind.OUT_OF_MEMORY,
-        message=message,
-        needed_bytes=_bytes(sizes[1], sizes[2]) if sizes else None,
-        capacity_bytes=_bytes(sizes[3], sizes[4]) if sizes else None,
-    )
-
-
-def _bytes(number: str, step: str) -> int:
-    return round(float(number) * 1024.0 ** _STEP[step.upper()])
-
-
-def _shorten(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _MESSAGE_CHARACTERS else flat[: _MESSAGE_CHARACTERS - 1] + "…"

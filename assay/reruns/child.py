@@ -15,23 +15,21 @@ from typing import Any, Final, TypeVar
 
 import cloudpickle
 
+from assay.frameworks.failures import classified, shortened
 from assay.frameworks.framework import Unsupported, built
 from assay.frameworks.installed import FrameworkMissing, framework, toolchain
 from assay.frameworks.turns import Runner, clock_step, machine, run_first
 from assay.isolate.frames import READY, own_pipes, read, write
-from assay.model.blame import is_ours, message_of, users_line
+from assay.model.blame import message_of, users_line
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.target import TargetError, TargetName, TargetUnavailable
 from assay.model.workload import Variant, Workload
 from assay.reruns.messages import Answer, Prepared, encoded, runs_asked_for
 from assay.targets import prepare, resolve
-from assay.targets.jax_internals import InternalsMoved
-from assay.targets.remedies import recognise
 
 _LEAST_SAMPLE_SECONDS: Final = 0.005  # beside which the waking of a process is small
 _LONG_RUN_SECONDS: Final = 0.1
 _LONGEST_WARM_UP_SECONDS: Final = 1.0
-_MESSAGE_CHARACTERS: Final = 400
 _T = TypeVar("_T")
 
 
@@ -82,8 +80,13 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
     try:
         loaded = cloudpickle.loads(request)
     # Loading imports the user's modules, which may raise anything.
+    except ModuleNotFoundError as error:
+        raise _Ended(_answer_of(FailureKind.BUILD, error)) from error
     except Exception as error:
-        raise _Ended(_told(FailureKind.BUILD, error)) from error
+        failure = Failure(
+            kind=FailureKind.BUILD, message=shortened(message_of(error)), line=users_line(error)
+        )
+        raise _Ended(Answer(failure=failure)) from error
     workload, variant, target_name = _known(loaded)
     try:
         target = resolve(target_name)
@@ -145,26 +148,22 @@ def _sampled(runner: Runner, runs: int) -> Answer:
 def _stage(kind: FailureKind, work: Callable[[], _T]) -> _T:
     try:
         return work()
-    # A program or a compiler may raise anything; whatever it is, it is told.
+    # A program or a compiler may raise anything.
     except Exception as error:
-        if isinstance(error, InternalsMoved) or (is_ours(error)):
-            raise
-        raise _Ended(_told(kind, error)) from error
+        raise _Ended(_answer_of(kind, error)) from error
 
 
-def _told(kind: FailureKind, error: Exception) -> Answer:
-    text = str(error) or repr(error)
-    if isinstance(error, Unsupported):
-        return Answer(unsupported=Unavailable(reason=text))
+def _answer_of(kind: FailureKind, error: Exception) -> Answer:
     if isinstance(error, ModuleNotFoundError):
         pinned = f"--assay-against VERSION,{error.name}==…"
-        remedy = f"install what has it beside the toolchain: --with {error.name}, or {pinned}"
-        return Answer(unavailable=Unavailable(reason=text, remedy=remedy))
-    fault = recognise(error) if kind is FailureKind.COMPILER else None
-    if fault is not None:
-        return Answer(unavailable=Unavailable(reason=fault.reason, remedy=fault.remedy))
-    flat = " ".join(message_of(error).split())[:_MESSAGE_CHARACTERS]
-    return Answer(failure=Failure(kind=kind, message=flat, line=users_line(error)))
+        remedy = f"install it with the toolchain: --with {error.name}, or {pinned}"
+        return Answer(unavailable=Unavailable(reason=str(error), remedy=remedy))
+    end = classified(kind, error)
+    if isinstance(end, Failure):
+        return Answer(failure=end)
+    if isinstance(error, Unsupported):
+        return Answer(unsupported=end)
+    return Answer(unavailable=end)
 
 
 if __name__ == "__main__":

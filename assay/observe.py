@@ -29,7 +29,7 @@ from assay.model.workload import Program, Variant, Workload
 from assay.store.compile_cache import CompileCache, CompiledProgram, key_of
 from assay.targets import Target, resolve
 from assay.targets.jax_internals import InternalsMoved, ModuleUnreadable
-from assay.targets.remedies import recognise
+from assay.targets.presence import recognise
 
 _MESSAGE_CHARACTERS = 400
 _FASTEST = 1

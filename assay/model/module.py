@@ -237,7 +237,7 @@ class TripSource(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
+class WhileLoop:
     """One while instruction, in plain values.
 
     ``trips`` is the runs of the body per run of the loop, None for the ``reason`` given.

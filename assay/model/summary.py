@@ -8,9 +8,9 @@ from assay.model.module import (
     AsyncPair,
     Direction,
     Inventory,
-    Loop,
     Shape,
     Transfer,
+    WhileLoop,
     nbytes_per_run,
 )
 
@@ -195,7 +195,7 @@ class ModuleSummary:
     name: str
     instructions: int
     computations: int
-    loops: tuple[Loop, ...]
+    loops: tuple[WhileLoop, ...]
     transfers: tuple[Transfer, ...]
     full_buffer_writes: tuple[FullBufferWrite, ...] = ()
     donations: tuple[Donation, ...] = ()

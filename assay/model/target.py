@@ -83,8 +83,8 @@ class TargetUnavailable(TargetError):
 class TargetName:
     """A device model and the topology asked for; `parse(str(name)) == name`.
 
-    An empty topology means one compiled-for device, or, on a live target, all there are.
-    No part of a model looks like a topology, so `path_form` names one target alone.
+    An empty topology means one compiled-for device, or, on a live target, all of its devices.
+    No part of a model's name looks like a topology.
     """
 
     model: str
@@ -113,11 +113,6 @@ class TargetName:
     def topology_text(self) -> str:
         """The topology as it is written, `2x4`; empty where none was asked for."""
         return "x".join(map(str, self.topology))
-
-    @property
-    def path_form(self) -> str:
-        """The name as a file or folder is called: ':' written '-'."""
-        return str(self).replace(":", "-")
 
 
 def _malformed(text: str) -> TargetError:

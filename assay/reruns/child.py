@@ -26,7 +26,7 @@ from assay.model.workload import Variant, Workload
 from assay.reruns.messages import Answer, Prepared, encoded, runs_asked_for
 from assay.targets import prepare, resolve
 from assay.targets.jax_internals import InternalsMoved
-from assay.targets.remedies import recognise
+from assay.targets.presence import recognise
 
 _LEAST_SAMPLE_SECONDS: Final = 0.005  # beside which the waking of a process is small
 _LONG_RUN_SECONDS: Final = 0.1

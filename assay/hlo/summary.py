@@ -211,7 +211,7 @@ def _loops_in(
 
 
 def read(data: bytes, buffer_assignment: bytes = b"") -> ModuleSummary:
-    """What a serialized HloModuleProto holds, and a serialized BufferAssignmentProto beside it.
+    """The summary of a serialized HloModuleProto and its serialized BufferAssignmentProto.
 
     Raises:
         MalformedModule: either is another message, or only a part of one.

@@ -196,7 +196,7 @@ class Direction(Enum):
 class Transfer:
     """Bytes that one instruction moves, in plain values.
 
-    ``opcode`` is the operation that moves them, inside whatever fusion or asynchronous pair
+    ``opcode`` is the operation that moves them, inside any fusion or asynchronous pair
     ``instruction`` is. ``executions`` counts per run of the module: None if a trip count is
     unknown, an upper bound if ``at_most``.
     """

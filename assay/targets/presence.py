@@ -175,7 +175,7 @@ _LIBTPU_ALONE = MappingProxyType(
 
 
 def environment(names: Iterable[TargetName], base: Mapping[str, str]) -> dict[str, str]:
-    """`base` and what the targets `names` need besides; what `base` sets, stays.
+    """`base` with the variables that the targets `names` need; `base` takes precedence.
 
     Live platforms are asked of jax only where a device is plugged in: one that jax cannot
     start would take the CPU down with it.

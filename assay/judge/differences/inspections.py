@@ -47,7 +47,7 @@ def of_layouts(before: Inventory, after: Inventory) -> Iterator[Difference]:
 def of_donations(before: Sequence[Donation], after: Sequence[Donation]) -> Iterator[Difference]:
     """Donated arguments that are reused in one of the programs only.
 
-    A buffer that an output takes over in one of them only is told as shared or not.
+    A buffer that an output takes over in one program only is a difference of shared buffers.
     """
     ours, theirs = map(_by_parameter, (before, after))
     for place in dict.fromkeys((*ours, *theirs)):

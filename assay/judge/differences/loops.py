@@ -167,7 +167,7 @@ def _loop_item(loop: WhileLoop) -> Item[str]:
 
 
 def _carried(loop: WhileLoop, known_as: WhileLoop) -> Iterator[Item[tuple[str, WhileLoop]]]:
-    """The arrays of a loop's state, wherever they lie; its scalars are no matter."""
+    """The arrays of a loop's state in any memory space, without its scalars."""
     for shape in filter(_is_array, loop.carries):
         yield Item(kind=(_without_space(shape), alike(known_as)), nbytes=shape.nbytes)
 
@@ -175,7 +175,7 @@ def _carried(loop: WhileLoop, known_as: WhileLoop) -> Iterator[Item[tuple[str, W
 def of_full_buffer_writes(
     before: ModuleSummary, after: ModuleSummary, pairs: Pairs
 ) -> Iterator[Difference]:
-    """Arrays written whole, by loop; loops that nobody can tell apart share one tally."""
+    """Full-buffer writes by loop; indistinguishable loops share one tally."""
     ours = {loop.body: alike(loop) for loop in before.loops}
     theirs = {loop.body: alike(loop) for loop in after.loops}
     theirs |= {other.body: alike(loop) for loop, other in pairs}

@@ -7,7 +7,7 @@ from assay.model.blame import is_ours, message_of, users_line
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.target import TargetUnavailable
 from assay.targets.jax_internals import InternalsMoved
-from assay.targets.remedies import recognise
+from assay.targets.presence import recognise
 
 _MESSAGE_CHARACTERS = 400
 _SIZE = r"([0-9.]+)([KMGT]?)i?B?"

@@ -104,7 +104,7 @@ class HloFramework:
         return self._jax.ready(program, devices, platform)
 
     def forget(self) -> None:
-        """A module is parsed anew each time."""
+        """Each call parses the module again."""
 
     def calibrate(self, devices: Sequence[Any]) -> Calibration:
         """As in JAX."""

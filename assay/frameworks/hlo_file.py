@@ -1,4 +1,4 @@
-"""HLO files: what a file of bytes is, told by its content, whatever it is called."""
+"""HLO files: the format of a file, decided by its content and not by its name."""
 
 import gzip
 import zlib

@@ -207,7 +207,7 @@ def _grown(
 
 
 def _traced(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
-    # A function of its own each time: what was jitted before is not traced again.
+    # A new function each time: jax does not trace again what was jitted before.
     anew = jax.jit(partial(function))
     start = time.perf_counter()
     anew.trace(*arguments)

@@ -18,7 +18,7 @@ def program(path: str, function: str, devices: Sequence[Any]) -> Program:
     """The program that the file describes, on these devices.
 
     ``example_args()`` gives the arguments; ``example_shardings(devices)``, if there is one, their
-    shardings, else one device takes all. A function that is jitted already stays as it is.
+    shardings, else one device takes all. A jitted function stays unchanged.
 
     Raises:
         WrongValue: the file lacks the function or ``example_args``.

@@ -23,7 +23,7 @@ def jitted(program: Program, devices: Sequence[Any]) -> tuple[Any, tuple[Any, ..
     shardings, as an outer ``jax.jit`` would drop its donations and static arguments.
 
     Raises:
-        WrongValue: a jitted function is to be jitted with something else besides.
+        WrongValue: a jitted function is given further jit options.
     """
     function: Any = program.function
     arguments = arguments_of(program, devices)
@@ -112,7 +112,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def shape_of(leaf: Any) -> Any:
-    """The shape of an array, so that no argument is on a device; any other value as it is."""
+    """The shape of an array, so that no argument is on a device; any other value unchanged."""
     if isinstance(leaf, jax.ShapeDtypeStruct) or not hasattr(leaf, "shape"):
         return leaf
     weak = getattr(leaf, "weak_type", False)

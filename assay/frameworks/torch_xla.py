@@ -175,7 +175,7 @@ class TorchXlaFramework:
 
 
 def _check_platform(devices: Sequence[Any]) -> None:
-    """PyTorch/XLA has devices of its own: they are of the target's platform, or it is an error."""
+    """PyTorch/XLA's devices, which must be of the target's platform; else an error."""
     check_placement({internals.platform()}, {devices[0].platform})
 
 

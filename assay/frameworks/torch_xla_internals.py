@@ -114,7 +114,7 @@ def compiled_so_far() -> tuple[Path, ...]:
 
 
 def clear_counters() -> None:
-    """Begin to count anew."""
+    """Reset the counters."""
     from torch_xla.debug import metrics
 
     metrics.clear_all()

@@ -129,10 +129,10 @@ def canonical(module: Module) -> StepGraph:
     the order of operands of a coalesced all-gather, all-reduce or reduce-scatter, and which of
     them carries PyTorch/XLA's token. Called computations keep the order of their parameters.
 
-    Different fingerprints are different graphs. Equal ones are the same graph but for parts so
-    regular that refinement cannot tell them apart: what has equal neighbours of equal neighbours,
-    however far one looks, may be joined otherwise (of two equal copies of a value, which one each
-    of two equal users reads). A parameter that nobody reads counts, as the caller passes it.
+    Different fingerprints are different graphs. Equal fingerprints are the same graph, except in
+    parts so regular that refinement cannot separate their nodes. Nodes with equal neighbours at
+    every distance may be connected differently (for two equal copies of a value: which copy each
+    of two equal users reads). A parameter without users counts, as the caller passes it.
 
     Raises:
         MalformedModule: a user comes before its operand, or a caller before its callee.

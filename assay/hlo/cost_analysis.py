@@ -31,7 +31,7 @@ RUNS: Final = frozenset({"call", "conditional", "while"})
 """Opcodes whose work is that of the computations that they run."""
 
 FREE: Final = (MOVES_NOTHING | STARTS) - RUNS
-"""Opcodes without work: they pass values on, or begin what runs beside the rest, or wait for it."""
+"""Opcodes without work: they pass values on, or start or await an asynchronous operation."""
 
 _NOTHING: Final = Cost()
 _VIEWS: Final = frozenset({"bitcast", "opt-barrier", "reshape"})
@@ -45,9 +45,10 @@ Path = tuple[int, ...]
 class CostAnalysis:
     """The work of one module's instructions, each computation's counted once.
 
-    What an asynchronous start begins counts nothing: it runs beside the rest. So do those of
-    ``beside``, which begin or await such a thing though their opcodes do not say so. A conditional
-    counts its dearest branch, a loop its body and condition with their trips.
+    An operation that an asynchronous start begins costs nothing, because it overlaps other work.
+    The instructions of ``beside`` cost nothing either: they start or await such an operation, but
+    their opcodes do not show it. A conditional counts its most expensive branch. A loop counts its
+    body and condition times their trips.
     """
 
     def __init__(self, trips: TripCounter, beside: frozenset[Instruction] = frozenset()) -> None:

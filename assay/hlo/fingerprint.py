@@ -31,7 +31,7 @@ EFFECTS: Final = frozenset(
         "send-done",
     }
 )
-"""Opcodes that are not dead code even where nobody uses their results."""
+"""Opcodes with side effects: not dead code even if no instruction uses their results."""
 
 _ESTIMATES: Final = frozenset(
     {
@@ -68,7 +68,7 @@ _WORDS: Final = (
 
 
 def own_bytes(message: Message, configs: dict[bytes, bytes]) -> bytes:
-    """What an instruction says of itself, whatever it is called; takes the message apart."""
+    """The bytes that describe an instruction, without its name; modifies the message."""
     apart: list[bytes] = []
     if message.channel_id > 0:  # which channel says nothing, that there is one does
         message.channel_id = 1
@@ -97,7 +97,7 @@ def _clear_sharding(sharding: Message) -> None:
 
 
 def _without_noise(config: bytes) -> bytes:
-    """A backend's JSON without the keys of `_NOISE`; what is no JSON, as it is."""
+    """A backend's JSON without the keys of `_NOISE`; other content unchanged."""
     try:
         read = json.loads(config)
     except ValueError:
@@ -118,12 +118,13 @@ _COUNTS: Final = Struct("<3I")
 
 
 def fingerprint(module: Module) -> str:
-    """Hex digits that tell the module from every other that is not the same program.
+    """Hex digits that differ between modules that are different programs.
 
-    Equal for modules that differ only in names, ids, channel ids, source lines, dead code, the
-    order of computations and the order of instructions that no schedule fixes. Instructions of
-    equal digests are counted, not told apart: which of two equal copies is read does not show.
-    Of one XLA only: another version writes other attributes for the same program.
+    The digits are equal for modules that differ only in names, ids, channel ids, source lines, dead
+    code, the order of computations and the order of instructions that no schedule fixes.
+    Instructions of equal digests are only counted: the digits do not show which of two equal
+    copies is read. Compare fingerprints of one XLA version only. Another version writes other
+    attributes for the same program.
 
     Raises:
         MalformedModule: a user comes before its operand, or a caller before its callee.

@@ -1,8 +1,8 @@
 """Arithmetic: how many operations one instruction computes, as XLA's own cost analysis counts.
 
-Elementwise operations count one per element of the result, whatever their type, and the
-transcendental ones too, which XLA counts apart. What depends on an algorithm that the module does
-not name (a sort, an FFT, a kernel of the backend's own) counts none.
+Elementwise operations count one per element of the result, for every element type. Transcendental
+operations count too; XLA counts them separately. An operation whose algorithm the module does not
+name (a sort, an FFT, a backend's kernel) counts none.
 """
 
 import json

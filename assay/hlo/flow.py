@@ -103,7 +103,7 @@ class Flow:
     """The nodes of a computation, operands before users; outputs are nodes that read a value.
 
     ``elements`` of a node are those of the tuple that it is; of a coalesced collective, the nodes
-    of its results. ``kept`` has effects, and is alive even if nobody reads it.
+    of its results. ``kept`` has effects, and is alive even without users.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -194,7 +194,7 @@ class _Reader:
         return [(each, _at(k)) for k, each in enumerate(read)]
 
     def _own_bytes(self, position: int, message: Message, *, coalesced: bool) -> bytes:
-        """What the instruction says of itself; how results are packed and numbered told apart."""
+        """The bytes that describe the instruction, with the packing and numbers of its results."""
         if coalesced or (message.opcode == "parameter" and not self._numbered):
             placed = decode_placed(self._encoded[position])
             placed.ClearField("shape" if coalesced else "parameter_number")

@@ -174,7 +174,7 @@ MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
         "column": (4, "int32"),
     },
     "StackFrame": {"file_location_id": (1, "int32"), "parent_frame_id": (2, "int32")},
-    # The compiler's buffer assignment, in HloProto beside the module.
+    # The compiler's buffer assignment, which HloProto holds next to the module.
     "HloProto": {"hlo_module": (1, "bytes"), "buffer_assignment": (3, "bytes")},
     "BufferAssignment": {
         "logical_buffers": (1, "LogicalBuffer*"),

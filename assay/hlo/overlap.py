@@ -193,7 +193,7 @@ def _once(outer: Executions, trips: int | None) -> Executions:
 def _behind(value: Value) -> Value:
     """What makes a value, behind all that only passes it on within its computation.
 
-    A loop passes on what its body leaves as it is.
+    A loop passes on the values that its body leaves unchanged.
     """
     while (before := _predecessor(value)) is not None:
         value = before

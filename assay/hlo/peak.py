@@ -222,7 +222,7 @@ def _operation(instruction: Instruction) -> str:
 
 
 def _first_read(parameter: Instruction) -> str | None:
-    """The first line of the program that an argument goes into: it has none of its own."""
+    """The first source line that reads an argument; an argument has no source line itself."""
     computation = parameter.computation
     pending = list(computation.readers.get(parameter.id, ()))
     heapify(pending)

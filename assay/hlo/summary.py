@@ -22,7 +22,7 @@ from assay.hlo.overlap import overlaps
 from assay.hlo.peak import peak
 from assay.hlo.schema import decode_labels, decode_metadata, decode_shape
 from assay.hlo.trip_count import Executions, TripCounter, executions
-from assay.model.module import Inventory, Loop, Operations, Shape, SharedBuffer, Transfer
+from assay.model.module import Inventory, Operations, Shape, SharedBuffer, Transfer, WhileLoop
 from assay.model.summary import ModuleSummary
 
 _PASSES_ON: Final = frozenset(
@@ -178,7 +178,7 @@ def _source_of_operands(instruction: Instruction) -> str | None:
 
 def loops(
     module: Module, trips: TripCounter, counts: Mapping[Computation, Executions]
-) -> tuple[Loop, ...]:
+) -> tuple[WhileLoop, ...]:
     """Every while loop of the module, in the module's order: callees before callers."""
     never = Executions(count=0)
     return tuple(
@@ -188,12 +188,14 @@ def loops(
     )
 
 
-def _loops_in(computation: Computation, trips: TripCounter, runs: Executions) -> Iterator[Loop]:
+def _loops_in(
+    computation: Computation, trips: TripCounter, runs: Executions
+) -> Iterator[WhileLoop]:
     for instruction in computation.calls:
         if instruction.opcode == "while":
             body, condition = instruction.called
             count = trips.count(instruction)
-            yield Loop(
+            yield WhileLoop(
                 instruction=instruction.name,
                 computation=computation.name,
                 body=body.name,
@@ -209,7 +211,7 @@ def _loops_in(computation: Computation, trips: TripCounter, runs: Executions) ->
 
 
 def read(data: bytes, buffer_assignment: bytes = b"") -> ModuleSummary:
-    """What a serialized HloModuleProto holds, and a serialized BufferAssignmentProto beside it.
+    """The summary of a serialized HloModuleProto and its serialized BufferAssignmentProto.
 
     Raises:
         MalformedModule: either is another message, or only a part of one.

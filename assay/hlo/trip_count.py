@@ -61,7 +61,7 @@ class TripCounter:
     comparison are written as a sum of loop-carried integers; an integer that the body changes by a
     constant is ``init + k * step`` in iteration k, so the comparison decides the first k at which
     the loop ends. A bound that is carried unchanged is a step of 0. What has no such form is done
-    iteration by iteration, as far as it is arithmetic on known integers.
+    iteration by iteration, if it is integer arithmetic on known values.
     """
 
     def __init__(self, module: Module) -> None:

@@ -19,7 +19,7 @@ from assay.model.summary import Content
 _CARRIERS: Final = frozenset({"async-start", "fusion"})
 # A TPU concatenates by the maximum, or the union, of arrays that are padded to the whole.
 _JOINS: Final = frozenset({"add", "maximum", "or"})
-# A reshape that a compiler leaves by itself changes the tiles; in a fusion it only counts anew.
+# A reshape outside of fusions changes the tiles; inside a fusion it only renumbers elements.
 _RETILES: Final = frozenset({"copy", "copy-start", "reshape", "transpose"})
 _REARRANGES: Final = frozenset({"bitcast-convert", "convert", "pad", "reverse", "slice"})
 _UPDATES: Final = frozenset({"dynamic-update-slice", "scatter"})
@@ -123,7 +123,7 @@ def _is_within(value: Value, start: Instruction) -> bool:
 
 
 def _back(value: Value, start: Instruction) -> tuple[Value, _Trail]:
-    """Back to a value outside of ``start``, to one computed anew, or to where the way forks."""
+    """Back to a value outside of ``start``, to a newly computed one, or to a fork of the path."""
     trail = _Trail(_elements(value.instruction.shape.at(value.path)))
     while _is_within(value, start):
         if (seen := _seen_through(value)) is not None:

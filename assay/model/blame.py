@@ -18,7 +18,7 @@ _INSTALLED_IN: Final = Path(__file__).parents[2]
 _STANDARD_LIBRARY: Final = str(Path(os.__file__).parent)
 _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _TOOLCHAINS: Final = frozenset({"jax", "jaxlib", "torch", "torch_xla", "flax"})
-# What Assay calls itself, besides toolchains.
+# The packages that Assay calls, apart from toolchains.
 _CALLED: Final = frozenset({"cloudpickle", "google", "ml_dtypes", "msgspec", "numpy", "scipy"})
 
 
@@ -135,7 +135,7 @@ def _place(path: str, line: int) -> str:
 
 
 _MOST = 150
-"""Characters: a file name has at most 255 bytes on Linux, and other words stand beside a name."""
+"""Characters: a file name has at most 255 bytes on Linux, and holds more than this name."""
 
 _SUITE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _SEPARATORS = "/\\@"

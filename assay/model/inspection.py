@@ -34,12 +34,12 @@ class Aspect(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing of which a program has more, fewer or others than the program before.
+    """One thing of which the second program has more, fewer or others than the first.
 
-    ``before`` and ``after`` count the ``subject``: one None is an unknown count, both are no matter
-    of counts; of memory they are bytes. ``nbytes`` is what the program after has more, negative for
-    less; None if unknown. Of full-buffer writes and transfers it counts bytes per run, of all else
-    the arrays themselves. ``source`` names the lines that it comes from.
+    ``before`` and ``after`` count the ``subject``; for memory they are bytes. One None is an
+    unknown count; two are a difference without counts. ``nbytes`` is the second program's size
+    minus the first's, None if unknown. For full-buffer writes and transfers it counts bytes per
+    run, otherwise the arrays themselves. ``source`` names the source lines of the difference.
     """
 
     aspect: Aspect
@@ -96,8 +96,8 @@ class Means(Enum):
 class Overlap:
     """An asynchronous operation, and the seconds that a device model gives it.
 
-    ``needed_seconds`` is what one execution takes, ``work_seconds`` what the work takes that the
-    schedule puts beside it. None where the schedule or the model does not tell.
+    ``needed_seconds`` is the time of one execution. ``work_seconds`` is the time of the work that
+    the schedule puts between start and done. None if the schedule or the model lacks the number.
     """
 
     pair: AsyncPair
@@ -106,7 +106,7 @@ class Overlap:
 
     @property
     def hidden_seconds(self) -> float | None:
-        """The part of one execution that the work beside it hides."""
+        """The part of one execution that overlapping work hides."""
         if self.needed_seconds is None or self.work_seconds is None:
             return None
         return min(self.needed_seconds, self.work_seconds)
@@ -156,7 +156,7 @@ class Inspection:
 
     @property
     def headroom_bytes(self) -> int | None:
-        """Device memory that is left beside the program; negative if it does not fit."""
+        """Device memory that the program leaves free; negative if the program does not fit."""
         needed, capacity = self.evidence.needed_bytes, self.evidence.device_memory_bytes
         return None if needed is None or capacity is None else capacity - needed
 

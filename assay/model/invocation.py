@@ -1,4 +1,4 @@
-"""A run besides its records: what was asked for, how it ended, and the coverage it reached."""
+"""A run without its records: its command, how it ended, and the coverage it reached."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,13 +138,13 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What a run knows at its end, besides its records.
+    """How a run ended, in addition to its records.
 
-    ``cut_short`` is ``MISUSE``, pytest's own code for Ctrl-C, or ``CRASHED``; None if nothing did.
-    ``failed_elsewhere`` says that pytest failed; ``lost`` are the ids of selected items that never
-    reached a verdict; ``unwritten`` is why a file could not be written, and ``fault`` what else
-    Assay failed with at the end. ``coverage`` is one line on the verdicts that were expected,
-    ``missing`` what is to be said of those that are not there.
+    ``cut_short`` is ``MISUSE``, pytest's own code for Ctrl-C, or ``CRASHED``; None if the run was
+    not interrupted. ``failed_elsewhere`` is true if pytest failed. ``lost`` are the ids of selected
+    items without a verdict. ``unwritten`` is why a file could not be written; ``fault`` is any
+    other failure of Assay at the end. ``coverage`` is one line on the expected verdicts, and
+    ``missing`` describes those that were not reached.
     """
 
     cut_short: ExitCode | None = None

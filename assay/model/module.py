@@ -196,7 +196,7 @@ class Direction(Enum):
 class Transfer:
     """Bytes that one instruction moves, in plain values.
 
-    ``opcode`` is the operation that moves them, inside whatever fusion or asynchronous pair
+    ``opcode`` is the operation that moves them, inside any fusion or asynchronous pair
     ``instruction`` is. ``executions`` counts per run of the module: None if a trip count is
     unknown, an upper bound if ``at_most``.
     """
@@ -237,7 +237,7 @@ class TripSource(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
+class WhileLoop:
     """One while instruction, in plain values.
 
     ``trips`` is the runs of the body per run of the loop, None for the ``reason`` given.

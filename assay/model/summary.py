@@ -8,9 +8,9 @@ from assay.model.module import (
     AsyncPair,
     Direction,
     Inventory,
-    Loop,
     Shape,
     Transfer,
+    WhileLoop,
     nbytes_per_run,
 )
 
@@ -34,7 +34,7 @@ class FullBufferWrite:
     around it and ``iterations`` counts that body's runs; "" and None outside of loops. ``in_place``
     tells whether source and destination share their bytes; None where the buffer assignment is not
     known. ``crosses_host_link`` tells that one of them lies in host memory, so that the write is a
-    transfer too. ``opcode`` is the operation at the root, inside whatever fusion or asynchronous
+    transfer too. ``opcode`` is the operation at the root, inside any fusion or asynchronous
     pair ``instruction`` is.
     """
 
@@ -195,7 +195,7 @@ class ModuleSummary:
     name: str
     instructions: int
     computations: int
-    loops: tuple[Loop, ...]
+    loops: tuple[WhileLoop, ...]
     transfers: tuple[Transfer, ...]
     full_buffer_writes: tuple[FullBufferWrite, ...] = ()
     donations: tuple[Donation, ...] = ()

@@ -67,7 +67,7 @@ def unavailable(reason: str, remedy: str) -> Availability:
 
 
 class TargetUnavailable(TargetError):
-    """A well-formed target cannot be had here. Carries the Availability that says why."""
+    """A well-formed target is unavailable here. Carries the Availability that says why."""
 
     def __init__(self, target: str, availability: Availability) -> None:
         super().__init__(target, availability)
@@ -83,8 +83,8 @@ class TargetUnavailable(TargetError):
 class TargetName:
     """A device model and the topology asked for; `parse(str(name)) == name`.
 
-    An empty topology means one compiled-for device, or, on a live target, all there are.
-    No part of a model looks like a topology, so `path_form` names one target alone.
+    An empty topology means one compiled-for device, or, on a live target, all of its devices.
+    No part of a model's name looks like a topology.
     """
 
     model: str
@@ -111,13 +111,8 @@ class TargetName:
 
     @property
     def topology_text(self) -> str:
-        """The topology as it is written, `2x4`; empty where none was asked for."""
+        """The topology in text form, `2x4`; empty if none was given."""
         return "x".join(map(str, self.topology))
-
-    @property
-    def path_form(self) -> str:
-        """The name as a file or folder is called: ':' written '-'."""
-        return str(self).replace(":", "-")
 
 
 def _malformed(text: str) -> TargetError:
@@ -126,12 +121,12 @@ def _malformed(text: str) -> TargetError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceModel:
-    """What is known of one device, per device as the compiler sees it (a core, if so split).
+    """Data of one device as the compiler sees it (a core, if the compiler splits the chip).
 
-    `memory_bytes` is what programs can use; `nominal_memory_bytes` what the vendor prints.
-    The host link counts one direction. `on_chip_memory_bytes` is memory beside the device's main
-    one, in which the compiler places temporaries; 0 where it places none. `compiler` is handed to
-    the compiler as it is. `sources` names the origin of every number, by field.
+    `memory_bytes` is what programs can use; `nominal_memory_bytes` is the vendor's number.
+    The host link counts one direction. `on_chip_memory_bytes` is memory outside the main memory
+    in which the compiler places temporaries; 0 if it places none. `compiler` is passed to the
+    compiler unchanged. `sources` names the origin of every number, by field.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The one process that writes: records as they are reached, then summary, baselines, exit code."""
+"""The one process that writes: each record at once, then summary, baselines and exit code."""
 
 import shutil
 import signal
@@ -118,7 +118,7 @@ class Controller:
         return (status[0], "", "") if self._progress.is_live else status
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep each verdict as soon as it is reached."""
+        """Store each verdict at once."""
         self._progress.reported(report)
         file = report.nodeid.partition("::")[0]
         self._passed[file] = self._passed.get(file, True) and report.passed
@@ -162,7 +162,7 @@ class Controller:
         with _deaf_to_ctrl_c():
             try:
                 self._write(self._covered(ending, exitstatus))
-            # Whatever it is, the files and the exit code must tell of it.
+            # The files and the exit code must report every exception.
             except Exception as fault:  # noqa: BLE001
                 self._conclude(_failed(ending, self._fault or fault))
         ending = self._invocation.ending

@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _refuse_a_root_by_mistake(config: pytest.Config) -> None:
-    """Pytest looks for its root, with its settings, around each folder that is a word of its own.
+    """Pytest searches for its root and settings around each folder that is a separate argument.
 
     It does so before it knows a plugin's options, and baselines would be looked for there too.
     """

@@ -105,7 +105,7 @@ def _frameworks(asked: Sequence[str]) -> tuple[str, ...]:
 
 
 def _folder(option: str, path: Path, *, written: bool) -> Path:
-    """A folder that is there, or can be made; told before anything is measured, and lost."""
+    """A folder that exists or can be created; refused before a measurement is made and lost."""
     there = next(each for each in (path, *path.parents) if each.exists())
     if not there.is_dir():
         raise SettingsError(f"got {option}={path}, where {there} is a file, wanted a folder")

@@ -131,7 +131,7 @@ def unused_records(
 
 
 def _whole_suites(session: pytest.Session) -> dict[str, list[Check]]:
-    """The checks of every suite that the run holds as a whole, none of one that is gone.
+    """The checks of every suite that the run collected completely; none of a removed suite.
 
     One file, one item or the last failures alone do not tell what the others measure.
     """

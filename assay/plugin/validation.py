@@ -1,4 +1,4 @@
-"""Checks that no run can make sense of, told in words while they are collected."""
+"""Validation of checks while pytest collects them."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass

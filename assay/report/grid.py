@@ -78,7 +78,7 @@ def grid(records: Iterable[Record]) -> Grid:
 
 
 def _together(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows of a workload beside each other, workloads and variants by first appearance."""
+    """The rows, grouped by workload; workloads and variants in order of first appearance."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.suite, row.workload), []).append(row)

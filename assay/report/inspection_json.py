@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.model.evidence import Evidence
 from assay.model.inspection import Comparison, Difference, Inspection, Overlap
-from assay.model.module import Loop, Shape, Transfer
+from assay.model.module import Shape, Transfer, WhileLoop
 from assay.model.summary import Donation, FullBufferWrite, LiveBuffer, ModuleSummary
 
 Json = dict[str, Any]
@@ -188,7 +188,7 @@ def _donation(donation: Donation) -> Json:
     }
 
 
-def _loop(loop: Loop) -> Json:
+def _loop(loop: WhileLoop) -> Json:
     return {
         "instruction": loop.instruction,
         "body": loop.body,

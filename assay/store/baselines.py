@@ -48,7 +48,7 @@ class Baseline:
         return self.baselines.get(key, ())
 
     def of_variant(self, workload: str, variant: str) -> tuple[BaselineNumber, ...]:
-        """What was stored of a variant, for whatever claim."""
+        """The stored numbers of a variant, for every claim."""
         mine = (
             numbers for key, numbers in self.baselines.items() if key[:2] == (workload, variant)
         )

@@ -54,5 +54,5 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def readable(names: Iterable[str]) -> str:
-    """Names as one part of a file's name; a digest beside it must tell them apart."""
+    """Names as one part of a file's name; the caller adds a digest to make it unique."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", "-".join(names)).lstrip(".-")[:_MOST]

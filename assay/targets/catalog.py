@@ -71,7 +71,7 @@ def _loaded(point: EntryPoint) -> tuple[object, ...]:
         loaded = point.load()
         made = loaded() if callable(loaded) else loaded
         return tuple(made) if isinstance(made, Iterable) else (made,)
-    except Exception as error:  # noqa: BLE001 - someone else's code; whatever it raises is a reason
+    except Exception as error:  # noqa: BLE001 - third-party code: every exception is a reason
         return (_broken(point, f"{type(error).__name__}: {error}"),)
 
 

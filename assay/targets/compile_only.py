@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from assay.model.target import Availability, DeviceModel, State, TargetName, TargetUnavailable
 from assay.targets import emulation
 from assay.targets.live import request_cpu_devices, verdict_of_a_compile
-from assay.targets.presence import cpu_device_count, missing_compiler
-from assay.targets.remedies import diagnose
+from assay.targets.presence import cpu_device_count, diagnose, missing_compiler
 
 
 def text_proto(message: Mapping[str, object]) -> str:

@@ -46,7 +46,7 @@ class Dump:
 
 @contextmanager
 def dump() -> Iterator[Dump]:
-    """A dump whose folder is gone afterwards."""
+    """A dump whose folder is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="assay-dump-") as folder:
         yield Dump(Path(folder))
 
@@ -90,14 +90,14 @@ def device_counts(text: str) -> tuple[int, int]:
 
 
 def spell_out_elements(text: str) -> str:
-    """The text with a get-tuple-element on a line of its own for each ``%name#1``."""
+    """The text with a get-tuple-element on a separate line for each ``%name#1``."""
     return "\n".join(_spelled_out(text.split("\n")))
 
 
 def _spelled_out(lines: list[str]) -> Iterator[str]:
     known: set[str] = set()
     for line in lines:
-        if line.rstrip().endswith("{"):  # a computation begins, with names of its own
+        if line.rstrip().endswith("{"):  # a computation begins, with its own names
             known = set()
         added: list[str] = []
 

@@ -1,7 +1,7 @@
 """The one adapter to the private API of jax and jaxlib.
 
 Every function finds out what this jaxlib can do by trying, never by its version, and raises
-InternalsMoved where the thing it needs is gone.
+InternalsMoved if the internal name no longer exists.
 """
 
 from __future__ import annotations

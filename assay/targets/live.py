@@ -19,8 +19,13 @@ from assay.model.target import (
     unavailable,
 )
 from assay.targets import emulation
-from assay.targets.presence import cpu_device_count, environment, missing_compiler, missing_device
-from assay.targets.remedies import diagnose
+from assay.targets.presence import (
+    cpu_device_count,
+    diagnose,
+    environment,
+    missing_compiler,
+    missing_device,
+)
 
 if TYPE_CHECKING:
     from assay.targets.jax_internals import Device

@@ -15,17 +15,17 @@ COMPILES = ("-k", "compiles and looped")
 
 _ANALYSES = (
     "assignment:BufferAssignment.from_proto",
-    "donations:donations",
-    "executions:executions",
+    "full_buffer_writes:donations",
+    "trip_count:executions",
     "fingerprint:fingerprint",
-    "inventory:inventory",
-    "loops:loops",
+    "summary:inventory",
+    "summary:loops",
     "module:Module.from_proto",
     "overlap:overlaps",
     "peak:peak",
     "full_buffer_writes:full_writes",
     "schema:split",
-    "transfers:transfers",
+    "summary:transfers",
     "trip_count:TripCounter.__init__",
 )
 _ADAPTER = (
@@ -36,10 +36,10 @@ _ADAPTER = (
     "frameworks.jax:JaxFramework.execute",
     "frameworks.jax:JaxFramework.lower",
     "frameworks.jax:JaxFramework.trace",
-    "frameworks.memory_analysis:memory_of",
+    "frameworks.framework:memory_of",
     "frameworks.installed:framework",
     "targets.live:LiveTarget.devices",
-    "targets.dumps:dump",
+    "targets.hlo_text:dump",
 )
 
 

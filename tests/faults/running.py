@@ -66,7 +66,7 @@ RUNNING = (
     _raises(
         "judge.case:judge_negative_control", "assay/judge/case.py", _FAILS, more=("-k", "compiles")
     ),
-    _raises("judge.defects:known_defects", "assay/judge/case.py", _FAILS),
+    _raises("judge.case:known_defects", "assay/judge/case.py", _FAILS),
     _raises("judge.baseline:against_baseline", "assay/judge/baseline.py", _FAILS, more=()),
     _raises("run:record_of", "1 item reached no verdict", ends=FAILED),
     _raises("run:update_baselines", "assay/run.py"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.judge.differences.loops import alike, matched
-from assay.model.module import Loop, Shape, TripSource
+from assay.model.module import Shape, TripSource, WhileLoop
 
 COUNTER = Shape(element_type="s32")
 
@@ -16,8 +16,8 @@ def array(*dimensions: int, memory_space: int = 0, element_type: str = "f32") ->
     return Shape(element_type=element_type, dimensions=dimensions, memory_space=memory_space)
 
 
-def loop(name: str, *carries: Shape, trips: int | None = 8, source: str | None = None) -> Loop:
-    return Loop(
+def loop(name: str, *carries: Shape, trips: int | None = 8, source: str | None = None) -> WhileLoop:
+    return WhileLoop(
         instruction=name,
         computation="main",
         body=f"body of {name}",
@@ -32,7 +32,7 @@ def loop(name: str, *carries: Shape, trips: int | None = 8, source: str | None =
     )
 
 
-def names(before: list[Loop], after: list[Loop]) -> set[tuple[str, str]]:
+def names(before: list[WhileLoop], after: list[WhileLoop]) -> set[tuple[str, str]]:
     return {(one.instruction, other.instruction) for one, other in matched(before, after)}
 
 
@@ -85,14 +85,16 @@ LOOPS = st.lists(
 
 
 @given(before=LOOPS, after=LOOPS)
-def test_no_loop_is_in_two_pairs(before: list[Loop], after: list[Loop]) -> None:
+def test_no_loop_is_in_two_pairs(before: list[WhileLoop], after: list[WhileLoop]) -> None:
     pairs = matched(before, after)
     assert len({one.instruction for one, _ in pairs}) == len(pairs)
     assert len({other.instruction for _, other in pairs}) == len(pairs)
 
 
 @given(before=LOOPS, seed=st.integers(0, 99))
-def test_every_loop_finds_its_like_in_a_shuffled_program(before: list[Loop], seed: int) -> None:
+def test_every_loop_finds_its_like_in_a_shuffled_program(
+    before: list[WhileLoop], seed: int
+) -> None:
     after = [replace(each, instruction=f"renamed {each.instruction}") for each in before]
     Random(seed).shuffle(after)
     pairs = matched(before, after)

@@ -12,10 +12,10 @@ from assay.model.module import (
     AsyncPair,
     Cost,
     Direction,
-    Loop,
     Shape,
     Transfer,
     TripSource,
+    WhileLoop,
 )
 from assay.model.summary import (
     Content,
@@ -96,7 +96,7 @@ BUFFER = LiveBuffer(
     line=None,
 )
 PEAK = Peak(nbytes=5 * GIB, at="fusion.3", line="train.py:20", buffers=(BUFFER,) * 3)
-LOOP = Loop(
+LOOP = WhileLoop(
     instruction="while.1",
     computation="main",
     body="body",

@@ -23,7 +23,7 @@ from assay.model.evidence import (
     Traced,
     Unavailable,
 )
-from assay.model.module import Direction, Loop, Shape, Transfer, TripSource
+from assay.model.module import Direction, Shape, Transfer, TripSource, WhileLoop
 from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
 from assay.store import evidence
@@ -67,7 +67,7 @@ FULL = Evidence(
         instructions=1,
         computations=2,
         loops=(
-            Loop(
+            WhileLoop(
                 instruction="while.1",
                 computation="main",
                 body="body",

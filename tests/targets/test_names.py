@@ -41,12 +41,6 @@ def test_every_name_is_read_back_as_it_was(name: TargetName) -> None:
     assert TargetName.parse(str(name)) == name
 
 
-@given(names, names)
-def test_two_targets_never_share_a_path(one: TargetName, other: TargetName) -> None:
-    assert (one.path_form == other.path_form) == (one == other)
-    assert not set(one.path_form) & set(':/\\"*?')
-
-
 @given(st.text(max_size=20))
 def test_any_text_is_a_name_or_a_target_error(text: str) -> None:
     try:

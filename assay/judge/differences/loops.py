@@ -7,20 +7,22 @@ from typing import Final
 
 from assay.judge.differences.tally import Item, changes
 from assay.model.inspection import Aspect, Difference
-from assay.model.module import Loop, Shape
+from assay.model.module import Shape, WhileLoop
 from assay.model.summary import Content, FullBufferWrite, ModuleSummary
 
 _SIMILAR: Final = 0.5
 """Share of the carried arrays, by element type and size, that makes two loops one."""
 
 
-def matched(before: Sequence[Loop], after: Sequence[Loop]) -> tuple[tuple[Loop, Loop], ...]:
+def matched(
+    before: Sequence[WhileLoop], after: Sequence[WhileLoop]
+) -> tuple[tuple[WhileLoop, WhileLoop], ...]:
     """Pairs of loops, each loop in one pair at most.
 
     Loops are the same if they carry the same arrays, repeat as often and come from the same line;
     what is left is matched by less and less of that, at last by a majority of the arrays.
     """
-    pairs: list[tuple[Loop, Loop]] = []
+    pairs: list[tuple[WhileLoop, WhileLoop]] = []
     left, right = list(before), list(after)
     for key in _KEYS:
         found = list(_zipped(left, right, key))
@@ -30,17 +32,17 @@ def matched(before: Sequence[Loop], after: Sequence[Loop]) -> tuple[tuple[Loop, 
     return (*pairs, *_most_alike(left, right))
 
 
-def alike(loop: Loop) -> Loop:
+def alike(loop: WhileLoop) -> WhileLoop:
     """The loop without its names; equal for loops that no reader could tell apart."""
     carries = tuple(sorted(loop.carries, key=str))
     return replace(loop, instruction="", computation="", body="", condition="", carries=carries)
 
 
-def _carried_shapes(loop: Loop) -> Hashable:
+def _carried_shapes(loop: WhileLoop) -> Hashable:
     return tuple(sorted(map(str, loop.carries)))
 
 
-def _elements(loop: Loop) -> Hashable:
+def _elements(loop: WhileLoop) -> Hashable:
     return tuple(sorted(map(_element, loop.carries)))
 
 
@@ -49,7 +51,7 @@ def _element(shape: Shape) -> tuple[str, tuple[int, ...]]:
     return shape.element_type, shape.dimensions
 
 
-_KEYS: Final[tuple[Callable[[Loop], Hashable], ...]] = (
+_KEYS: Final[tuple[Callable[[WhileLoop], Hashable], ...]] = (
     lambda loop: (_carried_shapes(loop), loop.trips, loop.source),
     lambda loop: (_carried_shapes(loop), loop.trips),
     lambda loop: (_carried_shapes(loop), loop.source),
@@ -60,10 +62,10 @@ _KEYS: Final[tuple[Callable[[Loop], Hashable], ...]] = (
 
 
 def _zipped(
-    left: Iterable[Loop], right: Iterable[Loop], key: Callable[[Loop], Hashable]
-) -> Iterator[tuple[Loop, Loop]]:
+    left: Iterable[WhileLoop], right: Iterable[WhileLoop], key: Callable[[WhileLoop], Hashable]
+) -> Iterator[tuple[WhileLoop, WhileLoop]]:
     """Pairs of equal key, in the order of the modules."""
-    waiting: defaultdict[Hashable, list[Loop]] = defaultdict(list)
+    waiting: defaultdict[Hashable, list[WhileLoop]] = defaultdict(list)
     for loop in right:
         waiting[key(loop)].append(loop)
     for loops in waiting.values():
@@ -73,12 +75,14 @@ def _zipped(
             yield loop, waiting[key(loop)].pop()
 
 
-def _without(loops: Iterable[Loop], taken: Iterable[Loop]) -> list[Loop]:
+def _without(loops: Iterable[WhileLoop], taken: Iterable[WhileLoop]) -> list[WhileLoop]:
     names = {loop.instruction for loop in taken}  # within one program, a name is its own
     return [loop for loop in loops if loop.instruction not in names]
 
 
-def _most_alike(left: Sequence[Loop], right: Sequence[Loop]) -> Iterator[tuple[Loop, Loop]]:
+def _most_alike(
+    left: Sequence[WhileLoop], right: Sequence[WhileLoop]
+) -> Iterator[tuple[WhileLoop, WhileLoop]]:
     """Of loops that have an array or a line in common, the pairs that share most, if enough."""
     by_feature: defaultdict[Hashable, list[int]] = defaultdict(list)
     for position, loop in enumerate(right):
@@ -98,13 +102,13 @@ def _most_alike(left: Sequence[Loop], right: Sequence[Loop]) -> Iterator[tuple[L
             yield left[ours], right[theirs]
 
 
-def _features(loop: Loop) -> set[Hashable]:
+def _features(loop: WhileLoop) -> set[Hashable]:
     """What two loops must have in common to be compared: an array, or their line."""
     features: set[Hashable] = {_element(shape) for shape in loop.carries if shape.dimensions}
     return features | ({loop.source} if loop.source else set())
 
 
-def _likeness(one: Loop, other: Loop) -> float:
+def _likeness(one: WhileLoop, other: WhileLoop) -> float:
     """The share of the carried arrays that both have; an equal line counts as one more."""
     ours = Counter(map(_element, one.carries))
     theirs = Counter(map(_element, other.carries))
@@ -113,7 +117,7 @@ def _likeness(one: Loop, other: Loop) -> float:
     return (both + same_line) / (either + same_line or 1)
 
 
-Pairs = Sequence[tuple[Loop, Loop]]
+Pairs = Sequence[tuple[WhileLoop, WhileLoop]]
 """Loops before, each with the one that it is after."""
 
 _WRITES: Final = {
@@ -122,7 +126,9 @@ _WRITES: Final = {
 }
 
 
-def of_loops(before: Sequence[Loop], after: Sequence[Loop], pairs: Pairs) -> Iterator[Difference]:
+def of_loops(
+    before: Sequence[WhileLoop], after: Sequence[WhileLoop], pairs: Pairs
+) -> Iterator[Difference]:
     """Loops gained and lost; of the others, what they repeat and carry."""
     yield from _of_unmatched(before, after, pairs)
     yield from dict.fromkeys(
@@ -145,7 +151,7 @@ def of_loops(before: Sequence[Loop], after: Sequence[Loop], pairs: Pairs) -> Ite
 
 
 def _of_unmatched(
-    before: Sequence[Loop], after: Sequence[Loop], pairs: Pairs
+    before: Sequence[WhileLoop], after: Sequence[WhileLoop], pairs: Pairs
 ) -> Iterator[Difference]:
     ours = {loop.instruction for loop, _ in pairs}
     theirs = {loop.instruction for _, loop in pairs}
@@ -156,12 +162,12 @@ def _of_unmatched(
         yield change.told(Aspect.LOOP, f"loops that carry {change.kind}")
 
 
-def _loop_item(loop: Loop) -> Item[str]:
+def _loop_item(loop: WhileLoop) -> Item[str]:
     return Item(kind=_carries_in_words(loop), source=loop.source)
 
 
-def _carried(loop: Loop, known_as: Loop) -> Iterator[Item[tuple[str, Loop]]]:
-    """The arrays of a loop's state, wherever they lie; its scalars are no matter."""
+def _carried(loop: WhileLoop, known_as: WhileLoop) -> Iterator[Item[tuple[str, WhileLoop]]]:
+    """The arrays of a loop's state in any memory space, without its scalars."""
     for shape in filter(_is_array, loop.carries):
         yield Item(kind=(_without_space(shape), alike(known_as)), nbytes=shape.nbytes)
 
@@ -169,7 +175,7 @@ def _carried(loop: Loop, known_as: Loop) -> Iterator[Item[tuple[str, Loop]]]:
 def of_full_buffer_writes(
     before: ModuleSummary, after: ModuleSummary, pairs: Pairs
 ) -> Iterator[Difference]:
-    """Arrays written whole, by loop; loops that nobody can tell apart share one tally."""
+    """Full-buffer writes by loop; indistinguishable loops share one tally."""
     ours = {loop.body: alike(loop) for loop in before.loops}
     theirs = {loop.body: alike(loop) for loop in after.loops}
     theirs |= {other.body: alike(loop) for loop, other in pairs}
@@ -183,8 +189,8 @@ def of_full_buffer_writes(
 
 
 def _full_buffer_write_items(
-    full_buffer_writes: Sequence[FullBufferWrite], loops: Mapping[str, Loop]
-) -> Iterator[Item[tuple[Content, Shape, Loop | None]]]:
+    full_buffer_writes: Sequence[FullBufferWrite], loops: Mapping[str, WhileLoop]
+) -> Iterator[Item[tuple[Content, Shape, WhileLoop | None]]]:
     for write in full_buffer_writes:
         yield Item(
             kind=(write.content, write.shape, loops.get(write.loop)),
@@ -193,13 +199,13 @@ def _full_buffer_write_items(
         )
 
 
-def _in_words(loop: Loop) -> str:
+def _in_words(loop: WhileLoop) -> str:
     line = f" at {loop.source}" if loop.source else ""
     trips = "" if loop.trips is None else f" ({loop.trips} trips)"
     return f"the loop{line} that carries {_carries_in_words(loop)}{trips}"
 
 
-def _carries_in_words(loop: Loop) -> str:
+def _carries_in_words(loop: WhileLoop) -> str:
     """The largest array that a loop carries, and how many others."""
     if not loop.carries:
         return "nothing"

@@ -44,14 +44,14 @@ def of_collectives(before: Inventory, after: Inventory) -> Iterator[Difference]:
 
 
 def of_fusions(before: Inventory, after: Inventory) -> Iterator[Difference]:
-    """The number of fusions, whatever they compute."""
+    """The number of fusions, without regard to what they compute."""
     ours, theirs = map(_fusions, (before, after))
     if ours != theirs:
         yield Difference(aspect=Aspect.FUSION, subject="fusions", before=ours, after=theirs)
 
 
 def of_operations(before: Inventory, after: Inventory) -> Iterator[Difference]:
-    """All other operations; one that only has another shape is told once."""
+    """All other operations; one that differs in shape alone is one difference."""
     places: defaultdict[tuple[str, str | None], list[Change[tuple[str, Shape]]]] = defaultdict(list)
     for change in changes(_others(before), _others(after)):
         places[change.kind[0], change.source].append(change)
@@ -141,7 +141,7 @@ def _transfer_items(transfers: Sequence[Transfer]) -> Iterator[Item[tuple[Direct
 
 
 def of_overlaps(before: ModuleSummary, after: ModuleSummary) -> Iterator[Difference]:
-    """Asynchronous operations gained and lost; of the others, whether work runs beside them."""
+    """Asynchronous operations gained and lost; of those in both, whether work overlaps them."""
     told = set()
     for change in changes(_overlap_items(before.overlaps), _overlap_items(after.overlaps)):
         kind, nbytes = change.kind

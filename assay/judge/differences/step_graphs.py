@@ -49,7 +49,7 @@ def shaped(shapes: Counter[Shape], named: Mapping[str, Dimensions]) -> str:
 
 
 def few(words: Sequence[str], between: str = ", ") -> str:
-    """The first few words, and how many there are besides."""
+    """The first few words, and the number of further ones."""
     rest = len(words) - _TOLD_AT_MOST
     if rest <= 1:  # to say that there is one more takes the room of saying it
         return between.join(words)
@@ -190,7 +190,7 @@ def _change(
 
 
 def _gained(change: Counter[_Key], length: int, *, told: Collection[_Key]) -> Counter[_Key]:
-    """What was gained by the first words of each kind, but for what is told already."""
+    """The gains, by the first words of each kind, without those already listed."""
     gained: Counter[_Key] = Counter()
     for kind, count in change.items():
         if count > 0 and not any(kind[:k] in told for k in range(1, length + 1)):

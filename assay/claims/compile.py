@@ -205,15 +205,16 @@ class FitsDevice:
                 advice="shard it further, save less, or offload",
                 failure=failure,
             )
-        memory_of(case, evidence)
-        needed = Quantity(evidence.needed_bytes or 0, self.unit)
+        # Before any other failure: here no variant is judged, so no negative control need be.
         if evidence.device_memory_bytes is None:
             return Finding(
                 outcome=Outcome.UNSUPPORTED,
-                measured=needed.value,
+                measured=evidence.needed_bytes,
                 reason="this target has no memory size of its own",
                 advice="judge it on a GPU or TPU target",
             )
+        memory_of(case, evidence)
+        needed = Quantity(evidence.needed_bytes or 0, self.unit)
         capacity = Quantity(evidence.device_memory_bytes, Unit.BYTES)
         passed = holds(needed, Relation.AT_MOST, capacity)
         return Finding(

@@ -188,7 +188,8 @@ KNOWN_DEFECTS = (
     _entry(
         variants=("loop-offload-residual-input",),
         expects={
-            "host-bytes": Measures(least=partial(_rows, 1), most=partial(_stack, 0.5)),
+            # Of 32 rows libtpu 0.0.51 counts 7, libtpu 0.0.52 counts 17.
+            "host-bytes": Measures(least=partial(_rows, 1), most=partial(_stack, 0.6)),
             "to-host-bytes": _A_ROW_MORE,
             "to-device-bytes": _A_ROW_MORE,
         },

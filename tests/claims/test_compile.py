@@ -80,6 +80,12 @@ def test_an_aliased_output_is_counted_once() -> None:
     assert finding.measured == MEMORY.temp_bytes + MEMORY.argument_bytes
 
 
+def test_on_a_target_without_a_memory_size_a_failure_is_unsupported_too() -> None:
+    evidence = case(device_memory_bytes=None, memory=None, failure=failure(FailureKind.TRACE))
+    assert judge(claims.FitsDevice(), evidence).outcome is Outcome.UNSUPPORTED
+    assert judge_negative_control(claims.FitsDevice(), evidence).outcome is Outcome.UNSUPPORTED
+
+
 def test_a_target_without_a_memory_size_is_unsupported_for_the_fit() -> None:
     finding = judge(claims.FitsDevice(), case(device_memory_bytes=None))
     assert finding.outcome is Outcome.UNSUPPORTED

@@ -33,7 +33,6 @@ from assay.targets import environment as process_environment
 from assay.targets import resolve
 
 _BY_VALUE: Final = b"cloudpickle.cloudpickle"
-_SHIPPED_TOGETHER: Final = ("assay", "memsafe")
 # What would lead a Python to another one's packages.
 _MISLEADING: Final = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 # Two processes hold one accelerator: neither may take all of its memory at once.
@@ -209,10 +208,7 @@ def _launches(
     """How each side's processes start, on the same search path but for their own packages."""
     with tempfile.TemporaryDirectory(prefix="assay-rerun-") as folder:
         assay = Path(folder)
-        for name in _SHIPPED_TOGETHER:
-            package = Path(__file__).parents[2] / name
-            if package.is_dir():
-                (assay / name).symlink_to(package)
+        (assay / "assay").symlink_to(Path(__file__).parents[1])
         base = _environment(target, assay)
         flags = base if wanted.flags is None else _with_flags(base, wanted.flags)
         sides = {Side.OLD: (str(made.interpreter), flags), Side.NEW: (sys.executable, base)}

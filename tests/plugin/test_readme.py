@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.installed import REPOSITORY, install
 from tests.plugin.project import Project
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+README = (REPOSITORY / "README.md").read_text()
 TRAIN, TEST, CHECK, MEMSAFE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 TARGET = "tpu-v5e:2x4"
 
@@ -67,8 +69,14 @@ def test_inspect_prints_the_page(project: Project) -> None:
 def test_memsafe_computes_within_the_budget(tmp_path: Path) -> None:
     smaller = MEMSAFE.replace("110_000", "20_000").replace('"1GB"', '"100MB"')
     assert smaller != MEMSAFE
+    install(REPOSITORY / "memsafe", tmp_path / "installed")
     (tmp_path / "smooth.py").write_text(smaller)
     found = subprocess.run(
-        [sys.executable, "smooth.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "smooth.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert re.fullmatch(r"\[[\d.]+ [\d.]+ [\d.]+\]\n", found.stdout)

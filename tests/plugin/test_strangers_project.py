@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from importlib.metadata import distributions
@@ -11,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.installed import REPOSITORY, install
 from tests.plugin.project import PREAMBLE, Ended, Project
-
-REPOSITORY = Path(__file__).parents[2]
 
 WORKLOAD = '''
 """A stranger's workload file, as the README would show it."""
@@ -71,10 +69,7 @@ def test_mail(compiled_before): ...
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as pip installs it, in a folder of its own."""
     folder = tmp_path_factory.mktemp("installed")
-    pip = shutil.which("pip")
-    assert pip, "this test installs the package: it needs pip"
-    command = [pip, "install", "-q", "--no-deps", "--no-compile", "--target", str(folder)]
-    subprocess.run([*command, str(REPOSITORY)], check=True, capture_output=True)
+    install(REPOSITORY, folder)
     return folder
 
 

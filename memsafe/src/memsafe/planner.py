@@ -11,17 +11,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import jax
-
 from memsafe.candidates import Candidate, candidate, reread_bytes, slice_bytes, wanted_from
 from memsafe.costs import LOOP_STEP
-from memsafe.emit import piece_function
+from memsafe.emit import step_signature, traced_step
 from memsafe.graph import Graph
-from memsafe.jax_internals import aval_of
+from memsafe.keeping import recomputed_groups, thresholds, values_above
 from memsafe.memory import Unit, Usage, usage
 from memsafe.plan import Loop, Plan, Whole
-from memsafe.programs import flattened, signature, signature_of
-from memsafe.region import Region, Splitting
+from memsafe.programs import signature
+from memsafe.region import Region
 from memsafe.shards import body_parts
 
 if TYPE_CHECKING:
@@ -45,9 +43,6 @@ _KEPT = 6
 
 _DEPTH = 4
 """How many loops may stand inside each other."""
-
-_WORTH = 0.01
-"""The share of a program's work that must be behind what is kept."""
 
 _ROUNDS = 2
 """How many groups are kept in the end."""
@@ -104,7 +99,9 @@ class Planner:
     ) -> Plan:
         """The plan that keeps no value of more than `threshold` bytes, whatever the peak."""
         graph = Graph(closed, parts)
-        return self._realized(candidate(graph, _above(graph, threshold + 1)), self.slice_bytes)
+        return self._realized(
+            candidate(graph, values_above(graph, threshold + 1)), self.slice_bytes
+        )
 
     def _found(self, graph: Graph, budget: float) -> Plan:
         best = self._realized(candidate(graph, set()), budget)
@@ -143,12 +140,12 @@ class Planner:
 
     def _candidates(self, graph: Graph, budget: float) -> list[Candidate]:
         """Candidates that should work, the cheapest first; then the others."""
-        sizes = _thresholds(graph, budget)
+        sizes = thresholds(graph, budget)
         seen: dict[int, tuple[float, float, Candidate]] = {}
 
         def fits(at: int) -> bool:
             if at not in seen:
-                each = candidate(graph, _above(graph, sizes[at]))
+                each = candidate(graph, values_above(graph, sizes[at]))
                 estimate = self._estimate(each, budget)
                 seen[at] = (*estimate, each)
             return seen[at][0] <= budget
@@ -190,7 +187,7 @@ class Planner:
         for _ in range(_ROUNDS):
             others = [
                 candidate(chosen.graph, chosen.split - group)
-                for group in _made_again(chosen, budget)[:_KEPT]
+                for group in recomputed_groups(chosen, budget)[:_KEPT]
             ]
             rated = [
                 (*self._estimate(other, budget, fitting=True), at)
@@ -287,9 +284,9 @@ class Planner:
 
     def _step(self, graph: Graph, loop: Loop) -> ClosedJaxpr:
         """One step of `loop` as a program; loops over like layers share one."""
-        key = _step_signature(graph, loop)
+        key = step_signature(graph, loop)
         if key not in self.steps:
-            self.steps[key] = _traced(graph, loop)
+            self.steps[key] = traced_step(graph, loop)
         return self.steps[key]
 
     def _inner(self, body: ClosedJaxpr, room: float, parts: tuple[Parts, ...]) -> Plan:
@@ -351,89 +348,9 @@ def _usage(each: Candidate) -> Usage:
     return usage(units, graph.size.__getitem__, graph.outputs)
 
 
-def _thresholds(graph: Graph, budget: float) -> list[int]:
-    """Sizes of values that can be split, largest first, down to what cannot matter."""
-    sizes = {graph.size[v] for v in graph.definition if v not in graph.outputs}
-    found: list[int] = []
-    for size in sorted((size for size in sizes if size * 1000 > budget), reverse=True):
-        if not found or size * 1.2 < found[-1]:
-            found.append(size)
-        else:
-            found[-1] = size
-    return found
-
-
-def _above(graph: Graph, threshold: int) -> set[Var]:
-    """The values of at least `threshold` bytes; of an equation all results or none."""
-    found: set[Var] = set()
-    for equation in graph.equations:
-        large = any(graph.size[value] >= threshold for value in equation.outvars)
-        if large and not any(value in graph.outputs for value in equation.outvars):
-            found.update(equation.outvars)
-    return found
-
-
-def _made_again(each: Candidate, room: float) -> list[set[Var]]:
-    """Groups of like values that more than one loop makes, the worthiest to keep first.
-
-    Of an equation all results. Only those of at most `room` bytes, and with some of the program's
-    work behind them.
-    """
-    times: dict[Var, int] = {}
-    for region in each.regions:
-        for value in region.axes:
-            if value in each.split:
-                times[value] = times.get(value, 0) + 1
-    groups: dict[tuple[object, ...], set[Var]] = {}
-    for value, count in times.items():
-        if count > 1:
-            maker = each.graph.equations[each.graph.definition[value]]
-            key = (each.graph.size[value], maker.primitive.name, aval_of(value).shape)
-            groups.setdefault(key, set()).update(maker.outvars)
-    graph, cones = each.graph, Splitting(each.graph, each.split).cones
-    rated = [(_behind(graph, cones, group), group) for group in groups.values()]
-    worthy = [
-        (saved / nbytes, group)
-        for (saved, nbytes), group in rated
-        if nbytes <= room and saved >= _WORTH * graph.work
-    ]
-    return [group for _, group in sorted(worthy, key=lambda pair: -pair[0])]
-
-
-def _behind(graph: Graph, cones: Sequence[int], group: set[Var]) -> tuple[float, int]:
-    """The operations behind the values of `group`, and the bytes that keeping them takes."""
-    saved = sum(
-        work
-        for value in group
-        for at, work in enumerate(graph.works)
-        if cones[graph.definition[value]] >> at & 1
-    )
-    return saved, max(sum(graph.size[value] for value in group), 1)
-
-
 def _looped(each: Candidate) -> int:
     """How many equations its loops compute, one that several compute as often."""
     return sum(len(one.versions(at)) for one in each.regions for at in one.factors)
-
-
-def _step_signature(graph: Graph, loop: Loop) -> Hashable:
-    """Equal for loops whose steps are the same program."""
-    region, indices = loop.region, sorted(loop.region.factors)
-    equations = [graph.equations[index] for index in indices]
-    leaving = [value for _, values in loop.leaving for value in values]
-    return (
-        signature_of(region.inputs(graph), equations, leaving),
-        tuple(region.versions(index) for index in indices),
-        region.size,
-        loop.length,
-    )
-
-
-def _traced(graph: Graph, loop: Loop) -> ClosedJaxpr:
-    """One step of `loop` as a program."""
-    number = jax.ShapeDtypeStruct((), "int32")
-    inputs = [value.aval for value in loop.region.inputs(graph)]
-    return flattened(jax.make_jaxpr(piece_function(graph, loop))(number, number, *inputs))
 
 
 def _rounded(size: int, least: int, wished: int, multiple: int) -> int:

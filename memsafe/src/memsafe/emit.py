@@ -14,18 +14,19 @@ from jax.extend.core import Literal
 from memsafe.factors import Piece
 from memsafe.jax_internals import aval_of, bind, under_named_axes, varying_like
 from memsafe.plan import Loop, Plan, Whole
+from memsafe.programs import flattened, signature_of
 from memsafe.slice_body import sliced_results
 from memsafe.sub_jaxprs import rebuilt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from jax import Array
-    from jax.extend.core import Var
+    from jax.extend.core import ClosedJaxpr, Var
 
     from memsafe.graph import Graph
 
-__all__ = ["emitted", "piece_function"]
+__all__ = ["emitted", "step_signature", "traced_step"]
 
 
 def emitted(plan: Plan) -> Callable[..., list[Array]]:
@@ -33,7 +34,7 @@ def emitted(plan: Plan) -> Callable[..., list[Array]]:
     return partial(_run, plan)
 
 
-def piece_function(graph: Graph, loop: Loop) -> Callable[..., list[Array]]:
+def _step_function(graph: Graph, loop: Loop) -> Callable[..., list[Array]]:
     """One step of `loop`: `(start, counted, *inputs)` → what its slice adds to each result."""
 
     def step(start: Array, counted: Array, *inputs: Array) -> list[Array]:
@@ -96,7 +97,7 @@ def _loop(
 ) -> Iterator[tuple[Var, Array]]:
     """The results that leave a loop, once it has run."""
     inputs = [read(value) for value in loop.region.inputs(graph)]
-    step = piece_function(graph, loop) if loop.inner is None else emitted(loop.inner)
+    step = _step_function(graph, loop) if loop.inner is None else emitted(loop.inner)
     if loop.count == 1:
         zero = jnp.int32(0)
         carry = _added(
@@ -191,3 +192,23 @@ def _finished(
         results = factor.merge.finish(equation, tuple(carry[at : at + many]), whole)
         at += many
         yield from zip(equation.outvars, results, strict=True)
+
+
+def step_signature(graph: Graph, loop: Loop) -> Hashable:
+    """A key that is equal for loops whose steps are the same program."""
+    region, indices = loop.region, sorted(loop.region.factors)
+    equations = [graph.equations[index] for index in indices]
+    leaving = [value for _, values in loop.leaving for value in values]
+    return (
+        signature_of(region.inputs(graph), equations, leaving),
+        tuple(region.versions(index) for index in indices),
+        region.size,
+        loop.length,
+    )
+
+
+def traced_step(graph: Graph, loop: Loop) -> ClosedJaxpr:
+    """One step of `loop` as a program of the start, the length and the loop's inputs."""
+    number = jax.ShapeDtypeStruct((), "int32")
+    inputs = [value.aval for value in loop.region.inputs(graph)]
+    return flattened(jax.make_jaxpr(_step_function(graph, loop))(number, number, *inputs))

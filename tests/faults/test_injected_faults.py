@@ -14,6 +14,7 @@ from tests.faults.table import FAULTS, KILLED_CONTROLLER
 _WORDS_OF_SUCCESS = "Nothing regressed"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_fault_is_told(fault: Fault, put_to: Callable[[Fault], Ended]) -> None:
     ended = put_to(fault)

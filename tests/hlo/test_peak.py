@@ -262,6 +262,7 @@ def peak_by_xla(program: JaxCompiled) -> int:
     return nbytes
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("target", installed("gpu-h100", "tpu-v5e:2x4"))
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_the_peak_equals_xla_s_own(target: str, program: Compile) -> None:

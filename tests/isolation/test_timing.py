@@ -259,6 +259,7 @@ def test_a_run_that_never_ends_is_a_timeout() -> None:
     assert (seen.failure.kind, seen.failed_variant) == (FailureKind.TIMEOUT, "judged")
 
 
+@pytest.mark.exhaustive
 def test_progress_keeps_a_long_pair_from_being_given_up() -> None:
     with Observer([TargetName.parse("cpu")], timeout_seconds=6) as observer:
         slow = partial(_program, _slow)

@@ -17,6 +17,8 @@ from memsafe.rules import contractions, rule_of
 
 from .pieces import assert_pieces_give_the_whole, last_equation
 
+pytestmark = pytest.mark.exhaustive
+
 RULE = contractions.RULES["dot_general"]
 MATRICES = [((0, None), (0,), False), ((None, 1), (1,), False), ((1, 0), (None,), True)]
 UNSUMMED = MATRICES[:2]

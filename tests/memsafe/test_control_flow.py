@@ -23,7 +23,7 @@ from tests.memsafe.budgets import (
     weights,
 )
 
-pytestmark = pytest.mark.usefixtures("doubles")
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("doubles")]
 
 
 def layers(x: Array, scales: Array, *, remat: bool) -> Array:

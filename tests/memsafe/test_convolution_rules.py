@@ -11,6 +11,8 @@ from jax import Array, lax
 
 from tests.memsafe.pieces import assert_pieces_give_the_whole, assert_stays_whole
 
+pytestmark = pytest.mark.exhaustive
+
 LAYOUTS = ("NHWC", "HWIO", "NHWC")
 
 

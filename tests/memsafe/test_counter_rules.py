@@ -20,6 +20,8 @@ from memsafe.rules import factors_of, rule_of
 from tests.memsafe.budgets import peak_bytes
 from tests.memsafe.pieces import assert_pieces_give_the_whole
 
+pytestmark = pytest.mark.exhaustive
+
 
 def counters(shape: tuple[int, ...]) -> JaxprEqn:
     """The equation that counts the elements of an array of `shape`, which is never made."""

@@ -21,7 +21,7 @@ from tests.memsafe.budgets import (
     weights,
 )
 
-pytestmark = pytest.mark.usefixtures("doubles")
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("doubles")]
 
 
 def test_results_that_are_no_floats_have_no_derivative_and_stop_none() -> None:

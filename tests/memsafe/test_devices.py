@@ -20,6 +20,8 @@ from memsafe.options import Asked
 from tests.hlo.compilers import installed
 from tests.memsafe.on_four_devices import CLAIMS, arrays, close, product
 
+pytestmark = pytest.mark.exhaustive
+
 CHIP: Final = 15.75 * 2**30
 """Bytes of a TPU v5e."""
 

@@ -10,6 +10,8 @@ from tests.memsafe.pieces import (
 )
 from tests.memsafe.tables import numbers
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.mark.parametrize("start", [-9, -1, 0, 2, 4, 99])
 def test_a_dynamic_slice_is_cut_along_what_it_takes_whole(start: int) -> None:

@@ -17,6 +17,8 @@ from memsafe.rules import elementwise, rule_of
 
 from .pieces import assert_pieces_give_the_whole, assert_stays_whole, last_equation
 
+pytestmark = pytest.mark.exhaustive
+
 SHAPE = (3, 1, 2)
 VALUES = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(SHAPE)
 WHOLE = np.arange(-3, 3, dtype=np.int32).reshape(SHAPE)

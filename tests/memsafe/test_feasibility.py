@@ -18,6 +18,8 @@ from memsafe.programs import flattened
 from memsafe.region import Blocked, Region, Splitting, TilingMismatch
 from tests.memsafe.random_programs import numbered
 
+pytestmark = pytest.mark.exhaustive
+
 SEEDS = 20
 ROWS = Axis(0)
 SQUARE = jax.ShapeDtypeStruct((8, 8), jnp.float32)

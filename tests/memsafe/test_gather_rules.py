@@ -21,6 +21,8 @@ from tests.memsafe.tables import (
     whole_numbers,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 
 def rows_of(array: Array, indices: Array, mode: str) -> Array:
     """The rows at `indices`, which negative ones do not count from the end."""

@@ -11,6 +11,8 @@ from jax import lax
 
 from tests.memsafe.pieces import assert_pieces_give_the_whole, assert_stays_whole
 
+pytestmark = pytest.mark.exhaustive
+
 
 def matrices(*stack: int) -> np.ndarray:
     values = np.random.default_rng(0).normal(size=(*stack, 4, 4)).astype(np.float32)

@@ -19,6 +19,8 @@ from memsafe.rules.online import MAX_AND_SUMEXP
 from .exact_merges import _merged
 from .pieces import assert_pieces_give_the_whole, last_equation
 
+pytestmark = pytest.mark.exhaustive
+
 ROWS = [((0,), (0, 0), False), ((1,), (None, None), True)]
 SHIFTS = {
     "softmax": lambda largest: largest,

@@ -18,6 +18,8 @@ from tests.memsafe.pieces import (
     written,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 AWKWARD = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 1.0, -3.0], np.float32)
 
 rows = st.lists(st.integers(0, len(AWKWARD) - 1), min_size=14, max_size=14).map(

@@ -15,6 +15,8 @@ from memsafe import merges, rules
 from memsafe.factors import Factor, Piece
 from tests.memsafe.random_programs import Outcome, Program, differences, outcome_of, programs
 
+pytestmark = pytest.mark.exhaustive
+
 EXAMPLES = 12
 """Few: ``python -m benchmarks.memsafe_programs`` is what looks for rare faults."""
 

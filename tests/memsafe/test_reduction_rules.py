@@ -18,6 +18,8 @@ from memsafe.rules import reductions, rule_of
 
 from .pieces import assert_pieces_give_the_whole, last_equation
 
+pytestmark = pytest.mark.exhaustive
+
 NUMBERS = {
     "reduce_sum": lax.reduce_sum,
     "reduce_prod": lax.reduce_prod,

@@ -25,6 +25,8 @@ from tests.memsafe.tables import (
     whole_numbers,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 
 def with_rows(
     put: Callable[..., Array], array: Array, indices: Array, rows: Array, mode: str

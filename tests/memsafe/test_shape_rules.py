@@ -23,6 +23,8 @@ from .pieces import (
     written,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], list[Any]]] = {
     "broadcast_in_dim: of a scalar": (
         lambda: lax.broadcast_in_dim(3.0, (4, 2), ()),

@@ -24,6 +24,8 @@ from tests.memsafe.third_party import (
     transported,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 DOUBLE = 1e-9
 """What the order of sums may change in double precision, as a share of the largest value."""
 

@@ -18,7 +18,7 @@ from tests.memsafe.budgets import (
     weights,
 )
 
-pytestmark = pytest.mark.usefixtures("doubles")
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("doubles")]
 
 
 OVER: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {

@@ -22,6 +22,8 @@ from assay.model.verdict import Outcome, Record
 from assay.store import evidence, records
 from tests.plugin.project import PREAMBLE, Ended, Project
 
+pytestmark = pytest.mark.exhaustive
+
 OLD = "--xla_cpu_enable_fast_math=false"
 TIMED = (
     PREAMBLE

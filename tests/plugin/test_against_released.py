@@ -15,6 +15,8 @@ from assay.store import evidence
 from tests.plugin.project import PREAMBLE, Project
 from tests.reruns.index import OTHER, skip_without_index
 
+pytestmark = pytest.mark.exhaustive
+
 TIMED = (
     PREAMBLE
     + f"""

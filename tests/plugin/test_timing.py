@@ -89,6 +89,7 @@ def _verdict(ended: Ended, variant: str, claim: str, target: str = "cpu") -> str
     return found.verdict.value
 
 
+@pytest.mark.exhaustive
 def test_an_equal_program_passes_the_claim_and_half_as_much_again_fails_it(story: Story) -> None:
     for ended in (story.first, story.workers):
         assert _verdict(ended, "same", "time-ratio") == "passed"
@@ -231,6 +232,7 @@ def test_a_program_timed_alone_is_shown_without_a_ratio(tmp_path: Path) -> None:
     assert "ratio" not in entry["extra_info"]
 
 
+@pytest.mark.exhaustive
 def test_a_failed_timing_is_judged_again_by_last_failed(tmp_path: Path) -> None:
     fails = TIMED.replace(
         'variants=("same",), negative_control="more"', 'variants=("same", "slow")'
@@ -278,6 +280,7 @@ test_slow = Check(claim=claims.TimeRatio(), workloads=(V,), variants=("alike",))
 )
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_slow.py": SLOW.replace("test_time = ", "untimed = ")})
     run = project.start("--assay-timing-seconds=600", "-k", "slow and alike")
@@ -386,6 +389,7 @@ def _beside(project: Project) -> tuple[int, int]:
     return timed, beside
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("order", ["", IN_ANY_ORDER], ids=["last", "first"])
 def test_nothing_is_at_work_in_another_worker_while_programs_are_timed(
     tmp_path: Path, order: str
@@ -405,6 +409,7 @@ def test_nothing_is_at_work_in_another_worker_while_programs_are_timed(
         assert entry["stats"]["min"] == entry["extra_info"]["fastest_seconds"][str(length)] > 0.02
 
 
+@pytest.mark.exhaustive
 def test_without_the_lock_something_is(tmp_path: Path) -> None:
     """In one of three runs at least: on a busy machine workers may miss each other."""
     for turn in range(3):

@@ -68,6 +68,7 @@ def test_a_package_that_was_changed_later_is_an_error_that_names_both() -> None:
         environment(RECIPE)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "gone",
     [

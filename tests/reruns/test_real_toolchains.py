@@ -18,6 +18,8 @@ from assay.reruns.side_by_side import Against, rerun
 from tests.reruns import programs
 from tests.reruns.index import OTHER, skip_without_index
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module", autouse=True)
 def index() -> None:

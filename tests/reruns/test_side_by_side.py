@@ -30,6 +30,8 @@ from assay.reruns.recipe import Recipe
 from assay.reruns.side_by_side import Against, rerun
 from tests.reruns import programs
 
+pytestmark = pytest.mark.exhaustive
+
 VERSIONS = {"jax": jax.__version__, "flags": f"XLA_FLAGS={programs.OLD}"}
 
 

@@ -119,6 +119,7 @@ def _case(workload: Workload, variant: str, target: str) -> Case:
     return Case(workload=workload, variant=workload.variant(variant), evidence=evidence)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("path", PATHS)
 def test_a_disabled_path_is_noticed_by_its_control(
     path: str, monkeypatch: pytest.MonkeyPatch
@@ -153,6 +154,7 @@ TRANSFERS: dict[str, tuple[Check, Patch]] = {
 blind on it, the variants that move the bytes fail the claim."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("target", installed("gpu-h100:8"))
 @pytest.mark.parametrize("path", TRANSFERS)
 def test_a_disabled_path_of_transfers_fails_the_claim_of_a_variant_that_offloads(

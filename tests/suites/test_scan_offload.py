@@ -94,6 +94,7 @@ def test_every_check_has_a_control_in_all_its_workloads(check: Check) -> None:
         assert all(workload.variant(control) for control in check.negative_controls)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.xdist_group("observed")
 @pytest.mark.parametrize(("check", "control", "target"), JUDGED)
 def test_the_control_fails_its_claim(check: Check, control: str, target: str, seen: Seen) -> None:
@@ -102,6 +103,7 @@ def test_the_control_fails_its_claim(check: Check, control: str, target: str, se
     assert finding.outcome is Outcome.PASSED, finding.reason
 
 
+@pytest.mark.exhaustive
 @pytest.mark.xdist_group("observed")
 @pytest.mark.parametrize("target", ["gpu-h100:8", "tpu-v5p:2x2x2"])
 def test_swapping_the_name_from_input_to_output_turns_exactly_the_right_claims_red(

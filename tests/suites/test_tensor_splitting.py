@@ -181,6 +181,7 @@ def _neighbours(distances: Any) -> Problem:
     return neighbour_problem(sizes, distances)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_problem_by_hand_is_the_problem_as_written(name: str) -> None:
     problem = PROBLEMS[name]()
@@ -190,6 +191,7 @@ def test_a_problem_by_hand_is_the_problem_as_written(name: str) -> None:
             assert largest_difference(_tensors(way(*problem.values())), plain, 1e-9).ratio < 1e-9
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_by_hand_and_by_jax_is_attention_as_written(*, causal: bool) -> None:
     sizes = AttentionSizes(sequence=24, heads=2, head_width=8, rows=5, causal=causal)
@@ -200,6 +202,7 @@ def test_attention_by_hand_and_by_jax_is_attention_as_written(*, causal: bool) -
         assert largest_difference(_tensors(way(*problem.values())), plain, 1e-5).ratio < 1e-5
 
 
+@pytest.mark.exhaustive
 def test_the_bound_is_the_likelihood_where_every_point_is_inducing() -> None:
     problem = regression_problem(RegressionSizes(data=12, inducing=12))
     with jax.enable_x64(problem.is_double):

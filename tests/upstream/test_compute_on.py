@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 from jax.experimental.layout import Format, Layout
 
@@ -37,6 +38,8 @@ from .programs import (
     placed,
     simple,
 )
+
+pytestmark = pytest.mark.exhaustive
 
 HOST = jax.memory.Space.Host
 DEVICE = jax.memory.Space.Device

@@ -6,6 +6,8 @@ better way, and Assay counts the bytes that are still copied.
 
 from __future__ import annotations
 
+import pytest
+
 from .cases import (
     CPU,
     EVERYWHERE,
@@ -27,6 +29,8 @@ from .expectations import (
     Trips,
 )
 from .observed import Hlo
+
+pytestmark = pytest.mark.exhaustive
 
 # Larger than the memory on a TPU's chip, through which it would move the arrays otherwise.
 DATA = "f32[524288,128]"

@@ -5,6 +5,8 @@ Upstream runs one pass and looks at memory spaces; here they are looked at in wh
 
 from __future__ import annotations
 
+import pytest
+
 from assay.model.evidence import FailureKind
 
 from .cases import DEVICES, GPU, TPU, Case, Control, Disagreement, Right, checks_of, elided
@@ -17,6 +19,8 @@ from .expectations import (
     ToHost,
 )
 from .observed import Hlo
+
+pytestmark = pytest.mark.exhaustive
 
 ROW = "f32[1,256,128]"
 ROW_BYTES = 256 * 128 * 4

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import pytest
 from jax import lax
 from jax.experimental.layout import Format, Layout, with_layout_constraint
 
@@ -25,6 +26,8 @@ from .expectations import (
     TakenOver,
 )
 from .programs import F32_BYTES, array, on_one, on_two, placed
+
+pytestmark = pytest.mark.exhaustive
 
 SQUARE = (512, 512)
 PART = 512 * 512 * F32_BYTES // 4  # on each of four devices

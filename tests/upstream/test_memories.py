@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax import lax
 
 from assay.model.evidence import FailureKind
@@ -28,6 +29,8 @@ from .expectations import (
     Values,
 )
 from .programs import F32_BYTES, array, counting, on_one, on_two, placed
+
+pytestmark = pytest.mark.exhaustive
 
 HOST = jax.memory.Space.Host
 DEVICE = jax.memory.Space.Device

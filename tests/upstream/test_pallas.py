@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -32,6 +33,8 @@ from .expectations import (
     Values,
 )
 from .programs import F32_BYTES, array, counting, on_one, simple
+
+pytestmark = pytest.mark.exhaustive
 
 ROWS = (256, 128)
 NBYTES = 256 * 128 * F32_BYTES

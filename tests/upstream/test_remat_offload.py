@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
@@ -25,6 +26,8 @@ from .expectations import (
     ToHost,
 )
 from .programs import F32_BYTES, array, on_one, on_two
+
+pytestmark = pytest.mark.exhaustive
 
 SQUARE = (256, 128)
 NBYTES = 256 * 128 * F32_BYTES

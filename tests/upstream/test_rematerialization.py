@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
@@ -21,6 +22,8 @@ from assay.model.workload import Program
 from .cases import DEVICES, EVERYWHERE, GPU, Case, Control, checks_of
 from .expectations import Fits, HostTemporaries, Operations, Residuals, TemporariesAtMost
 from .programs import F32_BYTES, array, on_one, simple
+
+pytestmark = pytest.mark.exhaustive
 
 SIDE = 256
 SQUARE = (SIDE, SIDE)

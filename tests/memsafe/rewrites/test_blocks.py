@@ -20,6 +20,8 @@ from memsafe.rewrites.rewritten import Rewritten
 from tests.memsafe.budgets import peak_bytes
 from tests.memsafe.rewrites.reading import names, program
 
+pytestmark = pytest.mark.exhaustive
+
 N, MORE = 40, 47
 ALL = N + MORE
 X = np.random.default_rng(0).standard_normal((N, 3))

@@ -21,6 +21,8 @@ from memsafe.rewrites import one_direction_each, redundant
 from tests.memsafe.budgets import peak_bytes
 from tests.memsafe.rewrites.reading import program
 
+pytestmark = pytest.mark.exhaustive
+
 X = np.random.default_rng(0).integers(0, 6, (40, 2)).astype(float)
 Y = np.random.default_rng(1).integers(0, 6, (56, 2)).astype(float)
 

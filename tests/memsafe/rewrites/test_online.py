@@ -16,6 +16,8 @@ from memsafe.plan import Plan
 from memsafe.rewrites import online_sums, redundant
 from tests.memsafe.rewrites.reading import names, program
 
+pytestmark = pytest.mark.exhaustive
+
 ROWS = np.random.default_rng(0).uniform(-9, 9, (24, 40)).astype(np.float32)
 HALVES = jnp.asarray(ROWS).astype(jnp.bfloat16)
 SQUARE = ROWS[:, :24]

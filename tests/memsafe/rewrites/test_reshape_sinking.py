@@ -14,6 +14,8 @@ from memsafe.rewrites import redundant, reshape_sinking
 from memsafe.rewrites.groups import merging
 from tests.memsafe.rewrites.reading import largest, names, program, reshapes, same_bits
 
+pytestmark = pytest.mark.exhaustive
+
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((2, 3, 8, 4)).astype(np.float32)
 Q, K, V = RANDOM.standard_normal((3, 2, 3, 8, 4)).astype(np.float32)

@@ -43,12 +43,14 @@ _NO_GROWTH = Unavailable(
 _T = TypeVar("_T")
 
 Begin = Callable[[FailureKind | None, Evidence | None], None]
-"""Hears of each stage that begins, by the failure that would be its own, None for Assay's own work;
-and what is seen so far, where that is worth keeping if the process does not survive the stage."""
+"""Called when a stage begins, with the failure kind of that stage (None for Assay's own work).
+
+The second argument is the evidence collected before the stage, or None. It is kept if the process
+dies in the stage."""
 
 
 class _Halted(Exception):
-    """A stage failed; carries how."""
+    """A stage failed. ``end`` is the failure or the reason why it cannot run."""
 
     def __init__(self, end: Failure | Unavailable) -> None:
         super().__init__(str(end))
@@ -68,7 +70,7 @@ class _Watch:
         start = time.perf_counter()
         try:
             return work()
-        # A program or a compiler may raise anything; whatever it is, it is evidence.
+        # A program or a compiler may raise any exception. It is recorded as evidence.
         except Exception as error:
             raise _Halted(classified(kind, error)) from error
         finally:
@@ -89,12 +91,12 @@ def observe(
     begin: Begin = _tell_no_one,
     cache: CompileCache | None = None,
 ) -> Evidence:
-    """What is seen of one variant on one target, in this process; its growing loop is not timed.
+    """Measure one variant on one target in this process. Its growing loop is not timed.
 
     A program in ``cache`` is not compiled again.
 
-    Never raises for what the program, the compiler or the target does: that is evidence. Whatever
-    it raises is a fault of Assay.
+    Failures of the program, the compiler or the target are recorded in the evidence. Any other
+    exception than ``TargetError`` is a fault of Assay.
 
     Raises:
         TargetError: no target has that name.
@@ -109,9 +111,9 @@ def observe_growth(
     most_seconds: float,
     begin: Begin = _tell_no_one,
 ) -> Evidence:
-    """The times of one variant's growing loop alone, or why there are none.
+    """Time only the growing loop of one variant, or record why that is not possible.
 
-    Never raises for what the program, the compiler or the target does: that is evidence.
+    Failures of the program, the compiler or the target are recorded in the evidence.
 
     Raises:
         TargetError: no target has that name.
@@ -141,9 +143,9 @@ def _observed(
 
 
 def observe_times(pair: TimedPair, keep: Keep) -> Times:
-    """The times of two variants in turns, in this process; ``keep`` gets them so far.
+    """Time two variants alternately in this process. ``keep`` receives intermediate results.
 
-    Never raises for what a program, the compiler or the target does: that is in the times.
+    Failures of a program, the compiler or the target are recorded in the times.
 
     Raises:
         TargetError: no target has that name.
@@ -177,7 +179,7 @@ def _reach(workload: Workload, target: Target) -> tuple[Framework, tuple[Any, ..
 
 
 def unseen(workload: Workload, variant: Variant, target: Target) -> Evidence:
-    """The evidence of a variant on a target before anything is seen of it."""
+    """The evidence of a variant on a target before any stage has run."""
     return Evidence(
         suite=workload.suite,
         workload=workload.name,
@@ -276,7 +278,7 @@ def _compile(
 def _compile_lowered(
     evidence: Evidence, tools: Framework, target: Target, lowered: Any, watch: _Watch
 ) -> Evidence:
-    """The evidence with what the compiler makes of the program, or made of it in an earlier run."""
+    """The evidence with the compiled program, from the compiler or from an earlier run's cache."""
     cache, key = watch.cache, ""
     if cache is not None and (target.platform == "cpu" or target.model is not None):
         watch.begin(None, None)
@@ -300,13 +302,13 @@ def _compile_lowered(
 
 
 def _read_module(evidence: Evidence, compiled: Compiled, watch: _Watch) -> Evidence:
-    """The evidence with the module's summary. What the reading raises is a fault of Assay."""
+    """The evidence with the module's summary. An exception while reading is a fault of Assay."""
     watch.begin(None, None)
     start = time.perf_counter()
     try:
         proto = compiled.hlo_proto()
         module = read(*split(proto))
-    # A jaxlib may not understand what a newer plugin compiled; the program is not at fault.
+    # A jaxlib may be unable to read the output of a newer plugin. The program is not at fault.
     except ModuleUnreadable as error:
         return replace(evidence, module_unreadable=shortened(str(error)))
     watch.seconds["read"] = time.perf_counter() - start
@@ -334,7 +336,7 @@ def _execute(
 
 
 def _results(ran: RanSteps) -> tuple[Tensor, ...]:
-    """What every step gave, by the number of the step."""
+    """The results of every step, labelled with the number of the step."""
     return tuple(
         replace(tensor, path=f"step {number}: {tensor.path}")
         for number, step in enumerate(ran.steps)

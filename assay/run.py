@@ -1,4 +1,4 @@
-"""Workload × target → records: the one place where the parts meet."""
+"""Judge a variant on a target: combine measurements, claims, baselines and negative controls."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,10 +31,10 @@ from assay.model.workload import Variant, Workload
 from assay.store import baselines, evidence
 
 Measured = Times | Rerun | GrowthTimes
-"""What a claim on times was judged by."""
+"""The measurement that a claim on times is judged by."""
 
 BASELINE = "baseline"
-"""What stands for the toolchain of the nearest baseline after ``--assay-against``."""
+"""The value of ``--assay-against`` that selects the toolchain of the nearest baseline."""
 
 
 class BaselineUpdate(Enum):
@@ -70,9 +70,11 @@ def _reruns_nothing(request: RerunRequest, keep: KeepRerun) -> Rerun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run's folder, its observer and its baselines; ``timing_seconds`` caps the turns of times.
+    """A run's folder, its observer and its baselines.
 
-    ``against`` is what ``--assay-against`` names, empty if nothing is to be rerun.
+    ``timing_seconds`` limits the sampling time of one timing measurement.
+
+    ``against`` is the value of ``--assay-against``. It is empty if no program is rerun.
     """
 
     name: str
@@ -88,7 +90,7 @@ class Run:
     _controls: dict[tuple[str, str, str], tuple[Finding, Case]] = field(default_factory=dict)
 
     def judge(self, trial: Trial) -> Record:
-        """Observe what the trial needs, once a run, and judge it.
+        """Make each measurement that the trial needs once per run, and judge the trial.
 
         Raises:
             BaselineError: the baseline file is damaged.
@@ -97,7 +99,7 @@ class Run:
         return self.judge_timed(trial)[0]
 
     def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
-        """The same, with the times that it was judged by, if any were taken."""
+        """As ``judge``, with the times that decided the verdict, or None."""
         start = perf_counter()
         defect = None
         if trial.must_fail:
@@ -122,7 +124,7 @@ class Run:
         return record, case.times or case.rerun or case.evidence.growth
 
     def _with_hlo(self, trial: Trial, finding: Finding, case: Case) -> Finding:
-        """The finding; for bytes that regressed, with the command that compares the HLO."""
+        """The finding. A byte regression also gets the command that compares the HLO."""
         in_bytes = trial.check.claim.unit is Unit.BYTES and finding.measured is not None
         if finding.outcome is not Outcome.FAILED or not in_bytes:
             return finding
@@ -133,7 +135,7 @@ class Run:
         return replace(finding, advice="; ".join(filter(None, hints)))
 
     def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        """The evidence of one variant on one target, computed once a run."""
+        """The evidence of one variant on one target, measured once per run."""
         key = (workload.suite, workload.name, variant.name, target)
         return evidence.once(self.directory, key, lambda: self.observe(workload, variant, target))
 
@@ -147,11 +149,11 @@ class Run:
         )
 
     def _stores_times(self, trial: Trial) -> bool:
-        """Whether times are stored now, with which a control can be compared from now on."""
+        """Whether this run stores a time that later negative controls are compared with."""
         return _is_of_a_machine(trial.check.claim) and self.update is not BaselineUpdate.NOTHING
 
     def _measured(self, trial: Trial) -> Case:
-        """All that the claim looks at, with what it asks to be timed or rerun."""
+        """The case with all measurements that the claim needs."""
         return self._rerun(trial, self._timed(trial, self._case(trial)))
 
     def _control_findings(self, trial: Trial) -> Iterator[tuple[str, Finding]]:
@@ -159,7 +161,7 @@ class Run:
             yield control.variant.name, self._control(control)[0]
 
     def _control(self, trial: Trial) -> tuple[Finding, Case]:
-        """The verdict on a negative control, reached once a process."""
+        """The verdict on a negative control, computed once per process."""
         if trial.key not in self._controls:
             case = self._measured(trial)
             finding = self._judge_negative_control(trial, case)
@@ -169,9 +171,9 @@ class Run:
         return self._controls[trial.key]
 
     def _is_missing(self, trial: Trial, finding: Finding) -> bool:
-        """Whether the control was not judged although a variant that it is there for can be.
+        """Whether the control was not judged although one of its variants can be judged.
 
-        Times can be too noisy for a decision on the one and not on the other.
+        An inconclusive time does not count as missing: one of the two can be too noisy to decide.
         """
         outcome = finding.outcome
         noisy = trial.is_timing and outcome is Outcome.INCONCLUSIVE
@@ -203,9 +205,9 @@ class Run:
     def _baseline_number(
         self, trial: Trial, seen: Evidence, machine: str = ""
     ) -> BaselineNumber | None:
-        """The number to compare with.
+        """The baseline number of the variant.
 
-        For a control, that of the variant that it is compared with.
+        A negative control uses the number of its reference variant.
         """
         claim, workload = trial.check.claim, trial.workload
         if not claim.uses_baseline:
@@ -218,12 +220,12 @@ class Run:
             case = self._case(variant)
             return self._updated(variant, case, judge_variant(claim, case)[0])[1].baseline
         if trial.must_fail and isinstance(claim, TimingClaim) and claim.unit is Unit.RATIO:
-            # The ratio to itself of the variant that the control is compared with.
+            # The time of the reference variant divided by itself.
             return BaselineNumber(value=1, toolchain=seen.toolchain.identity)
         return nearest_baseline(self._stored(trial, machine), seen.toolchain.identity)
 
     def _stored(self, trial: Trial, machine: str = "") -> tuple[BaselineNumber, ...]:
-        """All baselines of the variant, or of the one that a control is compared with."""
+        """All baselines of the variant, or of a negative control's reference variant."""
         claim, workload = trial.check.claim, trial.workload
         if not claim.uses_baseline:
             return ()
@@ -233,13 +235,13 @@ class Run:
         return tuple(number for number in numbers if number.machine == machine)
 
     def _timed(self, trial: Trial, case: Case) -> Case:
-        """The case with the times that its claim asks for, taken once a run."""
+        """The case with the times that its claim needs, measured once per run."""
         claim = trial.check.claim
         if not isinstance(claim, TimingClaim):
             return case
         try:
             turns = claim.turns(case)
-        # There is nothing to time, or the claim is at fault: its judge says the same again.
+        # There is nothing to measure, or the claim is at fault. Judging it reports the same error.
         except Exception:  # noqa: BLE001
             return case
         taken = self._times(trial, turns)
@@ -255,19 +257,19 @@ class Run:
             judged=trial.variant,
             target=trial.target,
             turns=turns,
-            # The processes of a variant alone share the seconds of a pair.
+            # The processes of a single variant share the time limit of a pair.
             most_seconds=self.timing_seconds / (1 if turns.reference else PROCESSES_ALONE),
         )
         return evidence.TIMES.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
 
     def _rerun(self, trial: Trial, case: Case) -> Case:
-        """The case with the rerun that its claim asks for, made once a run."""
+        """The case with the rerun that its claim needs, made once per run."""
         claim = trial.check.claim
         if not isinstance(claim, RerunClaim):
             return case
         try:
             sought = claim.sought(case)
-        # There is nothing to time, or the claim is at fault: its judge says the same again.
+        # There is nothing to measure, or the claim is at fault. Judging it reports the same error.
         except Exception:  # noqa: BLE001
             return case
         baseline = self._other_toolchain(trial, case)
@@ -287,7 +289,7 @@ class Run:
         return replace(case, rerun=made)
 
     def _other_toolchain(self, trial: Trial, case: Case) -> Mapping[str, str] | str | Unavailable:
-        """What to rerun the program on, or why there is nothing."""
+        """The toolchain to rerun the program on, or why there is none."""
         if self.against != BASELINE:
             none = Unavailable(
                 reason="none is named", remedy="name one with --assay-against VERSION"
@@ -323,7 +325,7 @@ class Run:
         versions = case.evidence.toolchain.identity
         value = finding.measured
         if isinstance(claim, TimingClaim) and case.baseline and finding.outcome is Outcome.PASSED:
-            # Within its tolerance nothing becomes slower step by step.
+            # Repeated updates must not add up to a slowdown larger than the tolerance.
             value = min(value, case.baseline.value)
         machine = _machine(case) if _is_of_a_machine(claim) else ""
         number = BaselineNumber(value=value, toolchain=versions, machine=machine)
@@ -332,13 +334,13 @@ class Run:
         return passed, replace(case, baseline=number)
 
     def stores(self, trial: Trial, case: Case, finding: Finding) -> bool:
-        """Whether ``--assay-update-baselines`` takes this measurement as the baseline.
+        """Whether ``--assay-update-baselines`` stores this measurement as the baseline.
 
-        ``new`` takes what no number exists for, and a new toolchain's number that is no worse.
-        What ended in an error was not measured, and nothing takes it.
+        ``new`` stores a number that has no baseline, and a new toolchain's number that is no worse.
+        An error has no measured number and is never stored.
         """
         claim = trial.check.claim
-        # On a machine that is new there is nothing to judge a time by.
+        # A new machine has no stored time to compare with.
         is_first = _is_of_a_machine(claim) and case.baseline is None
         if not claim.uses_baseline or not (finding.outcome.judged or is_first):
             return False
@@ -351,7 +353,7 @@ class Run:
 
 
 def _is_of_a_machine(claim: Claim) -> bool:
-    """Whether its number holds for the machine alone that it was measured on: a time."""
+    """Whether its number is valid only on the machine that measured it (a time)."""
     return claim.uses_baseline and claim.unit is Unit.SECONDS
 
 
@@ -360,9 +362,9 @@ def _machine(case: Case) -> str:
 
 
 def update_baselines(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
-    """Write the numbers that the records say were stored now; returns the files.
+    """Write the numbers that this run stores as baselines. Returns the files.
 
-    One process calls this once, at the end of a run, so that no two write the same file.
+    One process calls this once, at the end of a run. No two processes write the same file.
     """
     changed: dict[tuple[str, str], baselines.Baseline] = {}
     for record in records:

@@ -17,16 +17,16 @@ _START_SECONDS = 300.0
 
 
 class NotStartedError(RuntimeError):
-    """The child said nothing, or died, before it was asked anything."""
+    """The child died or sent no frame before the first request."""
 
 
 class Child:
-    """One process, in a session and with a temporary folder of its own; what it prints is kept."""
+    """One process with a separate session and temporary folder. Its output is kept."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         # Both are kept for the child's lifetime and go in close().
         self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        # What compilers write on the way goes with the child, however it ends.
+        # Temporary files of compilers are removed with the child, also after a crash.
         self._folder = tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
         self._heard = 0  # where in its words the present request began
         self._process = subprocess.Popen(
@@ -60,7 +60,7 @@ class Child:
         except TimeoutError:
             self.close()
             raise NotStartedError(f"was not ready within {_START_SECONDS:g} s") from None
-        # Death before any program was seen is no program's fault.
+        # A child that dies before its first program says nothing about a program.
         except EOFError:
             raise NotStartedError(f"did not start: {self.ending_with_stderr_tail()}") from None
 
@@ -101,15 +101,15 @@ class Child:
         return f"the process ended by {ended}; stderr tail: {last}"
 
     def close(self) -> None:
-        """End it and what it started, whatever they are doing; may be called again."""
+        """Kill the process and its children. May be called again."""
         if self._words.closed:
             return
-        # Its forks are in its session, and may not outlive it.
+        # Its forks belong to its session and must end with it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._words):
-            # A request that a dead child did not take is still in the buffer.
+            # A request that a dead child did not read is still in the buffer.
             with contextlib.suppress(BrokenPipeError):
                 if stream is not None:
                     stream.close()

@@ -29,13 +29,13 @@ _LEAST_PATIENCE = 1.0
 
 
 class ObservationError(FaultElsewhere):
-    """The observer itself failed, not the program under test; a fault of Assay."""
+    """The observer failed, not the program under test. This is a fault of Assay."""
 
 
 class Observer:
     """One child process that observes programs for a set of targets.
 
-    ``forks_for`` names a framework of which every observation is made in a process of its own.
+    ``forks_for`` names a framework whose programs each run in a separate process.
     Without ``cached``, every program is compiled anew.
     """
 
@@ -65,7 +65,7 @@ class Observer:
         self.close()
 
     def observe(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        """What is seen of one variant on one target; a crash or a timeout of the child is evidence.
+        """Measure one variant on one target. A crash or a timeout of the child is evidence.
 
         Raises:
             NotPortable: the workload holds something that cannot be pickled.
@@ -76,7 +76,7 @@ class Observer:
     def time_growth(
         self, workload: Workload, variant: Variant, target: str, most_seconds: float
     ) -> Evidence:
-        """The times of one variant's growing loop alone, as `observe` gives it.
+        """Time only the growing loop of one variant. Crashes are recorded as in `observe`.
 
         Raises:
             NotPortable: the workload holds something that cannot be pickled.
@@ -187,18 +187,18 @@ class Observer:
         return answer
 
     def close(self) -> None:
-        """End the child, whatever it is doing."""
+        """Kill the child, also in the middle of a request."""
         child, self._child = self._child, None
         if child is not None:
             child.close()
 
     def _running(self) -> Child:
-        # One that died of nothing that it was asked is no evidence on the next program.
+        # A child that died between requests says nothing about the next program.
         if self._child is not None and not self._child.is_alive:
             self.close()
         if self._child is None:
             command = [sys.executable, "-m", "assay.isolate", *self._arguments()]
-            # Kept before it is ready, for Ctrl-C may come first.
+            # Stored before it is ready: Ctrl-C may interrupt the start.
             base = os.environ if self._cached else {**os.environ, "ASSAY_NO_CACHE": "1"}
             self._child = Child(command, _child_environment(self._targets, base))
             try:
@@ -221,9 +221,9 @@ def _fault_of(answer: Answer) -> ObservationError:
 
 def _child_environment(targets: Sequence[TargetName], base: Mapping[str, str]) -> dict[str, str]:
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-    # A compile time is only one if nothing was compiled before.
+    # A cached compilation would make the compile time meaningless.
     fresh = {"JAX_ENABLE_COMPILATION_CACHE": "false", "PYTHONPATH": path}
-    # The frames that JAX would remove tell whose fault an exception is.
+    # Assay needs the frames that JAX removes to decide who caused an exception.
     return environment(targets, base) | fresh | {"JAX_TRACEBACK_FILTERING": "off"}
 
 

@@ -1,4 +1,4 @@
-"""The child's side: it answers requests, itself or each in a fork of its own.
+"""The child's side: it answers requests, in its own process or in one fork per request.
 
 JAX compiles one program like another, however many came before. A lazy-tensor framework does not:
 its cache of graphs, its counters and its switches are the process's, so its child imports it once,
@@ -74,7 +74,7 @@ def _machine(targets: Sequence[TargetName], forks_for: str) -> AbstractContextMa
 
 
 def _answer(answers: IO[bytes], request: bytes) -> bytes:
-    """The last answer to a request; those before it are written as soon as they are known."""
+    """The last answer to a request. Earlier answers are written as soon as they are known."""
 
     def keep(times: Times) -> None:
         write(answers, encoded(Answer(times=times, final=False)))
@@ -84,7 +84,7 @@ def _answer(answers: IO[bytes], request: bytes) -> bytes:
 
     try:
         found = _found(request, keep, begin)
-    # The child's own failure must reach the parent as words, whatever it is.
+    # The parent must receive every exception of the child as text.
     except Exception as error:  # noqa: BLE001
         found = Answer(crash=in_words(error), trace=traceback.format_exc())
     return encoded(found)

@@ -1,5 +1,5 @@
-"""Running a baseline toolchain again, beside the present one: process pairs that take turns.
+"""Compare times with another toolchain: pairs of processes that are sampled alternately.
 
-The door is ``assay.reruns.side_by_side.rerun``. The processes import this package too, so it brings
-nothing in by itself.
+The entry point is ``assay.reruns.side_by_side.rerun``. The sampled processes import this package
+too, so it imports nothing here.
 """

@@ -57,7 +57,7 @@ def _seconds(text: str) -> float:
 
 
 def _file(text: str) -> Path:
-    """Told before anything is measured, which would be lost."""
+    """A writable file path, checked before any measurement so that no result is lost."""
     path = Path(text)
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(
@@ -127,7 +127,7 @@ def main() -> ExitCode:
 if __name__ == "__main__":
     try:
         code = main()
-    # Whatever else is raised is a fault of Assay, and must end as one.
+    # Any other exception is a fault of Assay and ends with exit code 3.
     except Exception:  # noqa: BLE001
         traceback.print_exc()
         code = ExitCode.CRASHED

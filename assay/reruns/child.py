@@ -1,7 +1,7 @@
-"""``python -m assay.reruns.child TARGET``: one program on one toolchain, sampled when asked to.
+"""``python -m assay.reruns.child TARGET``: one program on one toolchain, sampled on request.
 
-It builds, compiles and warms up the program that it is sent, and then waits, so that of two such
-processes only one works at any time.
+The child builds, compiles and warms up the program that it receives. Then it waits for requests, so
+that only one of two such processes works at any time.
 """
 
 import gc
@@ -27,14 +27,14 @@ from assay.model.workload import Variant, Workload
 from assay.reruns.messages import Answer, Prepared, encoded, runs_asked_for
 from assay.targets import prepare, resolve
 
-_LEAST_SAMPLE_SECONDS: Final = 0.005  # beside which the waking of a process is small
+_LEAST_SAMPLE_SECONDS: Final = 0.005  # long compared with the wake-up of a process
 _LONG_RUN_SECONDS: Final = 0.1
 _LONGEST_WARM_UP_SECONDS: Final = 1.0
 _T = TypeVar("_T")
 
 
 class _Ended(Exception):
-    """The program goes no further; carries the answer that says why."""
+    """The program ended early. ``answer`` says why."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(str(answer))
@@ -42,7 +42,7 @@ class _Ended(Exception):
 
 
 def serve(target: TargetName) -> None:
-    """Answer a program and then requests for samples, until nobody can ask any more."""
+    """Prepare a program and answer requests for samples, until the request pipe closes."""
     requests, answers = own_pipes()
     prepare([target])
     write(answers, READY)
@@ -70,13 +70,13 @@ def _answered(work: Callable[..., Answer], *arguments: Any) -> Answer:
         return work(*arguments)
     except _Ended as ended:
         return ended.answer
-    # The child's own failure must reach the parent as words, whatever it is.
+    # The parent must receive every exception of the child as text.
     except Exception:  # noqa: BLE001
         return Answer(crash=traceback.format_exc())
 
 
 def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
-    """Build, compile, run and warm up the program that came."""
+    """Build, compile, run and warm up the received program."""
     try:
         loaded = cloudpickle.loads(request)
     # Loading imports the user's modules, which may raise anything.
@@ -127,17 +127,17 @@ def _known(loaded: Any) -> tuple[Workload, Variant, str]:
 
 def _warm(runner: Runner, *, is_compiled: bool) -> None:
     runner.begin()
-    # A run so long gains nothing by it, and the seconds are better spent on samples.
+    # A long run gains nothing from a warm-up. The time is better spent on samples.
     if not is_compiled or runner.next < _LONGEST_WARM_UP_SECONDS:
         least = max(_LEAST_SAMPLE_SECONDS, 1000 * clock_step(time.perf_counter))
         runner.warm_up(least)
-    # From here on a collection would fall on some sample or other.
+    # From here on a garbage collection would disturb a sample.
     gc.collect()
     gc.disable()
 
 
 def _sampled(runner: Runner, runs: int) -> Answer:
-    """The mean of so many runs, after one that wakes the process up if it counts."""
+    """The mean time of ``runs`` runs. Short runs are preceded by one run that wakes the process."""
     assert runner.first is not None
     if runner.first < _LONG_RUN_SECONDS:
         _stage(FailureKind.EXECUTION, lambda: runner.run(1))
@@ -148,7 +148,7 @@ def _sampled(runner: Runner, runs: int) -> Answer:
 def _stage(kind: FailureKind, work: Callable[[], _T]) -> _T:
     try:
         return work()
-    # A program or a compiler may raise anything.
+    # A program or a compiler may raise any exception. The answer reports it.
     except Exception as error:
         raise _Ended(_answer_of(kind, error)) from error
 

@@ -43,7 +43,7 @@ _NO_WHEEL = ("no wheels", "abi tag", "python tag", "building source distribution
 
 
 class CannotMake(Exception):
-    """An environment that cannot be had here: the reason, and what would fix it."""
+    """An environment cannot be made here. Holds the reason and the remedy."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         super().__init__(f"{reason}; {remedy}" if remedy else reason)
@@ -58,7 +58,7 @@ class Uv:
     command: str
 
     def venv(self, folder: Path, python: str) -> None:
-        """Make an empty environment that may be moved; without a Python of its own."""
+        """Make an empty, relocatable environment that uses an existing Python."""
         chosen = ["--python", python or sys.executable]
         self._run(["venv", "--relocatable", "--no-python-downloads", *chosen, str(folder)], python)
 
@@ -138,7 +138,7 @@ class Uv:
 
 
 def find_uv(path: str | None = None) -> Uv:
-    """The uv of the search path, else the one beside this interpreter.
+    """The uv of the search path, else the one in this interpreter's folder.
 
     Raises:
         CannotMake: there is none.
@@ -155,7 +155,7 @@ _REACH_AN_INDEX: Final = "connect to one, or name a mirror with UV_INDEX_URL"
 
 
 def _environment(base: Mapping[str, str]) -> dict[str, str]:
-    """Without what would make uv work on another environment than the one it is told of."""
+    """The environment variables without those that point uv to another environment."""
     return {name: value for name, value in base.items() if name not in _MISLEADING}
 
 
@@ -205,7 +205,7 @@ def environment(recipe: Recipe) -> Environment:
     """The environment of a recipe, from the cache if it is whole there, else made now.
 
     Raises:
-        CannotMake: it cannot be had here, with the reason.
+        CannotMake: it cannot be made here; the message says why.
         WrongVersions: what was installed is not what was asked for.
     """
     cache = cache_folder()
@@ -266,7 +266,7 @@ def check_pins(pins: Mapping[str, str], versions: Mapping[str, str], where: str)
 
 
 def _write_down(building: Path, recipe: Recipe) -> None:
-    """Check what was installed against what was asked for, and keep a list of it beside it."""
+    """Check the installed versions against the recipe, and store their list in the environment."""
     versions = _audited(building)
     check_pins(recipe.pins, versions, "what uv installed")
     (building / _LIST).write_text(json.dumps(versions, indent=1))

@@ -29,7 +29,7 @@ _STRETCH = 2
 
 
 class Sampled(Protocol):
-    """A process that takes a sample when it is told to."""
+    """A process that takes a sample on request."""
 
     def sample(self, runs: int) -> float:
         """The seconds of one run, the mean of so many."""
@@ -37,7 +37,7 @@ class Sampled(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A process that is ready to be sampled, and what it told of its program."""
+    """A process that is ready to be sampled, and its report on its program."""
 
     process: Sampled
     prepared: Prepared
@@ -56,7 +56,7 @@ class Twice:
 
 @dataclass(slots=True, kw_only=True)
 class Samples:
-    """One process's samples as they are taken."""
+    """The samples of one process."""
 
     started: Started
     runs: int

@@ -14,7 +14,7 @@ from assay.reruns.messages import Answer, Prepared, decoded, sample_request
 
 
 class RerunError(RuntimeError):
-    """The rerun itself failed, neither the program nor a compiler; a fault of Assay or its use."""
+    """The rerun failed, not the program or a compiler. This is a fault of Assay or of its use."""
 
 
 class Halted(Exception):
@@ -40,7 +40,7 @@ class Launch:
 
 
 class Process:
-    """One process on one toolchain; leaving its context ends it, whatever it is doing."""
+    """One process on one toolchain. Leaving its context kills it."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch

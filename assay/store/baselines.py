@@ -44,11 +44,11 @@ class Baseline:
     baselines: Mapping[Key, tuple[BaselineNumber, ...]] = field(default_factory=dict)
 
     def numbers(self, key: Key) -> tuple[BaselineNumber, ...]:
-        """What was stored under the key, one number a toolchain."""
+        """The numbers stored under the key, one per toolchain."""
         return self.baselines.get(key, ())
 
     def of_variant(self, workload: str, variant: str) -> tuple[BaselineNumber, ...]:
-        """The stored numbers of a variant, for every claim."""
+        """All numbers stored for a variant, of every claim."""
         mine = (
             numbers for key, numbers in self.baselines.items() if key[:2] == (workload, variant)
         )
@@ -75,7 +75,7 @@ def path_of(root: Path, suite: str, target: str) -> Path:
 
 
 def load(root: Path, suite: str, target: str) -> Baseline:
-    """The baselines, none where there is no file.
+    """The baselines. A missing file holds none.
 
     Raises:
         BaselineError: the file is damaged, empty, or speaks of another suite or target.

@@ -1,6 +1,6 @@
-"""What a run measures: once for each (workload, variant, target), by the process that is first.
+"""Measurements of a run: the first process that needs one takes it, once per program and target.
 
-Times and growing loops, which need the machine for themselves, have folders of their own.
+Times and growing loops need the machine exclusively and are stored in separate folders.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class MeasurementCache(Generic[_T]):
     def once(
         self, directory: Path, key: Sequence[str], take: Callable[[Callable[[_T], None]], _T]
     ) -> _T:
-        """What is measured under the key, now if no process did before.
+        """The measurement of the key. It is made now if no process made it before.
 
         What ``take`` keeps on the way is on disk at once, so that a run that is interrupted keeps
         what it measured.
@@ -142,7 +142,7 @@ def _of(key: tuple[str, str, str, str], path: Path) -> Evidence:
 
 
 def _without_modules(path: Path, evidence: Evidence) -> Evidence:
-    """The evidence, after its HLO and the graphs of its steps were written beside it.
+    """The evidence, after writing its HLO and the graphs of its steps to the same folder.
 
     The names end in ``.hlo.pb.gz`` and ``.graph0.hlo.pb``.
     """

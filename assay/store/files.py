@@ -14,14 +14,14 @@ _LOCK = ".timing-lock"
 
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
-    """Hold the lock alone: wait for all who hold it, and let nobody else begin."""
+    """Hold the lock exclusively: wait for all holders, and block new ones."""
     with _held(directory / _GATE, fcntl.LOCK_EX), _held(directory / _LOCK, fcntl.LOCK_EX):
         yield
 
 
 @contextmanager
 def shared(directory: Path) -> Iterator[None]:
-    """Hold the lock with others, but not beside an ``exclusive`` holder. Not reentrant."""
+    """Hold the lock with other ``shared`` holders, never with ``exclusive``. Not reentrant."""
     with ExitStack() as inside:
         with _held(directory / _GATE, fcntl.LOCK_EX):
             inside.enter_context(_held(directory / _LOCK, fcntl.LOCK_SH))

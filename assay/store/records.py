@@ -15,7 +15,7 @@ INVOCATION = "invocation.json"
 
 
 def write(directory: Path, name: str, data: bytes) -> Path:
-    """Write one of the files that a run leaves next to its records."""
+    """Write one of the files of a run's folder."""
     path = directory / name
     write_whole(path, data)
     return path
@@ -35,7 +35,7 @@ def invocation_of(directory: Path) -> Invocation:
 
 
 def point_latest(directory: Path) -> None:
-    """Make ``latest``, next to the run's folder, point to it."""
+    """Point the link ``latest``, next to the run's folder, to that folder."""
     link = directory.parent / LATEST
     fresh = directory.parent / f".{LATEST}-{directory.name}"
     fresh.unlink(missing_ok=True)
@@ -51,7 +51,7 @@ class RecordsError(ValueError):
 
 
 class _Schema(msgspec.Struct):
-    """The schema number that every line states, in every schema."""
+    """The fields that every line has in every schema."""
 
     schema: int
 

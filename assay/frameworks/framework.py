@@ -34,12 +34,12 @@ def memory_of(stats: Any) -> Memory:
 
 def tensor_of(path: str, leaf: Any) -> Tensor:
     """An array, or what numpy makes one of, by the name that it has among results."""
-    array = np.asarray(leaf)  # tobytes is row-major whatever the strides
+    array = np.asarray(leaf)  # tobytes is row-major for all strides
     return Tensor(path=path, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())
 
 
 class Misplaced(RuntimeError):
-    """What was measured belongs to other devices than the target's; a fault of Assay."""
+    """The measurement ran on other devices than the target's. This is a fault of Assay."""
 
 
 def check_placement(used: Iterable[Hashable], target: Iterable[Hashable]) -> None:
@@ -185,7 +185,7 @@ class Framework(Protocol):
     """The stages of one framework, each of which may fail with the framework's own exception.
 
     Laws: a stage that returns has really done its work; it reads nothing from a cache of another
-    run. Whatever is compiled, run or timed goes through ``check_placement``.
+    run. Every compiled, run or timed program goes through ``check_placement``.
     """
 
     # ``Any`` is the framework's own object, passed from stage to stage untouched.

@@ -175,7 +175,7 @@ def compile_parsed(parsed: Parsed, target: Sequence[Any]) -> HloCompiled:
         try:
             executable = jax_internals.compile_stablehlo(module, devices, dumped.options, replicas)
             proto = dumped.hlo_proto()
-        except Exception as error:  # whatever a plugin makes of options that it does not know
+        except Exception as error:  # a plugin may raise any exception for unknown options
             if not refuses_options(error):
                 raise
             executable, proto = jax_internals.compile_stablehlo(module, devices, {}, replicas), None

@@ -1,4 +1,4 @@
-"""HLO files: the format of a file, decided by its content and not by its name."""
+"""HLO files: the format is detected from the content, not from the file name."""
 
 import gzip
 import zlib
@@ -36,7 +36,7 @@ _ACROSS_DEVICES = frozenset(
 
 
 class NoModule(ValueError):
-    """The file holds no module; says what it is, what was wanted and what to do."""
+    """The file holds no module. The message names its format, the accepted ones and the remedy."""
 
 
 class Form(Enum):
@@ -76,7 +76,7 @@ class HloFile:
 
     @property
     def says_how_many_devices(self) -> bool:
-        """Whether the file tells for how many devices its module is; a proto does not."""
+        """Whether the file states the number of devices of its module. A proto does not."""
         return self.form is not Form.HLO_PROTO
 
 
@@ -150,7 +150,7 @@ def _unzipped(data: bytes, name: str) -> bytes:
 
 
 def _text(data: bytes) -> str | None:
-    """The text that ``data`` is; None if it is binary."""
+    """``data`` decoded as text, or None if it is binary."""
     if b"\0" in data:
         return None
     try:

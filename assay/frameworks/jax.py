@@ -115,7 +115,7 @@ class JaxFramework:
             try:
                 compiled = lowered.compile(compiler_options=dict(dumped.options))
                 proto = dumped.hlo_proto()
-            except Exception as error:  # whatever jax makes of a compiler's refusal
+            except Exception as error:  # a compiler's error may arrive as any exception
                 if not refuses_options(error):
                     raise
                 compiled, proto = lowered.compile(), None
@@ -207,7 +207,7 @@ def _grown(
 
 
 def _traced(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
-    # A new function each time: jax does not trace again what was jitted before.
+    # A new function each time: jax does not trace a jitted function again.
     anew = jax.jit(partial(function))
     start = time.perf_counter()
     anew.trace(*arguments)

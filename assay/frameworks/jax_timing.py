@@ -79,7 +79,7 @@ _Leaves = list[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyProgram:
-    """A compiled program and its arguments on the device; it runs as often as it is asked to.
+    """A compiled program and its arguments on the device, ready for repeated runs.
 
     Arguments that it gives away are copied anew for each run, on the device and before the clock
     starts.
@@ -94,13 +94,13 @@ class ReadyProgram:
 
     @property
     def most_runs(self) -> int:
-        """How many runs' arguments may be made at a time."""
+        """The largest number of runs whose arguments are copied at a time."""
         given = zip(self.arguments, self.donated, strict=True)
         nbytes = sum(int(leaf.nbytes) for leaf, donated in given if donated)
         return max(1, _BYTES_OF_SPARE_ARGUMENTS // max(nbytes, 2**18))
 
     def run(self, count: int) -> float:
-        """The seconds of so many runs, each of which is waited for."""
+        """The total seconds of ``count`` runs, waiting for each."""
         prepared = [self._arguments() for _ in range(count)]
         result = None
         start = time.perf_counter()

@@ -31,7 +31,7 @@ class ReadyToTrace:
     most_runs: int = _MOST_RUNS
 
     def run(self, count: int) -> float:
-        """The seconds of so many tracings; what they leave behind is dropped between them."""
+        """The total seconds of ``count`` tracings. Caches are cleared between them."""
         return sum(self._once() for _ in range(count))
 
     def _once(self) -> float:
@@ -49,7 +49,7 @@ _FAILS_BY: Final = {Work.RUN: FailureKind.EXECUTION, Work.TRACE: FailureKind.TRA
 
 
 class ProgramFailed(Exception):
-    """A program of the pair did not get through a stage; what it raised is the cause."""
+    """A program of the pair failed in a stage. ``cause`` is its exception."""
 
     def __init__(self, variant: str, kind: FailureKind, cause: Exception) -> None:
         super().__init__(f"{variant}: {cause}")
@@ -59,7 +59,7 @@ class ProgramFailed(Exception):
 
 
 class PairTimer:
-    """Takes the times of one pair; ``times`` are what is known of them at any moment."""
+    """Measures the times of one pair. ``times`` holds the results so far."""
 
     def __init__(self, pair: TimedPair, times: Times, keep: Keep) -> None:
         self._pair = pair
@@ -70,7 +70,7 @@ class PairTimer:
 
     @property
     def times(self) -> Times:
-        """The times so far; a sample whose partner was not taken is left out."""
+        """The times so far, without a last sample that has no partner."""
         if not self._runners:
             return self._times
         pairs = min(len(runner.samples) for runner in self._runners)
@@ -86,7 +86,7 @@ class PairTimer:
         return replace(self._times, **known)
 
     def run(self, tools: Framework, devices: Sequence[Any], platform: str) -> None:
-        """Compile all, calibrate, take the turns, calibrate again, and profile what has a profile.
+        """Compile, calibrate, sample alternately, calibrate again, and profile where possible.
 
         Raises:
             ProgramFailed: one of the programs did.
@@ -135,7 +135,7 @@ class PairTimer:
             self._at_work(variant.name if runner.first is None else "")
             with _stage(variant.name, _FAILS_BY[self._pair.turns.work]):
                 seconds = ready.run(count)
-            if seconds > _KEEP_SECONDS:  # Or who waits for news may lose patience.
+            if seconds > _KEEP_SECONDS:  # Without progress the parent's timeout may expire.
                 self._keep(self.times)
             return seconds
 
@@ -144,12 +144,12 @@ class PairTimer:
         return runner
 
     def _profile(self, tools: Framework, readies: Sequence[Ready]) -> None:
-        # All else is told before: a profiler may take the process down.
+        # Report all other results first: a profiler may crash the process.
         self._keep(self.times)
         for variant, ready in zip(self._pair.variants, readies, strict=True):
             try:
                 self._note_variant(variant.name, on_device=tools.profile(ready))
-            # The program ran; what a profiler raises is no fault of it.
+            # The program ran. An exception of the profiler is not its fault.
             except Exception as error:  # noqa: BLE001
                 self._note(not_profiled=f"{type(error).__name__}: {error}")
 
@@ -192,7 +192,7 @@ def ends_when_hopeless(times: Times) -> bool:
 def _stage(variant: str, kind: FailureKind) -> Iterator[None]:
     try:
         yield
-    # A program may raise anything; whatever it is, it is evidence.
+    # A program may raise any exception. It is recorded as evidence.
     except Exception as error:
         asked_too_much = isinstance(error, Unsupported)
         if isinstance(error, InternalsMoved) or (is_ours(error) and not asked_too_much):

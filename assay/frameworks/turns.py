@@ -1,6 +1,6 @@
-"""Samples of two programs, taken alternately until they decide; the machine's priority for them.
+"""Interleaved samples of two programs, until they decide; process priority while sampling.
 
-A program by itself takes all turns.
+A single program takes every sample.
 """
 
 import gc
@@ -21,7 +21,7 @@ _NVIDIA = Path("/sys/module/nvidia/version")
 _THREADS: Final = Path("/proc/self/task")
 _SESSION: Final = Path("/proc/self/autogroup")
 _FIRST: Final = -20
-"""The nice value of what the scheduler runs before all else."""
+"""The nice value of the highest scheduling priority."""
 
 
 def machine(device: Any) -> Machine:
@@ -38,7 +38,7 @@ def machine(device: Any) -> Machine:
 
 
 def throttles() -> int | None:
-    """How often the processors slowed down for heat since they were started, if they count it."""
+    """How often the processors throttled for heat since boot, if they count it."""
     counts = [_word(file) for file in _CPU.glob("cpu*/thermal_throttle/core_throttle_count")]
     return sum(map(int, counts)) if counts and all(counts) else None
 
@@ -101,7 +101,7 @@ def _word(file: Path) -> str:
 
 Clock = Callable[[], float]
 
-_CLOCK_STEPS_A_SAMPLE = 1000  # so that the clock's step is a thousandth of what it measures
+_CLOCK_STEPS_A_SAMPLE = 1000  # so that the clock's resolution is a thousandth of a sample
 _MOST_RUNS_A_SAMPLE = 1024
 _WARM_RUNS = 2
 _SHARE_OF_A_LONG_RUN = 0.1
@@ -129,7 +129,7 @@ class Runner:
     samples: list[float] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Run it for the first time, and learn what a run takes."""
+        """Run the program for the first time, and estimate the time of a run."""
         self.first = self.next = self.run(1)
         if self.compiles:
             self.next = self.run(1)
@@ -209,7 +209,7 @@ def _warmed_up(runners: Sequence[Runner], most_seconds: float, clock: Clock) -> 
 
 
 def clock_step(clock: Clock) -> float:
-    """The smallest difference that two readings of the clock were seen to have."""
+    """The smallest observed difference between two readings of the clock."""
     least, readings = math.inf, 0
     before = clock()
     while readings < _READINGS:
@@ -227,7 +227,7 @@ def _sample_seconds(runner: Runner) -> float:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """A garbage collection would fall on whichever program is running."""
+    """Collect garbage, then disable the collector, which would disturb the running program."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()

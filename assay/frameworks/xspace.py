@@ -1,9 +1,9 @@
-"""What a profile tells of a device's time: XLA's XSpace, read by protobuf.
+"""A device's time from a profile: XLA's XSpace, read with protobuf.
 
 Field numbers are those of ``xplane.proto`` (openxla/xla). A plane is a device or the host, a line a
 stream or a thread, and an event a stretch of work on it. On a GPU each stream is a line, and a
 transfer is an event by the name of ``MemcpyD2H`` or ``MemcpyH2D``. A TPU has a line of whole
-modules. A CPU has no plane of its own: its work is the host's events that name an HLO operation.
+modules. A CPU has no plane: its work is the host's events that name an HLO operation.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,12 +55,12 @@ _MESSAGES: Final = {
     "XStatMetadata": {"name": (2, "string")},
 }
 _GPU: Final = "/device:GPU:"
-# libtpu adds a plane /device:CUSTOM:Megascale Trace wherever it is loaded, which is no device.
+# libtpu always adds a plane /device:CUSTOM:Megascale Trace, which is not a device.
 _DEVICES: Final = (_GPU, "/device:TPU:")
 _HOST: Final = "/host:CPU"
 _OPERATION: Final = "hlo_op"
 _MODULES: Final = "XLA Modules"
-# Lines that a GPU's streams were summed up in, not work of their own.
+# Lines that sum up a GPU's streams. Their events are not additional work.
 _DERIVED: Final = frozenset(
     {"Steps", _MODULES, "XLA Ops", "Framework Ops", "Framework Name Scope", "Source code"}
 )

@@ -1,4 +1,4 @@
-"""pytest-benchmark's words for times: its fixture is fed with our samples, its files are written.
+"""pytest-benchmark integration: feed samples to its fixture and write its file format.
 
 The plugin's own clock takes no part: Assay's samples are taken in turns, in another process, and a
 timer replays them to the fixture, one round a sample.
@@ -41,7 +41,7 @@ class Replay:
         self._readings: list[float] = []
 
     def load(self, samples: Iterable[float]) -> None:
-        """Learn what to tell, from the first sample on."""
+        """Set the samples to replay, starting with the first."""
         self._readings = [reading for sample in samples for reading in (0.0, sample)][::-1]
 
     def __call__(self) -> float:
@@ -118,7 +118,7 @@ def describe_toolchains(machine_info: dict[str, Any], targets: Iterable[str]) ->
     """Add what decides how programs are compiled for the targets.
 
     pytest-benchmark asks before anything runs, and warns of what is then another in a saved file;
-    what only a running device tells stands beside each time, in its ``extra_info``.
+    facts that only a running device reports are stored in the ``extra_info`` of each time.
     """
     machine_info["assay"] = {
         name: toolchain("jax", resolve(name).platform).identity for name in targets

@@ -1,4 +1,4 @@
-"""The one process that writes: each record at once, then summary, baselines and exit code."""
+"""The controller process writes the records, then the summary, baselines and exit code."""
 
 import shutil
 import signal
@@ -118,7 +118,7 @@ class Controller:
         return (status[0], "", "") if self._progress.is_live else status
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Store each verdict at once."""
+        """Store each verdict immediately."""
         self._progress.reported(report)
         file = report.nodeid.partition("::")[0]
         self._passed[file] = self._passed.get(file, True) and report.passed

@@ -45,7 +45,7 @@ def slot_of(trial: Trial) -> Slot:
 
 
 class Tally:
-    """Counts the verdicts of a run's checks, in the process that reports."""
+    """Counts the verdicts of a run's checks, in the controller process."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config

@@ -35,9 +35,9 @@ from assay.store.baselines import BaselineError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExclusiveTiming:
-    """How the items of one process keep out of the way of timing; ``directory`` is the run's.
+    """The lock that keeps other items from running during a timing. ``directory`` is the run's.
 
-    It is None where nobody is in the way: nothing is timed, or there are no other workers.
+    It is None if nothing is timed or there are no other workers.
     """
 
     directory: Path | None = None
@@ -137,7 +137,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let no item of any kind be at work in another worker while programs are timed in this one."""
+    """Run no item in another worker while this worker times programs."""
     with item.config.stash.get(EXCLUSIVE_TIMING, ExclusiveTiming()).lock(item):
         return (yield)
 

@@ -1,4 +1,4 @@
-"""Items: one trial each, and the verdicts that ride on their reports."""
+"""Items: one trial each. Their verdicts are attached to pytest's reports."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -101,7 +101,7 @@ class TimedItem(pytest.Function):
 
 
 def _end(item: TrialItem | TimedItem, record: Record) -> None:
-    """Record the verdict, and those on the controls that have no item of their own in this run.
+    """Record the verdict, and the verdicts on controls that have no item in this run.
 
     A verdict that fails the run ends the test; otherwise the item's own does.
     """
@@ -258,7 +258,7 @@ def _program(item: pytest.Item) -> str:
 
 
 def put_timing_last(items: list[pytest.Item]) -> None:
-    """Let all else be done before anything is timed: whoever times must wait for the others."""
+    """Order timings last, because a timing waits for all other workers."""
     items.sort(key=lambda item: isinstance(item, TimedItem))
 
 

@@ -36,7 +36,7 @@ _ADDED = "-against"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added(Check):
-    """A check that no suite wrote: of what a timing claim is put to."""
+    """A check that Assay adds for a timing claim under ``--assay-against``."""
 
 
 def checks_against(name: str, check: Check, *, against: str) -> Iterator[tuple[str, Check]]:
@@ -150,11 +150,11 @@ class Session:
         )
 
     def judge(self, trial: Trial) -> Record:
-        """The verdict on one trial; what Assay itself fails on is an ``error``, never a crash."""
+        """The verdict on one trial. A fault of Assay becomes an ``error`` record."""
         return self.judge_timed(trial)[0]
 
     def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
-        """The same, with the times that it was judged by, if any were taken."""
+        """As ``judge``, with the times that decided the verdict, or None."""
         start = time.perf_counter()
         try:
             return self.run.judge_timed(trial)
@@ -166,7 +166,7 @@ class Session:
             )
         except MeasurementCacheError as damaged:
             finding = Finding(outcome=Outcome.ERROR, reason=str(damaged), advice="delete the file")
-        # Whatever else is raised: the run goes on, and a fault of Assay ends it with 3.
+        # Any other exception is a fault of Assay. The run continues and ends with exit code 3.
         except Exception as fault:  # noqa: BLE001
             # pytest shows it below the verdict.
             traceback.print_exc()
@@ -209,9 +209,9 @@ class Session:
         return self._observer(workload, target).time_growth(workload, variant, target, most_seconds)
 
     def _time_alone(self, pair: TimedPair, keep: Keep) -> Times:
-        """Times of a variant in processes that did nothing before, and end with it."""
+        """Times of a variant, each in a new process that is used for nothing else."""
         name = TargetName.parse(pair.target)
-        if name.model in _LIVE:  # Whose memory the observer holds; it starts again when needed.
+        if name.model in _LIVE:  # The observer holds its memory. It starts again when needed.
             self.close()
         taken: list[Times] = []
         for _ in range(PROCESSES_ALONE):

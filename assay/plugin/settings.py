@@ -20,7 +20,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run was asked to do; ``targets`` are canonical names, in the order asked.
+    """The options of a run. ``targets`` are canonical names, in the order given.
 
     ``named`` says that they were asked for; ``cached``, that compilations of earlier runs are used;
     ``required`` are frameworks that must be installed.
@@ -105,7 +105,7 @@ def _frameworks(asked: Sequence[str]) -> tuple[str, ...]:
 
 
 def _folder(option: str, path: Path, *, written: bool) -> Path:
-    """A folder that exists or can be created; refused before a measurement is made and lost."""
+    """A folder that exists or can be made, checked before measuring so that no result is lost."""
     there = next(each for each in (path, *path.parents) if each.exists())
     if not there.is_dir():
         raise SettingsError(f"got {option}={path}, where {there} is a file, wanted a folder")

@@ -1,6 +1,6 @@
 """Judge a variant on a target: combine measurements, claims, baselines and negative controls."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -8,33 +8,17 @@ from time import perf_counter
 
 from assay.judge.baseline import nearest_baseline, no_newer
 from assay.judge.case import judge, judge_negative_control, judge_variant, no_control, vouched
-from assay.model.claim import (
-    Case,
-    Claim,
-    GrowthClaim,
-    RerunClaim,
-    TimingClaim,
-    Trial,
-    record_of,
-)
-from assay.model.evidence import Evidence, GrowthTimes, Unavailable
-from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, not_rerun
-from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, Turns
+from assay.measure.program import Measurement, Programs
+from assay.model.claim import Case, Claim, TimingClaim, Trial, record_of
+from assay.model.evidence import Evidence, GrowthTimes
+from assay.model.rerun import Rerun
+from assay.model.timing import Times
 from assay.model.units import Unit
-from assay.model.verdict import (
-    BaselineNumber,
-    Finding,
-    Outcome,
-    Record,
-)
-from assay.model.workload import Variant, Workload
+from assay.model.verdict import BaselineNumber, Finding, Outcome, Record
 from assay.store import baselines, evidence
 
 Measured = Times | Rerun | GrowthTimes
 """The measurement that a claim on times is judged by."""
-
-BASELINE = "baseline"
-"""The value of ``--assay-against`` that selects the toolchain of the nearest baseline."""
 
 
 class BaselineUpdate(Enum):
@@ -45,48 +29,20 @@ class BaselineUpdate(Enum):
     ALL = "all"
 
 
-def _takes_no_times(pair: TimedPair, keep: Keep) -> Times:
-    raise NotImplementedError(
-        f"got a claim on times of {pair.judged.name!r}, wanted a run that can take them; "
-        "give Run(time=...)"
-    )
-
-
-def _times_no_growth(
-    workload: Workload, variant: Variant, target: str, most_seconds: float
-) -> Evidence:
-    raise NotImplementedError(
-        f"got a claim on how the time of {variant.name!r} grows, wanted a run that can take it; "
-        "give Run(time_growth=...)"
-    )
-
-
-def _reruns_nothing(request: RerunRequest, keep: KeepRerun) -> Rerun:
-    raise NotImplementedError(
-        f"got a claim on a rerun of {request.variant.name!r}, wanted a run that can rerun it; "
-        "give Run(rerun=...)"
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run's folder, its observer and its baselines.
+    """A run's folder, its measurements and its baselines.
 
-    ``timing_seconds`` limits the sampling time of one timing measurement.
-
-    ``against`` is the value of ``--assay-against``. It is empty if no program is rerun.
+    ``further`` are the kinds of measurement beside ``programs``. A claim gets the first that serves
+    it, else ``programs``.
     """
 
     name: str
     directory: Path
     baselines: Path
     update: BaselineUpdate
-    observe: Callable[[Workload, Variant, str], Evidence]
-    time: Callable[[TimedPair, Keep], Times] = _takes_no_times
-    time_growth: Callable[[Workload, Variant, str, float], Evidence] = _times_no_growth
-    timing_seconds: float = 30.0
-    rerun: Callable[[RerunRequest, KeepRerun], Rerun] = _reruns_nothing
-    against: str = ""
+    programs: Programs
+    further: tuple[Measurement, ...] = ()
     _controls: dict[tuple[str, str, str], tuple[Finding, Case]] = field(default_factory=dict)
 
     def judge(self, trial: Trial) -> Record:
@@ -134,27 +90,27 @@ class Run:
         hints = (finding.advice, evidence.keep_to_compare(self.directory, keys))
         return replace(finding, advice="; ".join(filter(None, hints)))
 
-    def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        """The evidence of one variant on one target, measured once per run."""
-        key = (workload.suite, workload.name, variant.name, target)
-        return evidence.once(self.directory, key, lambda: self.observe(workload, variant, target))
-
-    def _growth(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        key = (workload.suite, workload.name, variant.name, target)
-        return evidence.once(
-            self.directory,
-            key,
-            lambda: self.time_growth(workload, variant, target, self.timing_seconds),
-            evidence.GROWTH,
-        )
-
     def _stores_times(self, trial: Trial) -> bool:
         """Whether this run stores a time that later negative controls are compared with."""
         return _is_of_a_machine(trial.check.claim) and self.update is not BaselineUpdate.NOTHING
 
     def _measured(self, trial: Trial) -> Case:
         """The case with all measurements that the claim needs."""
-        return self._rerun(trial, self._timed(trial, self._case(trial)))
+        case = self._measurement(trial).added_to(self._case(trial), trial)
+        if not _is_of_a_machine(trial.check.claim) or not _machine(case):
+            return case
+        number = self._baseline_number(trial, case.evidence, _machine(case))
+        return replace(case, baseline=number)
+
+    def _measurement(self, trial: Trial) -> Measurement:
+        claim = trial.check.claim
+        found = next((kind for kind in self.further if kind.serves(claim)), None)
+        if found is None and trial.is_timing:
+            raise NotImplementedError(
+                f"got the claim {claim.name!r} on times of {trial.variant.name!r}, wanted a run "
+                "that can take them; give Run(further=...)"
+            )
+        return found or self.programs
 
     def _control_findings(self, trial: Trial) -> Iterator[tuple[str, Finding]]:
         for control in trial.controls:
@@ -187,10 +143,9 @@ class Run:
 
     def _case(self, trial: Trial) -> Case:
         workload, target = trial.workload, trial.target
-        see = self._growth if isinstance(trial.check.claim, GrowthClaim) else self.evidence
-        mine = see(workload, trial.variant, target)
+        mine = self._measurement(trial).evidence(workload, trial.variant, target)
         others = {
-            name: self.evidence(workload, workload.variant(name), target)
+            name: self.programs.evidence(workload, workload.variant(name), target)
             for name in trial.check.claim.needs(trial.variant)
         }
         return Case(
@@ -233,80 +188,6 @@ class Run:
         stored = baselines.load(self.baselines, workload.suite, trial.target)
         numbers = stored.numbers((workload.name, name, claim.name))
         return tuple(number for number in numbers if number.machine == machine)
-
-    def _timed(self, trial: Trial, case: Case) -> Case:
-        """The case with the times that its claim needs, measured once per run."""
-        claim = trial.check.claim
-        if not isinstance(claim, TimingClaim):
-            return case
-        try:
-            turns = claim.turns(case)
-        # There is nothing to measure, or the claim is at fault. Judging it reports the same error.
-        except Exception:  # noqa: BLE001
-            return case
-        taken = self._times(trial, turns)
-        if _is_of_a_machine(claim) and taken.machine is not None:
-            number = self._baseline_number(trial, case.evidence, taken.machine.fingerprint)
-            case = replace(case, baseline=number)
-        return replace(case, times=taken)
-
-    def _times(self, trial: Trial, turns: Turns) -> Times:
-        pair = TimedPair(
-            workload=trial.workload,
-            reference=trial.workload.variant(turns.reference) if turns.reference else None,
-            judged=trial.variant,
-            target=trial.target,
-            turns=turns,
-            # The processes of a single variant share the time limit of a pair.
-            most_seconds=self.timing_seconds / (1 if turns.reference else PROCESSES_ALONE),
-        )
-        return evidence.TIMES.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
-
-    def _rerun(self, trial: Trial, case: Case) -> Case:
-        """The case with the rerun that its claim needs, made once per run."""
-        claim = trial.check.claim
-        if not isinstance(claim, RerunClaim):
-            return case
-        try:
-            sought = claim.sought(case)
-        # There is nothing to measure, or the claim is at fault. Judging it reports the same error.
-        except Exception:  # noqa: BLE001
-            return case
-        baseline = self._other_toolchain(trial, case)
-        request = RerunRequest(
-            workload=trial.workload,
-            variant=trial.variant,
-            target=trial.target,
-            baseline="" if isinstance(baseline, Unavailable) else baseline,
-            sought=sought,
-            negative_control=trial.must_fail,
-        )
-        if isinstance(baseline, Unavailable):
-            return replace(case, rerun=not_rerun(request, Side.OLD, baseline))
-        made = evidence.RERUNS.once(
-            self.directory, request.key, lambda keep: self.rerun(request, keep)
-        )
-        return replace(case, rerun=made)
-
-    def _other_toolchain(self, trial: Trial, case: Case) -> Mapping[str, str] | str | Unavailable:
-        """The toolchain to rerun the program on, or why there is none."""
-        if self.against != BASELINE:
-            none = Unavailable(
-                reason="none is named", remedy="name one with --assay-against VERSION"
-            )
-            return self.against or none
-        name = f"{trial.workload.name}/{trial.variant.name}"
-        here = case.evidence.toolchain.identity
-        stored = baselines.load(self.baselines, trial.workload.suite, trial.target)
-        numbers = stored.of_variant(trial.workload.name, trial.variant.name)
-        nearest = nearest_baseline(numbers, here)
-        if nearest is None:
-            reason = f"no number of {name} is stored on {trial.target}"
-        elif nearest.toolchain == here:
-            reason = f"the newest number of {name} was stored on the present toolchain itself"
-        else:
-            return nearest.toolchain
-        return Unavailable(reason=reason, remedy="name a version with --assay-against VERSION")
 
     def _judge_negative_control(self, trial: Trial, case: Case) -> Finding:
         claim = trial.check.claim

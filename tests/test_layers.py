@@ -16,7 +16,7 @@ ABOVE_ASSAY = ("memsafe", "suites", "tests", "benchmarks")
 _OBSERVING = frozenset(
     {"model", "hlo", "targets", "frameworks", "observe", "isolate", "inspection"}
 )
-_JUDGING = frozenset({"model", "judge", "claims", "store", "run"})
+_JUDGING = frozenset({"model", "judge", "claims", "store", "measure", "run"})
 _EVERYTHING = _OBSERVING | _JUDGING | {"report"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
@@ -32,7 +32,8 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "inspection": frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"}),
     "reruns": frozenset({"model", "judge", "targets", "frameworks", "isolate"}),
     "report": frozenset({"model"}),
-    "run": frozenset({"model", "judge", "store"}),
+    "measure": frozenset({"model", "judge", "store"}),
+    "run": frozenset({"model", "judge", "store", "measure"}),
     "compiled": frozenset({"model", "hlo", "targets", "judge", "report"}),
     "api": frozenset({"model", "targets", "frameworks", "isolate", "compiled"}),
     "plugin": _EVERYTHING | {"reruns", "api", "compiled"},

@@ -15,6 +15,10 @@ from assay.frameworks.installed import keeps_state
 from assay.isolate import NotPortable, Observer
 from assay.judge.case import at_fault
 from assay.judge.changes import Sensitivity
+from assay.measure.growth import Growth
+from assay.measure.program import Programs
+from assay.measure.rerun import BASELINE, Reruns
+from assay.measure.times import PairedTimes
 from assay.model.claim import Check, RerunClaim, TimingClaim, Trial, record_of
 from assay.model.evidence import Evidence
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest
@@ -26,7 +30,7 @@ from assay.plugin.settings import Settings, SettingsError
 from assay.reruns.environments import Environments
 from assay.reruns.recipe import UnreadableToolchain, recipe
 from assay.reruns.side_by_side import Against, rerun
-from assay.run import BASELINE, Measured, Run
+from assay.run import Measured, Run
 from assay.store import baselines, coverage, evidence
 from assay.store.evidence import MeasurementCacheError
 
@@ -136,17 +140,28 @@ class Session:
     def run(self) -> Run:
         """The run that this process works for; its folder is there from now on."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        programs = Programs(directory=self.directory, observe=self._observe)
+        most_seconds = self.settings.timing_seconds
         return Run(
             name=self.name,
             directory=self.directory,
             baselines=self.settings.baselines,
             update=self.settings.update,
-            observe=self._observe,
-            time=self._time,
-            time_growth=self._time_growth,
-            timing_seconds=self.settings.timing_seconds,
-            rerun=self._rerun,
-            against=self.settings.against,
+            programs=programs,
+            further=(
+                PairedTimes(programs=programs, time=self._time, most_seconds=most_seconds),
+                Growth(
+                    directory=self.directory,
+                    time_growth=self._time_growth,
+                    most_seconds=most_seconds,
+                ),
+                Reruns(
+                    programs=programs,
+                    rerun=self._rerun,
+                    baselines=self.settings.baselines,
+                    against=self.settings.against,
+                ),
+            ),
         )
 
     def judge(self, trial: Trial) -> Record:

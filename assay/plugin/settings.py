@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
+from assay.measure.rerun import BASELINE
 from assay.model.target import State
 from assay.model.workload import Level
 from assay.reruns.recipe import UnreadableToolchain, recipe
-from assay.run import BASELINE, BaselineUpdate
+from assay.run import BaselineUpdate
 from assay.targets import resolve, survey
 
 

@@ -1,15 +1,20 @@
 """A run without a compiler: each variant needs the temporary bytes that the test says."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from assay import claims
+from assay.measure.growth import Growth, TimeGrowth
+from assay.measure.program import Measurement, Observe, Programs
+from assay.measure.rerun import Reruns
+from assay.measure.times import PairedTimes, Time
 from assay.model.claim import Check, Claim, Trial
 from assay.model.evidence import Evidence, Failure, Memory, Toolchain, Unavailable
+from assay.model.rerun import KeepRerun, Rerun, RerunRequest
 from assay.model.verdict import Record
 from assay.model.workload import KnownDefect, Program, Role, Variant, Workload
 from assay.run import BaselineUpdate, Run, update_baselines
@@ -87,7 +92,7 @@ class Harness:
             directory=directory,
             baselines=self.baselines,
             update=update,
-            observe=self.observed,
+            programs=Programs(directory=directory, observe=self.observed),
         )
 
     def judge(
@@ -98,6 +103,30 @@ class Harness:
         records = [run.judge(trial) for trial in trials]
         update_baselines(run, records)
         return records
+
+
+def measuring(
+    run: Run,
+    *,
+    observe: Observe | None = None,
+    time: Time | None = None,
+    time_growth: TimeGrowth | None = None,
+    rerun: Callable[[RerunRequest, KeepRerun], Rerun] | None = None,
+    against: str = "",
+    most_seconds: float = 30.0,
+) -> Run:
+    """The run with these measurements beside that of its programs, or with other programs."""
+    programs = replace(run.programs, observe=observe) if observe else run.programs
+    further: list[Measurement] = []
+    if time is not None:
+        further.append(PairedTimes(programs=programs, time=time, most_seconds=most_seconds))
+    if time_growth is not None:
+        growth = Growth(directory=run.directory, time_growth=time_growth, most_seconds=most_seconds)
+        further.append(growth)
+    if rerun is not None:
+        reruns = Reruns(programs=programs, rerun=rerun, baselines=run.baselines, against=against)
+        further.append(reruns)
+    return replace(run, programs=programs, further=tuple(further))
 
 
 def trial(

@@ -10,10 +10,10 @@ from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import RECORD_SCHEMA, Finding, Outcome
 from assay.model.workload import KnownDefect, Measures, Variant, Workload
-from assay.run import BaselineUpdate, Run
+from assay.run import BaselineUpdate
 from assay.store.evidence import load_all
 
-from .fakes import NEGATIVE_CONTROL, NOW, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
+from .fakes import NEGATIVE_CONTROL, NOW, OFFLOAD, OLD, SAVE, TARGET, Harness, measuring, trial
 
 FALLS = claims.DeviceBytesFall(by=Formula("a thousand", lambda _: Quantity(1000, Unit.BYTES)))
 FITS = claims.FitsDevice()
@@ -120,13 +120,7 @@ def test_an_observer_that_fails_is_no_verdict_and_is_asked_again(harness: Harnes
     def fail(workload: Workload, variant: Variant, target: str) -> Evidence:
         raise RuntimeError(f"{workload.name}/{variant.name}@{target}")
 
-    failing = Run(
-        name=run.name,
-        directory=run.directory,
-        baselines=run.baselines,
-        update=run.update,
-        observe=fail,
-    )
+    failing = measuring(run, observe=fail)
     with pytest.raises(RuntimeError, match="stack/offload"):
         failing.judge(trial(claim=FITS))
     assert run.judge(trial(claim=FITS)).verdict is Outcome.PASSED

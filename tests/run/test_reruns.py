@@ -7,15 +7,16 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from assay import claims
+from assay.measure.rerun import BASELINE
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.rerun import Enough, KeepRerun, Pair, ProcessTimes, Rerun, RerunRequest
 from assay.model.timing import Change, Ratio
 from assay.model.verdict import Outcome
 from assay.model.workload import Variant, Workload
-from assay.run import BASELINE, BaselineUpdate, Run
+from assay.run import BaselineUpdate, Run
 from assay.store import evidence
 
-from .fakes import BASELINE_TEMP, NOW, OFFLOAD, OLD, SAVE, TARGET, Harness, trial
+from .fakes import BASELINE_TEMP, NOW, OFFLOAD, OLD, SAVE, TARGET, Harness, measuring, trial
 
 CLAIM = claims.TimeAgainst()
 
@@ -55,7 +56,7 @@ def rerunner() -> Rerunner:
 
 @pytest.fixture
 def run(harness: Harness, rerunner: Rerunner) -> Run:
-    return replace(harness.start(), rerun=rerunner, against="0.9.0")
+    return measuring(harness.start(), rerun=rerunner, against="0.9.0")
 
 
 def test_a_claim_is_judged_by_a_rerun_that_the_run_makes_and_keeps(
@@ -81,7 +82,7 @@ def test_a_control_that_is_called_the_same_fails_the_run(harness: Harness) -> No
     def blind(request: RerunRequest, keep: KeepRerun) -> Rerun:
         return Rerunner()(replace(request, negative_control=False), keep)
 
-    run = replace(harness.start(), rerun=blind, against="0.9.0")
+    run = measuring(harness.start(), rerun=blind, against="0.9.0")
     assert run.judge(trial(claim=CLAIM, must_fail=True)).verdict is Outcome.FAILED
 
 
@@ -104,20 +105,20 @@ def test_a_program_that_failed_is_not_rerun(harness: Harness, rerunner: Rerunner
         seen = harness.observed(workload, variant, target)
         return replace(seen, failure=Failure(kind=FailureKind.COMPILER, message="it broke"))
 
-    run = replace(harness.start(), observe=fails, rerun=rerunner, against="0.9.0")
+    run = measuring(harness.start(), observe=fails, rerun=rerunner, against="0.9.0")
     assert run.judge(trial(claim=CLAIM)).verdict is Outcome.FAILED
     assert rerunner.asked == []
 
 
 def test_without_a_toolchain_nothing_is_measured(harness: Harness, rerunner: Rerunner) -> None:
-    record = replace(harness.start(), rerun=rerunner).judge(trial(claim=CLAIM))
+    record = measuring(harness.start(), rerun=rerunner).judge(trial(claim=CLAIM))
     assert record.verdict is Outcome.INCONCLUSIVE
     assert record.advice == "name one with --assay-against VERSION"
     assert rerunner.asked == []
 
 
 def against_baseline(harness: Harness, rerunner: Rerunner, variant: Variant = OFFLOAD) -> str:
-    run = replace(harness.start(), rerun=rerunner, against=BASELINE)
+    run = measuring(harness.start(), rerun=rerunner, against=BASELINE)
     return run.judge(trial(variant, claim=CLAIM)).reason
 
 

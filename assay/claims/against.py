@@ -59,18 +59,18 @@ class BaselineTime:
         stop_unless_executed(case, case.evidence)
         times = _taken(case)
         measured = min(times.judged.samples)
-        told = f"a run takes {format_seconds(measured)} at the fastest"
+        fastest = f"the fastest run takes {format_seconds(measured)}"
         busy = self._busy(times)
         if case.baseline is None:
             return Finding(
                 outcome=Outcome.INCONCLUSIVE,
                 measured=None if busy else measured,
-                reason=f"{told}, but no time is stored for this machine, {times.machine}{busy}",
-                advice=f"to compare times here from now on, {STORE_NEW}",
+                reason=f"{fastest}, but no time is stored for this machine, {times.machine}{busy}",
+                advice=STORE_NEW,
             )
         stored = case.baseline.value
         ratio = measured / stored
-        line = f"{told}: {ratio:.4g} times the stored {format_seconds(stored)}"
+        line = f"{fastest}: {ratio:.4g} times the stored {format_seconds(stored)}"
         outcome = Outcome.PASSED
         if ratio > 1 + self.tolerance:
             outcome = Outcome.INCONCLUSIVE if busy else Outcome.FAILED
@@ -99,8 +99,8 @@ def _taken(case: Case) -> Times:
     times = case.times
     if times is None:
         raise MeasurementMissing(
-            f"got no times of {case.variant.name!r}, wanted them taken in processes of their own; "
-            "judge the claim in a run that can take times"
+            f"got no times of {case.variant.name!r}, wanted times from processes of its own; "
+            "use the claim in a run that measures times"
         )
     stop_unless_available(times)
     if times.failure is not None:
@@ -151,16 +151,16 @@ class TimeAgainst:
         rerun = case.rerun
         if rerun is None:
             raise MeasurementMissing(
-                f"got no rerun of {case.variant.name!r}, wanted it on another toolchain; "
-                "judge the claim in a run that can rerun it"
+                f"got no rerun of {case.variant.name!r}, wanted a rerun on another toolchain; "
+                "use the claim in a run that can rerun programs"
             )
         _stop_if_halted(rerun)
         if rerun.ratio is None:
             raise Stopped(
                 Finding(
                     outcome=Outcome.INCONCLUSIVE,
-                    reason=f"{rerun.ended.value} left no time for two pairs of processes, "
-                    "and what was taken is not far apart",
+                    reason=f"{rerun.ended.value} was reached before two pairs of processes, "
+                    "and the times so far do not differ enough to decide",
                     advice="raise --assay-against-seconds, or time a smaller program",
                 )
             )
@@ -189,7 +189,7 @@ def _judged(rerun: Rerun, ratio: Ratio) -> Finding:
 
 
 def _stop_if_halted(rerun: Rerun) -> None:
-    """Raise ``Stopped`` where a side went no further; the old one's end is no evidence."""
+    """Raise ``Stopped`` if a side ended early; only the new side's failure fails the claim."""
     old = rerun.side is Side.OLD
     if rerun.unavailable is not None:
         where = f"{rerun.side.value}: " if rerun.side else ""

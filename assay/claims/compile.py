@@ -47,7 +47,7 @@ class ResidualsOnHost:
         on_host = [residual for residual in residuals if residual.on_host]
         measured = Quantity(sum(map(nbytes, on_host)), self.unit)
         result = finding(
-            "what autodiff saves on the host",
+            "residuals on the host",
             measured,
             Relation.EQUAL,
             self.equal.of(case),
@@ -210,8 +210,8 @@ class FitsDevice:
             return Finding(
                 outcome=Outcome.UNSUPPORTED,
                 measured=evidence.needed_bytes,
-                reason="this target has no memory size of its own",
-                advice="judge it on a GPU or TPU target",
+                reason="this target has no memory size",
+                advice="use a GPU or TPU target",
             )
         memory_of(case, evidence)
         needed = Quantity(evidence.needed_bytes or 0, self.unit)

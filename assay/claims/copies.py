@@ -19,7 +19,7 @@ from assay.model.units import Quantity, Unit, format_bytes, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
 
-_NONE = Formula("no whole buffer", lambda _case: Quantity(0, Unit.BYTES))
+_NONE = Formula("no full-buffer write", lambda _case: Quantity(0, Unit.BYTES))
 _NAMED = 3
 
 
@@ -50,7 +50,7 @@ class CopiedBytes:
             _bytes(self.larger_than, case),
         )
         return _at_most(
-            f"what an iteration writes whole in arrays larger than {format_bytes(above)}",
+            f"full-buffer writes per loop iteration (arrays above {format_bytes(above)})",
             copied_bytes_per_iteration(full_buffer_writes, above),
             full_buffer_writes_in_loops(full_buffer_writes, above),
             self.at_most,
@@ -82,7 +82,7 @@ class CopiedBytesOutsideLoops:
             _bytes(self.larger_than, case),
         )
         return _at_most(
-            f"what a run writes whole outside of loops in arrays larger than {format_bytes(above)}",
+            f"full-buffer writes outside loops (arrays above {format_bytes(above)})",
             copied_bytes_outside_loops(full_buffer_writes, above),
             full_buffer_writes_outside_loops(full_buffer_writes, above),
             self.at_most,
@@ -114,7 +114,9 @@ class DonatedBytesReused:
         passed = holds(measured, Relation.AT_LEAST, limit)
         lost = [f"{each.argument} {why_lost(each)}" for each in donations if not each.honoured]
         lost = lost if donations else ["no donation reaches the compiler", *case.evidence.warnings]
-        line = explain("reused", measured, Relation.AT_LEAST, limit, self.at_least.text)
+        line = explain(
+            "donated bytes reused", measured, Relation.AT_LEAST, limit, self.at_least.text
+        )
         return Finding(
             outcome=Outcome.PASSED if passed else Outcome.FAILED,
             measured=measured.value,
@@ -130,8 +132,8 @@ def _assigned(case: Case) -> ModuleSummary:
         raise Stopped(
             Finding(
                 outcome=Outcome.INCONCLUSIVE,
-                reason="the compiler gave no buffer assignment, so that a copy onto itself and an "
-                "update out of place do not show",
+                reason="the compiler gave no buffer assignment, which is needed to tell a copy "
+                "from an update in place",
                 advice="use a compiler that takes xla_dump_to as a compile option",
             )
         )
@@ -152,7 +154,7 @@ def _at_most(
     if nbytes is None:
         return Finding(
             outcome=Outcome.INCONCLUSIVE,
-            reason=f"{what} is not known: it is not known how often they are written: {named}",
+            reason=f"{what}: unknown, because the number of executions is unknown: {named}",
         )
     limit, measured = at_most.of(case), Quantity(nbytes, Unit.BYTES)
     passed = holds(measured, Relation.AT_MOST, limit)

@@ -72,7 +72,7 @@ def _nothing_to_measure(case: Case, evidence: Evidence, failure: Failure) -> Sto
 def never_executed(evidence: Evidence, what: str) -> Finding:
     """``unsupported``, and what would fix it, where evidence holds nothing of what a run gives."""
     why = evidence.not_executed or Unavailable(
-        reason=f"the program gives no {what}", remedy="put the claim to programs that do"
+        reason=f"the program gives no {what}", remedy="use the claim for programs that give it"
     )
     return Finding(outcome=Outcome.UNSUPPORTED, reason=why.reason, advice=why.remedy)
 
@@ -103,7 +103,7 @@ def module_of(case: Case, evidence: Evidence) -> ModuleSummary:
 
 
 def traced_of(case: Case) -> Traced:
-    """What tracing told, or ``Stopped``; it is there even where the compiler failed."""
+    """What tracing recorded, also if the compiler failed; or ``Stopped``."""
     evidence = case.evidence
     stop_unless_available(evidence)
     if evidence.traced is None:
@@ -119,8 +119,8 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
         raise Stopped(
             Finding(
                 outcome=Outcome.UNSUPPORTED,
-                reason="this target has one memory and ignores placement",
-                advice="judge it on a GPU or TPU target",
+                reason="this target has one memory space and ignores memory kinds",
+                advice="use a GPU or TPU target",
             )
         )
     traced = evidence.traced

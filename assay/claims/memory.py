@@ -59,7 +59,7 @@ class DeviceBytesFall:
         mine = memory_of(case, case.evidence).temp_bytes
         theirs = memory_of(case, reference).temp_bytes
         measured = Quantity(theirs - mine, self.unit)
-        what = f"the fall in device memory against {reference.variant!r}"
+        what = f"device memory saved compared with {reference.variant!r}"
         return finding(what, measured, Relation.AT_LEAST, self.by.of(case), self.by.text)
 
 
@@ -88,7 +88,7 @@ class DeviceBytesAtMost:
         theirs = memory_of(case, case.other(self.against)).temp_bytes
         limit = Quantity(theirs + beyond.value, self.unit)
         measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
-        source = f"what {self.against!r} needs, and {self.beyond.text}"
+        source = f"the memory of {self.against!r}, plus {self.beyond.text}"
         return finding("device memory", measured, Relation.AT_MOST, limit, source)
 
 
@@ -222,5 +222,5 @@ class TransferredBytes:
         total = nbytes_per_run(module.transfers, self.direction)
         assert total is not None
         measured = Quantity(total, self.unit)
-        what = f"{self.direction.value} traffic per step"
+        what = f"{self.direction.value} transfers per step"
         return finding(what, measured, Relation.EQUAL, self.equal.of(case), self.equal.text)

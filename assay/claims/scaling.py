@@ -60,7 +60,7 @@ class TimeGrowth:
             outcome=outcome,
             measured=found.ratio / longer,
             limit=limit,
-            reason=f"too noisy to say: {line}" if unknown else line,
+            reason=f"too noisy to decide: {line}" if unknown else line,
             advice="run it on a quieter machine, or on lengths further apart" if unknown else "",
         )
 
@@ -123,11 +123,13 @@ class BytesExponent:
         bytes_of = _BYTES[self.of]
         costs = [bytes_of(case, family[size]) for size in sizes]
         ends = (f"{format_bytes(costs[end])} at {sizes[end]}" for end in (0, -1))
-        told = "from " + " to ".join(ends)
+        ends_in_words = ", ".join(ends)
         if any(costs) and not all(costs):
             raise Stopped(_none_at_some(dict(zip(sizes, costs, strict=True))))
         fitted = fitted_exponent(sizes, costs)
-        return _finding(f"{self.of.value} grow", fitted, self.at_most, case, told, _SLACK)
+        return _finding(
+            f"growth of {self.of.value}", fitted, self.at_most, case, ends_in_words, _SLACK
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,23 +159,23 @@ class TimeExponent:
         times = self.growth(case)
         fitted = fitted_exponent(times.lengths, times.fastest)
         short, long = times.fastest[0], times.fastest[-1]
-        told = (
-            f"from {format_seconds(short)} at {times.lengths[0]} "
-            f"to {format_seconds(long)} at {times.lengths[-1]}"
+        ends = (
+            f"{format_seconds(short)} at {times.lengths[0]}, "
+            f"{format_seconds(long)} at {times.lengths[-1]}"
         )
-        return _finding("time grows", fitted, self.at_most, case, told, 0.0)
+        return _finding("growth of time", fitted, self.at_most, case, ends, 0.0)
 
 
 def _finding(
-    what: str, fitted: Exponent, at_most: Formula, case: Case, told: str, slack: float
+    what: str, fitted: Exponent, at_most: Formula, case: Case, ends: str, slack: float
 ) -> Finding:
     """The verdict on a fitted exponent."""
     limit = at_most.of(case)
     same_unit(limit, Quantity(1, Unit.RATIO))
     outcome = _OUTCOMES[grows(fitted, at_most=float(limit.value), slack=slack)]
     line = (
-        f"{what} as size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} by "
-        f"{fitted.sizes} sizes, {told}), wanted at most {float(limit.value):g} ({at_most.text})"
+        f"{what}: size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} from "
+        f"{fitted.sizes} sizes; {ends}), expected at most {float(limit.value):g} ({at_most.text})"
     )
     unknown = outcome is Outcome.INCONCLUSIVE
     why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
@@ -181,7 +183,7 @@ def _finding(
         outcome=outcome,
         measured=fitted.value,
         limit=limit.value,
-        reason=f"cannot say ({why}): {line}" if unknown else line,
+        reason=f"undecided ({why}): {line}" if unknown else line,
         advice="measure at more sizes, further apart" if unknown else "",
     )
 
@@ -190,8 +192,8 @@ def _none_at_some(costs: Mapping[int, int]) -> Finding:
     nothing = [size for size, cost in costs.items() if not cost]
     return Finding(
         outcome=Outcome.INCONCLUSIVE,
-        reason=f"cannot say: nothing at the sizes {nothing}, and bytes at others, is no power",
-        advice="measure at sizes at which it costs something, or claim the bytes themselves",
+        reason=f"undecided: the cost is 0 at the sizes {nothing} and not at others",
+        advice="use sizes at which the cost is not 0, or claim the bytes themselves",
     )
 
 
@@ -205,7 +207,7 @@ def _copied_bytes(case: Case, evidence: Evidence) -> int:
         raise Stopped(
             Finding(
                 outcome=Outcome.INCONCLUSIVE,
-                reason="the compiler gave no buffer assignment, so that copies do not show",
+                reason="the compiler gave no buffer assignment, which is needed to find copies",
                 advice="use a compiler that takes xla_dump_to as a compile option",
             )
         )

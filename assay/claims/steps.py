@@ -176,7 +176,7 @@ class LastCompile:
         measured = Quantity(max(compiling, default=0), self.unit)
         limit = self.within.of(case)
         found = finding(
-            "the last step that compiles", measured, Relation.AT_MOST, limit, self.within.text
+            "last step that compiles", measured, Relation.AT_MOST, limit, self.within.text
         )
         return _with_differences(found, seen)
 

@@ -1,4 +1,4 @@
-"""Claims on times taken in turns in one run: what else the machine does slows both alike."""
+"""Claims on times of programs that alternate in one run, so that other load slows both alike."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from assay.model.workload import Variant
 
 _AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
 _DRIFT = 1.25
-"""Beyond so many times, up or down, the machine's own pace is named beside the verdict."""
+"""If the machine's own speed changed by more than this factor, the verdict mentions it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +87,11 @@ class TimeRatio:
 
     def needs(self, variant: Variant) -> tuple[str, ...]:
         """The variant that takes turns with this one, and those that the formula reads."""
-        return (self._beside(variant), *self.at_most.needs(variant))
+        return (self._reference(variant), *self.at_most.needs(variant))
 
     def turns(self, case: Case) -> Turns:
         """The two variants in turns, until the question is decided."""
-        other = self._beside(case.variant)
+        other = self._reference(case.variant)
         question = self._question(case)
         return Turns(
             reference=other,
@@ -106,13 +106,13 @@ class TimeRatio:
     def judge(self, case: Case) -> Finding:
         """Passes or fails by the interval of the ratio against the formula's."""
         question = self._question(case)
-        times = _taken(case, self._beside(case.variant))
+        times = _taken(case, self._reference(case.variant))
         samples = (times.reference.samples, times.judged.samples)
         if not times.judged.samples:
             _stop_too_few(times)
         found, passed = question.ratio(*samples), question.outcome(*samples)
-        wanted = f"{question.limit:.4g} ({self.at_most.text})"
-        line = f"{self.work.value} takes {_told(times, found)}, wanted at most {wanted}"
+        limit = f"{question.limit:.4g} ({self.at_most.text})"
+        line = f"{self.work.value} takes {_in_words(times, found)}, expected at most {limit}"
         if passed is None:
             return _too_noisy(times, found, question, line)
         return Finding(
@@ -122,12 +122,12 @@ class TimeRatio:
             reason=line + _pace(times),
         )
 
-    def _beside(self, variant: Variant) -> str:
+    def _reference(self, variant: Variant) -> str:
         return self.against or variant.reference
 
     def _question(self, case: Case) -> AtMost:
         """What is asked of two programs that ran, or ``Stopped``."""
-        _stop_unless_both_executed(case, self._beside(case.variant))
+        _stop_unless_both_executed(case, self._reference(case.variant))
         limit = self.at_most.of(case)
         same_unit(limit, Quantity(1, self.unit))
         sensitivity = Sensitivity(least=self.least_change, seen=self.seen_change)
@@ -147,12 +147,12 @@ class TraceTimeRatio(TimeRatio):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Whether so many pairs were taken: what is stored is to be known well, and decides nothing."""
+    """Whether ``count`` pairs were measured, for a ratio that is stored and not judged."""
 
     count: int
 
     def __call__(self, reference: Sequence[float], _judged: Sequence[float]) -> bool:
-        """Whether they are there."""
+        """Whether there are enough pairs."""
         return len(reference) >= self.count
 
 
@@ -209,7 +209,7 @@ class StoredTimeRatio:
         question = self._question(case.baseline)
         found = question.ratio(*samples)
         stored = f"{question.limit:.4g} \N{PLUS-MINUS SIGN} {self.tolerance:.0%}"
-        line = f"a run takes {_told(times, found)}, stored {stored}"
+        line = f"a run takes {_in_words(times, found)}, stored ratio {stored}"
         outcome = _STORED[found.change]
         if outcome is Outcome.INCONCLUSIVE:
             return _too_noisy(times, found, question, line)
@@ -222,11 +222,11 @@ class StoredTimeRatio:
         )
 
     def _unstored(self, times: Times, found: Ratio) -> Finding:
-        line = f"a run takes {_told(times, found)}"
+        line = f"a run takes {_in_words(times, found)}"
         if found.high > found.low * (1 + self.tolerance):
             return Finding(
                 outcome=Outcome.INCONCLUSIVE,
-                reason=f"too noisy to be stored: {line}",
+                reason=f"too noisy to store: {line}",
                 advice="run it on a quieter machine",
             )
         return Finding(
@@ -260,8 +260,8 @@ def _taken(case: Case, other: str) -> Times:
     times = case.times
     if times is None:
         raise MeasurementMissing(
-            f"got no times of {case.variant.name!r} beside {other!r}, wanted them taken in turns; "
-            "judge the claim in a run that can take times"
+            f"got no times of {case.variant.name!r} and {other!r}, wanted times measured in turns; "
+            "use the claim in a run that measures times"
         )
     stop_unless_available(times)
     if times.failure is not None:
@@ -283,11 +283,11 @@ def _stop_too_few(times: Times) -> NoReturn:
     variants = (times.reference, times.judged)
     if times.ended is Ending.BELOW_CLOCK:
         runs = max(variant.runs_per_sample for variant in variants)
-        reason = f"{runs} runs together are still too short for this machine's clock"
+        reason = f"even {runs} runs in one sample are too short for this machine's clock"
         advice = "time a larger program"
     else:
         longest = format_seconds(max(variant.first or 0.0 for variant in variants))
-        reason = f"the cap of seconds left no time for turns: a run takes up to {longest}"
+        reason = f"the time limit is too short to alternate the two: a run takes up to {longest}"
         advice = "raise --assay-timing-seconds, or time a smaller program"
     raise Stopped(Finding(outcome=Outcome.INCONCLUSIVE, reason=reason, advice=advice))
 
@@ -300,21 +300,21 @@ def _too_noisy(times: Times, found: Ratio, question: AtMost, line: str) -> Findi
         outcome=Outcome.INCONCLUSIVE,
         measured=found.ratio,
         limit=question.limit,
-        reason=f"too noisy to say{why}: {line}; {times.ended.value} was reached{_pace(times)}",
+        reason=f"too noisy to decide{why}: {line}; {times.ended.value} was reached{_pace(times)}",
         advice=f"run it on a quieter machine, or {instead}",
     )
 
 
-def _told(times: Times, found: Ratio) -> str:
+def _in_words(times: Times, found: Ratio) -> str:
     if times.ended is Ending.CUT_OFF:
         return (
             f"at least {found.ratio:.4g} times what {times.reference.variant!r} takes "
             f"({_steady(times.reference)}): its run was ended after {_steady(times.judged)}"
         )
-    pairs = f"{found.units} pairs of turns"
+    pairs = f"{found.units} pairs"
     return (
         f"{found.ratio:.4g} times what {times.reference.variant!r} takes "
-        f"({found.low:.4g} to {found.high:.4g} by {pairs}: "
+        f"({found.low:.4g} to {found.high:.4g} from {pairs}: "
         f"{_steady(times.judged)} against {_steady(times.reference)})"
     )
 

@@ -37,11 +37,11 @@ def holds(measured: Quantity, relation: Relation, limit: Quantity) -> bool:
 
 def explain(what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str) -> str:
     """One line that names the measurement, the limit, its source and the gap between them."""
-    line = f"{what} is {measured}, wanted {relation.value} {limit} ({source})"
+    line = f"{what}: {measured}, expected {relation.value} {limit} ({source})"
     if holds(measured, relation, limit):
         return line
     gap = Quantity(abs(measured.value - limit.value), measured.unit)
-    return f"{line}: {gap} too {'much' if measured.value > limit.value else 'little'}"
+    return f"{line}; {gap} too {'much' if measured.value > limit.value else 'little'}"
 
 
 _ORDER = ("jaxlib", "jax", "torch_xla", "torch", "libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin")

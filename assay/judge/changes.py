@@ -1,4 +1,4 @@
-"""What a measured change amounts to: slower, faster, the same, or too noisy to say."""
+"""What a measured change amounts to: slower, faster, the same, or too noisy to decide."""
 
 import math
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Sensitivity:
     A change counts if its whole interval lies beyond ``least``, and reaches no further to either
     side than ``seen``, or than half of the change itself. Two programs are the same if the
     whole interval lies within ``seen``: the change that "same" promises to have seen. What lies
-    between is too noisy to say. ``errors`` bounds the chance that an interval misses the truth,
+    between is too noisy to decide. ``errors`` bounds the chance that an interval misses the truth,
     over all looks at one comparison.
     """
 

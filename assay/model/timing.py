@@ -19,7 +19,7 @@ class Change(Enum):
     SLOWER = "slower"
     FASTER = "faster"
     SAME = "same"
-    TOO_NOISY = "too noisy to say"
+    TOO_NOISY = "too noisy to decide"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

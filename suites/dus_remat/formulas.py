@@ -65,7 +65,7 @@ def _power(exponent: float) -> Callable[[Case], Quantity]:
     return lambda _case: Quantity(exponent, Unit.RATIO)
 
 
-NOTHING = Formula("no whole array", _nothing)
+NOTHING = Formula("no full-buffer write", _nothing)
 """An iteration that replaces one row rewrites no array above one row."""
 
 ONE_ROW = Formula("one iteration's rows", _one_row)
@@ -74,12 +74,10 @@ ONE_ROW = Formula("one iteration's rows", _one_row)
 THE_STACK = Formula("the donated stack", _stack)
 """What a loop that updates its stack in place gets and gives back."""
 
-CONSTANT = Formula("an iteration writes rows, however long the stack", _power(0.0))
+CONSTANT = Formula("independent of the stack's length", _power(0.0))
 
-HALF_WAY = Formula("half way to an iteration that touches the whole stack", _power(0.5))
+HALF_WAY = Formula("halfway to an iteration that touches the whole stack", _power(0.5))
 
-HELD = Formula(
-    "rows in flight, and the rows, stacks and weights that the program itself keeps", _held
-)
+HELD = Formula("rows in flight, and the rows, stacks and weights that the program keeps", _held)
 """Temporaries: rows in use at one time, rows that autodiff keeps, and whole stacks that the program
 asks for outside of the loop, with the rows' axis padded to a TPU's eight sublanes."""

@@ -81,28 +81,29 @@ KNOWN_DEFECTS = (
         variants=("reshape-read",),
         expects=_copies(5) | _holds(3) | _TIME,
         targets=_CPU,
-        reason="a row read back from the reshaped stack makes the reshape a stack of its own: "
-        "five copies in each iteration",
+        reason="reading a row back from the reshaped stack makes the reshape a second array: each "
+        "iteration copies the stack five times",
     ),
     _reported(
         variants=("reshape", "at-add-reshape", "two-stacks"),
         expects=_copies(3) | _holds(2) | _TIME,
         targets=_CPU,
         toolchain=_OLDER,
-        reason="the reshape is taken for a new stack, and is copied there and back",
+        reason="the compiler treats the reshape as a new array and copies the stack to it and back",
     ),
     _reported(
         variants=("reshape", "reshape-read", "at-add-reshape", "two-stacks"),
         expects=_copies(4) | _holds(2),
         targets=_TPU,
-        reason="the view has other tiles than the stack: each iteration lays the whole stack out "
-        "anew, there and back",
+        reason="the reshape has other tiles than the stack: each iteration changes the layout of "
+        "the whole stack twice",
     ),
     _reported(
         variants=("two-updates",),
         expects=_copies(2) | _holds(1),
         targets=_TPU,
-        reason="the second view has other tiles than the stack, which is laid out anew for it",
+        reason="the second reshape has other tiles than the stack: the layout of the whole stack "
+        "changes",
     ),
     *(
         _reported(
@@ -110,7 +111,7 @@ KNOWN_DEFECTS = (
             expects=_copies(copies) | _holds(1) | _TIME,
             targets=_CPU,
             toolchain=toolchain,
-            reason="of two updates through two views only one shares the stack's bytes",
+            reason="two updates go through two reshapes, and only one of them is in place",
         )
         for toolchain, copies in ((_OLDER, 4), (_NEWER, 2))
     ),
@@ -120,7 +121,8 @@ KNOWN_DEFECTS = (
             expects=_copies(copies) | _holds(held) | _TIME | _RATIO,
             targets=_CPU,
             toolchain=toolchain,
-            reason="a barrier round the view keeps the stack before and after it apart",
+            reason="an optimization barrier around the reshape forces separate buffers before and "
+            "after it",
         )
         for toolchain, copies, held in ((_OLDER, 3, 2), (_NEWER, 2, 1))
     ),
@@ -128,50 +130,50 @@ KNOWN_DEFECTS = (
         variants=("transposed", "vmapped"),
         expects=_copies(2) | _holds(1) | _TIME | _RATIO,
         targets=_CPU,
-        reason="the stack is really transposed there and back; GPU and TPU choose a layout in "
-        "which it is a view",
+        reason="the CPU compiler transposes the stack twice; the GPU and TPU compilers choose a "
+        "layout in which the transpose is free",
     ),
     _related(
         variants=("bitcast-converted",),
         expects=_copies(2) | _holds(1),
         targets=_TPU,
-        reason="the stack becomes integers and numbers again, whole, in each iteration",
+        reason="each iteration converts the whole stack to integers and back",
     ),
     _related(
         variants=("bitcast-converted",),
         expects=_TIME,
         targets=_CPU,
         toolchain=_NEWER,
-        reason="the update behind the bitcast shares the stack's bytes, but writes all of them; "
-        "only the time shows it",
+        reason="the update after the bitcast is in place, but writes the whole stack; only the "
+        "time shows it",
     ),
     _related(
         variants=("read-old", "read-old-dot"),
         expects=_copies(2) | _holds(1) | _TIME,
         targets=_CPU,
-        reason="the read of the old stack is scheduled after the write, so the old one is copied "
-        "first; read the new stack where it is another row",
+        reason="the compiler schedules the read of the old stack after the write and copies the "
+        "old stack first; if the read is of another row, read the new stack",
     ),
     _related(
         variants=("read-old-barrier",),
         expects=_copies(2) | _holds(1) | _TIME,
         targets=_CPU,
         toolchain=_OLDER,
-        reason="the barrier that orders the read before the write makes copies of its own",
+        reason="the optimization barrier that orders the read before the write adds copies",
     ),
     _related(
         variants=("read-old-dot-barrier",),
         expects=_copies(2),
         targets=_CPU,
         toolchain=_OLDER,
-        reason="the barrier that orders the read before the write makes copies of its own",
+        reason="the optimization barrier that orders the read before the write adds copies",
     ),
     *(
         _related(
             variants=("swap",),
             expects=_copies(copies) | _holds(held) | _TIME,
             targets=targets,
-            reason="stacks that change places are copied past each other; unroll the loop by two",
+            reason="the loop swaps two stacks and copies both; unroll the loop by two",
         )
         for targets, copies, held in ((_CPU, 4, 2), ((*_GPU, *_TPU), 3, 1))
     ),
@@ -179,16 +181,16 @@ KNOWN_DEFECTS = (
         variants=("duplicate",),
         expects=_copies(1) | _TIME,
         targets=_EVERYWHERE,
-        reason="two carries cannot share one buffer: each iteration copies the stack; make the "
-        "second after the loop",
+        reason="two carries cannot share one buffer: each iteration copies the stack; compute the "
+        "second one after the loop",
     ),
     *(
         _related(
             variants=("keep-old",),
             expects=_copies(copies) | _TIME,
             targets=targets,
-            reason="two carries cannot share one buffer: each iteration copies the stack; make "
-            "the second after the loop",
+            reason="two carries cannot share one buffer: each iteration copies the stack; compute "
+            "the second one after the loop",
         )
         for targets, copies in (((*_CPU, *_GPU), 2), (_TPU, 1))
     ),
@@ -197,14 +199,15 @@ KNOWN_DEFECTS = (
         expects=_copies(3) | _holds(1),
         targets=_GPU,
         toolchain=_OLDER,
-        reason="the branches do not share the stack's buffer; choose between rows instead",
+        reason="the branches of the conditional do not share the stack's buffer; select between "
+        "rows instead",
     ),
     _related(
         variants=("pipeline", "pipeline-4"),
         expects=_copies(2),
         targets=_CPU,
-        reason="the gradient of a carried stack is read and cleared row by row, and the read is "
-        "scheduled after the write; let the scan stack its results",
+        reason="the gradient reads and clears a carried stack row by row, and the compiler "
+        "schedules the read after the write; return the rows as scan outputs",
     ),
     *(
         _related(
@@ -212,7 +215,7 @@ KNOWN_DEFECTS = (
             expects=_holds(stacks),
             targets=_GPU,
             toolchain=_OLDER,
-            reason="between the loops the saved stack is copied once into another layout",
+            reason="the saved stack is copied once into another layout between the two loops",
         )
         for variant, stacks in (("pipeline-4", 16.3), ("pipeline-4-ys", 16.7))
     ),

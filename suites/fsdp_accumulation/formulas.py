@@ -21,11 +21,11 @@ def _two(_case: Case) -> Quantity:
     return Quantity(2, Unit.COUNT)
 
 
-NEEDED = Formula("what one step after another needs", _needed)
+NEEDED = Formula("one graph for each distinct step", _needed)
 """Graphs of PyTorch/XLA: 1, or 2 where an optimiser's state, or a gradient kept as zeros, is made
 in the first step. Programs of JAX: the gradient's, and one for each group of a step's shapes."""
 
-QUARTER_LONGER = Formula("a quarter longer", lambda _case: Quantity(1.25, Unit.RATIO))
+QUARTER_LONGER = Formula("1.25 × the reference", lambda _case: Quantity(1.25, Unit.RATIO))
 """A gradient that waits is copied into its bucket and back, and reduced with others at once; a step
 that is compiled anew takes many times as long."""
 

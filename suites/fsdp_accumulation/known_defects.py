@@ -45,8 +45,8 @@ KNOWN_DEFECTS = (
         targets=("cpu*", "tpu"),
         upstream=_REPORT,
         last_seen="2026-11-21",
-        reason="callbacks of one step in another order are a graph of another hash, though it "
-        "computes the same: each order is compiled by itself",
+        reason="the graph's hash depends on the order of a step's callbacks: each order is "
+        "compiled again, although it computes the same values",
     ),
     KnownDefect(
         workloads=("fsdp",),
@@ -59,7 +59,7 @@ KNOWN_DEFECTS = (
         targets=("cpu*",),
         upstream="https://github.com/pytorch/xla",
         last_seen="2026-11-21",
-        reason="each replica's thread compiles a module of its own, so that their collectives "
-        "wait for each other under different numbers, and XLA ends the process after 10 s",
+        reason="each replica's thread compiles its own module: the channel ids of their "
+        "collectives differ, the replicas wait for each other, and XLA ends the process after 10 s",
     ),
 )

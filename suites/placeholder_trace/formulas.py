@@ -32,7 +32,7 @@ ONE = Formula("one graph for all steps, compiled in the first", _one)
 """Forward and backward of equal shapes, and no state that a first step would make."""
 
 HALF_AS_MUCH_AGAIN = Formula(
-    "half as much again as of one layer", lambda _case: Quantity(1.5, Unit.RATIO)
+    "1.5 × the trace time of one layer", lambda _case: Quantity(1.5, Unit.RATIO)
 )
 """A scan is traced as often as one layer asks; what is left for each of 16 layers is to stack its
 parameters."""

@@ -72,8 +72,8 @@ KNOWN_DEFECTS = (
         workloads=("layers-*",),
         variants=("scan", "scan-layers", "scan-layers-pure"),
         expects=_SENT,
-        reason="scan traces its function on uninitialised arrays, which it sends, one for each "
-        "input of a layer's forward and backward, in every step",
+        reason="scan traces its function on uninitialized arrays and sends them in every step, one "
+        "for each input of a layer's forward and backward pass",
         upstream=_SENT_REPORT,
     ),
     _before_placeholders(
@@ -82,7 +82,7 @@ KNOWN_DEFECTS = (
         expects={
             "values-equal": Fails(kind=FailureKind.EXECUTION, message="create_placeholder_tensor")
         },
-        reason="there are no placeholders yet",
+        reason="this release has no placeholder tensors",
         upstream="https://github.com/pytorch/xla/pull/8785",
     ),
     _seen(
@@ -90,14 +90,14 @@ KNOWN_DEFECTS = (
         variants=("scan-layers-pure",),
         expects={"graphs-compiled": exactly(2), "steps-until-last-compile": exactly(2)},
         toolchain={"torch-xla": ">=2.9"},
-        reason="the copy of the first layer that is kept for later steps is staged with the first "
-        "step: its graph has one output more for each parameter of a layer",
+        reason="the first step also computes the copy of the first layer for later steps: its "
+        "graph has one more output for each parameter of a layer",
         upstream="https://github.com/pytorch/xla/pull/9367",
     ),
     _crash(
         variants=("read-item", "read-clone", "read-equal", "read-nonzero"),
         expects={"refuses": Fails(kind=FailureKind.CRASH, message="ended by SIGABRT")},
-        reason="the runtime checks for the missing buffer, and aborts (SIGABRT)",
+        reason="the runtime checks for the missing buffer and aborts (SIGABRT)",
     ),
     _crash(
         variants=(
@@ -108,6 +108,6 @@ KNOWN_DEFECTS = (
             "read-sync-beside-lazy-result",
         ),
         expects={"refuses": Fails(kind=FailureKind.CRASH, message="ended by SIGSEGV")},
-        reason="the graph is run on the missing buffer (SIGSEGV)",
+        reason="the runtime executes the graph with the missing buffer (SIGSEGV)",
     ),
 )

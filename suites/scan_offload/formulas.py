@@ -126,11 +126,13 @@ def _as_long(_case: Case) -> Quantity:
     return Quantity(1.25, Unit.RATIO)
 
 
-ACTIVATION = Formula("layers · batch · sequence · width · 4 B of what is moved", _moved_everywhere)
+ACTIVATION = Formula(
+    "layers · batch · sequence · width · 4 B, for each offloaded value", _moved_everywhere
+)
 """The moved activations over all devices."""
 
 ACTIVATION_PER_DEVICE = Formula(
-    "layers · batch · sequence · width · 4 B / devices of what is moved", _moved_per_device
+    "layers · batch · sequence · width · 4 B / devices, for each offloaded value", _moved_per_device
 )
 """The moved activations on one device."""
 
@@ -138,15 +140,17 @@ IN_USE = Formula("three rows in flight and the on-chip memory", _in_use)
 """What offloading may still need: one layer's row leaving, one arriving, one in use; and where the
 compiler also places temporaries on chip (TPU), what it placed there without offload only."""
 
-STEP_AND_COPIES = Formula("the step, and a copy there and back of what is moved", _step_and_copies)
+STEP_AND_COPIES = Formula(
+    "the step, and the transfer of the offloaded values both ways", _step_and_copies
+)
 """What an offload may cost in time where the host's memory is the device's: a CPU."""
 
-QUARTER_LONGER = Formula("a quarter longer", _as_long)
+QUARTER_LONGER = Formula("1.25 × the other policy", _as_long)
 """Two policies trace the same layers; only what each says of a value differs."""
 
 FREED_PER_DEVICE = Formula(
-    "the moved activations as the compiler stores them when they are saved, less three rows in "
-    "flight and the on-chip memory",
+    "the offloaded values as stored without the offload, minus three rows in flight and the "
+    "on-chip memory",
     _freed_per_device,
     _variants_that_save,
 )

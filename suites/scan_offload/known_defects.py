@@ -85,10 +85,10 @@ def _all(way: Expected) -> _Ways:
     return dict.fromkeys((*names, "values-equal", *_NOTHING_MOVES), way)
 
 
-_UNROLLED = "the offloader does not follow the stack through an unrolled body's reshape"
+_UNROLLED = "host offloading fails at the reshape of an unrolled loop body"
 _STRAIGHT_BACK = (
-    "each row goes to the host and straight back: the whole activation crosses both ways in every "
-    "step, one row of it is kept on the host, and the device saves nothing"
+    "each row is copied to the host and back at once: each step transfers the whole activation "
+    "both ways, the host keeps one row, and no device memory is saved"
 )
 _DOES_NOT_COMPILE = Fails(
     kind=FailureKind.COMPILER, message="Expected instruction to have shape equal to"
@@ -121,22 +121,22 @@ KNOWN_DEFECTS = (
         variants=("offload-residual-output", "offload-residual-on-carry"),
         expects={"residuals-on-host": exactly(0)},
         targets=("*",),
-        reason="a name on the block's output, or on the carry outside jax.checkpoint, is not what "
-        "autodiff saves: it saves the block's input, so the policy never sees the name",
+        reason="autodiff saves the block's input, so a policy never sees a name on the block's "
+        "output or on the carry outside jax.checkpoint",
         upstream=_JAX_REPORT,
     ),
     _entry(
         variants=("offload-residual-output", "offload-residual-on-carry"),
         expects=_NOTHING_MOVES,
         targets=(*_GPU, *_TPU),
-        reason="the name is ignored, in silence; name the value at the block's input instead",
+        reason="the policy ignores this name without a warning; name the block's input instead",
     ),
     _entry(
         variants=("outside-offload-*", "nested-offload-residual-output"),
         expects={"device-bytes-fall": _SAVES_NOTHING},
         targets=_GPU,
-        reason="with remat outside the scan the stack goes to the host and the recomputation "
-        "makes it again on the device: it moves, but saves nothing",
+        reason="with remat outside the scan, the stack is copied to the host, and the "
+        "recomputation creates it on the device again: no device memory is saved",
     ),
     _entry(
         variants=("outside-offload-*", "nested-offload-residual-output"),
@@ -144,8 +144,8 @@ KNOWN_DEFECTS = (
             "device-bytes-fall": Measures(least=partial(_stack, -0.6), most=partial(_rows, 2))
         },
         targets=_TPU,
-        reason="with remat outside the scan the stack goes to the host and the recomputation "
-        "makes it again on the device: it moves, but saves nothing",
+        reason="with remat outside the scan, the stack is copied to the host, and the "
+        "recomputation creates it on the device again: no device memory is saved",
     ),
     _entry(
         variants=("unroll-2-offload-*",),
@@ -165,8 +165,8 @@ KNOWN_DEFECTS = (
         expects=_UNROLLED_MOVES,
         targets=_TPU,
         toolchain=_LIBTPU,
-        reason="since libtpu 0.0.52 an offload in an unrolled scan compiles, and moves the whole "
-        "stack to the host and back in every iteration",
+        reason="since libtpu 0.0.52 an offload in an unrolled scan compiles, but every iteration "
+        "moves the whole stack to the host and back",
     ),
     _entry(
         variants=("outside-offload-residual-*",),
@@ -177,13 +177,13 @@ KNOWN_DEFECTS = (
         },
         targets=("tpu-v5e*", "tpu-v5p*"),
         toolchain=_LIBTPU,
-        reason="libtpu 0.0.52 takes a sixth to a fifth more temporaries than 0.0.51",
+        reason="libtpu 0.0.52 needs a sixth to a fifth more temporary bytes than 0.0.51",
     ),
     _entry(
         variants=("loop-offload-residual-input",),
         expects=_NOTHING_MOVES,
         targets=_GPU,
-        reason="without a scan the compiler drops the copies to the host and back as redundant",
+        reason="without a scan, the compiler removes the copies to the host and back as redundant",
     ),
     _entry(
         variants=("loop-offload-residual-input",),
@@ -194,22 +194,22 @@ KNOWN_DEFECTS = (
             "to-device-bytes": _A_ROW_MORE,
         },
         targets=_TPU,
-        reason="without a scan each block's input is placed by itself: one row more than the stack "
-        "is moved, and the compiler's analysis counts only some of the rows as host memory",
+        reason="without a scan, each block's input is placed separately: one row more than the "
+        "stack is moved, and the memory analysis counts only some of the rows as host memory",
     ),
     _entry(
         variants=("custom-vjp-literal*",),
         expects=_all(_DOES_NOT_TRACE),
         targets=("*",),
-        reason="JAX rejects the report's program by type: its forward rule returns the output in "
-        "host memory where the function returns it on the device",
+        reason="JAX rejects the report's program with a type error: its forward rule returns the "
+        "output in host memory, and the function returns it in device memory",
     ),
     _entry(
         variants=("custom-vjp-roundtrip*",),
         expects=_NOTHING_MOVES,
         targets=_GPU,
-        reason="the compiler removes the round trip of the output, and what autodiff saves stays "
-        "on the device",
+        reason="the compiler removes the round trip of the output, and the residuals of autodiff "
+        "stay on the device",
     ),
     _entry(
         variants=("custom-vjp-roundtrip*",),
@@ -230,7 +230,7 @@ KNOWN_DEFECTS = (
         variants=("custom-vjp-residual-remat",),
         expects=_NOTHING_MOVES,
         targets=_GPU,
-        reason="jax.checkpoint around the custom_vjp undoes its offload",
+        reason="jax.checkpoint around the custom_vjp function disables its offload",
     ),
     _entry(
         variants=("offload-hidden",),
@@ -240,7 +240,7 @@ KNOWN_DEFECTS = (
             "no-worse-than-nothing": Measures(most=_nothing_and_half_the_stack),
         },
         targets=_TPU,
-        reason="the TPU compiler keeps a bf16 copy of the stack on the device beside the f32 one "
-        "on the host: the policy costs more device memory than saving nothing",
+        reason="the TPU compiler keeps a bf16 copy of the stack on the device in addition to the "
+        "f32 copy on the host: the policy needs more device memory than saving nothing",
     ),
 )

@@ -30,34 +30,32 @@ def _only(rival: str) -> Callable[[Variant], tuple[str, ...]]:
     return lambda _variant: (rival,)
 
 
-BUDGET = Formula("the budget that memsafe is given", _budget)
+BUDGET = Formula("memsafe's budget", _budget)
 """Temporaries, arguments and results together."""
 
-GIGABYTE = Formula("10⁹ B, whatever the sizes", lambda _case: Quantity(_GIGABYTE, Unit.BYTES))
+GIGABYTE = Formula("10⁹ B for all sizes", lambda _case: Quantity(_GIGABYTE, Unit.BYTES))
 """Where stock keeps a matrix of hundreds of gigabytes."""
 
-LIKE_FLASH = Formula(
-    "1.2 × what the Pallas flash kernel needs", partial(_times, 1.2, "flash"), _only("flash")
-)
+LIKE_FLASH = Formula("1.2 × the Pallas flash kernel", partial(_times, 1.2, "flash"), _only("flash"))
 """What a kernel written for attention alone keeps on a TPU, and a fifth more."""
 
 LIKE_CUDNN = Formula(
-    "2 × what cuDNN's flash attention needs in bf16, twice as wide",
+    "2 × cuDNN's flash attention, scaled from bf16 to f32",
     partial(_times, 2 * 2, "cudnn"),
     _only("cudnn"),
 )
 """cuDNN knows 16-bit types only: its bytes in f32 are twice as many."""
 
-QUARTER_SLOWER = Formula("a quarter longer", lambda _case: Quantity(1.25, Unit.RATIO))
+QUARTER_SLOWER = Formula("1.25 × the reference", lambda _case: Quantity(1.25, Unit.RATIO))
 """What bounded memory may cost in time at worst: a second pass over a part of what is split, never
 over all of it, which takes twice as long."""
 
 HALF_WAY = Formula(
-    "half way from the sequence to its square", lambda _case: Quantity(1.5, Unit.RATIO)
+    "halfway between linear and quadratic in the sequence", lambda _case: Quantity(1.5, Unit.RATIO)
 )
 """A budget in proportion to the sequence is 1; the scores of all pairs of positions are 2."""
 
 NEARLY_LINEAR = Formula(
-    "half way from the layers to their square", lambda _case: Quantity(1.5, Unit.RATIO)
+    "halfway between linear and quadratic in the layers", lambda _case: Quantity(1.5, Unit.RATIO)
 )
 """Each layer of a program is planned once; a search over pairs of layers is 2."""

@@ -107,36 +107,37 @@ KNOWN_DEFECTS = (
             "sgpr-gradient-houseelectric",
             "chain",
         ),
-        reason="the matrix between two sets of points is kept whole, and computed at once",
+        reason="XLA computes the whole matrix between two sets of points at once",
     ),
     _unsplit(
         variants=("plain",),
         targets=_V5E,
         workloads=("kernel-mvp", "knn-*"),
-        reason="the matrix between two sets of points is kept whole, and computed at once",
+        reason="XLA computes the whole matrix between two sets of points at once",
     ),
     _unsplit(
         variants=("plain", "dot-product-attention"),
         targets=(*_H100, *_V5E),
         workloads=("encoder-*", "decoder-*"),
-        reason="the scores of all queries and all keys are kept whole, in each layer",
+        reason="XLA keeps the scores of all queries and keys, in each layer",
     ),
     _unsplit(
         variants=("plain", "dot-product-attention"),
         targets=_V5E,
         workloads=("attention-*",),
-        reason="the scores of all queries and all keys are kept whole",
+        reason="XLA keeps the scores of all queries and keys",
     ),
     _unsplit(
         variants=("checkpoint",),
         targets=(*_H100, *_V5E),
         workloads=("encoder-*",),
-        reason="remat by layers keeps one layer's scores, and these are too many already",
+        reason="remat by layers keeps the scores of one layer, which exceed the budget",
     ),
     _unsplit(
         variants=("flash",),
         targets=_V5E,
         workloads=("encoder-gradient-*",),
-        reason="the kernel's arrays are a tile's 128 lanes wide, eight times a head's 16",
+        reason="the kernel pads a head of 16 features to 128 lanes: its arrays are 8 times as "
+        "large",
     ),
 )

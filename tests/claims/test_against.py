@@ -51,7 +51,7 @@ def test_too_noisy_is_no_pass(ended: Enough, advice: str) -> None:
     finding = judge(CLAIM, rerun(1.0, 1.1, ratio=NOISY, ended=ended))
     assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, 1.1)
     assert finding.limit == 1
-    assert "too noisy to say" in finding.reason
+    assert "too noisy to decide" in finding.reason
     assert f"{ended.value} was reached" in finding.reason
     assert advice in finding.advice
 

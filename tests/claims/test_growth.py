@@ -35,7 +35,7 @@ def test_turns_on_both_sides_of_the_line_do_not_decide() -> None:
     wild = [long * by for long, by in zip(times.seconds[1], [0.5, 2] * 4, strict=False)]
     finding = _judged(replace(times, seconds=(times.seconds[0], tuple(wild))))
     assert finding.outcome is Outcome.INCONCLUSIVE
-    assert finding.reason.startswith("too noisy to say")
+    assert finding.reason.startswith("too noisy to decide")
     assert "quieter machine" in finding.advice
 
 

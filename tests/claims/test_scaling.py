@@ -23,7 +23,7 @@ def test_bytes_that_grow_with_the_square_fail_a_linear_limit() -> None:
     finding = judge(MEMORY, family(1, 4, 16, 64))
     assert finding.outcome is Outcome.FAILED
     assert finding.measured == pytest.approx(2)
-    assert "from 1 B at 8 to 64 B at 64" in finding.reason
+    assert "1 B at 8, 64 B at 64" in finding.reason
 
 
 def test_a_constant_part_beside_what_grows_passes_the_limit() -> None:

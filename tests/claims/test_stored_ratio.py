@@ -36,7 +36,7 @@ def test_the_ratio_is_held_to_the_stored_one(ratio: float, outcome: Outcome) -> 
     finding = judge(CLAIM, _held(ratio))
     assert finding.outcome is outcome
     assert (finding.measured, finding.limit) == (pytest.approx(ratio, rel=0.02), 2.0)
-    assert "stored 2 ± 25%" in finding.reason
+    assert "stored ratio 2 ± 25%" in finding.reason
 
 
 def test_noise_on_both_sides_of_the_line_is_inconclusive() -> None:

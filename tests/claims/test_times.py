@@ -63,7 +63,7 @@ def test_too_noisy_is_inconclusive_and_says_what_to_do() -> None:
     seen = timed(*noisy(1.0, 0.8), reference=noisy(1.0, 0.8, seed=1), ended=Ending.SECONDS)
     finding = judge(CLAIM, seen)
     assert finding.outcome is Outcome.INCONCLUSIVE
-    assert finding.reason.startswith("too noisy to say")
+    assert finding.reason.startswith("too noisy to decide")
     assert "cap of seconds" in finding.reason
     assert "--assay-timing-seconds" in finding.advice
 
@@ -89,7 +89,7 @@ def test_a_run_too_short_for_the_clock_is_inconclusive() -> None:
     short = VariantTimes(variant=VARIANT.name, runs_per_sample=1024)
     finding = judge(CLAIM, timed(ended=Ending.BELOW_CLOCK, judged=short))
     assert finding.outcome is Outcome.INCONCLUSIVE
-    assert "1024 runs together" in finding.reason
+    assert "even 1024 runs in one sample" in finding.reason
 
 
 def test_a_machine_that_changed_its_pace_is_named() -> None:

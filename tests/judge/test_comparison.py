@@ -37,9 +37,9 @@ def test_a_value_that_is_no_number_holds_nothing(relation: Relation) -> None:
 @pytest.mark.parametrize(
     ("measured", "line"),
     [
-        (2048, "host memory is 2.0 KiB, wanted = 2.0 KiB (the stack)"),
-        (2049, "host memory is 2.001 KiB, wanted = 2.0 KiB (the stack): 1 B too much"),
-        (1024, "host memory is 1.0 KiB, wanted = 2.0 KiB (the stack): 1.0 KiB too little"),
+        (2048, "host memory: 2.0 KiB, expected = 2.0 KiB (the stack)"),
+        (2049, "host memory: 2.001 KiB, expected = 2.0 KiB (the stack); 1 B too much"),
+        (1024, "host memory: 1.0 KiB, expected = 2.0 KiB (the stack); 1.0 KiB too little"),
     ],
 )
 def test_the_explanation_names_the_gap_and_its_side(measured: int, line: str) -> None:

@@ -23,7 +23,7 @@ _KEPT = Record(
     limit=16 * 2**30,
     unit=Unit.BYTES,
     baseline=None,
-    reason="host memory is 16.0 GiB, wanted = 16.0 GiB (the stack)",
+    reason="host memory: 16.0 GiB, expected = 16.0 GiB (the stack)",
     advice="",
     upstream="",
     seconds=0.25,

@@ -163,7 +163,7 @@ def _module_program(source: Source, devices: Sequence[Any]) -> Program:
 def _notes(file: HloFile) -> tuple[str, ...]:
     if file.says_how_many_devices:
         return ()
-    return ("a proto does not say for how many devices it is: compiled for one",)
+    return ("a proto does not record the number of devices: compiled for one",)
 
 
 def _compiled(

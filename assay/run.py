@@ -194,7 +194,7 @@ class Run:
         if claim.uses_baseline and case.baseline is None and judge(claim, case).outcome.judged:
             return Finding(
                 outcome=Outcome.INCONCLUSIVE,
-                reason=f"no baseline is stored for {trial.variant.reference!r} to hold it against",
+                reason=f"no baseline is stored for its reference {trial.variant.reference!r}",
                 advice="store one with --assay-update-baselines=new",
             )
         return judge_negative_control(claim, case)

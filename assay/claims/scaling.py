@@ -49,10 +49,10 @@ class TimeGrowth:
         found = ratio_of_turns(times.seconds[0], times.seconds[-1], against=longer * limit, looks=1)
         outcome = _outcome(found, at_most=longer * limit)
         line = (
-            f"{format_seconds(times.fastest[-1])} on length {long} against "
-            f"{format_seconds(times.fastest[0])} on {short}: the ratio of times over that of "
-            f"lengths {found.ratio / longer:.3g} ({found.low / longer:.3g} to "
-            f"{found.high / longer:.3g} by {found.units} turns), wanted at most {limit:.3g} "
+            f"{format_seconds(times.fastest[-1])} at length {long}, "
+            f"{format_seconds(times.fastest[0])} at {short}: ratio of times / "
+            f"ratio of lengths {found.ratio / longer:.3g} ({found.low / longer:.3g} to "
+            f"{found.high / longer:.3g} from {found.units} pairs), expected at most {limit:.3g} "
             f"(the square root of {short}/{long})"
         )
         unknown = outcome is Outcome.INCONCLUSIVE
@@ -61,7 +61,7 @@ class TimeGrowth:
             measured=found.ratio / longer,
             limit=limit,
             reason=f"too noisy to decide: {line}" if unknown else line,
-            advice="run it on a quieter machine, or on lengths further apart" if unknown else "",
+            advice="run it on a quieter machine, or use lengths further apart" if unknown else "",
         )
 
 

@@ -118,8 +118,8 @@ class TracingSends:
             raise Stopped(
                 Finding(
                     outcome=Outcome.UNSUPPORTED,
-                    reason="on this target the program runs its steps, and is not traced alone",
-                    advice="judge it on a compile-only target, such as gpu-h100",
+                    reason="this target also runs the steps, so tracing is not measured alone",
+                    advice="use a compile-only target, such as gpu-h100",
                 )
             )
         measured = Quantity(Sent.BYTES.of(evidence.traced.counters), self.unit)

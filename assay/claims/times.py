@@ -326,8 +326,12 @@ def _steady(variant: VariantTimes) -> str:
 def _pace(times: Times) -> str:
     """What the calibration says of the machine itself, if that changed."""
     changed = [
-        f"a {work} took {ratio:.2g} times as long after the turns as before"
+        f"a {work} took {ratio:.2g} times as long afterwards as before"
         for work, ratio in times.drift.items()
         if not 1 / _DRIFT < ratio < _DRIFT
     ]
-    return f"; the machine's own pace changed meanwhile: {', '.join(changed)}" if changed else ""
+    return (
+        f"; the machine's speed changed during the measurement: {', '.join(changed)}"
+        if changed
+        else ""
+    )

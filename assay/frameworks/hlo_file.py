@@ -103,14 +103,14 @@ def why_not_compiled_again(file: HloFile, platform: str) -> str:
                 found[opcode] += is_own or (opcode == "copy" and platform != "cpu")
     if found := +found:
         return (
-            f"operations that a compiler makes and none takes in ({_listed(found)}), wanted a "
-            "module from before its passes: take the file of the dump that ends in "
-            "before_optimizations.hlo.pb, or StableHLO; to read this one, leave --compile out"
+            f"operations that a compiler creates and does not accept ({_listed(found)}), wanted a "
+            "module from before its passes: use the file of the dump that ends in "
+            "before_optimizations.hlo.pb, or StableHLO; to inspect this file, omit --compile"
         )
     if devices:
         return (
-            f"operations across devices ({_listed(devices)}) in a proto, which does not say for "
-            "how many devices it is, wanted HLO text, whose first line does; dump it with "
+            f"operations across devices ({_listed(devices)}) in a proto, which does not record "
+            "the number of devices, wanted HLO text, whose first line does; dump it with "
             "--xla_dump_hlo_as_text"
         )
     return ""
@@ -144,7 +144,7 @@ def _unzipped(data: bytes, name: str) -> bytes:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise NoModule(
-            f"got {name}, whose gzip is broken or cut off ({error}), wanted a whole file; "
+            f"got {name}, a damaged or truncated gzip file ({error}), wanted a complete file; "
             "copy it again"
         ) from error
 
@@ -201,8 +201,8 @@ def _proto(data: bytes, name: str) -> HloFile:
                 source=source,
             )
     raise NoModule(
-        f"got {name}, {len(data)} bytes that are no whole module, wanted {_WANTED}; "
-        "if it was cut off, copy it again; if it is another file of the dump, take the one that "
+        f"got {name}, {len(data)} bytes that are not a complete module, wanted {_WANTED}; "
+        "if it is truncated, copy it again; if it is another file of the dump, use the one that "
         "ends in after_optimizations.hlo.pb"
     )
 

@@ -90,8 +90,8 @@ def _result_shardings(lowered: jax.stages.Lowered) -> Sequence[Any]:
         shardings: Sequence[Any] = lowered.compile().output_shardings
     except jax.errors.JaxRuntimeError as error:
         raise WrongValue(
-            "got a function of arguments that does not compile, which tells their shardings; wanted"
-            f" one that does, or jax.ShapeDtypeStructs with shardings: {error}"
+            "got a function of arguments that does not compile, so their shardings are unknown; "
+            f"wanted one that compiles, or jax.ShapeDtypeStructs with shardings: {error}"
         ) from error
     return shardings
 

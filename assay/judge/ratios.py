@@ -283,8 +283,8 @@ def differences(first: Sequence[float], second: Sequence[float]) -> Floats:
     """
     if len(first) != len(second):
         raise ValueError(
-            f"got {len(first)} and {len(second)} samples, wanted as many of each; "
-            "take them in turns, and drop a last one without its partner"
+            f"got {len(first)} and {len(second)} samples, wanted equal numbers; "
+            "alternate the two, and drop a last sample without a partner"
         )
     ours, theirs = (logarithms(side, "samples", at_least=1) for side in (first, second))
     return theirs - ours

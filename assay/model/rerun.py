@@ -20,11 +20,11 @@ class Side(Enum):
 class Enough(Enum):
     """Why no more processes were started."""
 
-    DECIDED = "they decide"
-    PAIRS = "the cap of process pairs"
-    SECONDS = "the cap of seconds"
+    DECIDED = "the pairs decide"
+    PAIRS = "the maximum number of process pairs"
+    SECONDS = "the time limit"
     UNFINISHED = "it was interrupted"
-    STOPPED = "it could not go on"
+    STOPPED = "a process failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

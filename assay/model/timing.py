@@ -51,13 +51,13 @@ class Work(Enum):
 
 
 class Ending(Enum):
-    """Why no more turns were taken."""
+    """Why no more pairs were measured."""
 
-    ENOUGH = "they decide the question"
-    TURNS = "the cap of turns"
-    SECONDS = "the cap of seconds"
+    ENOUGH = "the pairs decide"
+    TURNS = "the maximum number of pairs"
+    SECONDS = "the time limit"
     BELOW_CLOCK = "a run is too short for the clock"
-    CUT_OFF = "a run was ended that certainly takes too long"
+    CUT_OFF = "a run took certainly too long"
     UNFINISHED = "it was interrupted"
 
 

@@ -250,7 +250,7 @@ class Controller:
                 terminalreporter.write_line(line)
         elif self._session.directory.exists():
             taken = self._session.directory
-            terminalreporter.write_line(f"no verdict was reached; what was taken: {taken}")
+            terminalreporter.write_line(f"no verdict was reached; measurements: {taken}")
         for path in self._updated:
             terminalreporter.write_line(f"baseline updated, commit it: {path}")
         for damaged in self._damaged:
@@ -259,7 +259,7 @@ class Controller:
         if ending.unwritten:
             terminalreporter.write_line(
                 f"assay: a file could not be written (exit {code}): {ending.unwritten}; "
-                "make room on the disk or allow writing there, and run again"
+                "free disk space or make the folder writable, and run again"
             )
         if ending.fault:
             terminalreporter.write_line(

@@ -172,8 +172,8 @@ class Assay:
         __tracebackhide__ = True
         if not self._trials:
             raise WrongValue(
-                f"got assay.baseline({name!r}) before assay.compile, wanted a program first; its "
-                "target and toolchain say which number is meant"
+                f"got assay.baseline({name!r}) before assay.compile, wanted a program first; "
+                "the baseline is stored for its target and toolchain"
             )
         trial = self._trials[-1]
         place = (str(trial), name)

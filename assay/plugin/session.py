@@ -177,7 +177,7 @@ class Session:
             finding = Finding(
                 outcome=Outcome.FAILED,
                 reason=f"nothing to measure: {misuse}",
-                advice="hold no locks, files or arrays",
+                advice="remove locks, open files and arrays from the workload",
             )
         except MeasurementCacheError as damaged:
             finding = Finding(outcome=Outcome.ERROR, reason=str(damaged), advice="delete the file")

@@ -142,7 +142,7 @@ def _transfer_row(transfer: Transfer) -> tuple[str, ...]:
 def _copies(inspection: Inspection) -> Section:
     found = inspection.copies
     if not found:
-        return Section(title="Copies", says="no array is copied whole", style="green")
+        return Section(title="Copies", says="no full-buffer copies", style="green")
     inside = [each for each in found if each.loop]
     per_step = _sum(each.nbytes_per_run for each in found)
     says = f"{len(inside)} in loops, {len(found) - len(inside)} outside; {_size(per_step)} per step"
@@ -245,8 +245,8 @@ def _donations(inspection: Inspection) -> Section:
     says = f"{len(honoured)} of {len(given)} honoured, {size(nbytes)} reused"
     if unknown:
         says = (
-            f"{unknown} of {len(given)} taken over by an output; whether they are copied all the "
-            "same is not known without a buffer assignment"
+            f"{unknown} of {len(given)} reused by an output; without a buffer assignment it is "
+            "unknown whether they are also copied"
         )
     return Section(
         title="Donation",

@@ -168,19 +168,19 @@ _CUT_SHORT = {
 
 
 def result(records: Sequence[Record], ending: Ending) -> str:
-    """What the run came to: the first that applies, in the order that decides the exit code."""
+    """The result of the run in words: the first reason that applies, in the order of exit codes."""
     code = ending.code(records)
     judged = any(record.verdict.judged for record in records)
     reasons = {
-        "The results are incomplete, for a file could not be written": bool(ending.unwritten),
+        "The results are incomplete: a file could not be written": bool(ending.unwritten),
         "Assay itself failed": code is ExitCode.CRASHED,
         "Nothing regressed": code is ExitCode.PASSED,
         "The run fails": any(record.verdict.fails for record in records),
         "The run is incomplete": bool(ending.lost),
-        "The run judged nothing, which is no pass": not judged,
-        "The run judged negative controls only, which is no pass": not judged_claims(records),
+        "The run judged nothing, which is not a pass": not judged,
+        "The run judged negative controls only, which is not a pass": not judged_claims(records),
         "Expected verdicts are missing": bool(ending.missing),
-        "A test or a worker failed beside the verdicts": True,
+        "A test or a worker failed": True,
     }
     if ending.cut_short:
         return _CUT_SHORT[ending.cut_short]

@@ -1,4 +1,4 @@
-"""Environments of other toolchains: made by uv once, and kept in the user's cache.
+"""Environments of other toolchains: created by uv once and stored in the user's cache.
 
 An environment is made under a lock in a folder of another name. It is moved into place when it is
 complete and its versions are those that were asked for. A build that is killed therefore leaves no
@@ -143,14 +143,14 @@ def find_uv(path: str | None = None) -> Uv:
     Raises:
         CannotMake: there is none.
     """
-    beside = str(Path(sys.executable).parent)
-    found = shutil.which("uv", path=path) or shutil.which("uv", path=beside)
+    folder = str(Path(sys.executable).parent)
+    found = shutil.which("uv", path=path) or shutil.which("uv", path=folder)
     if found is None:
-        raise CannotMake(f"uv is neither on the search path nor in {beside}", _GET_UV)
+        raise CannotMake(f"uv is neither on the search path nor in {folder}", _GET_UV)
     return Uv(command=found)
 
 
-_GET_UV: Final = "get it with pip install uv, or as https://docs.astral.sh/uv says"
+_GET_UV: Final = "pip install uv, or see https://docs.astral.sh/uv"
 _REACH_AN_INDEX: Final = "connect to one, or name a mirror with UV_INDEX_URL"
 
 
@@ -224,7 +224,8 @@ def environment(recipe: Recipe) -> Environment:
                 _write_down(building, recipe)
             except _Damaged as damaged:
                 raise CannotMake(
-                    f"what uv installed is not whole: {damaged}", "run `uv cache clean`, and again"
+                    f"uv installed an incomplete environment: {damaged}",
+                    "run `uv cache clean`, and try again",
                 ) from None
             _put_aside(place)
             building.rename(place)
@@ -277,10 +278,10 @@ def _ready(place: Path, recipe: Recipe) -> Environment:
     try:
         installed: dict[str, str] = json.loads((place / _LIST).read_text())
     except (OSError, ValueError) as error:
-        raise _Damaged(f"there is no list of what it holds: {error}") from None
+        raise _Damaged(f"its list of packages cannot be read: {error}") from None
     versions = _audited(place)
     if gone := sorted(installed.keys() - versions.keys()):
-        raise _Damaged(f"{', '.join(gone)} went missing")
+        raise _Damaged(f"{', '.join(gone)} are missing")
     check_pins(recipe.pins, versions, str(place))
     return Environment(folder=place, versions=versions)
 
@@ -309,7 +310,7 @@ def _locked(cache: Path, key: str) -> Iterator[None]:
         lock.acquire()
     except OSError as error:
         raise CannotMake(
-            f"environments cannot be kept in {cache}: {error}",
+            f"environments cannot be stored in {cache}: {error}",
             "set XDG_CACHE_HOME to a folder that can be written",
         ) from None
     try:

@@ -170,11 +170,11 @@ def _lines(rerun: Rerun) -> Iterator[str]:
 
 
 def _pair(pair: Pair) -> str:
-    turns = len(pair.old.samples)
+    samples = len(pair.old.samples)
     if not is_judged(pair):
-        return f"{turns} turns, too few to be judged"
+        return f"{samples} samples, too few to judge"
     ratio = median(pair.new.samples) / median(pair.old.samples)
-    return f"{ratio:.4f} by medians, {turns} turns"
+    return f"{ratio:.4f} ratio of medians, {samples} samples"
 
 
 def _side(rerun: Rerun, side: Side, toolchain: Toolchain | None, python: str) -> str:

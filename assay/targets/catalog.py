@@ -160,14 +160,14 @@ def _number(table: Mapping[str, object], key: str, origin: str) -> int | None:
     _only(entry, ("value", "source"), where)
     value = entry.get("value")
     if type(value) is not int or value <= 0:
-        raise _wrong(where, f"value = {value!r}", "a positive whole number", "write it in full")
+        raise _wrong(where, f"value = {value!r}", "a positive integer", "write it in full")
     return value
 
 
 def _text(table: Mapping[str, object], key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise _wrong(where, f"{key} = {value!r}", "a text that says something", f"write {key}")
+        raise _wrong(where, f"{key} = {value!r}", "a non-empty text", f"write {key}")
     return value
 
 

@@ -78,8 +78,8 @@ def module_of_text(text: str) -> bytes:
         return hlo_module_from_text(spelled_out)
     except ValueError as error:
         raise ValueError(
-            f"{error} (this jaxlib cannot read the text as it stands, and lines were added where "
-            "it says `%name#1`; the jaxlib that printed it reads it, or dump it as a proto)"
+            f"{error} (this jaxlib cannot read `%name#1`, and replacing it did not help; "
+            "use the jaxlib that printed the text, or dump the module as a proto)"
         ) from error
 
 

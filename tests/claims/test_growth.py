@@ -21,8 +21,8 @@ def test_it_tells_the_ratio_its_interval_and_the_limit() -> None:
     assert finding.outcome is Outcome.FAILED
     assert finding.measured == pytest.approx(6 / 8)
     assert finding.limit == pytest.approx(8**-0.5)
-    assert "6 ms on length 64 against 1 ms on 8" in finding.reason
-    assert "0.75 (0.75 to 0.75 by 7 turns), wanted at most 0.354" in finding.reason
+    assert "6 ms at length 64, 1 ms at 8" in finding.reason
+    assert "0.75 (0.75 to 0.75 from 7 pairs), expected at most 0.354" in finding.reason
 
 
 def test_growth_of_just_the_square_root_passes_the_claim() -> None:

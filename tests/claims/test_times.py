@@ -64,7 +64,7 @@ def test_too_noisy_is_inconclusive_and_says_what_to_do() -> None:
     finding = judge(CLAIM, seen)
     assert finding.outcome is Outcome.INCONCLUSIVE
     assert finding.reason.startswith("too noisy to decide")
-    assert "cap of seconds" in finding.reason
+    assert "the time limit" in finding.reason
     assert "--assay-timing-seconds" in finding.advice
 
 

@@ -267,7 +267,7 @@ def test_a_move_that_nothing_runs_beside_any_more_is_told() -> None:
     busy = replace(plain, fingerprint="busy", overlaps=(pair(AsyncKind.TO_HOST, BUSY),))
     idle = replace(plain, fingerprint="idle", overlaps=(pair(AsyncKind.TO_HOST, IDLE),))
     assert [str(each) for each in differences(busy, idle)] == [
-        "moves to the host of 64 B with work beside them 1 → 0, model.py:7"
+        "moves to the host of 64 B overlapped with other work 1 → 0, model.py:7"
     ]
 
 

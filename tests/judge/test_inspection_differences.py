@@ -39,7 +39,7 @@ def test_memory_that_one_side_does_not_know_is_said_to_be_left_out() -> None:
 def test_the_same_hlo_of_another_toolchain_may_be_other_code() -> None:
     newer = seen(toolchain=Toolchain(versions={"jaxlib": "0.13.9"}))
     (note,) = compare(INSPECTION, newer).notes
-    assert note.startswith("the HLO is the same, but the toolchain is not (")
+    assert note.startswith("the HLO is the same, but the toolchain differs (")
     assert "jaxlib 0.13.9 now" in note
     assert "--xla_dump_to" in note
 

@@ -198,7 +198,7 @@ def test_the_last_look_asks_for_no_more() -> None:
     ("first", "second", "said"),
     [
         ([], [], "got 0 samples, wanted at least 1.*take more"),
-        ([1.0, 1.0], [1.0], "got 2 and 1 samples, wanted as many of each.*drop"),
+        ([1.0, 1.0], [1.0], "got 2 and 1 samples, wanted equal numbers.*drop"),
         ([1.0, 0.0], [1.0, 1.0], "got 0.0 among samples, wanted positive.*several runs as one"),
         ([1.0, -1.0], [1.0, 1.0], "got -1.0 among samples"),
         ([1.0, math.nan], [1.0, 1.0], "got nan among samples"),

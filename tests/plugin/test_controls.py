@@ -93,4 +93,4 @@ def test_a_control_is_judged_where_its_own_item_is_left_out(
 def test_a_run_of_controls_alone_is_no_pass(project: Project) -> None:
     ended = project.pytest("-k", "sound and must-fail")
     assert (ended.exit_code, ended.outcomes["passed"]) == (1, 1), ended.output
-    assert "The run judged negative controls only, which is no pass (exit 1)" in ended.output
+    assert "The run judged negative controls only, which is not a pass (exit 1)" in ended.output

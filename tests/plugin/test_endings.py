@@ -84,7 +84,7 @@ def test_a_failing_plain_test_beside_passed_verdicts_fails_the_run(tmp_path: Pat
     assert ended.exit_code == 1, ended.output
     assert "mine / small" in ended.output, "the grid, which -v asks for"
     told, page = _sentences(project, ended)
-    assert told == page == "A test or a worker failed beside the verdicts (exit 1): 3 passed."
+    assert told == page == "A test or a worker failed (exit 1): 3 passed."
 
 
 def test_a_file_that_no_worker_could_collect_fails_the_run(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_what_cannot_be_written_at_the_end_is_told_and_ends_with_3(tmp_path: Pat
     ended = project.pytest()
     assert ended.exit_code == 3, ended.output
     assert "assay: a file could not be written (exit 3): " in ended.output
-    sentence = "The results are incomplete, for a file could not be written (exit 3): 1 passed."
+    sentence = "The results are incomplete: a file could not be written (exit 3): 1 passed."
     assert sentence in ended.output
     assert sentence in (project.newest() / "summary.md").read_text()
     assert "Nothing regressed" not in ended.output
@@ -148,7 +148,7 @@ def test_a_run_that_judged_nothing_fails(project: Project) -> None:
     ended = project.pytest(target="tpu")
     assert ended.exit_code == 1, ended.output
     assert {record.verdict.value for record in ended.records} == {"unsupported"}
-    assert "The run judged nothing, which is no pass (exit 1)" in ended.output
+    assert "The run judged nothing, which is not a pass (exit 1)" in ended.output
 
 
 def test_two_checks_of_one_claim_on_one_program_are_misuse(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def section(inspection: Inspection, title: str) -> str:
         (INSPECTION, "COPIES", "1 in loops, 0 outside; 60.0 MiB per step"),
         (INSPECTION, "COPIES", "4.00 MiB 15 60.0 MiB body copy f32[1024,1024] train.py:14"),
         (module(full_buffer_writes=(replace(FULL_BUFFER_WRITE, at_most=True),)), "COPIES", " ≤15 "),
-        (module(full_buffer_writes=()), "COPIES", "no array is copied whole"),
+        (module(full_buffer_writes=()), "COPIES", "no full-buffer copies"),
         (INSPECTION, "OVERLAP", "1 asynchronous operation, 1.50 s per step exposed"),
         (INSPECTION, "OVERLAP", "1.00 MiB 2 1.00 s 250 ms to-host copy-start.1 train.py:12"),
         (module(overlaps=()), "OVERLAP", "no asynchronous operation"),
@@ -152,7 +152,7 @@ def test_a_failure_is_the_page() -> None:
     [
         ((DIFFERENCE,), "", "1 from old.py:step, the most important first\n  - trips 15 → 30"),
         ((), "", "none from old.py:step: the same HLO but for names"),
-        (None, "it does not trace: no", "cannot be told from old.py:step: it does not trace: no"),
+        (None, "it does not trace: no", "unknown from old.py:step: it does not trace: no"),
     ],
 )
 def test_a_comparison_says_what_differs(

@@ -60,8 +60,8 @@ def test_the_rerun_is_of_what_was_run(record_of: RecordOf) -> None:
         ([Outcome.PASSED, Outcome.FAILED], "The run fails (exit 1)"),
         ([Outcome.PASSED, Outcome.FIXED_UPSTREAM], "The run fails (exit 1)"),
         ([Outcome.FAILED, Outcome.ERROR], "Assay itself failed (exit 3)"),
-        ([Outcome.UNSUPPORTED], "The run judged nothing, which is no pass (exit 1)"),
-        ([], "The run judged nothing, which is no pass (exit 1)"),
+        ([Outcome.UNSUPPORTED], "The run judged nothing, which is not a pass (exit 1)"),
+        ([], "The run judged nothing, which is not a pass (exit 1)"),
     ],
 )
 def test_the_last_sentence_follows_the_fixed_rule(
@@ -80,13 +80,13 @@ def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordO
 @pytest.mark.parametrize(
     ("ending", "begins"),
     [
-        (Ending(failed_elsewhere=True), "A test or a worker failed beside the verdicts (exit 1)"),
+        (Ending(failed_elsewhere=True), "A test or a worker failed (exit 1)"),
         (
             Ending(lost=("test_a[w/a@cpu:8]",)),
             "The run is incomplete (exit 1): 1 passed; 1 item rea",
         ),
         (Ending(missing=(MISSING,)), "Expected verdicts are missing (exit 1)"),
-        (Ending(unwritten="no space"), "The results are incomplete, for a file could not be"),
+        (Ending(unwritten="no space"), "The results are incomplete: a file could not be"),
     ],
 )
 def test_passed_verdicts_alone_are_no_pass(

@@ -61,7 +61,7 @@ def test_one_that_was_interrupted_says_so() -> None:
     (line,) = rerun_lines([replace(MADE, ended=Enough.UNFINISHED)])
     assert line == f"{LINE}; it was interrupted"
     (line,) = rerun_lines([replace(MADE, ended=Enough.SECONDS, pairs=MADE.pairs[:1], ratio=None)])
-    assert line.endswith("1 pair of processes, too few to be judged; the cap of seconds")
+    assert line.endswith("1 pair of processes, too few to be judged; the time limit")
 
 
 def test_one_that_measured_nothing_has_no_line() -> None:

@@ -34,15 +34,15 @@ def ratio(change: Change) -> Ratio:
 
 def test_a_pair_without_a_turn_is_told_as_such() -> None:
     words = page(rerun(pairs=(Pair(old=times(), new=times()),), ended=Enough.SECONDS))
-    assert "pair 1: 0 turns, too few to be judged" in words
-    assert "the cap of seconds" in words
+    assert "pair 1: 0 samples, too few to judge" in words
+    assert "the time limit" in words
 
 
 def test_each_pair_has_its_own_ratio() -> None:
     pair = Pair(old=times(*[0.002] * 8), new=times(*[0.003] * 8))
     words = page(rerun(pairs=(pair,)))
     assert "jax 1, Python : 2 ms a run" in words
-    assert "pair 1: 1.5000 by medians, 8 turns" in words
+    assert "pair 1: 1.5000 ratio of medians, 8 samples" in words
 
 
 def test_a_failure_names_its_side() -> None:

@@ -77,7 +77,7 @@ def _fate(donation: Donation | None) -> str:
     if donation is None:
         return "is not donated"
     if donation.output_index is None:
-        return "is donated but taken by no output"
+        return "is donated but reused by no output"
     if donation.copied_by:
         return "is donated but copied"
     return "is donated and reused" if donation.honoured else "is donated"
@@ -246,12 +246,12 @@ def _notes(before: Inspection, after: Inspection) -> Iterator[str]:
         if same:
             yield (
                 "the HLO is the same, but a dump does not say which toolchain wrote it; another "
-                f"toolchain may generate other code from it; {_HOW}"
+                f"toolchain may generate other code from it. {_HOW}"
             )
     elif same:
         yield (
-            f"the HLO is the same, but the toolchain is not ({ours} before, {theirs} now): the "
-            f"code that it generates may differ; {_HOW}"
+            f"the HLO is the same, but the toolchain differs ({ours} before, {theirs} now): the "
+            f"generated code may differ. {_HOW}"
         )
     else:
         yield f"the toolchain differs too: {ours} before, {theirs} now"

@@ -155,7 +155,7 @@ def of_overlaps(before: ModuleSummary, after: ModuleSummary) -> Iterator[Differe
         for change in changes(_overlap_items(ours), _overlap_items(theirs)):
             kind, nbytes = change.kind
             if change.kind not in told:
-                subject = f"{_MOVES[kind]} of {format_bytes(nbytes)} with work beside them"
+                subject = f"{_MOVES[kind]} of {format_bytes(nbytes)} overlapped with other work"
                 yield change.told(Aspect.OVERLAP, subject)
 
 

@@ -88,7 +88,7 @@ def test_the_sizes_are_those_of_the_compiler(said: Said) -> None:
 
 def test_the_prediction_stands_beside_the_compiled_figure_and_near_it(said: Said) -> None:
     text = said(product, ROOM, points(), weights())
-    predicted = re.search(r"predicted ([0-9.]+) kB beside the arguments", text)
+    predicted = re.search(r"predicted ([0-9.]+) kB without the arguments", text)
     compiled = re.search(r": ([0-9.]+) kB compiled", text)
     assert predicted is not None
     assert compiled is not None
@@ -141,7 +141,7 @@ def test_a_program_that_fits_is_left_as_written(said: Said) -> None:
     size = as_kilobytes(plain)
     assert text.splitlines() == [
         f"product in {size}: {size} compiled, {temporary} of them temporary",
-        "  left as written: the compiler keeps the budget by itself",
+        "  unchanged: the program as written fits the budget",
     ]
     assert "left as written" not in said(product, plain - 1, points(), weights())
 

@@ -52,7 +52,7 @@ def test_one_line_makes_it_fit_as_the_readme_prints(project: Path) -> None:
     found = ended.stdout.replace(f"{project}/", "")
 
     def loops(text: str) -> list[str]:
-        return [line for line in text.splitlines() if re.match(r" +(loop|makes|each)", line)]
+        return [line for line in text.splitlines() if re.match(r" +(loop|makes|inside)", line)]
 
     assert loops(found) == loops(EXPLAINED)
     assert re.match(r"loss in 16\.91 GB: \d{3}\.\d\d MB compiled, ", found)

@@ -50,7 +50,7 @@ def device_bytes(device: Device) -> int:
     statistics = None if device.platform == "cpu" else _statistics(device)
     if not statistics or "bytes_limit" not in statistics:
         raise ValueError(
-            f"got no budget, and {device} does not say how much memory it has; "
+            f"got no budget, and {device} does not report its memory size; "
             'wanted a budget; do this: memsafe(f, budget="16GB")'
         )
     return int(statistics["bytes_limit"])

@@ -61,10 +61,10 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
         refused = "" if fit.plain.compiled is not None else f", {_REFUSED}"
         yield f"  as written: {as_text(fit.plain.nbytes)}{refused}"
     if fit.result is not None and not fit.attempts:
-        yield "  left as written: the compiler keeps the budget by itself"
+        yield "  unchanged: the program as written fits the budget"
         return
     extra = fit.plan.work / max(fit.plan.graph.work, 1.0)
-    yield f"  predicted {as_text(fit.plan.predicted)} beside the arguments"
+    yield f"  predicted {as_text(fit.plan.predicted)} without the arguments"
     plans = "1 plan" if fit.attempts == 1 else f"{fit.attempts} plans"
     yield f"  {extra:.2f} × the operations of the program; {plans} compiled"
     for note in _once(fit.notes):
@@ -105,9 +105,9 @@ def _loop(plan: Plan, loop: Loop, indent: str) -> Iterator[str]:
         yield f"{indent}  and {len(made) - _SHOWN} more"
     again = _recomputed(plan, loop)
     if again:
-        yield f"{indent}  recomputes what another loop made too: {', '.join(again)}"
+        yield f"{indent}  recomputes values of another loop: {', '.join(again)}"
     if loop.inner is not None:
-        yield f"{indent}  each slice in loops of its own:"
+        yield f"{indent}  inside each slice:"
         yield from _steps(loop.inner, indent + "    ")
 
 

@@ -71,10 +71,10 @@ class ByType:
         except Exception as error:
             refusal = str(error).partition("\n")[0]
             raise ValueError(
-                "got a function on explicit axes that says itself where arrays lie, as by "
-                f"out_sharding, reshard or shard_map, and jax refuses its plan ({refusal}); wanted "
-                "one that leaves places to the compiler; do this: "
-                "jax.lax.with_sharding_constraint instead, or memsafe inside shard_map"
+                "got a function on explicit axes that sets shardings itself (out_sharding, reshard "
+                f"or shard_map), and jax refuses its plan ({refusal}); wanted a function that "
+                "leaves shardings to the compiler; do this: use "
+                "jax.lax.with_sharding_constraint, or memsafe inside shard_map"
             ) from error
 
     see = run

@@ -190,7 +190,7 @@ def _searched(
         target = min(target, plan.predicted) * min(refused, _MARGIN * room / needed)
     blockers = blockers_of(best, _floor(prepared))
     if smallest <= budget:
-        blockers.insert(0, "the compiler refuses it: the device holds less than the budget")
+        blockers.insert(0, "the compiler refuses it: the device has less memory than the budget")
     raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
 
 

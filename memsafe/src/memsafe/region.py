@@ -219,7 +219,7 @@ class Splitting:
         growth.take(sink, factor)
         growth.run()
         if region.sinks and self.way is not None and self._kept(growth.taken) > self.way:
-            raise Blocked(sink, "too much lies between it and the loop")
+            raise Blocked(sink, "too many operations lie between it and the loop")
         owned = region.owned | self._owned(index for index, _ in growth.taken)
         if growth.outside & owned:
             raise Blocked(sink, "it needs a result of the loop that is still running")
@@ -323,7 +323,7 @@ class _Growth:
             elif split and splitting.cheap[defined]:
                 self._take_whole(defined)
             else:
-                why = "it needs a whole operand that the loop makes in slices"
+                why = "it needs the whole of an operand that the loop computes in slices"
                 raise Blocked(index, why, value if split else None)
         else:
             self.outside |= splitting.above[defined]

@@ -115,7 +115,7 @@ def test_the_note_says_that_rounding_changes() -> None:
     (note,) = euclidean_distances(program(FORMS["power"], X, Y)).notes
     place, text = note.split(": ", 1)
     assert "test_euclidean_distances.py:" in place
-    assert text == "squared distances [6, 5] as |x|² + |y|² − 2xy, which rounds otherwise"
+    assert text == "squared distances [6, 5] as |x|² + |y|² − 2xy, with other rounding"
 
 
 def in_its_own_type(x: Any, y: Any) -> Any:

@@ -136,7 +136,7 @@ def euclidean_distances(closed: ClosedJaxpr) -> Rewritten:
         distance = _distance(equation, definitions)
         if distance is not None and distance.outer():
             sizes = [distance.shape[dim] for dim in distance.kept]
-            text = f"squared distances {sizes} as |x|² + |y|² − 2xy, which rounds otherwise"
+            text = f"squared distances {sizes} as |x|² + |y|² − 2xy, with other rounding"
             changes[index] = Change(
                 replacement=distance.computed,
                 note=noted(equation, text),

@@ -1,6 +1,6 @@
 """Claims on copies: a program writes what it changes, and reuses the buffers that it is given."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from assay.claims.measurement import module_of
@@ -21,10 +21,31 @@ from assay.model.workload import Variant
 
 _NONE = Formula("no full-buffer write", lambda _case: Quantity(0, Unit.BYTES))
 _NAMED = 3
+_Bytes = Callable[[Sequence[FullBufferWrite], int], int | None]
+_Found = Callable[[Sequence[FullBufferWrite], int], Sequence[FullBufferWrite]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedBytes:
+class _FullBufferWrites:
+    """At most ``at_most`` bytes are written in arrays larger than ``larger_than``."""
+
+    larger_than: Formula
+    at_most: Formula = _NONE
+    unit: Unit = Unit.BYTES
+    uses_baseline: bool = False
+
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that the formulas read."""
+        return (*self.larger_than.needs(variant), *self.at_most.needs(variant))
+
+    def _judged(self, case: Case, where: str, nbytes: _Bytes, found: _Found) -> Finding:
+        writes, above = _assigned(case).full_buffer_writes, _bytes(self.larger_than, case)
+        what = f"full-buffer writes {where} (arrays above {format_bytes(above)})"
+        return _at_most(what, nbytes(writes, above), found(writes, above), self.at_most, case)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedBytes(_FullBufferWrites):
     """No iteration of any loop writes more than ``at_most`` in arrays larger than ``larger_than``.
 
     It counts arrays that an instruction writes whole although most of their elements repeat another
@@ -33,60 +54,28 @@ class CopiedBytes:
     the row that an iteration adds to a stack.
     """
 
-    larger_than: Formula
-    at_most: Formula = _NONE
     name: str = "copied-bytes-per-iteration"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formulas read."""
-        return (*self.larger_than.needs(variant), *self.at_most.needs(variant))
 
     def judge(self, case: Case) -> Finding:
         """Passes if the worst loop's iteration writes at most the formula's bytes."""
-        full_buffer_writes, above = (
-            _assigned(case).full_buffer_writes,
-            _bytes(self.larger_than, case),
-        )
-        return _at_most(
-            f"full-buffer writes per loop iteration (arrays above {format_bytes(above)})",
-            copied_bytes_per_iteration(full_buffer_writes, above),
-            full_buffer_writes_in_loops(full_buffer_writes, above),
-            self.at_most,
-            case,
+        return self._judged(
+            case, "per loop iteration", copied_bytes_per_iteration, full_buffer_writes_in_loops
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedBytesOutsideLoops:
+class CopiedBytesOutsideLoops(_FullBufferWrites):
     """Outside loops, a run writes at most ``at_most`` in arrays larger than ``larger_than``.
 
     It counts what ``CopiedBytes`` counts inside loops, once for each execution.
     """
 
-    larger_than: Formula
-    at_most: Formula = _NONE
     name: str = "copied-bytes-outside-loops"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formulas read."""
-        return (*self.larger_than.needs(variant), *self.at_most.needs(variant))
 
     def judge(self, case: Case) -> Finding:
         """Passes if a run writes at most the formula's bytes."""
-        full_buffer_writes, above = (
-            _assigned(case).full_buffer_writes,
-            _bytes(self.larger_than, case),
-        )
-        return _at_most(
-            f"full-buffer writes outside loops (arrays above {format_bytes(above)})",
-            copied_bytes_outside_loops(full_buffer_writes, above),
-            full_buffer_writes_outside_loops(full_buffer_writes, above),
-            self.at_most,
-            case,
+        return self._judged(
+            case, "outside loops", copied_bytes_outside_loops, full_buffer_writes_outside_loops
         )
 
 

@@ -255,26 +255,6 @@ def _minima(first: Sequence[float], second: Sequence[float], errors: float) -> B
     return minimum_time_interval(ours, theirs, errors)
 
 
-def more_turns(
-    first: Sequence[float],
-    second: Sequence[float],
-    sensitivity: Sensitivity = DEFAULT,
-    *,
-    against: float = 1.0,
-    at_most: int = LOOKS[-1],
-) -> int:
-    """How many more pairs to take before looking again; 0 if these decide, or are the most."""
-    pairs = len(first)
-    if pairs in LOOKS:
-        seen = ratio_of_turns(first, second, sensitivity, against=against)
-        if seen.change is not Change.TOO_NOISY:
-            return 0
-    if separated(first, second, against=against) is not None:
-        return 0
-    following = next((look for look in LOOKS if look > pairs), pairs)
-    return max(min(following, at_most) - pairs, 0)
-
-
 def differences(first: Sequence[float], second: Sequence[float]) -> Floats:
     """The difference of logarithms of every pair, the second less the first.
 

@@ -13,7 +13,6 @@ from assay.judge.ratios import (
     LOOKS,
     SOME_RUNS,
     calm_differences,
-    more_turns,
     ratio_of_turns,
     signed_rank_interval,
 )
@@ -37,12 +36,10 @@ OPPOSITE = {
 
 
 def sequential(ratio: float, seed: int, **shape: float) -> Change:
-    """The verdict where turns are taken until the judge says enough."""
+    """The verdict of the first look that decides."""
     first, second = turns(ratio, seed, pairs=LOOKS[-1], **shape)
-    pairs = LOOKS[0]
-    while more := more_turns(first[:pairs], second[:pairs]):
-        pairs += more
-    return ratio_of_turns(first[:pairs], second[:pairs]).change
+    looks = (ratio_of_turns(first[:pairs], second[:pairs]).change for pairs in LOOKS)
+    return next((change for change in looks if change is not Change.TOO_NOISY), Change.TOO_NOISY)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
@@ -172,28 +169,6 @@ def test_single_precision_is_judged_in_double() -> None:
     assert found.tolist() == [0.0, math.log(3.0)]
 
 
-def test_turns_are_taken_until_they_decide() -> None:
-    first, second = turns(1.2, 8)
-    assert more_turns(first[:12], second[:12]) == 0
-    first, second = turns(1.2, 8, jitter=0.8)
-    assert more_turns(first[:12], second[:12]) == LOOKS[1] - LOOKS[0]
-    assert more_turns(first[:12], second[:12], at_most=14) == 2
-    assert more_turns(first[:14], second[:14], at_most=14) == 0
-    assert more_turns([], []) == LOOKS[0]
-
-
-def test_turns_are_taken_until_they_decide_against_what_is_wanted() -> None:
-    first, second = turns(1.04, 0, jitter=0.02, pairs=LOOKS[0])
-    assert more_turns(first, second) > 0
-    assert more_turns(first, second, against=1.05) == 0
-
-
-def test_the_last_look_asks_for_no_more() -> None:
-    first, second = np.random.default_rng(0).lognormal(0, 1.5, (2, LOOKS[-1])).tolist()
-    assert ratio_of_turns(first, second).change is Change.TOO_NOISY
-    assert more_turns(first, second) == 0
-
-
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
@@ -321,16 +296,9 @@ def test_far_below_a_large_limit_is_faster_though_it_takes_longer() -> None:
 
 def test_the_looks_are_those_that_the_error_rate_was_measured_with() -> None:
     assert LOOKS == (12, 16, 24, 32, 48, 64, 96, 128, 192, 384, 768, 1536)
-    following = [look + more_turns([1.0] * look, [1.0] * look) for look in range(13, 192, 5)]
-    assert following == [min(each for each in LOOKS if each >= look) for look in range(13, 192, 5)]
 
 
 def test_the_interval_is_that_which_the_error_rate_was_measured_with() -> None:
     """Of 64 pairs half of which are disturbed; minimum times of two neighbours bound it below."""
     found = ratio_of_turns(*turns(1.02, 7, busy=0.5))
     assert (found.low, found.high) == pytest.approx((1.0190218575, 1.0202690716), rel=1e-9)
-
-
-def test_samples_far_apart_need_no_more_turns() -> None:
-    assert more_turns([1.0], [100.0]) == 0
-    assert more_turns([1.0], [1.0]) == LOOKS[0] - 1

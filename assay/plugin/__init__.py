@@ -211,6 +211,8 @@ class _Workers:
 
 def _is_asked_for(config: pytest.Config) -> bool:
     given = vars(config.option)
+    if given["help"]:  # pytest prints its help and stops before it reads the paths.
+        return False
     for name, settings in _OPTIONS:
         if given[name.removeprefix("--").replace("-", "_")] != settings.get("default"):
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pathlib import Path
 def pytest_unconfigure(config):
     Path("loaded").write_text(" ".join(sorted(sys.modules)))
 """
+COVERAGE = {"baselines/coverage.json": '{"schema": 1, "suites": {}}'}
 PLAIN = {"test_plain.py": "def test_plain(): pass\n", "conftest.py": NOTES_MODULES}
 OWN_TARGET = """
 def pytest_addoption(parser):
@@ -59,8 +61,7 @@ def test_without_a_use_of_assay_only_its_entry_is_imported(tmp_path: Path) -> No
 
 
 def test_a_file_of_expected_coverage_starts_it(tmp_path: Path) -> None:
-    coverage = {"baselines/coverage.json": '{"schema": 1, "suites": {}}'}
-    assert "assay.plugin.hooks" in loaded(Project(tmp_path, {**PLAIN, **coverage}))
+    assert "assay.plugin.hooks" in loaded(Project(tmp_path, {**PLAIN, **COVERAGE}))
 
 
 def test_an_option_starts_it(tmp_path: Path) -> None:
@@ -94,8 +95,11 @@ def test_a_check_alone_reaches_the_controller_of_workers(tmp_path: Path) -> None
     assert "Nothing regressed (exit 0)" in ended.output
 
 
-def test_help_lists_the_options_under_a_heading_of_their_own(tmp_path: Path) -> None:
-    help_text = Project(tmp_path, PLAIN).pytest("--help", target="").output
+@pytest.mark.parametrize("more", [{}, COVERAGE], ids=["no coverage", "with expected coverage"])
+def test_help_lists_the_options_under_a_heading_of_their_own(
+    tmp_path: Path, more: Mapping[str, str]
+) -> None:
+    help_text = Project(tmp_path, {**PLAIN, **more}).pytest("--help", target="").output
     _, heading, options = help_text.partition("\nXLA regression checks:\n")
     assert heading
     assert "  --assay-target=NAME" in options

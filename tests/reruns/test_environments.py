@@ -129,7 +129,7 @@ def test_a_cache_that_cannot_be_written_says_so_and_what_to_do(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(CannotMake, match=r"cannot be kept in .*; set XDG_CACHE_HOME"):
+    with pytest.raises(CannotMake, match=r"cannot be stored in .*; set XDG_CACHE_HOME"):
         environment(RECIPE)
 
 

@@ -144,7 +144,7 @@ def a_function_that_places_its_results_itself_still_does() -> None:
             memsafe(divided, 60_000)(*placed(AxisType.Explicit))
         except ValueError as error:
             refused = str(error)
-        assert "do this: jax.lax.with_sharding_constraint" in refused, refused
+        assert "do this: use jax.lax.with_sharding_constraint" in refused, refused
 
 
 def a_constraint_reaches_the_compiler() -> None:

@@ -33,8 +33,7 @@ class BaselineUpdate(Enum):
 class Run:
     """A run's folder, its measurements and its baselines.
 
-    ``further`` are the kinds of measurement beside ``programs``. A claim gets the first that serves
-    it, else ``programs``.
+    ``further`` are kinds of measurement in addition to ``programs``, such as times.
     """
 
     name: str
@@ -104,13 +103,13 @@ class Run:
 
     def _measurement(self, trial: Trial) -> Measurement:
         claim = trial.check.claim
-        found = next((kind for kind in self.further if kind.serves(claim)), None)
-        if found is None and trial.is_timing:
+        found = next((kind for kind in (self.programs, *self.further) if kind.serves(claim)), None)
+        if found is None:
             raise NotImplementedError(
-                f"got the claim {claim.name!r} on times of {trial.variant.name!r}, wanted a run "
-                "that can take them; give Run(further=...)"
+                f"got the claim {claim.name!r} on {trial.variant.name!r}, wanted a run that makes "
+                "the measurement it needs; give Run(further=...)"
             )
-        return found or self.programs
+        return found
 
     def _control_findings(self, trial: Trial) -> Iterator[tuple[str, Finding]]:
         for control in trial.controls:

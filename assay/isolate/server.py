@@ -74,7 +74,7 @@ def _machine(targets: Sequence[TargetName], forks_for: str) -> AbstractContextMa
 
 
 def _answer(answers: IO[bytes], request: bytes) -> bytes:
-    """The last answer to a request. Earlier answers are written as soon as they are known."""
+    """The last answer to a request. Earlier answers are written immediately."""
 
     def keep(times: Times) -> None:
         write(answers, encoded(Answer(times=times, final=False)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from assay.model.claim import Case, Claim, Trial
+from assay.model.claim import Case, Claim, GrowthClaim, RerunClaim, TimingClaim, Trial
 from assay.model.evidence import Evidence
 from assay.model.workload import Variant, Workload
 from assay.store import evidence
@@ -37,14 +37,14 @@ class Measurement(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """The evidence of programs. It serves every claim that asks for no other kind."""
+    """The evidence of programs: all that most claims need."""
 
     directory: Path
     observe: Observe
 
     def serves(self, claim: Claim) -> bool:
         """As in ``Measurement``."""
-        return True
+        return not isinstance(claim, TimingClaim | GrowthClaim | RerunClaim)
 
     def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
         """As in ``Measurement``."""
@@ -54,6 +54,17 @@ class Programs:
     def added_to(self, case: Case, trial: Trial) -> Case:
         """The same case."""
         return case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesidesEvidence:
+    """A kind that measures more of a program whose evidence the claim reads too."""
+
+    programs: Programs
+
+    def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
+        """As in ``Measurement``."""
+        return self.programs.evidence(workload, variant, target)
 
 
 def asked(question: Callable[[Case], _T], case: Case) -> _T | None:

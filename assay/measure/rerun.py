@@ -1,15 +1,14 @@
-"""The times of a program beside those of the same program on another toolchain."""
+"""The times of a program on two toolchains: the present one and a baseline."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.judge.baseline import nearest_baseline
-from assay.measure.program import Programs, asked
+from assay.measure.program import BesidesEvidence, asked
 from assay.model.claim import Case, Claim, RerunClaim, Trial
-from assay.model.evidence import Evidence, Unavailable
+from assay.model.evidence import Unavailable
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, not_rerun
-from assay.model.workload import Variant, Workload
 from assay.store import baselines, evidence
 
 BASELINE = "baseline"
@@ -17,13 +16,12 @@ BASELINE = "baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reruns:
+class Reruns(BesidesEvidence):
     """Reruns, added to the evidence of the judged program.
 
     ``against`` is the value of ``--assay-against``. It is empty if none was given.
     """
 
-    programs: Programs
     rerun: Callable[[RerunRequest, KeepRerun], Rerun]
     baselines: Path
     against: str = ""
@@ -31,10 +29,6 @@ class Reruns:
     def serves(self, claim: Claim) -> bool:
         """As in ``Measurement``."""
         return isinstance(claim, RerunClaim)
-
-    def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        """As in ``Measurement``."""
-        return self.programs.evidence(workload, variant, target)
 
     def added_to(self, case: Case, trial: Trial) -> Case:
         """The case with the rerun that its claim asks for."""

@@ -3,34 +3,27 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from assay.measure.program import Programs, asked
+from assay.measure.program import BesidesEvidence, asked
 from assay.model.claim import Case, Claim, TimingClaim, Trial
-from assay.model.evidence import Evidence
 from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times
-from assay.model.workload import Variant, Workload
 from assay.store import evidence
 
 Time = Callable[[TimedPair, Keep], Times]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairedTimes:
+class PairedTimes(BesidesEvidence):
     """Times, added to the evidence of the judged program.
 
     ``most_seconds`` limits the sampling time of one pair.
     """
 
-    programs: Programs
     time: Time
     most_seconds: float
 
     def serves(self, claim: Claim) -> bool:
         """As in ``Measurement``."""
         return isinstance(claim, TimingClaim)
-
-    def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        """As in ``Measurement``."""
-        return self.programs.evidence(workload, variant, target)
 
     def added_to(self, case: Case, trial: Trial) -> Case:
         """The case with the times that its claim asks for."""

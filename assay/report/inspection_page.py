@@ -94,7 +94,7 @@ def print_comparison(console: Console, comparison: Comparison, width: int) -> No
     found = comparison.differences
     says = f"none from {comparison.before}: the same HLO but for names"
     if found is None:
-        says = f"unknown from {comparison.before}: {comparison.error or 'no module to read'}"
+        says = f"not compared with {comparison.before}: {comparison.error or 'no module to read'}"
     elif found:
         says = f"{len(found)} from {comparison.before}, the most important first"
     head = Text.assemble(("DIFFERENCES", "bold"), "  ", plain(says))

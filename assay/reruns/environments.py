@@ -281,7 +281,7 @@ def _ready(place: Path, recipe: Recipe) -> Environment:
         raise _Damaged(f"its list of packages cannot be read: {error}") from None
     versions = _audited(place)
     if gone := sorted(installed.keys() - versions.keys()):
-        raise _Damaged(f"{', '.join(gone)} are missing")
+        raise _Damaged(f"packages are missing: {', '.join(gone)}")
     check_pins(recipe.pins, versions, str(place))
     return Environment(folder=place, versions=versions)
 

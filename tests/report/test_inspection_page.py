@@ -152,7 +152,7 @@ def test_a_failure_is_the_page() -> None:
     [
         ((DIFFERENCE,), "", "1 from old.py:step, the most important first\n  - trips 15 → 30"),
         ((), "", "none from old.py:step: the same HLO but for names"),
-        (None, "it does not trace: no", "unknown from old.py:step: it does not trace: no"),
+        (None, "it does not trace: no", "not compared with old.py:step: it does not trace: no"),
     ],
 )
 def test_a_comparison_says_what_differs(

@@ -60,7 +60,7 @@ class NoAxes:
 
 
 class ByType:
-    """Explicit, for the function says itself where arrays lie, and cannot be traced otherwise."""
+    """Explicit axes: the function sets shardings itself and cannot be traced without them."""
 
     def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         """The results of `function`; raises ValueError where jax refuses what is planned."""

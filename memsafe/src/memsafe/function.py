@@ -69,7 +69,7 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
 
     Raises:
         ValueError: A budget or a name is not understood; or (when called) a function on a mesh
-            with explicit axes says itself where arrays lie, and jax refuses its plan.
+            with explicit axes sets shardings itself, and jax refuses its plan.
         BudgetError: (when called) no plan keeps the budget; it names the smallest peak and why.
     """
     asked = Asked(
@@ -219,7 +219,7 @@ def traced(f: Callable[..., Any], call: Call) -> Traced:
     axes = Automatic.of(functools.partial(_called, f, call), call.leaves, mesh)
     try:
         program: Traced = axes.see(functools.partial(_traced, f, call), call.leaves)
-    # What it says itself of where something lies, as by `shard_map`, needs explicit axes.
+    # Shardings that the function sets itself, as by `shard_map`, need explicit axes.
     except Exception:  # noqa: BLE001
         return replace(_traced(f, call, *call.leaves), axes=ByType())
     return replace(program, axes=axes)

@@ -151,4 +151,4 @@ def test_the_words_of_options_and_records_are_fixed() -> None:
     assert [level.name.lower() for level in Level] == ["quick", "full", "device", "soak"]
     assert [unit.value for unit in Unit] == ["bytes", "count", "seconds", "ratio"]
     assert [direction.value for direction in Direction] == ["to-host", "to-device"]
-    assert MUST_FAIL == ".must-fail"
+    assert MUST_FAIL == ".negative-control"

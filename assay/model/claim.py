@@ -209,7 +209,7 @@ class Trial:
         return isinstance(self.check.claim, TimingClaim | GrowthClaim | RerunClaim)
 
     def __str__(self) -> str:
-        return self.program + ("/must-fail" if self.must_fail else "")
+        return self.program + ("/negative-control" if self.must_fail else "")
 
 
 def record_of(

@@ -190,5 +190,5 @@ USUAL: Final = Invocation()
 def lost_on(ending: Ending, target: str) -> Sequence[str]:
     """``workload/variant`` of the items of a target that never reached a verdict."""
     programs = (item.rpartition("[")[2].partition("]")[0] for item in ending.lost)
-    named = (program.removesuffix("/must-fail").rpartition("@") for program in programs)
+    named = (program.removesuffix("/negative-control").rpartition("@") for program in programs)
     return tuple(dict.fromkeys(program for program, _, where in named if where == target))

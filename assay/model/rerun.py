@@ -56,7 +56,7 @@ class Rerun:
     ``ratio`` is None with fewer than two judged pairs, unless they are far apart. ``unavailable``
     or ``failure`` says why there are no more; ``side`` is where, None where it is the comparison
     itself that cannot run.
-    A ``negative_control`` is a must-fail one: see ``RerunRequest``.
+    A ``negative_control`` is a variant that must fail: see ``RerunRequest``.
     """
 
     suite: str

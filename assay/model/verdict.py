@@ -106,7 +106,7 @@ class Record:
         return self.claim.endswith(MUST_FAIL)
 
 
-MUST_FAIL = ".must-fail"
+MUST_FAIL = ".negative-control"
 """Suffix of a claim's name on the line of its negative control."""
 
 

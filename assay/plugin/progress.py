@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-_PROGRAM = re.compile(r"\[([^\[/@]+/[^/@]+@[^/@\]]+)(/must-fail)?\]$")
+_PROGRAM = re.compile(r"\[([^\[/@]+/[^/@]+@[^/@\]]+)(/negative-control)?\]$")
 _ERASE = "\r\x1b[2K"
 _MINUTE = 60
 _TELLING = 0.05

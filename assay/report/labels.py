@@ -97,7 +97,8 @@ def plural(number: int, noun: str) -> str:
 def rerun(record: Record, command: Sequence[str] = USUAL.command) -> str:
     """The command that reaches this verdict again: all claims on the variant, or its controls.
 
-    An item's id is ``test[workload/variant@target]``, with ``/must-fail`` on a negative control's.
+    An item's id is ``test[workload/variant@target]``, followed by ``/negative-control`` for such a
+    variant.
     """
     program = f"{record.workload}/{record.variant}"
     negative_control = [MUST_FAIL.removeprefix(".")] if record.must_fail else []

@@ -128,14 +128,14 @@ READING = (
         place="assay.frameworks.framework:memory_of",
         change=alters(_none),
         ends=FAILED,
-        says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),
+        says=("temp-bytes-at-most.negative-control", "The run fails (exit 1)"),
     ),
     Fault(
         name="temporaries are told in KiB",
         place="assay.frameworks.framework:memory_of",
         change=alters(_in_kib),
         ends=FAILED,
-        says=("temp-bytes-at-most.must-fail", "The run fails (exit 1)"),
+        says=("temp-bytes-at-most.negative-control", "The run fails (exit 1)"),
     ),
     Fault(
         name="a run gives no results",
@@ -149,6 +149,6 @@ READING = (
         place="assay.frameworks.jax:JaxFramework.execute",
         change=alters(_zeros),
         ends=FAILED,
-        says=("values-equal.must-fail", "The run fails (exit 1)"),
+        says=("values-equal.negative-control", "The run fails (exit 1)"),
     ),
 )

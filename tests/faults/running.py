@@ -106,7 +106,7 @@ RUNNING = (
         "a claim always passes",
         gives(Finding(outcome=Outcome.PASSED, measured=0, limit=0)),
         FAILED,
-        "compiles.must-fail",
+        "compiles.negative-control",
         "The run fails (exit 1)",
     ),
     _claim(
@@ -144,7 +144,7 @@ RUNNING = (
         place="assay.judge.baseline:holds",
         change=gives(1),  # Which is true.
         ends=FAILED,
-        says=("must-fail", "The run fails (exit 1)"),
+        says=("negative-control", "The run fails (exit 1)"),
     ),
     Fault(
         name="every program has a known defect",
@@ -165,7 +165,7 @@ RUNNING = (
         place="assay.judge.case:judge_negative_control",
         change=gives(Finding(outcome=Outcome.INCONCLUSIVE)),
         ends=FAILED,
-        says=("must-fail", "(exit 1)"),
+        says=("negative-control", "(exit 1)"),
     ),
     Fault(
         name="no item is made",

@@ -39,7 +39,7 @@ TIMING = (
         change=gives(0.001),
         command=TIMES,
         ends=FAILED,
-        says=("time-ratio.must-fail",),
+        says=("time-ratio.negative-control",),
     ),
     Fault(
         name="no samples are kept",

@@ -114,7 +114,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 def test_a_program_that_became_slower_fails_it_and_its_control_proves_the_detector(
     story: Story,
 ) -> None:
-    broken, negative_control = story.record("time-against"), story.record("time-against.must-fail")
+    broken, negative_control = (
+        story.record("time-against"),
+        story.record("time-against.negative-control"),
+    )
     assert broken.verdict is Outcome.FAILED
     assert broken.measured == pytest.approx(3, rel=0.3)
     assert negative_control.verdict is Outcome.PASSED
@@ -194,11 +197,11 @@ def test_a_verdict_is_asked_for_once_and_also_of_what_no_other_claim_times(tmp_p
     ended = project.pytest("--assay-against=0.1.2", "-k", "against", target="cpu")
     assert _asked(ended) == [
         ("base", "time-against"),
-        ("base", "time-against.must-fail"),
+        ("base", "time-against.negative-control"),
         ("untimed", "time-against"),
-        ("untimed", "time-against.must-fail"),
+        ("untimed", "time-against.negative-control"),
         ("worse", "time-against"),
-        ("worse", "time-against.must-fail"),
+        ("worse", "time-against.negative-control"),
     ]
     assert "test_asked[small/worse@cpu]" in _collected(project)
     assert "test_time-against[small/base@cpu]" in _collected(project)
@@ -254,13 +257,16 @@ def test_a_program_that_fails_here_fails_and_found_by_last_failed(tmp_path: Path
     project = Project(tmp_path, {"test_timed.py": fails, "conftest.py": NOWHERE})
     ended = project.pytest("--assay-against=0.1.2", "-k", "against", target="cpu")
     assert ended.record("worse", "time-against").verdict is Outcome.FAILED
-    control = ended.record("worse", "time-against.must-fail")
+    control = ended.record("worse", "time-against.negative-control")
     assert control.verdict is Outcome.FAILED
     assert "proves nothing" in control.reason
     assert ended.exit_code == 1
     assert "errors" not in ended.outcomes
     again = project.pytest("--assay-against=0.1.2", "--lf", target="cpu")
-    assert set(_asked(again)) == {("worse", "time-against"), ("worse", "time-against.must-fail")}
+    assert set(_asked(again)) == {
+        ("worse", "time-against"),
+        ("worse", "time-against.negative-control"),
+    }
 
 
 def test_a_control_of_ones_own_is_misuse(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ test_one = Check(
 test_two = Check(claim=claims.Compiles(), workloads=(TWO,), negative_control=("control", "second"))
 """
 )
-CONTROL = "compiles.must-fail"
+CONTROL = "compiles.negative-control"
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +68,12 @@ def test_only_the_claim_whose_controls_all_failed_passes(whole: Ended) -> None:
 @pytest.mark.parametrize(
     "selection",
     [
-        ("-k", "(blind or sound) and not must-fail"),
+        ("-k", "(blind or sound) and not negative-control"),
         (
             "test_small.py::test_one[blind/variant@cpu:8]",
             "test_small.py::test_one[sound/variant@cpu:8]",
         ),
-        ("-n", "1", "-k", "(blind or sound) and not must-fail"),
+        ("-n", "1", "-k", "(blind or sound) and not negative-control"),
     ],
 )
 def test_a_control_is_judged_where_its_own_item_is_left_out(
@@ -91,6 +91,6 @@ def test_a_control_is_judged_where_its_own_item_is_left_out(
 
 
 def test_a_run_of_controls_alone_is_no_pass(project: Project) -> None:
-    ended = project.pytest("-k", "sound and must-fail")
+    ended = project.pytest("-k", "sound and negative-control")
     assert (ended.exit_code, ended.outcomes["passed"]) == (1, 1), ended.output
     assert "The run judged negative controls only, which is not a pass (exit 1)" in ended.output

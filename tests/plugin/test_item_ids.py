@@ -40,7 +40,7 @@ def test_mail(): assert "no program" == "no program"
 ITEMS = (
     "test_step_compiles[small/mismatched@cpu:8]",
     "test_step_compiles[small/double@cpu:8]",
-    "test_step_compiles[small/negative_control@cpu:8/must-fail]",
+    "test_step_compiles[small/negative_control@cpu:8/negative-control]",
     "test_memory_is_no_worse_than_the_baseline[small/double@cpu:8]",
 )
 
@@ -82,7 +82,7 @@ def test_ids_name_test_workload_variant_target_and_control(project: Project) -> 
     ("expression", "items"),
     [
         ("temp-bytes", ITEMS[3:]),
-        ("mine and must-fail", ITEMS[2:3]),
+        ("mine and negative-control", ITEMS[2:3]),
     ],
 )
 def test_items_are_selected_by_claim_suite_and_control(
@@ -133,7 +133,7 @@ def test_workers_send_every_record(workers: tuple[Ended, Path]) -> None:
         ("double", "compiles", "passed"),
         ("double", "temp-bytes", "passed"),
         ("mismatched", "compiles", "failed"),
-        ("negative_control", "compiles.must-fail", "passed"),
+        ("negative_control", "compiles.negative-control", "passed"),
     ]
 
 

@@ -40,7 +40,7 @@ def test_the_checks_pass_once_their_number_is_stored(project: Project) -> None:
     verdicts = {(one.variant, one.claim): one.verdict.value for one in ended.records}
     assert verdicts == {
         ("small", "fits-device"): "passed",
-        ("huge", "fits-device.must-fail"): "passed",
+        ("huge", "fits-device.negative-control"): "passed",
         ("train_step", "temp_bytes"): "passed",
         ("train_step", "assertions"): "passed",
     }

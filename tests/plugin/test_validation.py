@@ -57,7 +57,7 @@ test_checked = Check("""
                 "claim=claims.BaselineTempBytes(), workloads=(W,), variants=('c',), "
                 "negative_control='a'"
             ),
-            "got temp-bytes.must-fail put to small/a in test_checked, which is compared with no",
+            "got temp-bytes.negative-control put to small/a in test_checked, which is compared with",
         ),
         (
             "claim=COMPILES, workloads=(workload(variant('a', double), framework='jaxx'),)",
@@ -84,4 +84,4 @@ def test_a_workload_that_has_none_of_the_variants_needs_no_control(tmp_path: Pat
     file = f"{HEAD}{check}".replace("test_checked =", other)
     ended = Project(tmp_path, {"test_small.py": file}).pytest("--collect-only", "-q")
     assert ended.exit_code == 0, ended.output
-    assert "test_checked[small/a@cpu:8/must-fail]" in ended.output
+    assert "test_checked[small/a@cpu:8/negative-control]" in ended.output

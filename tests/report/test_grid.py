@@ -17,7 +17,7 @@ FIELDS = st.fixed_dictionaries(
         "workload": st.sampled_from(["w", "x"]),
         "variant": st.sampled_from(["defect", "remedy"]),
         "target": st.sampled_from(["cpu", "gpu-h100:8", "tpu"]),
-        "claim": st.sampled_from(["bytes", "bytes.must-fail"]),
+        "claim": st.sampled_from(["bytes", "bytes.negative-control"]),
         "verdict": st.sampled_from(Outcome),
     }
 )
@@ -90,7 +90,8 @@ def test_rows_keep_the_order_of_first_appearance(record_of: RecordOf) -> None:
 
 def test_the_controls_of_a_workload_share_its_last_row(record_of: RecordOf) -> None:
     negative_controls = [
-        record_of(variant=variant, claim="host-bytes.must-fail") for variant in ("tie", "bow")
+        record_of(variant=variant, claim="host-bytes.negative-control")
+        for variant in ("tie", "bow")
     ]
     shown = grid([*negative_controls, record_of()])
     last = Row(suite="scan_offload", workload="scan_stack", variant=NEGATIVE_CONTROLS)

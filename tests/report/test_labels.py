@@ -39,10 +39,10 @@ def test_plain_leaves_words_lines_and_signs_as_they_are() -> None:
 
 
 def test_the_rerun_keyword_is_one_that_pytest_reads(record_of: RecordOf) -> None:
-    command = rerun(record_of(variant="two words@once", claim="bytes=0.must-fail"))
+    command = rerun(record_of(variant="two words@once", claim="bytes=0.negative-control"))
     assert command == (
         "pytest suites --assay-target gpu-h100:8 "
-        "-k 'scan_stack/two and words and once and must-fail'"
+        "-k 'scan_stack/two and words and once and negative-control'"
     )
     Expression.compile(command.split("'")[1])
 

@@ -37,7 +37,9 @@ def feature(*records: Record) -> Feature:
 
 @pytest.fixture
 def negative_control(record_of: RecordOf) -> Record:
-    return record_of(variant="useless", claim="host-bytes.must-fail", reason="breaks, as it must")
+    return record_of(
+        variant="useless", claim="host-bytes.negative-control", reason="breaks, as it must"
+    )
 
 
 def test_passed_with_a_control_that_failed_passes(
@@ -67,7 +69,7 @@ def test_passed_without_any_control_is_inconclusive(record_of: RecordOf) -> None
         {"run": "2026-11-19"},
         {"suite": "dus_remat"},
         {"target": "tpu"},
-        {"claim": "device-bytes-fall.must-fail"},
+        {"claim": "device-bytes-fall.negative-control"},
         {"verdict": Outcome.UNSUPPORTED},
         {"verdict": Outcome.INCONCLUSIVE},
     ],
@@ -75,7 +77,7 @@ def test_passed_without_any_control_is_inconclusive(record_of: RecordOf) -> None
 def test_a_control_that_did_not_fail_here_vouches_for_nothing(
     record_of: RecordOf, elsewhere: dict[str, object]
 ) -> None:
-    fields = {"variant": "useless", "claim": "host-bytes.must-fail", **elsewhere}
+    fields = {"variant": "useless", "claim": "host-bytes.negative-control", **elsewhere}
     found = feature(record_of(), record_of(**fields))
     assert found.decision is Decision.INCONCLUSIVE
     assert found.claims[0].detector is Detector.UNPROVEN
@@ -96,7 +98,7 @@ def test_every_control_of_a_claim_must_have_failed(
 def test_a_blind_control_outweighs_a_sound_one(
     record_of: RecordOf, negative_control: Record, verdict: Outcome
 ) -> None:
-    blind = record_of(variant="useless-too", claim="host-bytes.must-fail", verdict=verdict)
+    blind = record_of(variant="useless-too", claim="host-bytes.negative-control", verdict=verdict)
     found = feature(record_of(), negative_control, blind)
     assert found.decision is Decision.INCONCLUSIVE
     assert found.reason == "the negative control of host-bytes did not fail in this run"
@@ -106,7 +108,7 @@ def test_a_control_of_another_workload_vouches_for_nothing(
     record_of: RecordOf, negative_control: Record
 ) -> None:
     blind_elsewhere = record_of(
-        workload="flax_encoder", claim="host-bytes.must-fail", verdict=Outcome.FAILED
+        workload="flax_encoder", claim="host-bytes.negative-control", verdict=Outcome.FAILED
     )
     assert feature(record_of(), negative_control, blind_elsewhere).decision is Decision.PASS
     assert feature(record_of(), blind_elsewhere).decision is Decision.INCONCLUSIVE
@@ -233,7 +235,7 @@ def test_the_exit_code_follows_the_fixed_rule(
 
 
 def test_a_blind_control_fails_the_exit_code_too(record_of: RecordOf) -> None:
-    blind = record_of(claim="host-bytes.must-fail", verdict=Outcome.FAILED)
+    blind = record_of(claim="host-bytes.negative-control", verdict=Outcome.FAILED)
     assert qualified(record_of(), blind).exit_code is ExitCode.FAILED
 
 

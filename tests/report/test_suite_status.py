@@ -101,7 +101,7 @@ def test_a_number_that_a_remedy_does_not_change_is_not_shown(records: list[Recor
 
 def test_the_number_of_a_negative_control_is_one_without_a_remedy(records: list[Record]) -> None:
     named = changed(
-        records, {"variant": "output", "claim": "temp-bytes"}, claim="temp-bytes.must-fail"
+        records, {"variant": "output", "claim": "temp-bytes"}, claim="temp-bytes.negative-control"
     )
     assert "18.8 GiB → 2.8 GiB" in details(named)["remedy"]
 
@@ -136,8 +136,8 @@ def test_a_target_family_that_is_missing_is_not_claimed(records: list[Record]) -
 
 
 def test_a_negative_control_shows_no_defect(records: list[Record]) -> None:
-    controls = changed(records, {"claim": "host-bytes"}, claim="host-bytes.must-fail")
-    every = replace(ISSUE, claims=("*.must-fail",))
+    controls = changed(records, {"claim": "host-bytes"}, claim="host-bytes.negative-control")
+    every = replace(ISSUE, claims=("*.negative-control",))
     assert "not tested" in details(controls, every)["today"]
 
 

@@ -83,7 +83,7 @@ def test_a_known_defect_puts_its_link_on_the_record(harness: Harness) -> None:
 
 def test_a_control_is_recorded_as_one(harness: Harness) -> None:
     (record,) = harness.judge(trial(NEGATIVE_CONTROL, FALLS, must_fail=True))
-    assert (record.claim, record.verdict) == ("device-bytes-fall.must-fail", Outcome.PASSED)
+    assert (record.claim, record.verdict) == ("device-bytes-fall.negative-control", Outcome.PASSED)
     assert record.must_fail
 
 
@@ -109,7 +109,8 @@ def test_a_known_defect_does_not_excuse_the_control(harness: Harness) -> None:
 def test_a_trial_reads_as_workload_variant_and_target() -> None:
     assert str(trial()) == f"stack/offload@{TARGET}"
     assert (
-        str(trial(NEGATIVE_CONTROL, must_fail=True)) == f"stack/negative_control@{TARGET}/must-fail"
+        str(trial(NEGATIVE_CONTROL, must_fail=True))
+        == f"stack/negative_control@{TARGET}/negative-control"
     )
     assert trial().claim_name == "temp-bytes"
 

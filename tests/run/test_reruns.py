@@ -74,7 +74,7 @@ def test_a_claim_is_judged_by_a_rerun_that_the_run_makes_and_keeps(
 def test_the_control_is_the_variant_itself_done_twice(run: Run, rerunner: Rerunner) -> None:
     record = run.judge(trial(claim=CLAIM, must_fail=True))
     assert (record.verdict, record.measured) == (Outcome.PASSED, 2.0)
-    assert (record.variant, record.claim) == ("offload", "time-against.must-fail")
+    assert (record.variant, record.claim) == ("offload", "time-against.negative-control")
     assert [asked.negative_control for asked in rerunner.asked] == [True]
 
 

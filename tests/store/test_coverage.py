@@ -13,7 +13,7 @@ SLOTS = {
     Slot("jax", suite, target, claim): Count(3, 3 if claim == "z" else 1)
     for suite in ("b", "a")
     for target in ("tpu-v4", "cpu:8")
-    for claim in ("z", "y.must-fail")
+    for claim in ("z", "y.negative-control")
 }
 
 

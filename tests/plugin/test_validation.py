@@ -57,7 +57,7 @@ test_checked = Check("""
                 "claim=claims.BaselineTempBytes(), workloads=(W,), variants=('c',), "
                 "negative_control='a'"
             ),
-            "got temp-bytes.negative-control put to small/a in test_checked, which is compared with",
+            "got temp-bytes.negative-control put to small/a in test_checked, which is compared",
         ),
         (
             "claim=COMPILES, workloads=(workload(variant('a', double), framework='jaxx'),)",

@@ -1,26 +1,29 @@
 """The claims that Assay ships, one family a file; each is a frozen value with one pure method."""
 
 from assay.claims.against import BaselineTime, TimeAgainst
-from assay.claims.compile import Compiles, FitsDevice, NamesMatch, Parameters, ResidualsOnHost, Runs
-from assay.claims.copies import CopiedBytes, CopiedBytesOutsideLoops, DonatedBytesReused
+from assay.claims.compile import (
+    Compiles,
+    FitsDevice,
+    NamesMatch,
+    Parameters,
+    Refuses,
+    ResidualsOnHost,
+    Runs,
+)
 from assay.claims.memory import (
     BaselineTempBytes,
+    CopiedBytes,
+    CopiedBytesOutsideLoops,
     DeviceBytesAtMost,
     DeviceBytesFall,
+    DonatedBytesReused,
     FitsBudget,
     HostBytes,
     TempBytesAtMost,
     TransferredBytes,
 )
 from assay.claims.scaling import BytesExponent, Cost, TimeExponent, TimeGrowth
-from assay.claims.steps import (
-    GraphsCompiled,
-    LastCompile,
-    Refuses,
-    Sent,
-    SentPerStep,
-    TracingSends,
-)
+from assay.claims.steps import GraphsCompiled, LastCompile, Sent, SentPerStep, TracingSends
 from assay.claims.times import StoredTimeRatio, TimeRatio, TraceTimeRatio
 from assay.claims.values import ValuesEqual
 

@@ -2,16 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
-from assay.claims.measurement import describe_failure, stop_unless_available, stop_unless_executed
+from assay.claims.measurement import (
+    ClaimBase,
+    describe_failure,
+    passed_if,
+    stop,
+    stop_unless_available,
+    stop_unless_executed,
+)
+from assay.claims.times import too_noisy
 from assay.judge.baseline import STORE_ALL, STORE_NEW
-from assay.model.claim import Case, MeasurementMissing, Stopped
-from assay.model.rerun import Enough, Rerun, Side, Sought
-from assay.model.timing import PROCESSES_ALONE, Change, Ratio, Times, Turns, format_seconds
+from assay.model.claim import Case, MeasurementMissing
+from assay.model.rerun import Rerun, Side, Sought
+from assay.model.timing import PROCESSES_ALONE, Change, Times, Turns, format_seconds
 from assay.model.units import Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Variant
 
 FEWEST_SAMPLES: Final = 10
 _FEWEST_OF_A_PROCESS: Final = 48
@@ -19,17 +26,13 @@ _SECONDS_OF_A_PROCESS: Final = 0.4
 _MOST_OF_A_PROCESS: Final = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessDone:
+def process_done(_reference: Sequence[float], judged: Sequence[float]) -> bool:
     """Whether a process took enough samples to have reached its minimum time."""
-
-    def __call__(self, _reference: Sequence[float], judged: Sequence[float]) -> bool:
-        """Whether they are enough."""
-        return len(judged) >= _FEWEST_OF_A_PROCESS and sum(judged) >= _SECONDS_OF_A_PROCESS
+    return len(judged) >= _FEWEST_OF_A_PROCESS and sum(judged) >= _SECONDS_OF_A_PROCESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineTime:
+class BaselineTime(ClaimBase):
     """A run takes no longer than the time stored for this machine.
 
     Samples come from ``PROCESSES_ALONE`` fresh processes. The fastest is compared, because a busy
@@ -42,22 +45,18 @@ class BaselineTime:
     tolerance: float = 0.1
     most_load: float = 3.0
     name: str = "baseline-time"
-    unit: Unit = Unit.SECONDS
-    uses_baseline: bool = True
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
+    unit: ClassVar[Unit] = Unit.SECONDS
+    uses_baseline: ClassVar[bool] = True
 
     def turns(self, case: Case) -> Turns:
         """The variant alone, in fresh processes."""
         stop_unless_executed(case, case.evidence)
-        return Turns(reference="", question="alone", enough=ProcessDone(), most=_MOST_OF_A_PROCESS)
+        return Turns(reference="", question="alone", enough=process_done, most=_MOST_OF_A_PROCESS)
 
     def judge(self, case: Case) -> Finding:
         """Passed, failed or improved by the fastest sample."""
         stop_unless_executed(case, case.evidence)
-        times = _taken(case)
+        times = _times_alone(case)
         measured = min(times.judged.samples)
         fastest = f"the fastest run takes {format_seconds(measured)}"
         busy = self._busy(times)
@@ -94,7 +93,7 @@ class BaselineTime:
         return f"; the load average is {load:.1f} on {cores} cores, wanted at most {most:g}"
 
 
-def _taken(case: Case) -> Times:
+def _times_alone(case: Case) -> Times:
     """The times of a case with enough samples, or ``Stopped``."""
     times = case.times
     if times is None:
@@ -105,24 +104,19 @@ def _taken(case: Case) -> Times:
     stop_unless_available(times)
     if times.failure is not None:
         reason = f"nothing to time: {describe_failure(times.failure)}"
-        raise Stopped(Finding(outcome=Outcome.FAILED, reason=reason, failure=times.failure))
+        stop(Outcome.FAILED, reason, failure=times.failure)
     if len(times.judged.samples) < FEWEST_SAMPLES * PROCESSES_ALONE:
-        raise Stopped(
-            Finding(
-                outcome=Outcome.INCONCLUSIVE,
-                reason=f"{len(times.judged.samples)} samples of {PROCESSES_ALONE} processes, "
-                f"wanted at least {FEWEST_SAMPLES} of each: {times.ended.value}",
-                advice="raise --assay-timing-seconds, or time a program of another size",
-            )
+        stop(
+            Outcome.INCONCLUSIVE,
+            f"{len(times.judged.samples)} samples of {PROCESSES_ALONE} processes, "
+            f"wanted at least {FEWEST_SAMPLES} of each: {times.ended.value}",
+            "raise --assay-timing-seconds, or time a program of another size",
         )
     return times
 
 
-_NO_SLOWER = 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeAgainst:
+class TimeAgainst(ClaimBase):
     """A run takes no longer than it does on the toolchain that ``--assay-against`` names.
 
     Processes of the two toolchains run alternately. The check exists only with
@@ -133,12 +127,7 @@ class TimeAgainst:
     least_change: float = 0.02
     seen_change: float = 0.04
     name: str = "time-against"
-    unit: Unit = Unit.RATIO
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
+    unit: ClassVar[Unit] = Unit.RATIO
 
     def sought(self, case: Case) -> Sought:
         """The change that counts, for a program that ran."""
@@ -155,37 +144,22 @@ class TimeAgainst:
                 "use the claim in a run that can rerun programs"
             )
         _stop_if_halted(rerun)
-        if rerun.ratio is None:
-            raise Stopped(
-                Finding(
-                    outcome=Outcome.INCONCLUSIVE,
-                    reason=f"{rerun.ended.value} was reached before two pairs of processes, "
-                    "and the times so far do not differ enough to decide",
-                    advice="raise --assay-against-seconds, or time a smaller program",
-                )
+        ratio = rerun.ratio
+        if ratio is None:
+            stop(
+                Outcome.INCONCLUSIVE,
+                f"{rerun.ended.value} was reached before two pairs of processes, "
+                "and the times so far do not differ enough to decide",
+                "raise --assay-against-seconds, or time a smaller program",
             )
-        return _judged(rerun, rerun.ratio)
-
-
-def _judged(rerun: Rerun, ratio: Ratio) -> Finding:
-    known = Finding(
-        outcome=Outcome.FAILED if ratio.change is Change.SLOWER else Outcome.PASSED,
-        measured=ratio.ratio,
-        limit=_NO_SLOWER,
-        reason=f"{rerun.told}: {ratio.change.value}",
-    )
-    if ratio.change is not Change.TOO_NOISY:
-        return known
-    capped = rerun.ended is Enough.SECONDS
-    instead = "raise --assay-against-seconds" if capped else "ask for a larger change"
-    why = f" ({ratio.reason})" if ratio.reason else ""
-    return Finding(
-        outcome=Outcome.INCONCLUSIVE,
-        measured=ratio.ratio,
-        limit=_NO_SLOWER,
-        reason=f"{ratio.change.value}{why}: {rerun.told}; {rerun.ended.value} was reached",
-        advice=f"run it on a quieter machine, or {instead}",
-    )
+        if ratio.change is Change.TOO_NOISY:
+            return too_noisy(ratio, 1, rerun.told, rerun.ended, "--assay-against-seconds")
+        return Finding(
+            outcome=passed_if(ratio.change is not Change.SLOWER),
+            measured=ratio.ratio,
+            limit=1,
+            reason=f"{rerun.told}: {ratio.change.value}",
+        )
 
 
 def _stop_if_halted(rerun: Rerun) -> None:
@@ -193,20 +167,14 @@ def _stop_if_halted(rerun: Rerun) -> None:
     old = rerun.side is Side.OLD
     if rerun.unavailable is not None:
         where = f"{rerun.side.value}: " if rerun.side else ""
-        raise Stopped(
-            Finding(
-                outcome=Outcome.INCONCLUSIVE if old else Outcome.UNSUPPORTED,
-                reason=f"{where}{rerun.unavailable.reason}",
-                advice=rerun.unavailable.remedy,
-            )
+        stop(
+            Outcome.INCONCLUSIVE if old else Outcome.UNSUPPORTED,
+            f"{where}{rerun.unavailable.reason}",
+            rerun.unavailable.remedy,
         )
     if rerun.failure is not None:
-        failed = describe_failure(rerun.failure)
-        raise Stopped(
-            Finding(
-                outcome=Outcome.INCONCLUSIVE if old else Outcome.FAILED,
-                reason=f"nothing to compare: on {(rerun.side or Side.NEW).value}, {failed}",
-                advice="name another version with --assay-against" if old else "",
-                failure=None if old else rerun.failure,
-            )
-        )
+        side = (rerun.side or Side.NEW).value
+        reason = f"nothing to compare: on {side}, {describe_failure(rerun.failure)}"
+        if old:
+            stop(Outcome.INCONCLUSIVE, reason, "name another version with --assay-against")
+        stop(Outcome.FAILED, reason, failure=rerun.failure)

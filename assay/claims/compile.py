@@ -1,40 +1,38 @@
 """Claims on tracing, compiling and running: each succeeds, names match, and the program fits."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import prod
+from typing import ClassVar
 
 from assay.claims.measurement import (
+    ClaimBase,
     describe_failure,
+    finding,
     memory_of,
     module_of,
-    never_executed,
+    stop,
+    stop_never_executed,
     stop_unless_available,
     stop_unless_compiled,
     traced_of,
 )
-from assay.claims.memory import finding
-from assay.judge.baseline import Relation, explain, holds
+from assay.judge.baseline import Relation
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Failure, FailureKind, Residual
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Variant
+
+_MAKE_IT_FIT = "shard it further, save less, or offload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualsOnHost:
+class ResidualsOnHost(ClaimBase):
     """Autodiff keeps exactly the formula's bytes of residuals in host memory, over all devices."""
 
     equal: Formula
     name: str = "residuals-on-host"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.equal.needs(variant)
 
     def judge(self, case: Case) -> Finding:
         """Passes if the saved residuals placed on the host add up to the formula."""
@@ -44,22 +42,10 @@ class ResidualsOnHost:
                 f"got no saved residuals of {case.variant.name!r}, wanted its Program to name the "
                 "differentiated function; set Program.differentiated"
             )
-        on_host = [residual for residual in residuals if residual.on_host]
-        measured = Quantity(sum(map(nbytes, on_host)), self.unit)
-        result = finding(
-            "residuals on the host",
-            measured,
-            Relation.EQUAL,
-            self.equal.of(case),
-            self.equal.text,
-        )
-        listed = ", ".join(map(str, residuals)) or "nothing"
-        return Finding(
-            outcome=result.outcome,
-            measured=result.measured,
-            limit=result.limit,
-            reason=f"{result.reason}; saved: {listed}",
-        )
+        on_host = sum(nbytes(residual) for residual in residuals if residual.on_host)
+        found = self._compare(case, "residuals on the host", on_host, Relation.EQUAL, self.equal)
+        saved = ", ".join(map(str, residuals)) or "nothing"
+        return replace(found, reason=f"{found.reason}; saved: {saved}")
 
 
 def nbytes(residual: Residual) -> int:
@@ -72,48 +58,40 @@ def nbytes(residual: Residual) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamesMatch:
+class NamesMatch(ClaimBase):
     """Every name in the policy is given to a value by ``checkpoint_name``.
 
     JAX accepts a name that matches nothing without a warning, and offloads nothing.
     """
 
     name: str = "names-match"
-    unit: Unit = Unit.COUNT
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
+    unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
         """Passes if none of the policy's names is missing from the jaxpr."""
         present = traced_of(case).names
-        if not case.variant.names:
-            return Finding(
-                outcome=Outcome.INCONCLUSIVE,
-                reason=f"the policy of {case.variant.name!r} asks for no name",
-                advice="list the policy's names in Variant.names, or leave the variant out of the "
-                "check",
+        wanted = case.variant.names
+        if not wanted:
+            stop(
+                Outcome.INCONCLUSIVE,
+                f"the policy of {case.variant.name!r} asks for no name",
+                "list the policy's names in Variant.names, or leave the variant out of the check",
             )
-        missing = [name for name in case.variant.names if name not in present]
+        missing = [name for name in wanted if name not in present]
         if not missing:
-            names = ", ".join(case.variant.names)
-            return Finding(
-                outcome=Outcome.PASSED, measured=0, limit=0, reason=f"the program names {names}"
-            )
+            return _count_failures(0, f"the program names {', '.join(wanted)}")
         close = get_close_matches(missing[0], present, n=1)
-        return Finding(
-            outcome=Outcome.FAILED,
-            measured=len(missing),
-            limit=0,
-            reason=f"the policy names {missing}, but the program names only {sorted(present)}",
+        return replace(
+            _count_failures(
+                len(missing),
+                f"the policy names {missing}, but the program names only {sorted(present)}",
+            ),
             advice=f"did you mean {close[0]!r}?" if close else "name a value with checkpoint_name",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compiles:
+class Compiles(ClaimBase):
     """The program traces, lowers and compiles, whether or not it then fits or runs.
 
     Measures the number of failures. ``FitsDevice`` judges a program that runs out of memory,
@@ -121,38 +99,26 @@ class Compiles:
     """
 
     name: str = "compiles"
-    unit: Unit = Unit.COUNT
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
+    unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
         """Passes if the compiler returned an executable."""
-        evidence = case.evidence
-        stop_unless_available(evidence)
-        failure = evidence.failure
-        does_not_fit = failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
-        if failure is None or does_not_fit or failure.left_executable:
-            return Finding(outcome=Outcome.PASSED, measured=0, limit=0, reason="it compiles")
+        stop_unless_available(case.evidence)
+        failure = case.evidence.failure
+        if failure is None or failure.left_executable or _does_not_fit(failure):
+            return _count_failures(0, "it compiles")
         return _failed(failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
+class Runs(ClaimBase):
     """The program that was compiled runs, and gives results.
 
     Measures the number of failures: an exception, a crash or a timeout while it runs.
     """
 
     name: str = "runs"
-    unit: Unit = Unit.COUNT
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
+    unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
         """Passes if it ran to its end."""
@@ -161,22 +127,52 @@ class Runs:
         if evidence.failure is not None:
             return _failed(evidence.failure)
         if evidence.values is None:
-            return never_executed(evidence, "results")
-        return Finding(outcome=Outcome.PASSED, measured=0, limit=0, reason="it runs")
-
-
-def _failed(failure: Failure) -> Finding:
-    return Finding(
-        outcome=Outcome.FAILED,
-        measured=1,
-        limit=0,
-        reason=describe_failure(failure),
-        failure=failure,
-    )
+            stop_never_executed(evidence, "results")
+        return _count_failures(0, "it runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitsDevice:
+class Refuses(ClaimBase):
+    """The program is refused with an ``error``: it neither succeeds nor crashes its process.
+
+    Measures 1 if it does, or if it ends with another exception, which may be a fault of its own.
+    """
+
+    error: str = "RuntimeError"
+    name: str = "refuses"
+    unit: ClassVar[Unit] = Unit.COUNT
+
+    def judge(self, case: Case) -> Finding:
+        """Passes if the framework raised exactly this error."""
+        stop_unless_available(case.evidence)
+        failure = case.evidence.failure
+        if failure is None:
+            return _count_failures(1, "it was not refused")
+        reason = f"wanted a {self.error}; {describe_failure(failure)}"
+        if failure.kind in _REFUSED and failure.message.startswith(f"{self.error}: "):
+            return _count_failures(0, reason)
+        return replace(_failed(failure), reason=reason)
+
+
+_REFUSED = (FailureKind.TRACE, FailureKind.LOWERING, FailureKind.EXECUTION)
+
+
+def _count_failures(count: int, reason: str) -> Finding:
+    """Passes if there is none."""
+    outcome = Outcome.FAILED if count else Outcome.PASSED
+    return Finding(outcome=outcome, measured=count, limit=0, reason=reason)
+
+
+def _failed(failure: Failure) -> Finding:
+    return replace(_count_failures(1, describe_failure(failure)), failure=failure)
+
+
+def _does_not_fit(failure: Failure) -> bool:
+    return failure.kind is FailureKind.OUT_OF_MEMORY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitsDevice(ClaimBase):
     """The step's temp + argument + output − alias is within the device's memory.
 
     The TPU compiler refuses a program that does not fit and names the size; the GPU compiler
@@ -184,25 +180,19 @@ class FitsDevice:
     """
 
     name: str = "fits-device"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
 
     def judge(self, case: Case) -> Finding:
         """Passes if it fits; otherwise the finding says by how much it does not."""
         evidence = case.evidence
         stop_unless_available(evidence)
         failure = evidence.failure
-        if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
+        if failure is not None and _does_not_fit(failure):
             return Finding(
                 outcome=Outcome.FAILED,
                 measured=failure.needed_bytes,
                 limit=failure.capacity_bytes,
                 reason=describe_failure(failure),
-                advice="shard it further, save less, or offload",
+                advice=_MAKE_IT_FIT,
                 failure=failure,
             )
         # Before any other failure: here no variant is judged, so no negative control need be.
@@ -216,30 +206,17 @@ class FitsDevice:
         memory_of(case, evidence)
         needed = Quantity(evidence.needed_bytes or 0, self.unit)
         capacity = Quantity(evidence.device_memory_bytes, Unit.BYTES)
-        passed = holds(needed, Relation.AT_MOST, capacity)
-        return Finding(
-            outcome=Outcome.PASSED if passed else Outcome.FAILED,
-            measured=needed.value,
-            limit=capacity.value,
-            reason=explain(
-                "device memory", needed, Relation.AT_MOST, capacity, "the device's memory"
-            ),
-            advice="" if passed else "shard it further, save less, or offload",
-        )
+        found = finding("device memory", needed, Relation.AT_MOST, capacity, "the device's memory")
+        return replace(found, advice="" if found.outcome is Outcome.PASSED else _MAKE_IT_FIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class Parameters(ClaimBase):
     """The compiled program takes exactly the formula's number of arrays."""
 
     equal: Formula
     name: str = "parameters"
-    unit: Unit = Unit.COUNT
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.equal.needs(variant)
+    unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
         """Passes if the entry computation has as many parameters; a tuple counts as its arrays."""
@@ -249,6 +226,5 @@ class Parameters:
                 f"got no inventory of {case.evidence.variant!r}, wanted the module's arguments; "
                 "read the module with assay.hlo.summary.read"
             )
-        measured = Quantity(len(inventory.arguments), self.unit)
-        limit = self.equal.of(case)
-        return finding("the program's arrays", measured, Relation.EQUAL, limit, self.equal.text)
+        count = len(inventory.arguments)
+        return self._compare(case, "the program's arrays", count, Relation.EQUAL, self.equal)

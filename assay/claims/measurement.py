@@ -1,11 +1,74 @@
-"""Taking a measurement out of evidence, or the finding that says why there is none."""
+"""What claims share: defaults, comparisons, and measurements or the reason why there is none."""
 
-from assay.model.claim import Case, MeasurementMissing, Stopped
+from dataclasses import dataclass, fields
+from typing import ClassVar, NoReturn
+
+from assay.judge.baseline import Relation, explain, holds
+from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced, Unavailable
 from assay.model.summary import ModuleSummary
 from assay.model.timing import Times
-from assay.model.units import format_bytes
+from assay.model.units import Quantity, Unit, format_bytes
 from assay.model.verdict import Finding, Outcome
+from assay.model.workload import Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimBase:
+    """The defaults of a ``Claim``: it measures bytes, and no baseline is its limit."""
+
+    uses_baseline: ClassVar[bool] = False
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of the measurement and its limit."""
+        return Unit.BYTES
+
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that this one is compared with, and those that the formulas read."""
+        values = (getattr(self, field.name) for field in fields(self))
+        formulas = (value for value in values if isinstance(value, Formula))
+        read = (name for formula in formulas for name in formula.needs(variant))
+        return (*self._references(variant), *read)
+
+    def _references(self, variant: Variant) -> tuple[str, ...]:
+        return ()
+
+    def _compare(
+        self, case: Case, what: str, measured: float, relation: Relation, formula: Formula
+    ) -> Finding:
+        """Passes if a number of the claim's unit is in this relation to the formula."""
+        quantity = Quantity(measured, self.unit)
+        return finding(what, quantity, relation, formula.of(case), formula.text)
+
+
+def finding(
+    what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str
+) -> Finding:
+    """Passes or fails by one comparison, with the line that explains it.
+
+    Raises:
+        UnitError: measurement and limit count different things.
+    """
+    return Finding(
+        outcome=passed_if(holds(measured, relation, limit)),
+        measured=measured.value,
+        limit=limit.value,
+        reason=explain(what, measured, relation, limit, source),
+    )
+
+
+def passed_if(passed: bool) -> Outcome:  # noqa: FBT001
+    """``passed`` or ``failed``."""
+    return Outcome.PASSED if passed else Outcome.FAILED
+
+
+def stop(
+    outcome: Outcome, reason: str, advice: str = "", failure: Failure | None = None
+) -> NoReturn:
+    """Raise ``Stopped``: there is no measurement to judge, and this verdict follows."""
+    raise Stopped(Finding(outcome=outcome, reason=reason, advice=advice, failure=failure))
+
 
 _DURING = {
     FailureKind.BUILD: "is built",
@@ -18,25 +81,18 @@ _DURING = {
 
 def describe_failure(failure: Failure) -> str:
     """One line: the stage that failed, the sizes that an out-of-memory error named, the message."""
-    when = f" while it {_DURING[failure.during]}" if failure.during in _DURING else ""
-    place = f"{failure.line}: " if failure.line else ""
-    line = f"the program {failure.kind.value}{when}: {place}{failure.message}"
     if failure.needed_bytes is not None and failure.capacity_bytes is not None:
         needed, capacity = format_bytes(failure.needed_bytes), format_bytes(failure.capacity_bytes)
-        line = f"the compiler needs {needed} of {capacity} per device"
-    return line
+        return f"the compiler needs {needed} of {capacity} per device"
+    when = f" while it {_DURING[failure.during]}" if failure.during in _DURING else ""
+    place = f"{failure.line}: " if failure.line else ""
+    return f"the program {failure.kind.value}{when}: {place}{failure.message}"
 
 
 def stop_unless_available(seen: Evidence | Times) -> None:
     """Raise ``Stopped`` with ``unsupported`` where target or toolchain cannot do it."""
     if seen.unavailable is not None:
-        raise Stopped(
-            Finding(
-                outcome=Outcome.UNSUPPORTED,
-                reason=seen.unavailable.reason,
-                advice=seen.unavailable.remedy,
-            )
-        )
+        stop(Outcome.UNSUPPORTED, seen.unavailable.reason, seen.unavailable.remedy)
 
 
 def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
@@ -45,43 +101,36 @@ def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
     The judged variant's own failure fails the claim; a reference variant's leaves it inconclusive.
     """
     stop_unless_available(evidence)
-    if evidence.failure is not None and not evidence.failure.left_executable:
-        raise _nothing_to_measure(case, evidence, evidence.failure)
+    if evidence.failure is None or not evidence.failure.left_executable:
+        stop_unless_executed(case, evidence)
 
 
 def stop_unless_executed(case: Case, evidence: Evidence) -> None:
     """Raise ``Stopped`` where the program gave no executable, or one that failed when it ran."""
     stop_unless_available(evidence)
-    if evidence.failure is not None:
-        raise _nothing_to_measure(case, evidence, evidence.failure)
+    if evidence.failure is None:
+        return
+    failed = describe_failure(evidence.failure)
+    if evidence is case.evidence:
+        stop(Outcome.FAILED, f"nothing to measure: {failed}", failure=evidence.failure)
+    name = repr(evidence.variant)
+    reason = f"nothing to measure: reference variant {name}: {failed}"
+    stop(Outcome.INCONCLUSIVE, reason, f"fix {name}, which it is compared with")
 
 
-def _nothing_to_measure(case: Case, evidence: Evidence, failure: Failure) -> Stopped:
-    own = evidence is case.evidence
-    whose = "" if own else f"reference variant {evidence.variant!r}: "
-    return Stopped(
-        Finding(
-            outcome=Outcome.FAILED if own else Outcome.INCONCLUSIVE,
-            reason=f"nothing to measure: {whose}{describe_failure(failure)}",
-            advice="" if own else f"fix {evidence.variant!r}, which it is compared with",
-            failure=failure if own else None,
-        )
-    )
-
-
-def never_executed(evidence: Evidence, what: str) -> Finding:
-    """``unsupported``, and what would fix it, where evidence holds nothing of what a run gives."""
+def stop_never_executed(evidence: Evidence, what: str) -> NoReturn:
+    """Raise ``Stopped`` with ``unsupported``: the evidence holds none of ``what`` a run gives."""
     why = evidence.not_executed or Unavailable(
         reason=f"the program gives no {what}", remedy="use the claim for programs that give it"
     )
-    return Finding(outcome=Outcome.UNSUPPORTED, reason=why.reason, advice=why.remedy)
+    stop(Outcome.UNSUPPORTED, why.reason, why.remedy)
 
 
 def memory_of(case: Case, evidence: Evidence) -> Memory:
     """The compiler's memory analysis, or ``Stopped``."""
     stop_unless_compiled(case, evidence)
     if evidence.memory is None:
-        raise MeasurementMissing(_missing(evidence, "memory analysis"))
+        raise _missing(evidence, "memory analysis")
     return evidence.memory
 
 
@@ -89,17 +138,27 @@ def module_of(case: Case, evidence: Evidence) -> ModuleSummary:
     """The optimised module's summary, or ``Stopped``."""
     stop_unless_compiled(case, evidence)
     if evidence.module_unreadable:
-        raise Stopped(
-            Finding(
-                outcome=Outcome.UNSUPPORTED,
-                reason="the program compiles, but this toolchain cannot read what it compiled: "
-                + evidence.module_unreadable,
-                advice="install the plugin that this jax asks for, such as pip install 'jax[tpu]'",
-            )
+        stop(
+            Outcome.UNSUPPORTED,
+            "the program compiles, but this toolchain cannot read what it compiled: "
+            + evidence.module_unreadable,
+            "install the plugin that this jax asks for, such as pip install 'jax[tpu]'",
         )
     if evidence.module is None:
-        raise MeasurementMissing(_missing(evidence, "HLO module"))
+        raise _missing(evidence, "HLO module")
     return evidence.module
+
+
+def assigned_module_of(case: Case, evidence: Evidence, purpose: str) -> ModuleSummary:
+    """The module, or ``Stopped`` where no buffer assignment says which bytes its arrays share."""
+    module = module_of(case, evidence)
+    if not module.buffers_assigned:
+        stop(
+            Outcome.INCONCLUSIVE,
+            f"the compiler gave no buffer assignment, which is needed to {purpose}",
+            "use a compiler that takes xla_dump_to as a compile option",
+        )
+    return module
 
 
 def traced_of(case: Case) -> Traced:
@@ -108,7 +167,7 @@ def traced_of(case: Case) -> Traced:
     stop_unless_available(evidence)
     if evidence.traced is None:
         stop_unless_compiled(case, evidence)
-        raise MeasurementMissing(_missing(evidence, "jaxpr"))
+        raise _missing(evidence, "jaxpr")
     return evidence.traced
 
 
@@ -116,27 +175,23 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
     """Raise ``Stopped`` where this target or toolchain cannot show memory placement at all."""
     stop_unless_available(evidence)
     if not evidence.separate_host_memory:
-        raise Stopped(
-            Finding(
-                outcome=Outcome.UNSUPPORTED,
-                reason="this target has one memory space and ignores memory kinds",
-                advice="use a GPU or TPU target",
-            )
+        stop(
+            Outcome.UNSUPPORTED,
+            "this target has one memory space and ignores memory kinds",
+            "use a GPU or TPU target",
         )
     traced = evidence.traced
     if traced and traced.host_placements_traced and not traced.placements_lowered:
-        raise Stopped(
-            Finding(
-                outcome=Outcome.UNSUPPORTED,
-                reason="the jaxpr places data on the host, but this jax drops placement when it "
-                "lowers for a device that is not present",
-                advice="use jax 0.9 or newer, or a machine that has the device",
-            )
+        stop(
+            Outcome.UNSUPPORTED,
+            "the jaxpr places data on the host, but this jax drops placement when it "
+            "lowers for a device that is not present",
+            "use jax 0.9 or newer, or a machine that has the device",
         )
 
 
-def _missing(evidence: Evidence, what: str) -> str:
-    return (
+def _missing(evidence: Evidence, what: str) -> MeasurementMissing:
+    return MeasurementMissing(
         f"got no {what} of {evidence.workload}/{evidence.variant} on {evidence.target}, wanted one "
         "from a program that compiled; this is a fault of Assay or of its adapter to jax"
     )

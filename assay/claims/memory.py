@@ -1,19 +1,38 @@
-"""Claims on memory and transfers: host bytes, device bytes, baselines, bytes per direction."""
+"""Claims on bytes of a compiled program: memory, transfers, copies and reused buffers."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
-from assay.claims.measurement import memory_of, module_of, stop_unless_placement_shows
-from assay.judge.baseline import Relation, against_baseline, explain, holds
+from assay.claims.measurement import (
+    ClaimBase,
+    assigned_module_of,
+    finding,
+    memory_of,
+    module_of,
+    stop,
+    stop_unless_placement_shows,
+)
+from assay.judge.baseline import Relation, against_baseline
 from assay.model.claim import Case, Formula
 from assay.model.evidence import FailureKind
+from assay.model.inspection import why_lost
 from assay.model.module import Direction, nbytes_per_run
-from assay.model.units import Quantity, Unit, same_unit
+from assay.model.summary import (
+    FullBufferWrite,
+    ModuleSummary,
+    copied_bytes_outside_loops,
+    copied_bytes_per_iteration,
+    full_buffer_writes_in_loops,
+    full_buffer_writes_outside_loops,
+)
+from assay.model.units import Quantity, Unit, format_bytes, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostBytes:
+class HostBytes(ClaimBase):
     """The step needs exactly the formula's bytes per device of host memory.
 
     Temporaries, arguments and outputs count; an output that reuses an argument counts once.
@@ -21,23 +40,16 @@ class HostBytes:
 
     equal: Formula
     name: str = "host-bytes"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.equal.needs(variant)
 
     def judge(self, case: Case) -> Finding:
         """Passes if the compiler's host bytes are the formula's bytes."""
         stop_unless_placement_shows(case.evidence)
-        measured = Quantity(memory_of(case, case.evidence).host_bytes, self.unit)
-        limit = self.equal.of(case)
-        return finding("host memory", measured, Relation.EQUAL, limit, self.equal.text)
+        host_bytes = memory_of(case, case.evidence).host_bytes
+        return self._compare(case, "host memory", host_bytes, Relation.EQUAL, self.equal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceBytesFall:
+class DeviceBytesFall(ClaimBase):
     """The step needs less device memory than its reference variant, by at least the formula.
 
     Host bytes alone prove nothing: three useless programs have them (see the suite's README).
@@ -45,26 +57,22 @@ class DeviceBytesFall:
 
     by: Formula
     name: str = "device-bytes-fall"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
 
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variant that saves on the device what this one moves to the host."""
-        return (variant.reference, *self.by.needs(variant))
+    def _references(self, variant: Variant) -> tuple[str, ...]:
+        return (variant.reference,)
 
     def judge(self, case: Case) -> Finding:
         """Passes if temp bytes fell by the formula's bytes."""
         stop_unless_placement_shows(case.evidence)
         reference = case.other(case.variant.reference)
         mine = memory_of(case, case.evidence).temp_bytes
-        theirs = memory_of(case, reference).temp_bytes
-        measured = Quantity(theirs - mine, self.unit)
+        saved = memory_of(case, reference).temp_bytes - mine
         what = f"device memory saved compared with {reference.variant!r}"
-        return finding(what, measured, Relation.AT_LEAST, self.by.of(case), self.by.text)
+        return self._compare(case, what, saved, Relation.AT_LEAST, self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceBytesAtMost:
+class DeviceBytesAtMost(ClaimBase):
     """The step needs at most the device memory of another variant plus the formula.
 
     A policy that needs more than saving nothing costs both transfers and memory.
@@ -73,12 +81,9 @@ class DeviceBytesAtMost:
     against: str
     beyond: Formula
     name: str = "no-worse-than-nothing"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
 
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variant it must not exceed."""
-        return (self.against, *self.beyond.needs(variant))
+    def _references(self, variant: Variant) -> tuple[str, ...]:
+        return (self.against,)
 
     def judge(self, case: Case) -> Finding:
         """Passes if temp bytes are at most the other variant's."""
@@ -93,27 +98,20 @@ class DeviceBytesAtMost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TempBytesAtMost:
+class TempBytesAtMost(ClaimBase):
     """The step's device temporaries stay within the formula."""
 
     limit: Formula
     name: str = "temp-bytes-at-most"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.limit.needs(variant)
 
     def judge(self, case: Case) -> Finding:
         """Passes if temp bytes are at most the formula's."""
-        measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
-        limit = self.limit.of(case)
-        return finding("device temporaries", measured, Relation.AT_MOST, limit, self.limit.text)
+        temp_bytes = memory_of(case, case.evidence).temp_bytes
+        return self._compare(case, "device temporaries", temp_bytes, Relation.AT_MOST, self.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitsBudget:
+class FitsBudget(ClaimBase):
     """The step's temp + argument + output − alias is within the budget that it was given.
 
     If the compiler refuses the program, the memory in its error message is the measurement.
@@ -121,12 +119,6 @@ class FitsBudget:
 
     budget: Formula
     name: str = "fits-budget"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.budget.needs(variant)
 
     def judge(self, case: Case) -> Finding:
         """Passes if what the step needs is at most the budget."""
@@ -136,15 +128,12 @@ class FitsBudget:
         needed = failure.needed_bytes if failure is not None else None
         if needed is None:
             needed = memory_of(case, case.evidence).device_bytes
-        limit, text = self.budget.of(case), self.budget.text
-        found = finding("device memory", Quantity(needed, self.unit), Relation.AT_MOST, limit, text)
-        if failure is not None:
-            return replace(found, outcome=Outcome.FAILED, failure=failure)
-        return found
+        found = self._compare(case, "device memory", needed, Relation.AT_MOST, self.budget)
+        return found if failure is None else replace(found, outcome=Outcome.FAILED, failure=failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineTempBytes:
+class BaselineTempBytes(ClaimBase):
     """Device temporaries have not grown past the baseline stored for this target.
 
     Fusion and scheduling decide this number, so no formula gives it. On another toolchain, a
@@ -153,12 +142,7 @@ class BaselineTempBytes:
 
     tolerance: float = 0.01
     name: str = "temp-bytes"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = True
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
+    uses_baseline: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         """Passes if temp bytes equal the baseline, improves if less, fails if more or missing."""
@@ -167,60 +151,143 @@ class BaselineTempBytes:
         return against_baseline(measured, case.baseline, versions, self.tolerance, case.earlier)
 
 
-def finding(
-    what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str
-) -> Finding:
-    """Passes or fails by one comparison, with the line that explains it.
-
-    Raises:
-        UnitError: measurement and limit count different things.
-    """
-    passed = holds(measured, relation, limit)
-    return Finding(
-        outcome=Outcome.PASSED if passed else Outcome.FAILED,
-        measured=measured.value,
-        limit=limit.value,
-        reason=explain(what, measured, relation, limit, source),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferredBytes:
+class TransferredBytes(ClaimBase):
     """Per step, exactly the formula's bytes are transferred in this direction."""
 
     direction: Direction
     equal: Formula
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
 
     @property
     def name(self) -> str:
         """``to-host-bytes`` or ``to-device-bytes``."""
         return f"{self.direction.value}-bytes"
 
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.equal.needs(variant)
-
     def judge(self, case: Case) -> Finding:
         """Passes if the transfers of all loops, trip counts included, add up to the formula."""
         stop_unless_placement_shows(case.evidence)
-        module = module_of(case, case.evidence)
+        transfers = module_of(case, case.evidence).transfers
         uncertain = [
             transfer
-            for transfer in module.transfers
+            for transfer in transfers
             if transfer.direction is self.direction
             and (transfer.executions is None or transfer.at_most)
         ]
         if uncertain:
-            return Finding(
-                outcome=Outcome.INCONCLUSIVE,
-                reason=f"{len(uncertain)} transfers run an unknown number of times, "
+            stop(
+                Outcome.INCONCLUSIVE,
+                f"{len(uncertain)} transfers run an unknown number of times, "
                 f"the first in {uncertain[0].computation}",
-                advice="give the loop a static length; take the transfer out of the conditional",
+                "give the loop a static length; take the transfer out of the conditional",
             )
-        total = nbytes_per_run(module.transfers, self.direction)
+        total = nbytes_per_run(transfers, self.direction)
         assert total is not None
-        measured = Quantity(total, self.unit)
         what = f"{self.direction.value} transfers per step"
-        return finding(what, measured, Relation.EQUAL, self.equal.of(case), self.equal.text)
+        return self._compare(case, what, total, Relation.EQUAL, self.equal)
+
+
+_NONE = Formula("no full-buffer write", lambda _case: Quantity(0, Unit.BYTES))
+_NAMED: Final = 3
+"""Arrays that a reason names."""
+
+_Bytes = Callable[[Sequence[FullBufferWrite], int], int | None]
+_Found = Callable[[Sequence[FullBufferWrite], int], Sequence[FullBufferWrite]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FullBufferWrites(ClaimBase):
+    """At most ``at_most`` bytes are written in arrays larger than ``larger_than``."""
+
+    larger_than: Formula
+    at_most: Formula = _NONE
+
+    def _judged(self, case: Case, where: str, nbytes: _Bytes, found: _Found) -> Finding:
+        """Passes if the bytes are known, and at most the formula's; names the largest arrays."""
+        writes = _assigned(case).full_buffer_writes
+        size = self.larger_than.of(case)
+        same_unit(size, Quantity(0, self.unit))
+        above = int(size.value)
+        what = f"full-buffer writes {where} (arrays above {format_bytes(above)})"
+        named = _few([_in_words(each) for each in found(writes, above)])
+        total = nbytes(writes, above)
+        if total is None:
+            unknown = "unknown, because the number of executions is unknown"
+            stop(Outcome.INCONCLUSIVE, f"{what}: {unknown}: {named}")
+        finding = self._compare(case, what, total, Relation.AT_MOST, self.at_most)
+        return replace(finding, reason="; ".join(filter(None, (finding.reason, named))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedBytes(_FullBufferWrites):
+    """No iteration of any loop writes more than ``at_most`` in arrays larger than ``larger_than``.
+
+    It counts arrays that an instruction writes whole although most of their elements repeat another
+    array: copies, changes of layout, order or type, and updates that are not in place. Values that
+    the program computes are not counted. Arrays up to ``larger_than`` bytes are ignored, such as
+    the row that an iteration adds to a stack.
+    """
+
+    name: str = "copied-bytes-per-iteration"
+
+    def judge(self, case: Case) -> Finding:
+        """Passes if the worst loop's iteration writes at most the formula's bytes."""
+        return self._judged(
+            case, "per loop iteration", copied_bytes_per_iteration, full_buffer_writes_in_loops
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedBytesOutsideLoops(_FullBufferWrites):
+    """Outside loops, a run writes at most ``at_most`` in arrays larger than ``larger_than``.
+
+    It counts what ``CopiedBytes`` counts inside loops, once for each execution.
+    """
+
+    name: str = "copied-bytes-outside-loops"
+
+    def judge(self, case: Case) -> Finding:
+        """Passes if a run writes at most the formula's bytes."""
+        return self._judged(
+            case, "outside loops", copied_bytes_outside_loops, full_buffer_writes_outside_loops
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DonatedBytesReused(ClaimBase):
+    """Outputs reuse at least ``at_least`` bytes of donated buffers.
+
+    A donated buffer that an output reuses after a copy is not counted.
+    """
+
+    at_least: Formula
+    name: str = "donated-bytes-reused"
+
+    def judge(self, case: Case) -> Finding:
+        """Passes if honoured donations come to the formula's bytes."""
+        donations = _assigned(case).donations
+        honoured = sum(each.shape.nbytes for each in donations if each.honoured)
+        found = self._compare(
+            case, "donated bytes reused", honoured, Relation.AT_LEAST, self.at_least
+        )
+        if found.outcome is Outcome.PASSED:
+            return found
+        lost = [f"{each.argument} {why_lost(each)}" for each in donations if not each.honoured]
+        lost = lost if donations else ["no donation reaches the compiler", *case.evidence.warnings]
+        return replace(found, reason=f"{found.reason}; {_few(lost)}")
+
+
+def _assigned(case: Case) -> ModuleSummary:
+    return assigned_module_of(case, case.evidence, "tell a copy from an update in place")
+
+
+def _in_words(write: FullBufferWrite) -> str:
+    """``copy f32[15,128] of 7.5 KiB, model.py:41``."""
+    source = f", {write.source}" if write.source else ""
+    size = format_bytes(write.shape.nbytes)
+    return f"{write.opcode} {write.shape} of {size}{source}"
+
+
+def _few(words: Sequence[str]) -> str:
+    """The first few words, and how many there are besides."""
+    rest = len(words) - _NAMED
+    return "; ".join([*words[:_NAMED], f"and {rest} more"] if rest > 0 else words)

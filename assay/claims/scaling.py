@@ -1,14 +1,21 @@
 """Claims on growth with a size: the exponent of a power law, or the ratio of two sizes."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar, Final
 
-from assay.claims.measurement import memory_of, module_of, never_executed, stop_unless_executed
+from assay.claims.measurement import (
+    ClaimBase,
+    assigned_module_of,
+    memory_of,
+    stop,
+    stop_never_executed,
+    stop_unless_executed,
+)
 from assay.judge.changes import Ratio
 from assay.judge.ratios import ratio_of_turns
 from assay.judge.scaling import Exponent, Growth, fitted_exponent, grows
-from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
+from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.summary import copied_bytes_per_iteration
 from assay.model.timing import format_seconds
@@ -18,7 +25,19 @@ from assay.model.workload import SizedVariant, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeGrowth:
+class _GrowthOfTime(ClaimBase):
+    unit: ClassVar[Unit] = Unit.RATIO
+
+    def growth(self, case: Case) -> GrowthTimes:
+        """Times of the loop on each length, or ``Stopped``."""
+        stop_unless_executed(case, case.evidence)
+        if case.evidence.growth is None:
+            stop_never_executed(case.evidence, "times of a growing loop")
+        return case.evidence.growth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeGrowth(_GrowthOfTime):
     """An iteration takes no longer on a long buffer than on a short one.
 
     Measures the ratio of times divided by the ratio of lengths, with the same number of iterations:
@@ -29,16 +48,6 @@ class TimeGrowth:
     """
 
     name: str = "time-growth"
-    unit: Unit = Unit.RATIO
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
-
-    def growth(self, case: Case) -> GrowthTimes:
-        """Times of the loop on each length."""
-        return growth_of(case)
 
     def judge(self, case: Case) -> Finding:
         """Passes if time grows less than with the square root of the length."""
@@ -71,26 +80,22 @@ def _outcome(found: Ratio, *, at_most: float) -> Outcome:
     return Outcome.FAILED if found.low > at_most else Outcome.INCONCLUSIVE
 
 
-def growth_of(case: Case) -> GrowthTimes:
-    """The times taken, or ``Stopped``."""
-    stop_unless_executed(case, case.evidence)
-    if case.evidence.growth is None:
-        raise Stopped(never_executed(case.evidence, "times of a growing loop"))
-    return case.evidence.growth
-
-
-_SLACK = 0.1
-
-
 class Cost(Enum):
     """Bytes that may grow with a program's size; each names the claim."""
 
     TEMP = "temp-bytes"
     COPIED = "copied-bytes-per-iteration"
 
+    def bytes_of(self, case: Case, evidence: Evidence) -> int:
+        """The bytes of a program, or ``Stopped``."""
+        if self is Cost.TEMP:
+            return memory_of(case, evidence).temp_bytes
+        module = assigned_module_of(case, evidence, "find copies")
+        return copied_bytes_per_iteration(module.full_buffer_writes, 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BytesExponent:
+class BytesExponent(ClaimBase):
     """A program's bytes grow at most as a given power of its size, plus a tenth.
 
     For a ``SizedVariant``: the power is fitted to the sizes of its family. The bytes are
@@ -101,39 +106,36 @@ class BytesExponent:
 
     of: Cost
     at_most: Formula
-    unit: Unit = Unit.RATIO
-    uses_baseline: bool = False
+    unit: ClassVar[Unit] = Unit.RATIO
 
     @property
     def name(self) -> str:
         """One claim for each cost."""
         return f"{self.of.value}-exponent"
 
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The other sizes."""
-        family = variant.family if isinstance(variant, SizedVariant) else ()
-        return (*family, *self.at_most.needs(variant))
+    def _references(self, variant: Variant) -> tuple[str, ...]:
+        return variant.family if isinstance(variant, SizedVariant) else ()
 
     def judge(self, case: Case) -> Finding:
         """Passes or fails by the interval of the fitted exponent."""
         own = _sized(case.variant)
         family = {_sized(case.workload.variant(name)).size: case.other(name) for name in own.family}
         family[own.size] = case.evidence
-        sizes = sorted(family)
-        bytes_of = _BYTES[self.of]
-        costs = [bytes_of(case, family[size]) for size in sizes]
-        ends = (f"{format_bytes(costs[end])} at {sizes[end]}" for end in (0, -1))
-        ends_in_words = ", ".join(ends)
-        if any(costs) and not all(costs):
-            raise Stopped(_none_at_some(dict(zip(sizes, costs, strict=True))))
-        fitted = fitted_exponent(sizes, costs)
-        return _finding(
-            f"growth of {self.of.value}", fitted, self.at_most, case, ends_in_words, _SLACK
-        )
+        costs = {size: self.of.bytes_of(case, family[size]) for size in sorted(family)}
+        none_at = [size for size, cost in costs.items() if not cost]
+        if none_at and any(costs.values()):
+            stop(
+                Outcome.INCONCLUSIVE,
+                f"undecided: the cost is 0 at the sizes {none_at} and not at others",
+                "use sizes at which the cost is not 0, or claim the bytes themselves",
+            )
+        ends = [f"{format_bytes(costs[size])} at {size}" for size in (min(costs), max(costs))]
+        fitted = fitted_exponent(list(costs), list(costs.values()))
+        return _finding(f"growth of {self.of.value}", fitted, self.at_most, case, ends, slack=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeExponent:
+class TimeExponent(_GrowthOfTime):
     """Its time grows at most as a given power of the length, with the same number of iterations.
 
     For programs with a ``Growth`` of four lengths or more. The fastest run at each length counts.
@@ -143,39 +145,26 @@ class TimeExponent:
 
     at_most: Formula
     name: str = "time-exponent"
-    unit: Unit = Unit.RATIO
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.at_most.needs(variant)
-
-    def growth(self, case: Case) -> GrowthTimes:
-        """Times of the loop on each length."""
-        return growth_of(case)
 
     def judge(self, case: Case) -> Finding:
         """Passes or fails by the interval of the fitted exponent."""
         times = self.growth(case)
         fitted = fitted_exponent(times.lengths, times.fastest)
-        short, long = times.fastest[0], times.fastest[-1]
-        ends = (
-            f"{format_seconds(short)} at {times.lengths[0]}, "
-            f"{format_seconds(long)} at {times.lengths[-1]}"
-        )
-        return _finding("growth of time", fitted, self.at_most, case, ends, 0.0)
+        ends = [f"{format_seconds(times.fastest[end])} at {times.lengths[end]}" for end in (0, -1)]
+        return _finding("growth of time", fitted, self.at_most, case, ends, slack=0.0)
 
 
 def _finding(
-    what: str, fitted: Exponent, at_most: Formula, case: Case, ends: str, slack: float
+    what: str, fitted: Exponent, at_most: Formula, case: Case, ends: list[str], *, slack: float
 ) -> Finding:
-    """The verdict on a fitted exponent."""
+    """The verdict on a fitted exponent; ``ends`` are the costs at the least and largest size."""
     limit = at_most.of(case)
     same_unit(limit, Quantity(1, Unit.RATIO))
     outcome = _OUTCOMES[grows(fitted, at_most=float(limit.value), slack=slack)]
     line = (
         f"{what}: size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} from "
-        f"{fitted.sizes} sizes; {ends}), expected at most {float(limit.value):g} ({at_most.text})"
+        f"{fitted.sizes} sizes; {', '.join(ends)}), expected at most {float(limit.value):g} "
+        f"({at_most.text})"
     )
     unknown = outcome is Outcome.INCONCLUSIVE
     why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
@@ -188,37 +177,7 @@ def _finding(
     )
 
 
-def _none_at_some(costs: Mapping[int, int]) -> Finding:
-    nothing = [size for size, cost in costs.items() if not cost]
-    return Finding(
-        outcome=Outcome.INCONCLUSIVE,
-        reason=f"undecided: the cost is 0 at the sizes {nothing} and not at others",
-        advice="use sizes at which the cost is not 0, or claim the bytes themselves",
-    )
-
-
-def _temp_bytes(case: Case, evidence: Evidence) -> int:
-    return memory_of(case, evidence).temp_bytes
-
-
-def _copied_bytes(case: Case, evidence: Evidence) -> int:
-    module = module_of(case, evidence)
-    if not module.buffers_assigned:
-        raise Stopped(
-            Finding(
-                outcome=Outcome.INCONCLUSIVE,
-                reason="the compiler gave no buffer assignment, which is needed to find copies",
-                advice="use a compiler that takes xla_dump_to as a compile option",
-            )
-        )
-    return copied_bytes_per_iteration(module.full_buffer_writes, 0)
-
-
-_BYTES: Mapping[Cost, Callable[[Case, Evidence], int]] = {
-    Cost.TEMP: _temp_bytes,
-    Cost.COPIED: _copied_bytes,
-}
-_OUTCOMES: Mapping[Growth, Outcome] = {
+_OUTCOMES: Final = {
     Growth.WITHIN: Outcome.PASSED,
     Growth.BEYOND: Outcome.FAILED,
     Growth.CANNOT_SAY: Outcome.INCONCLUSIVE,

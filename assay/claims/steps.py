@@ -1,31 +1,29 @@
 """Claims on loops of steps: what a lazy-tensor framework sends, and how often it compiles."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
-from typing import Final
+from typing import ClassVar, Final
 
 from assay.claims.measurement import (
-    describe_failure,
-    never_executed,
-    stop_unless_available,
+    ClaimBase,
+    finding,
+    stop,
+    stop_never_executed,
     stop_unless_compiled,
     stop_unless_executed,
 )
-from assay.claims.memory import finding
 from assay.judge.baseline import Relation
 from assay.judge.differences.step_graphs import difference_of_steps
-from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
-from assay.model.evidence import Evidence, FailureKind
+from assay.model.claim import Case, Formula, MeasurementMissing
+from assay.model.evidence import Evidence
 from assay.model.steps import Counters, StepsSeen
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
 
-_TOLD: Final = 3
-"""Differences between graphs that a finding tells."""
-
-_REFUSED: Final = (FailureKind.TRACE, FailureKind.LOWERING, FailureKind.EXECUTION)
+_SHOWN: Final = 3
+"""Differences between graphs that a reason shows."""
 
 
 class Sent(Enum):
@@ -52,7 +50,7 @@ class Sent(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentPerStep:
+class SentPerStep(ClaimBase):
     """Every step sends as much to the device as the same step of the reference variant.
 
     Measures the step that differs most, the last one of equals. ``TENSORS`` counts tensors that
@@ -61,7 +59,6 @@ class SentPerStep:
     """
 
     sent: Sent
-    uses_baseline: bool = False
 
     @property
     def name(self) -> str:
@@ -73,14 +70,13 @@ class SentPerStep:
         """Of what is counted."""
         return Unit.COUNT if self.sent is Sent.TENSORS else Unit.BYTES
 
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variant that sends no more than it must."""
+    def _references(self, variant: Variant) -> tuple[str, ...]:
         return (variant.reference,)
 
     def judge(self, case: Case) -> Finding:
         """Passes if no step sends more, or less."""
-        ours = steps_of(case, case.evidence).steps
-        theirs = steps_of(case, case.other(case.variant.reference)).steps
+        ours = _steps_of(case, case.evidence).steps
+        theirs = _steps_of(case, case.other(case.variant.reference)).steps
         if len(ours) != len(theirs):
             raise MeasurementMissing(
                 f"got {len(ours)} steps and {len(theirs)} of the reference variant, wanted as "
@@ -98,37 +94,28 @@ class SentPerStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TracingSends:
+class TracingSends(ClaimBase):
     """Tracing and lowering a program send at most the formula's bytes to the device."""
 
     at_most: Formula
     name: str = "sent-bytes-while-tracing"
-    unit: Unit = Unit.BYTES
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.at_most.needs(variant)
 
     def judge(self, case: Case) -> Finding:
         """Passes if no more was sent until the program was lowered."""
         evidence = case.evidence
         stop_unless_compiled(case, evidence)
         if evidence.traced is None:
-            raise Stopped(
-                Finding(
-                    outcome=Outcome.UNSUPPORTED,
-                    reason="this target also runs the steps, so tracing is not measured alone",
-                    advice="use a compile-only target, such as gpu-h100",
-                )
+            stop(
+                Outcome.UNSUPPORTED,
+                "this target also runs the steps, so tracing is not measured alone",
+                "use a compile-only target, such as gpu-h100",
             )
-        measured = Quantity(Sent.BYTES.of(evidence.traced.counters), self.unit)
-        limit = self.at_most.of(case)
-        return finding("what tracing sends", measured, Relation.AT_MOST, limit, self.at_most.text)
+        sent = Sent.BYTES.of(evidence.traced.counters)
+        return self._compare(case, "what tracing sends", sent, Relation.AT_MOST, self.at_most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphsCompiled:
+class GraphsCompiled(ClaimBase):
     """Over all steps at most the formula's number of graphs is compiled.
 
     A graph that differs only in the order of operations is compiled again. The reason says how each
@@ -137,88 +124,39 @@ class GraphsCompiled:
 
     at_most: Formula
     name: str = "graphs-compiled"
-    unit: Unit = Unit.COUNT
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.at_most.needs(variant)
+    unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        """Passes if the graph cache missed no oftener."""
-        seen = steps_of(case, case.evidence)
+        """Passes if the graph cache missed no more often."""
+        seen = _steps_of(case, case.evidence)
         compiles = sum(step.counters.compiles for step in seen.steps)
-        limit = self.at_most.of(case)
         what = f"graphs compiled in {len(seen.steps)} steps"
-        found = finding(
-            what, Quantity(compiles, self.unit), Relation.AT_MOST, limit, self.at_most.text
-        )
+        found = self._compare(case, what, compiles, Relation.AT_MOST, self.at_most)
         return _with_differences(found, seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastCompile:
+class LastCompile(ClaimBase):
     """No graph is compiled after the formula's number of steps."""
 
     within: Formula
     name: str = "steps-until-last-compile"
-    unit: Unit = Unit.COUNT
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that the formula reads."""
-        return self.within.needs(variant)
+    unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        """Passes if every later step ran a graph that was there."""
-        seen = steps_of(case, case.evidence)
+        """Passes if every later step ran a graph that was already compiled."""
+        seen = _steps_of(case, case.evidence)
         compiling = [number for number, step in enumerate(seen.steps, 1) if step.counters.compiles]
-        measured = Quantity(max(compiling, default=0), self.unit)
-        limit = self.within.of(case)
-        found = finding(
-            "last step that compiles", measured, Relation.AT_MOST, limit, self.within.text
-        )
+        last = max(compiling, default=0)
+        found = self._compare(case, "last step that compiles", last, Relation.AT_MOST, self.within)
         return _with_differences(found, seen)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuses:
-    """The program is refused with an ``error``: it neither succeeds nor takes its process down.
-
-    Measures 1 if it does, or if it ends with another exception, which may be a fault of its own.
-    """
-
-    error: str = "RuntimeError"
-    name: str = "refuses"
-    unit: Unit = Unit.COUNT
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
-
-    def judge(self, case: Case) -> Finding:
-        """Passes if the framework raised just that."""
-        evidence = case.evidence
-        stop_unless_available(evidence)
-        failure = evidence.failure
-        if failure is None:
-            return Finding(outcome=Outcome.FAILED, measured=1, limit=0, reason="it was not refused")
-        refused = failure.kind in _REFUSED and failure.message.startswith(f"{self.error}: ")
-        return Finding(
-            outcome=Outcome.PASSED if refused else Outcome.FAILED,
-            measured=0 if refused else 1,
-            limit=0,
-            reason=f"wanted a {self.error}; {describe_failure(failure)}",
-            failure=None if refused else failure,
-        )
-
-
-def steps_of(case: Case, evidence: Evidence) -> StepsSeen:
+def _steps_of(case: Case, evidence: Evidence) -> StepsSeen:
     """The steps that were run, or ``Stopped``."""
     stop_unless_executed(case, evidence)
     if evidence.steps is None:
-        raise Stopped(never_executed(evidence, "loop of steps"))
+        stop_never_executed(evidence, "loop of steps")
     return evidence.steps
 
 
@@ -226,18 +164,13 @@ def _with_differences(found: Finding, seen: StepsSeen) -> Finding:
     """The finding, and how each compiled graph differs from the one before it."""
     if found.outcome is Outcome.PASSED:
         return found
+    graphs = enumerate(pairwise(seen.graphs), 1)
     lines = [
-        f"step {_step_of(seen, number)}: {difference_of_steps(before, after, seen.parameters)}"
-        for number, (before, after) in enumerate(pairwise(seen.graphs), 1)
+        f"step {_first_step_of(number, seen)}: {difference_of_steps(*pair, seen.parameters)}"
+        for number, pair in graphs
     ]
-    return Finding(
-        outcome=found.outcome,
-        measured=found.measured,
-        limit=found.limit,
-        reason="; ".join((found.reason, *lines[:_TOLD])),
-        advice=found.advice,
-    )
+    return replace(found, reason="; ".join((found.reason, *lines[:_SHOWN])))
 
 
-def _step_of(seen: StepsSeen, graph: int) -> int:
+def _first_step_of(graph: int, seen: StepsSeen) -> int:
     return next(number for number, step in enumerate(seen.steps, 1) if graph in step.graphs)

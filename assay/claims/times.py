@@ -1,14 +1,22 @@
 """Claims on times of programs that alternate in one run, so that other load slows both alike."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NoReturn
 
-from assay.claims.measurement import describe_failure, stop_unless_available, stop_unless_executed
+from assay.claims.measurement import (
+    ClaimBase,
+    describe_failure,
+    passed_if,
+    stop,
+    stop_unless_available,
+    stop_unless_executed,
+)
 from assay.judge.baseline import STORE_ALL, STORE_NEW
 from assay.judge.changes import Change, Ratio, Sensitivity
 from assay.judge.ratios import LOOKS, certainly_slower_after, ratio_of_turns, separated
-from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
+from assay.model.claim import Case, Formula, MeasurementMissing
+from assay.model.rerun import Enough
 from assay.model.timing import Ending, Times, Turns, VariantTimes, Work, format_seconds
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import BaselineNumber, Finding, Outcome
@@ -32,13 +40,13 @@ class AtMost:
         return asked if self.work is Work.RUN else f"{self.work.value}: {asked}"
 
     def __call__(self, reference: Sequence[float], judged: Sequence[float]) -> bool:
-        """Whether the samples so far decide it; looked at often, the error rate still holds."""
+        """Whether the samples so far decide it; repeated looks keep the error rate."""
         if len(reference) in LOOKS:
             return self.outcome(reference, judged) is not None
         return separated(reference, judged, against=self.limit) is not None
 
     def settles(self, reference: Sequence[float], judged: Sequence[float]) -> bool:
-        """Whether the samples so far tell larger, smaller or the same; as often looked at."""
+        """Whether the samples so far show slower, faster or the same; looked at as often."""
         if len(reference) in LOOKS:
             return self.ratio(reference, judged).change is not Change.TOO_NOISY
         return separated(reference, judged, against=self.limit) is not None
@@ -60,6 +68,20 @@ class AtMost:
             return True
         return None
 
+    def turns(
+        self, reference: str, enough: Callable[[Sequence[float], Sequence[float]], bool]
+    ) -> Turns:
+        """The two variants in turns, until ``enough``."""
+        return Turns(
+            reference=reference,
+            question=str(self),
+            enough=enough,
+            most=LOOKS[-1],
+            fewest=LOOKS[0],
+            hopeless_after=self.hopeless_after,
+            work=self.work,
+        )
+
     def _within(self, found: Ratio) -> bool:
         """Whether it is faster or as fast, though not which: a narrow interval below the line."""
         beyond = 1 + self.sensitivity.seen
@@ -68,7 +90,49 @@ class AtMost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeRatio:
+class _RatioOfVariants(ClaimBase):
+    """``against`` names the other variant, by default the reference."""
+
+    against: str = ""
+    unit: ClassVar[Unit] = Unit.RATIO
+
+    def _references(self, variant: Variant) -> tuple[str, ...]:
+        return (self.against or variant.reference,)
+
+    def _executed(self, case: Case) -> str:
+        """The name of the other variant, or ``Stopped`` unless both ran."""
+        (other,) = self._references(case.variant)
+        stop_unless_executed(case, case.evidence)
+        stop_unless_executed(case, case.other(other))
+        return other
+
+    def _times(self, case: Case) -> Times:
+        """The times of both, with at least one pair of samples, or ``Stopped``."""
+        (other,) = self._references(case.variant)
+        times = case.times
+        if times is None:
+            raise MeasurementMissing(
+                f"got no times of {case.variant.name!r} and {other!r}, wanted times measured in "
+                "turns; use the claim in a run that measures times"
+            )
+        stop_unless_available(times)
+        if times.failure is not None and times.failed_variant == case.variant.name:
+            reason = f"nothing to time: {describe_failure(times.failure)}"
+            stop(Outcome.FAILED, reason, failure=times.failure)
+        if times.failure is not None:
+            whose = repr(times.failed_variant) if times.failed_variant else "one of the two"
+            stop(
+                Outcome.INCONCLUSIVE,
+                f"nothing to time: of {whose}, {describe_failure(times.failure)}",
+                f"fix {whose}, or compare with another variant",
+            )
+        if not times.judged.samples:
+            _stop_too_few(times)
+        return times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRatio(_RatioOfVariants):
     """The ratio of a run's time to another variant's is at most the formula; runs alternate.
 
     ``against`` names the other variant, by default the reference. The claim fails if the whole
@@ -77,61 +141,40 @@ class TimeRatio:
     """
 
     at_most: Formula = _AS_LONG
-    against: str = ""
     least_change: float = 0.02
     seen_change: float = 0.05
     work: Work = Work.RUN
     name: str = "time-ratio"
-    unit: Unit = Unit.RATIO
-    uses_baseline: bool = False
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variant that takes turns with this one, and those that the formula reads."""
-        return (self._reference(variant), *self.at_most.needs(variant))
 
     def turns(self, case: Case) -> Turns:
         """The two variants in turns, until the question is decided."""
-        other = self._reference(case.variant)
-        question = self._question(case)
-        return Turns(
-            reference=other,
-            question=str(question),
-            enough=question,
-            most=LOOKS[-1],
-            fewest=LOOKS[0],
-            hopeless_after=question.hopeless_after,
-            work=self.work,
-        )
+        question, other = self._question(case)
+        return question.turns(other, question)
 
     def judge(self, case: Case) -> Finding:
         """Passes or fails by the interval of the ratio against the formula's."""
-        question = self._question(case)
-        times = _taken(case, self._reference(case.variant))
+        question, _ = self._question(case)
+        times = self._times(case)
         samples = (times.reference.samples, times.judged.samples)
-        if not times.judged.samples:
-            _stop_too_few(times)
         found, passed = question.ratio(*samples), question.outcome(*samples)
         limit = f"{question.limit:.4g} ({self.at_most.text})"
         line = f"{self.work.value} takes {_in_words(times, found)}, expected at most {limit}"
         if passed is None:
-            return _too_noisy(times, found, question, line)
+            return _undecided(times, found, question, line)
         return Finding(
-            outcome=Outcome.PASSED if passed else Outcome.FAILED,
+            outcome=passed_if(passed),
             measured=found.ratio,
             limit=question.limit,
             reason=line + _pace(times),
         )
 
-    def _reference(self, variant: Variant) -> str:
-        return self.against or variant.reference
-
-    def _question(self, case: Case) -> AtMost:
-        """What is asked of two programs that ran, or ``Stopped``."""
-        _stop_unless_both_executed(case, self._reference(case.variant))
+    def _question(self, case: Case) -> tuple[AtMost, str]:
+        """What is asked of two programs that ran, and the other's name; or ``Stopped``."""
+        other = self._executed(case)
         limit = self.at_most.of(case)
         same_unit(limit, Quantity(1, self.unit))
         sensitivity = Sensitivity(least=self.least_change, seen=self.seen_change)
-        return AtMost(limit=float(limit.value), sensitivity=sensitivity, work=self.work)
+        return AtMost(limit=float(limit.value), sensitivity=sensitivity, work=self.work), other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +200,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTimeRatio:
+class StoredTimeRatio(_RatioOfVariants):
     """The ratio of a run's time to another variant's equals the stored ratio.
 
     Runs of the two alternate, so the ratio depends little on the machine. It is stored with the
@@ -166,43 +209,26 @@ class StoredTimeRatio:
     passes if it is within ``seen``. docs/timing-evaluation.md has measured ratios.
     """
 
-    against: str = ""
     tolerance: float = 0.25
     seen: float = 0.4
     name: str = "stored-time-ratio"
-    unit: Unit = Unit.RATIO
-    uses_baseline: bool = True
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variant that takes turns with this one."""
-        return (self.against or variant.reference,)
+    uses_baseline: ClassVar[bool] = True
 
     def turns(self, case: Case) -> Turns:
         """The two variants in turns until the question is decided, or a fixed number to store."""
-        (other,) = self.needs(case.variant)
-        _stop_unless_both_executed(case, other)
+        other = self._executed(case)
         if case.baseline is None:
             count = LOOKS[_LOOK_TO_STORE]
             return Turns(
                 reference=other, question=f"{count} pairs", enough=Pairs(count=count), most=count
             )
         question = self._question(case.baseline)
-        return Turns(
-            reference=other,
-            question=str(question),
-            enough=question.settles,
-            most=LOOKS[-1],
-            fewest=LOOKS[0],
-            hopeless_after=question.hopeless_after,
-        )
+        return question.turns(other, question.settles)
 
     def judge(self, case: Case) -> Finding:
         """Passed, failed or improved by the interval of the ratio against the stored one."""
-        (other,) = self.needs(case.variant)
-        _stop_unless_both_executed(case, other)
-        times = _taken(case, other)
-        if not times.judged.samples:
-            _stop_too_few(times)
+        self._executed(case)
+        times = self._times(case)
         samples = (times.reference.samples, times.judged.samples)
         if case.baseline is None:
             return self._unstored(times, ratio_of_turns(*samples))
@@ -212,7 +238,7 @@ class StoredTimeRatio:
         line = f"a run takes {_in_words(times, found)}, stored ratio {stored}"
         outcome = _STORED[found.change]
         if outcome is Outcome.INCONCLUSIVE:
-            return _too_noisy(times, found, question, line)
+            return _undecided(times, found, question, line)
         return Finding(
             outcome=outcome,
             measured=found.ratio,
@@ -224,10 +250,10 @@ class StoredTimeRatio:
     def _unstored(self, times: Times, found: Ratio) -> Finding:
         line = f"a run takes {_in_words(times, found)}"
         if found.high > found.low * (1 + self.tolerance):
-            return Finding(
-                outcome=Outcome.INCONCLUSIVE,
-                reason=f"too noisy to store: {line}",
-                advice="run it on a quieter machine",
+            stop(
+                Outcome.INCONCLUSIVE,
+                f"too noisy to store: {line}",
+                "run it on a quieter machine",
             )
         return Finding(
             outcome=Outcome.FAILED,
@@ -250,57 +276,34 @@ _STORED = {
 }
 
 
-def _stop_unless_both_executed(case: Case, other: str) -> None:
-    stop_unless_executed(case, case.evidence)
-    stop_unless_executed(case, case.other(other))
-
-
-def _taken(case: Case, other: str) -> Times:
-    """The times of a case, or ``Stopped``."""
-    times = case.times
-    if times is None:
-        raise MeasurementMissing(
-            f"got no times of {case.variant.name!r} and {other!r}, wanted times measured in turns; "
-            "use the claim in a run that measures times"
-        )
-    stop_unless_available(times)
-    if times.failure is not None:
-        own = times.failed_variant == case.variant.name
-        whose = repr(times.failed_variant) if times.failed_variant else "one of the two"
-        words = "" if own else f"of {whose}, "
-        raise Stopped(
-            Finding(
-                outcome=Outcome.FAILED if own else Outcome.INCONCLUSIVE,
-                reason=f"nothing to time: {words}{describe_failure(times.failure)}",
-                advice="" if own else f"fix {whose}, or compare with another variant",
-                failure=times.failure if own else None,
-            )
-        )
-    return times
-
-
 def _stop_too_few(times: Times) -> NoReturn:
     variants = (times.reference, times.judged)
     if times.ended is Ending.BELOW_CLOCK:
         runs = max(variant.runs_per_sample for variant in variants)
         reason = f"even {runs} runs in one sample are too short for this machine's clock"
-        advice = "time a larger program"
-    else:
-        longest = format_seconds(max(variant.first or 0.0 for variant in variants))
-        reason = f"the time limit is too short to alternate the two: a run takes up to {longest}"
-        advice = "raise --assay-timing-seconds, or time a smaller program"
-    raise Stopped(Finding(outcome=Outcome.INCONCLUSIVE, reason=reason, advice=advice))
+        stop(Outcome.INCONCLUSIVE, reason, "time a larger program")
+    longest = format_seconds(max(variant.first or 0.0 for variant in variants))
+    reason = f"the time limit is too short to alternate the two: a run takes up to {longest}"
+    stop(Outcome.INCONCLUSIVE, reason, "raise --assay-timing-seconds, or time a smaller program")
 
 
-def _too_noisy(times: Times, found: Ratio, question: AtMost, line: str) -> Finding:
-    capped = times.ended is Ending.SECONDS
-    instead = "raise --assay-timing-seconds" if capped else "ask for a larger change"
+def _undecided(times: Times, found: Ratio, question: AtMost, line: str) -> Finding:
+    noisy = too_noisy(found, question.limit, line, times.ended, "--assay-timing-seconds")
+    return replace(noisy, reason=noisy.reason + _pace(times))
+
+
+def too_noisy(
+    found: Ratio, limit: float, line: str, ended: Ending | Enough, option: str
+) -> Finding:
+    """``inconclusive``; the option is to be raised if the time limit ended the measurement."""
     why = f" ({found.reason})" if found.reason else ""
+    capped = ended in (Ending.SECONDS, Enough.SECONDS)
+    instead = f"raise {option}" if capped else "ask for a larger change"
     return Finding(
         outcome=Outcome.INCONCLUSIVE,
         measured=found.ratio,
-        limit=question.limit,
-        reason=f"too noisy to decide{why}: {line}; {times.ended.value} was reached{_pace(times)}",
+        limit=limit,
+        reason=f"{Change.TOO_NOISY.value}{why}: {line}; {ended.value} was reached",
         advice=f"run it on a quieter machine, or {instead}",
     )
 
@@ -311,10 +314,9 @@ def _in_words(times: Times, found: Ratio) -> str:
             f"at least {found.ratio:.4g} times what {times.reference.variant!r} takes "
             f"({_steady(times.reference)}): its run was ended after {_steady(times.judged)}"
         )
-    pairs = f"{found.units} pairs"
     return (
         f"{found.ratio:.4g} times what {times.reference.variant!r} takes "
-        f"({found.low:.4g} to {found.high:.4g} from {pairs}: "
+        f"({found.low:.4g} to {found.high:.4g} from {found.units} pairs: "
         f"{_steady(times.judged)} against {_steady(times.reference)})"
     )
 
@@ -330,8 +332,5 @@ def _pace(times: Times) -> str:
         for work, ratio in times.drift.items()
         if not 1 / _DRIFT < ratio < _DRIFT
     ]
-    return (
-        f"; the machine's speed changed during the measurement: {', '.join(changed)}"
-        if changed
-        else ""
-    )
+    line = f"; the machine's speed changed during the measurement: {', '.join(changed)}"
+    return line if changed else ""

@@ -3,18 +3,23 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv
 
-from assay.claims.measurement import never_executed, stop_unless_executed
+from assay.claims.measurement import (
+    ClaimBase,
+    passed_if,
+    stop_never_executed,
+    stop_unless_executed,
+)
 from assay.model.claim import Case
 from assay.model.evidence import Evidence, Tensor
 from assay.model.units import Unit
-from assay.model.verdict import Finding, Outcome
+from assay.model.verdict import Finding
 from assay.model.workload import Variant, matches_any
 
 _CHANCE: Final = 1e-6
@@ -133,7 +138,7 @@ def _array(tensor: Tensor) -> _Array:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValuesEqual:
+class ValuesEqual(ClaimBase):
     """Every observed result equals the reference variant's, or those of an independent ``truth``.
 
     Measures the smallest tolerance that accepts the worst array; this module derives it. Equal
@@ -151,21 +156,15 @@ class ValuesEqual:
     # Arrays of whoever computes them, hence Any.
     truth: Callable[[], Any] | Path | None = None
     name: str = "values-equal"
-    unit: Unit = Unit.RATIO
-    uses_baseline: bool = False
+    unit: ClassVar[Unit] = Unit.RATIO
 
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variant whose results are the truth, if nothing else is."""
-        return () if self.truth is not None else (variant.reference,)
+    def _references(self, variant: Variant) -> tuple[str, ...]:
+        return (variant.reference,) if self.truth is None else ()
 
     def judge(self, case: Case) -> Finding:
         """Passes if no result differs by more than the limit."""
         ours = _values(case, case.evidence)
-        if ours is None:
-            return never_executed(case.evidence, "results")
         theirs, whose = self._truth(case)
-        if theirs is None:
-            return never_executed(case.other(case.variant.reference), "results")
         exact = matches_any(case.evidence.target, self.exact_on)
         limit = 0.0 if exact else self.relative_tolerance
         worst = largest_difference(
@@ -174,13 +173,13 @@ class ValuesEqual:
         passed = worst.ratio <= limit
         many = f"all {len(theirs)} results" if passed else worst.path
         return Finding(
-            outcome=Outcome.PASSED if passed else Outcome.FAILED,
+            outcome=passed_if(passed),
             measured=worst.ratio,
             limit=limit,
             reason=f"{many} against {whose}: {worst.reason}",
         )
 
-    def _truth(self, case: Case) -> tuple[tuple[Tensor, ...] | None, str]:
+    def _truth(self, case: Case) -> tuple[tuple[Tensor, ...], str]:
         if self.truth is None:
             reference = case.variant.reference
             return _values(case, case.other(reference)), repr(reference)
@@ -192,8 +191,10 @@ class ValuesEqual:
         return named, self.truth.name
 
 
-def _values(case: Case, evidence: Evidence) -> tuple[Tensor, ...] | None:
+def _values(case: Case, evidence: Evidence) -> tuple[Tensor, ...]:
     stop_unless_executed(case, evidence)
+    if evidence.values is None:
+        stop_never_executed(evidence, "results")
     return evidence.values
 
 

@@ -127,14 +127,14 @@ RUNNING = (
     _claim("a claim gives nothing", gives(None), CRASHED, _FAILS),
     Fault(
         name="one claim of several is never measured",
-        place="assay.claims.copies:CopiedBytes.judge",
+        place="assay.claims.memory:CopiedBytes.judge",
         change=gives(Finding(outcome=Outcome.INCONCLUSIVE)),
         ends=FAILED,
         says=("copied-bytes-per-iteration", "(exit 1)"),
     ),
     Fault(
         name="one claim of several is unsupported",
-        place="assay.claims.copies:CopiedBytes.judge",
+        place="assay.claims.memory:CopiedBytes.judge",
         change=gives(Finding(outcome=Outcome.UNSUPPORTED)),
         ends=FAILED,
         says=("copied-bytes-per-iteration", "(exit 1)"),

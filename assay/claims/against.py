@@ -9,10 +9,9 @@ from assay.claims.measurement import (
     describe_failure,
     passed_if,
     stop,
-    stop_unless_available,
     stop_unless_executed,
 )
-from assay.claims.times import too_noisy
+from assay.claims.times import times_of, too_noisy
 from assay.judge.baseline import STORE_ALL, STORE_NEW
 from assay.model.claim import Case, MeasurementMissing
 from assay.model.rerun import Rerun, Side, Sought
@@ -49,12 +48,10 @@ class BaselineTime(ClaimBase):
     uses_baseline: ClassVar[bool] = True
 
     def turns(self, case: Case) -> Turns:
-        """The variant alone, in fresh processes."""
         stop_unless_executed(case, case.evidence)
         return Turns(reference="", question="alone", enough=process_done, most=_MOST_OF_A_PROCESS)
 
     def judge(self, case: Case) -> Finding:
-        """Passed, failed or improved by the fastest sample."""
         stop_unless_executed(case, case.evidence)
         times = _times_alone(case)
         measured = min(times.judged.samples)
@@ -95,16 +92,7 @@ class BaselineTime(ClaimBase):
 
 def _times_alone(case: Case) -> Times:
     """The times of a case with enough samples, or ``Stopped``."""
-    times = case.times
-    if times is None:
-        raise MeasurementMissing(
-            f"got no times of {case.variant.name!r}, wanted times from processes of its own; "
-            "use the claim in a run that measures times"
-        )
-    stop_unless_available(times)
-    if times.failure is not None:
-        reason = f"nothing to time: {describe_failure(times.failure)}"
-        stop(Outcome.FAILED, reason, failure=times.failure)
+    times = times_of(case, "from processes of its own")
     if len(times.judged.samples) < FEWEST_SAMPLES * PROCESSES_ALONE:
         stop(
             Outcome.INCONCLUSIVE,
@@ -130,12 +118,10 @@ class TimeAgainst(ClaimBase):
     unit: ClassVar[Unit] = Unit.RATIO
 
     def sought(self, case: Case) -> Sought:
-        """The change that counts, for a program that ran."""
         stop_unless_executed(case, case.evidence)
         return Sought(least=self.least_change, seen=self.seen_change)
 
     def judge(self, case: Case) -> Finding:
-        """Passes or fails by the interval of the new time over the old."""
         self.sought(case)
         rerun = case.rerun
         if rerun is None:

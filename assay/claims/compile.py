@@ -35,7 +35,6 @@ class ResidualsOnHost(ClaimBase):
     name: str = "residuals-on-host"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if the saved residuals placed on the host add up to the formula."""
         residuals = traced_of(case).residuals
         if residuals is None:
             raise MeasurementMissing(
@@ -68,7 +67,6 @@ class NamesMatch(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        """Passes if none of the policy's names is missing from the jaxpr."""
         present = traced_of(case).names
         wanted = case.variant.names
         if not wanted:
@@ -102,7 +100,6 @@ class Compiles(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        """Passes if the compiler returned an executable."""
         stop_unless_available(case.evidence)
         failure = case.evidence.failure
         if failure is None or failure.left_executable or _does_not_fit(failure):
@@ -121,7 +118,6 @@ class Runs(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        """Passes if it ran to its end."""
         evidence = case.evidence
         stop_unless_compiled(case, evidence)
         if evidence.failure is not None:
@@ -143,7 +139,6 @@ class Refuses(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        """Passes if the framework raised exactly this error."""
         stop_unless_available(case.evidence)
         failure = case.evidence.failure
         if failure is None:
@@ -182,18 +177,15 @@ class FitsDevice(ClaimBase):
     name: str = "fits-device"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if it fits; otherwise the finding says by how much it does not."""
         evidence = case.evidence
         stop_unless_available(evidence)
         failure = evidence.failure
         if failure is not None and _does_not_fit(failure):
-            return Finding(
-                outcome=Outcome.FAILED,
+            return replace(
+                _failed(failure),
                 measured=failure.needed_bytes,
                 limit=failure.capacity_bytes,
-                reason=describe_failure(failure),
                 advice=_MAKE_IT_FIT,
-                failure=failure,
             )
         # Before any other failure: here no variant is judged, so no negative control need be.
         if evidence.device_memory_bytes is None:
@@ -212,14 +204,13 @@ class FitsDevice(ClaimBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters(ClaimBase):
-    """The compiled program takes exactly the formula's number of arrays."""
+    """The program takes exactly the formula's number of arrays, those of tuples included."""
 
     equal: Formula
     name: str = "parameters"
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        """Passes if the entry computation has as many parameters; a tuple counts as its arrays."""
         inventory = module_of(case, case.evidence).inventory
         if inventory is None:
             raise MeasurementMissing(

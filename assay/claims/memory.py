@@ -42,7 +42,6 @@ class HostBytes(ClaimBase):
     name: str = "host-bytes"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if the compiler's host bytes are the formula's bytes."""
         stop_unless_placement_shows(case.evidence)
         host_bytes = memory_of(case, case.evidence).host_bytes
         return self._compare(case, "host memory", host_bytes, Relation.EQUAL, self.equal)
@@ -62,7 +61,6 @@ class DeviceBytesFall(ClaimBase):
         return (variant.reference,)
 
     def judge(self, case: Case) -> Finding:
-        """Passes if temp bytes fell by the formula's bytes."""
         stop_unless_placement_shows(case.evidence)
         reference = case.other(case.variant.reference)
         mine = memory_of(case, case.evidence).temp_bytes
@@ -86,7 +84,6 @@ class DeviceBytesAtMost(ClaimBase):
         return (self.against,)
 
     def judge(self, case: Case) -> Finding:
-        """Passes if temp bytes are at most the other variant's."""
         stop_unless_placement_shows(case.evidence)
         beyond = self.beyond.of(case)
         same_unit(beyond, Quantity(0, self.unit))
@@ -105,7 +102,6 @@ class TempBytesAtMost(ClaimBase):
     name: str = "temp-bytes-at-most"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if temp bytes are at most the formula's."""
         temp_bytes = memory_of(case, case.evidence).temp_bytes
         return self._compare(case, "device temporaries", temp_bytes, Relation.AT_MOST, self.limit)
 
@@ -121,7 +117,6 @@ class FitsBudget(ClaimBase):
     name: str = "fits-budget"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if what the step needs is at most the budget."""
         failure = case.evidence.failure
         if failure is not None and failure.kind is not FailureKind.OUT_OF_MEMORY:
             failure = None  # FitsBudget is about memory only
@@ -137,7 +132,7 @@ class BaselineTempBytes(ClaimBase):
     """Device temporaries have not grown past the baseline stored for this target.
 
     Fusion and scheduling decide this number, so no formula gives it. On another toolchain, a
-    difference within ``tolerance`` (a ratio) is no change.
+    difference within ``tolerance`` (a ratio) is no change. A missing baseline fails.
     """
 
     tolerance: float = 0.01
@@ -145,7 +140,6 @@ class BaselineTempBytes(ClaimBase):
     uses_baseline: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
-        """Passes if temp bytes equal the baseline, improves if less, fails if more or missing."""
         measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
         versions = case.evidence.toolchain.identity
         return against_baseline(measured, case.baseline, versions, self.tolerance, case.earlier)
@@ -153,7 +147,7 @@ class BaselineTempBytes(ClaimBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferredBytes(ClaimBase):
-    """Per step, exactly the formula's bytes are transferred in this direction."""
+    """Per step, loops counted, exactly the formula's bytes are transferred in this direction."""
 
     direction: Direction
     equal: Formula
@@ -164,7 +158,6 @@ class TransferredBytes(ClaimBase):
         return f"{self.direction.value}-bytes"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if the transfers of all loops, trip counts included, add up to the formula."""
         stop_unless_placement_shows(case.evidence)
         transfers = module_of(case, case.evidence).transfers
         uncertain = [
@@ -230,7 +223,6 @@ class CopiedBytes(_FullBufferWrites):
     name: str = "copied-bytes-per-iteration"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if the worst loop's iteration writes at most the formula's bytes."""
         return self._judged(
             case, "per loop iteration", copied_bytes_per_iteration, full_buffer_writes_in_loops
         )
@@ -246,7 +238,6 @@ class CopiedBytesOutsideLoops(_FullBufferWrites):
     name: str = "copied-bytes-outside-loops"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if a run writes at most the formula's bytes."""
         return self._judged(
             case, "outside loops", copied_bytes_outside_loops, full_buffer_writes_outside_loops
         )
@@ -263,7 +254,6 @@ class DonatedBytesReused(ClaimBase):
     name: str = "donated-bytes-reused"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if honoured donations come to the formula's bytes."""
         donations = _assigned(case).donations
         honoured = sum(each.shape.nbytes for each in donations if each.honoured)
         found = self._compare(

@@ -1,6 +1,6 @@
 """Claims on growth with a size: the exponent of a power law, or the ratio of two sizes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import ClassVar, Final
 
@@ -12,7 +12,6 @@ from assay.claims.measurement import (
     stop_never_executed,
     stop_unless_executed,
 )
-from assay.judge.changes import Ratio
 from assay.judge.ratios import ratio_of_turns
 from assay.judge.scaling import Exponent, Growth, fitted_exponent, grows
 from assay.model.claim import Case, Formula, MeasurementMissing
@@ -50,13 +49,11 @@ class TimeGrowth(_GrowthOfTime):
     name: str = "time-growth"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if time grows less than with the square root of the length."""
         times = self.growth(case)
         short, long = times.lengths[0], times.lengths[-1]
         longer = long / short
         limit = longer**-0.5
         found = ratio_of_turns(times.seconds[0], times.seconds[-1], against=longer * limit, looks=1)
-        outcome = _outcome(found, at_most=longer * limit)
         line = (
             f"{format_seconds(times.fastest[-1])} at length {long}, "
             f"{format_seconds(times.fastest[0])} at {short}: ratio of times / "
@@ -64,20 +61,14 @@ class TimeGrowth(_GrowthOfTime):
             f"{found.high / longer:.3g} from {found.units} pairs), expected at most {limit:.3g} "
             f"(the square root of {short}/{long})"
         )
-        unknown = outcome is Outcome.INCONCLUSIVE
-        return Finding(
-            outcome=outcome,
-            measured=found.ratio / longer,
-            limit=limit,
-            reason=f"too noisy to decide: {line}" if unknown else line,
-            advice="run it on a quieter machine, or use lengths further apart" if unknown else "",
+        grown = grows(found, at_most=longer * limit, slack=0)
+        finding = Finding(
+            outcome=_OUTCOMES[grown], measured=found.ratio / longer, limit=limit, reason=line
         )
-
-
-def _outcome(found: Ratio, *, at_most: float) -> Outcome:
-    if found.high <= at_most:
-        return Outcome.PASSED
-    return Outcome.FAILED if found.low > at_most else Outcome.INCONCLUSIVE
+        if grown is not Growth.CANNOT_SAY:
+            return finding
+        advice = "run it on a quieter machine, or use lengths further apart"
+        return replace(finding, reason=f"too noisy to decide: {line}", advice=advice)
 
 
 class Cost(Enum):
@@ -117,7 +108,6 @@ class BytesExponent(ClaimBase):
         return variant.family if isinstance(variant, SizedVariant) else ()
 
     def judge(self, case: Case) -> Finding:
-        """Passes or fails by the interval of the fitted exponent."""
         own = _sized(case.variant)
         family = {_sized(case.workload.variant(name)).size: case.other(name) for name in own.family}
         family[own.size] = case.evidence
@@ -147,7 +137,6 @@ class TimeExponent(_GrowthOfTime):
     name: str = "time-exponent"
 
     def judge(self, case: Case) -> Finding:
-        """Passes or fails by the interval of the fitted exponent."""
         times = self.growth(case)
         fitted = fitted_exponent(times.lengths, times.fastest)
         ends = [f"{format_seconds(times.fastest[end])} at {times.lengths[end]}" for end in (0, -1)]
@@ -160,21 +149,20 @@ def _finding(
     """The verdict on a fitted exponent; ``ends`` are the costs at the least and largest size."""
     limit = at_most.of(case)
     same_unit(limit, Quantity(1, Unit.RATIO))
-    outcome = _OUTCOMES[grows(fitted, at_most=float(limit.value), slack=slack)]
+    grown = grows(fitted, at_most=float(limit.value), slack=slack)
     line = (
         f"{what}: size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} from "
         f"{fitted.sizes} sizes; {', '.join(ends)}), expected at most {float(limit.value):g} "
         f"({at_most.text})"
     )
-    unknown = outcome is Outcome.INCONCLUSIVE
-    why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
-    return Finding(
-        outcome=outcome,
-        measured=fitted.value,
-        limit=limit.value,
-        reason=f"undecided ({why}): {line}" if unknown else line,
-        advice="measure at more sizes, further apart" if unknown else "",
+    finding = Finding(
+        outcome=_OUTCOMES[grown], measured=fitted.value, limit=limit.value, reason=line
     )
+    if grown is not Growth.CANNOT_SAY:
+        return finding
+    why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
+    advice = "measure at more sizes, further apart"
+    return replace(finding, reason=f"undecided ({why}): {line}", advice=advice)
 
 
 _OUTCOMES: Final = {

@@ -38,9 +38,8 @@ class Sent(Enum):
         Raises:
             MeasurementMissing: the framework does not count it.
         """
-        count = None
-        if counters is not None:
-            count = counters.sent if self is Sent.TENSORS else counters.sent_bytes
+        field = "sent" if self is Sent.TENSORS else "sent_bytes"
+        count: int | None = getattr(counters, field, None)
         if count is None:
             raise MeasurementMissing(
                 f"got no count of the {self.value} sent, wanted one; judge a program of a "
@@ -74,7 +73,6 @@ class SentPerStep(ClaimBase):
         return (variant.reference,)
 
     def judge(self, case: Case) -> Finding:
-        """Passes if no step sends more, or less."""
         ours = _steps_of(case, case.evidence).steps
         theirs = _steps_of(case, case.other(case.variant.reference)).steps
         if len(ours) != len(theirs):
@@ -101,7 +99,6 @@ class TracingSends(ClaimBase):
     name: str = "sent-bytes-while-tracing"
 
     def judge(self, case: Case) -> Finding:
-        """Passes if no more was sent until the program was lowered."""
         evidence = case.evidence
         stop_unless_compiled(case, evidence)
         if evidence.traced is None:
@@ -127,11 +124,10 @@ class GraphsCompiled(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        """Passes if the graph cache missed no more often."""
         seen = _steps_of(case, case.evidence)
-        compiles = sum(step.counters.compiles for step in seen.steps)
+        count = sum(step.counters.compiles for step in seen.steps)
         what = f"graphs compiled in {len(seen.steps)} steps"
-        found = self._compare(case, what, compiles, Relation.AT_MOST, self.at_most)
+        found = self._compare(case, what, count, Relation.AT_MOST, self.at_most)
         return _with_differences(found, seen)
 
 
@@ -144,7 +140,6 @@ class LastCompile(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        """Passes if every later step ran a graph that was already compiled."""
         seen = _steps_of(case, case.evidence)
         compiling = [number for number, step in enumerate(seen.steps, 1) if step.counters.compiles]
         last = max(compiling, default=0)

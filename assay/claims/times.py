@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NoReturn
 
 from assay.claims.measurement import (
@@ -51,12 +52,7 @@ class AtMost:
             return self.ratio(reference, judged).change is not Change.TOO_NOISY
         return separated(reference, judged, against=self.limit) is not None
 
-    def hopeless_after(self, reference: float) -> float:
-        """The length in seconds at which one run alone decides, from the reference run's."""
-        return certainly_slower_after(reference, against=self.limit)
-
     def ratio(self, reference: Sequence[float], judged: Sequence[float]) -> Ratio:
-        """The ratio of times, with its interval."""
         return ratio_of_turns(reference, judged, self.sensitivity, against=self.limit)
 
     def outcome(self, reference: Sequence[float], judged: Sequence[float]) -> bool | None:
@@ -71,14 +67,13 @@ class AtMost:
     def turns(
         self, reference: str, enough: Callable[[Sequence[float], Sequence[float]], bool]
     ) -> Turns:
-        """The two variants in turns, until ``enough``."""
         return Turns(
             reference=reference,
             question=str(self),
             enough=enough,
             most=LOOKS[-1],
             fewest=LOOKS[0],
-            hopeless_after=self.hopeless_after,
+            hopeless_after=partial(certainly_slower_after, against=self.limit),
             work=self.work,
         )
 
@@ -106,30 +101,6 @@ class _RatioOfVariants(ClaimBase):
         stop_unless_executed(case, case.other(other))
         return other
 
-    def _times(self, case: Case) -> Times:
-        """The times of both, with at least one pair of samples, or ``Stopped``."""
-        (other,) = self._references(case.variant)
-        times = case.times
-        if times is None:
-            raise MeasurementMissing(
-                f"got no times of {case.variant.name!r} and {other!r}, wanted times measured in "
-                "turns; use the claim in a run that measures times"
-            )
-        stop_unless_available(times)
-        if times.failure is not None and times.failed_variant == case.variant.name:
-            reason = f"nothing to time: {describe_failure(times.failure)}"
-            stop(Outcome.FAILED, reason, failure=times.failure)
-        if times.failure is not None:
-            whose = repr(times.failed_variant) if times.failed_variant else "one of the two"
-            stop(
-                Outcome.INCONCLUSIVE,
-                f"nothing to time: of {whose}, {describe_failure(times.failure)}",
-                f"fix {whose}, or compare with another variant",
-            )
-        if not times.judged.samples:
-            _stop_too_few(times)
-        return times
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRatio(_RatioOfVariants):
@@ -147,14 +118,12 @@ class TimeRatio(_RatioOfVariants):
     name: str = "time-ratio"
 
     def turns(self, case: Case) -> Turns:
-        """The two variants in turns, until the question is decided."""
         question, other = self._question(case)
         return question.turns(other, question)
 
     def judge(self, case: Case) -> Finding:
-        """Passes or fails by the interval of the ratio against the formula's."""
         question, _ = self._question(case)
-        times = self._times(case)
+        times = _times_of_both(case)
         samples = (times.reference.samples, times.judged.samples)
         found, passed = question.ratio(*samples), question.outcome(*samples)
         limit = f"{question.limit:.4g} ({self.at_most.text})"
@@ -215,7 +184,6 @@ class StoredTimeRatio(_RatioOfVariants):
     uses_baseline: ClassVar[bool] = True
 
     def turns(self, case: Case) -> Turns:
-        """The two variants in turns until the question is decided, or a fixed number to store."""
         other = self._executed(case)
         if case.baseline is None:
             count = LOOKS[_LOOK_TO_STORE]
@@ -226,9 +194,8 @@ class StoredTimeRatio(_RatioOfVariants):
         return question.turns(other, question.settles)
 
     def judge(self, case: Case) -> Finding:
-        """Passed, failed or improved by the interval of the ratio against the stored one."""
         self._executed(case)
-        times = self._times(case)
+        times = _times_of_both(case)
         samples = (times.reference.samples, times.judged.samples)
         if case.baseline is None:
             return self._unstored(times, ratio_of_turns(*samples))
@@ -274,6 +241,33 @@ _STORED = {
     Change.SAME: Outcome.PASSED,
     Change.TOO_NOISY: Outcome.INCONCLUSIVE,
 }
+
+
+def _times_of_both(case: Case) -> Times:
+    """The times, with at least one pair of samples, or ``Stopped``."""
+    times = times_of(case, "measured in turns")
+    if not times.judged.samples:
+        _stop_too_few(times)
+    return times
+
+
+def times_of(case: Case, how: str) -> Times:
+    """The times of a case, or ``Stopped``: only the judged variant's failure fails the claim."""
+    times = case.times
+    if times is None:
+        raise MeasurementMissing(
+            f"got no times of {case.variant.name!r}, wanted times {how}; use the claim in a run "
+            "that measures times"
+        )
+    stop_unless_available(times)
+    if times.failure is not None:
+        failed = describe_failure(times.failure)
+        if times.is_alone or times.failed_variant == case.variant.name:
+            stop(Outcome.FAILED, f"nothing to time: {failed}", failure=times.failure)
+        whose = repr(times.failed_variant) if times.failed_variant else "one of the two"
+        advice = f"fix {whose}, or compare with another variant"
+        stop(Outcome.INCONCLUSIVE, f"nothing to time: of {whose}, {failed}", advice)
+    return times
 
 
 def _stop_too_few(times: Times) -> NoReturn:

@@ -162,7 +162,6 @@ class ValuesEqual(ClaimBase):
         return (variant.reference,) if self.truth is None else ()
 
     def judge(self, case: Case) -> Finding:
-        """Passes if no result differs by more than the limit."""
         ours = _values(case, case.evidence)
         theirs, whose = self._truth(case)
         exact = matches_any(case.evidence.target, self.exact_on)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from scipy.special import stdtrit
 
-from assay.judge.changes import logarithms
+from assay.judge.changes import Ratio, logarithms
 
 FEWEST_SIZES: Final = 4
 _FEWEST_FOR_A_CURVE: Final = 6
@@ -92,7 +92,7 @@ def _judged_by(distinct: int, slope: float, half: float, worst: float) -> Expone
     )
 
 
-def grows(exponent: Exponent, *, at_most: float, slack: float = 0.1) -> Growth:
+def grows(exponent: Exponent | Ratio, *, at_most: float, slack: float = 0.1) -> Growth:
     """Whether the whole interval lies within, or beyond, the wanted exponent and its slack."""
     if exponent.high <= at_most + slack:
         return Growth.WITHIN

@@ -23,8 +23,6 @@ from scipy.stats import beta
 from assay.claims.times import AtMost
 from assay.frameworks.turns import Runner, take_turns
 from assay.judge.changes import Sensitivity
-from assay.judge.ratios import LOOKS
-from assay.model.timing import Turns
 
 TURNS: Final = 1000
 WIDTH: Final = 64
@@ -76,16 +74,8 @@ def _program(factor: float) -> Runner:
 def compare(factor: float) -> tuple[bool | None, float]:
     """The verdict on a program of so many times the work, and the seconds that it took."""
     runners = (_program(1.0), _program(factor))
-    turns = Turns(
-        reference="one",
-        question=str(_QUESTION),
-        enough=_QUESTION,
-        most=LOOKS[-1],
-        fewest=LOOKS[0],
-        hopeless_after=_QUESTION.hopeless_after,
-    )
     start = time.perf_counter()
-    take_turns(runners, turns, most_seconds=30.0)
+    take_turns(runners, _QUESTION.turns("one", _QUESTION), most_seconds=30.0)
     seconds = time.perf_counter() - start
     return _QUESTION.outcome(runners[0].samples, runners[1].samples), seconds
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from assay import claims
-    from assay.api import compile  # noqa: A004 - the public name
-    from assay.compiled import Compiled, CompileError
+    from assay.api import Compiled, CompileError, compile  # noqa: A004 - the public name
     from assay.model.claim import Case, Check, Claim, Formula
     from assay.model.evidence import Evidence, FailureKind
     from assay.model.module import Direction
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES: Final = {
-    "api": ("compile",),
-    "compiled": ("CompileError", "Compiled"),
+    "api": ("CompileError", "Compiled", "compile"),
     "model.claim": ("Case", "Check", "Claim", "Formula"),
     "model.evidence": ("Evidence", "FailureKind"),
     "model.module": ("Direction",),

@@ -1,18 +1,41 @@
-"""``assay.compile``: one program compiled for a target, in a test, a script or a notebook."""
+"""``assay.compile``: one program compiled for a target, its numbers as attributes, and its page."""
 
 import atexit
-import functools
+import gzip
+import io
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, Final
 
-from assay.compiled import Compiled, compiled
-from assay.isolate import Observer
-from assay.model.blame import WrongValue, legible
-from assay.model.workload import Program, Role, Variant, Workload
-from assay.targets import resolve
+from rich.console import Console
 
-_MOST_PROCESSES: Final = 2
+from assay.hlo.schema import split
+from assay.isolate import Processes
+from assay.judge.differences.inspections import compare
+from assay.model.blame import WrongValue, legible
+from assay.model.claim import MeasurementMissing
+from assay.model.evidence import Evidence, FailureKind
+from assay.model.inspection import Comparison, Inspection, Means, Overlap
+from assay.model.module import Transfer
+from assay.model.summary import (
+    Donation,
+    FullBufferWrite,
+    ModuleSummary,
+    Peak,
+    copied_bytes_per_iteration,
+    full_buffer_writes_in_loops,
+)
+from assay.model.target import TargetUnavailable, unavailable
+from assay.model.units import format_bytes, parse_bytes
+from assay.model.workload import Program, Role, Variant, Workload
+from assay.report.inspection_page import print_comparison, print_inspection
+from assay.targets import resolve
+from assay.targets.jax_internals import hlo_text
+
+_WIDTH: Final = 100
+_NAMED: Final = 2
 
 
 def compile(  # noqa: A001, PLR0913 - the public name, and jax.jit's own arguments
@@ -25,7 +48,7 @@ def compile(  # noqa: A001, PLR0913 - the public name, and jax.jit's own argumen
     static_argnums: int | Sequence[int] = (),
     context: Callable[[], Any] | None = None,
     timeout_seconds: float = 600.0,
-) -> Compiled:
+) -> "Compiled":
     """Compile ``function(*arguments)`` for a target, with or without its hardware.
 
     ``arguments`` are arrays, numpy arrays or ``ShapeDtypeStruct``. Only their shapes, types and
@@ -59,33 +82,37 @@ def compile(  # noqa: A001, PLR0913 - the public name, and jax.jit's own argumen
     return compiled(observer.observe(workload, workload.variants[0], name))
 
 
-def workload_of(  # noqa: PLR0913 - jax.jit's own arguments
+def workload_of(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
     *,
     suite: str,
     name: str = "program",
-    in_shardings: Any,
-    out_shardings: Any,
     donate_argnums: int | Sequence[int],
     static_argnums: int | Sequence[int],
-    context: Callable[[], Any] | None,
+    **options: Any,
 ) -> Workload:
-    """The workload of one function; its arguments are sent as shapes."""
+    """The workload of one function; its arguments are sent as shapes.
+
+    ``options`` are the other arguments of ``compile``: both shardings and ``context``.
+    """
     if not callable(function):
         raise WrongValue(
             f"got {type(function).__name__} to compile, wanted a function; write "
             "assay.compile(train_step, params, batch, target=…)"
         )
-    program = functools.partial(
+    if not _are_made(arguments):
+        # Imports jax, which a caller with arguments of its own has done.
+        from assay.frameworks.jax_placement import shapes_of
+
+        arguments = shapes_of(arguments)
+    program = partial(
         _program,
         function=function,
-        arguments=_shapes(arguments),
-        in_shardings=in_shardings,
-        out_shardings=out_shardings,
+        arguments=arguments,
         donate_argnums=_numbers(donate_argnums),
         static_argnums=_numbers(static_argnums),
-        context=context,
+        **options,
     )
     variant = Variant(name=title_of(function), role=Role.CONTROL, program=program)
     return Workload(suite=suite, name=name, variants=(variant,))
@@ -97,54 +124,274 @@ def title_of(function: Callable[..., Any]) -> str:
     return legible(getattr(own, "__name__", type(own).__name__))
 
 
-def _program(devices: Sequence[Any], **given: Any) -> Program:
+def _program(devices: Sequence[Any], arguments: tuple[Any, ...], **given: Any) -> Program:
     for name in ("in_shardings", "out_shardings"):
-        if isinstance(given[name], FunctionType | functools.partial):
+        if isinstance(given[name], FunctionType | partial):
             given[name] = given[name](devices)
-    arguments = given.pop("arguments")
-    if len(arguments) == 1 and isinstance(arguments[0], _MAKERS):
+    if _are_made(arguments):
         return Program(make_arguments=arguments[0], **given)
     return Program(arguments=arguments, **given)
 
 
-_MAKERS = (FunctionType, MethodType, functools.partial)
-
-
-def _shapes(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(arguments) == 1 and isinstance(arguments[0], _MAKERS):
-        return arguments
-    # Imports jax, which a caller with arguments of its own has done.
-    from assay.frameworks.jax_placement import shapes_of
-
-    return shapes_of(arguments)
+def _are_made(arguments: tuple[Any, ...]) -> bool:
+    """Whether a single function returns them."""
+    return len(arguments) == 1 and isinstance(arguments[0], FunctionType | MethodType | partial)
 
 
 def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:
     return (given,) if isinstance(given, int) else tuple(given)
 
 
-class Processes:
-    """Child processes that compile, one for each target and time limit."""
+class CompileError(Exception):
+    """The program does not trace, lower or compile; the message names the user's line."""
 
-    def __init__(self, *, cached: bool = True) -> None:
-        self._cached = cached
-        self._observers: dict[tuple[str, float], Observer] = {}
 
-    def of(self, target: str, timeout_seconds: float) -> Observer:
-        """The target's process. The least recently used ones are ended: each holds a compiler."""
-        key = (target, timeout_seconds)
-        observer = self._observers.pop(key, None)
-        if observer is None:
-            observer = Observer([resolve(target).name], timeout_seconds, cached=self._cached)
-        self._observers[key] = observer
-        for oldest in list(self._observers)[:-_MOST_PROCESSES]:
-            self._observers.pop(oldest).close()
-        return observer
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes on one device, as the compiler reports them; ``host_…`` are bytes in host memory.
 
-    def close(self) -> None:
-        """End all."""
-        while self._observers:
-            self._observers.popitem()[1].close()
+    ``peak_bytes`` is the device memory at the moment when most is allocated, None where the
+    compiler gives no buffer assignment.
+    """
+
+    temp_bytes: int
+    argument_bytes: int
+    output_bytes: int
+    alias_bytes: int
+    host_temp_bytes: int
+    host_argument_bytes: int
+    host_output_bytes: int
+    host_alias_bytes: int
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfers:
+    """Bytes between device and host memory in one run, with loops counted, and the operations."""
+
+    to_host_bytes: int
+    to_device_bytes: int
+    operations: tuple[Transfer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """Whether the program fits the device's memory; true or false in an ``if`` or an ``assert``."""
+
+    needed_bytes: int | None
+    available_bytes: int | None
+    refused: bool = False
+
+    def __bool__(self) -> bool:
+        if self.refused:
+            return False
+        if self.needed_bytes is None or self.available_bytes is None:
+            raise MeasurementMissing(
+                "got a target whose device memory is not known, wanted to know whether a program "
+                "fits; name a target with a device model, such as tpu-v5e:2x4"
+            )
+        return self.needed_bytes <= self.available_bytes
+
+    def __repr__(self) -> str:
+        numbers = (self.needed_bytes, self.available_bytes)
+        needed, available = ("unknown" if n is None else format_bytes(n) for n in numbers)
+        return f"Fits(needed {needed}, available {available})"
+
+
+class LoopCopies(tuple[FullBufferWrite, ...]):
+    """Full-buffer writes in loop bodies, largest first; empty if there is none."""
+
+    __slots__ = ()
+
+    @property
+    def bytes_per_iteration(self) -> int:
+        """The most bytes that an iteration of one loop writes in them."""
+        return copied_bytes_per_iteration(self, larger_than=-1)
+
+    def __repr__(self) -> str:
+        if not self:
+            return "LoopCopies(none)"
+        named = [f"{one.opcode} {one.shape} at {one.source or one.instruction}" for one in self]
+        if len(self) > _NAMED:
+            named[_NAMED:] = [f"and {len(self) - _NAMED} more"]
+        size = format_bytes(self.bytes_per_iteration)
+        return f"LoopCopies({size} per iteration: {', '.join(named)})"
+
+
+class Difference:
+    """How one program differs from another; true if it does. ``print`` it to read it.
+
+    ``bool`` raises ``MeasurementMissing`` if one of the two has no module to read.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+
+    def __bool__(self) -> bool:
+        if self.comparison.differences is None:
+            why = self.comparison.error or "no module to read"
+            raise MeasurementMissing(f"got two programs that cannot be compared: {why}")
+        return bool(self.comparison.differences)
+
+    def __repr__(self) -> str:
+        return _printed(lambda console: print_comparison(console, self.comparison, _WIDTH))
+
+
+class Compiled:
+    """A program compiled for a target. ``print`` it for the page that ``assay inspect`` prints.
+
+    Every number is per device and per run. A property raises ``MeasurementMissing`` if this target
+    or compiler does not report it. If the compiler refused the program because it needs too much
+    memory, only ``fits`` is known, and the other properties raise ``CompileError``.
+    """
+
+    def __init__(self, inspection: Inspection) -> None:
+        self.inspection = inspection
+        self.fits_was_read = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the compiler refused the program for want of memory."""
+        return self.inspection.evidence.failure is not None
+
+    @property
+    def target(self) -> str:
+        """The target's name."""
+        return self.inspection.evidence.target
+
+    @property
+    def fits(self) -> Fits:
+        """Whether temporaries, arguments and outputs, less aliases, fit the device's memory."""
+        self.fits_was_read = True
+        evidence = self.inspection.evidence
+        if failure := evidence.failure:
+            return Fits(failure.needed_bytes, failure.capacity_bytes, refused=True)
+        return Fits(evidence.needed_bytes, evidence.device_memory_bytes)
+
+    @property
+    def memory(self) -> Memory:
+        """The compiler's memory analysis."""
+        if (memory := self._compiled().memory) is None:
+            raise MeasurementMissing("got no memory analysis from the compiler")
+        names = (each.name for each in fields(Memory) if each.name != "peak_bytes")
+        reported = {name: getattr(memory, name) for name in names}
+        return Memory(**reported, peak_bytes=self.inspection.peak_bytes)
+
+    @property
+    def transfers(self) -> Transfers:
+        """Bytes copied between device and host memory."""
+        module = self._module()
+        if not self.inspection.evidence.separate_host_memory:
+            raise MeasurementMissing(
+                f"got {self.target}, which has one memory, wanted transfers to the host; name a "
+                "GPU or TPU target"
+            )
+        to_host, to_device = module.to_host_bytes_per_run, module.to_device_bytes_per_run
+        # An upper bound is no measurement: what is in a conditional may never cross.
+        bounded = any(each.at_most for each in module.transfers)
+        if to_host is None or to_device is None or bounded:
+            raise MeasurementMissing(
+                "got transfers that run an unknown number of times, wanted the bytes of a run; "
+                "give the loop a static length, or take the transfer out of the conditional"
+            )
+        return Transfers(
+            to_host_bytes=to_host, to_device_bytes=to_device, operations=module.transfers
+        )
+
+    def loop_copies(self, at_least: int | str = 1) -> LoopCopies:
+        """Full-buffer writes in loop bodies, of arrays of ``at_least`` bytes (``"1MiB"``).
+
+        A full-buffer write writes a whole array although only a part of it changed, or nothing.
+        Host transfers are not counted.
+        """
+        module = self._module()
+        if not module.buffers_assigned:
+            raise MeasurementMissing(
+                "got no buffer assignment from the compiler, wanted to know which updates happen "
+                "in place; use a compiler that takes xla_dump_to as a compile option"
+            )
+        found = full_buffer_writes_in_loops(module.full_buffer_writes, parse_bytes(at_least) - 1)
+        return LoopCopies(each for each in found if not each.crosses_host_link)
+
+    @property
+    def overlap(self) -> tuple[Overlap, ...]:
+        """Asynchronous operations and the work that hides them, longest exposed first."""
+        self._module()
+        return self.inspection.overlaps
+
+    @property
+    def peak(self) -> Peak:
+        """The buffers allocated at the moment of peak device memory, largest first."""
+        if (peak := self._module().peak) is None:
+            raise MeasurementMissing("got no buffer assignment from the compiler")
+        return peak
+
+    @property
+    def donations(self) -> tuple[Donation, ...]:
+        """The donated arguments, and whether an output reuses the buffer of each."""
+        return self._module().donations
+
+    @property
+    def hlo(self) -> str:
+        """The optimized module as HLO text."""
+        if not (proto := self._compiled().hlo_gz):
+            raise MeasurementMissing("got no module of this program, wanted its HLO")
+        return hlo_text(split(gzip.decompress(proto))[0])
+
+    def diff(self, other: "Compiled") -> Difference:
+        """How this program differs from another one, most important first."""
+        return Difference(compare(other.inspection, self.inspection))
+
+    def _compiled(self) -> Evidence:
+        if error := self.inspection.error:
+            raise CompileError(f"{self.inspection.subject} on {self.target}: {error}")
+        return self.inspection.evidence
+
+    def _module(self) -> ModuleSummary:
+        evidence = self._compiled()
+        if evidence.module is None:
+            raise MeasurementMissing(
+                f"got a module that this jaxlib cannot read: {evidence.module_unreadable}"
+            )
+        return evidence.module
+
+    def __repr__(self) -> str:
+        return f"<Compiled {self.inspection.subject} on {self.target}>"
+
+    def __str__(self) -> str:
+        return _printed(lambda console: print_inspection(console, self.inspection))
+
+    def _repr_html_(self) -> str:
+        console = Console(record=True, file=io.StringIO(), width=_WIDTH)
+        print_inspection(console, self.inspection)
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
+def compiled(evidence: Evidence) -> Compiled:
+    """The compiled program, or the exception that says why there is none.
+
+    Raises:
+        CompileError, TargetUnavailable: as ``compile`` does.
+    """
+    __tracebackhide__ = True
+    inspection = Inspection(
+        subject=evidence.variant,
+        means=Means.COMPILED,
+        evidence=evidence,
+        device=resolve(evidence.target).model,
+    )
+    if (why := evidence.unavailable) is not None:
+        remedy = why.remedy or "use another target or toolchain"
+        raise TargetUnavailable(evidence.target, unavailable(why.reason, remedy))
+    if evidence.failure and evidence.failure.kind is not FailureKind.OUT_OF_MEMORY:
+        raise CompileError(f"{evidence.variant} on {evidence.target}: {inspection.error}")
+    return Compiled(inspection)
+
+
+def _printed(write: Callable[[Console], None]) -> str:
+    file = io.StringIO()
+    write(Console(file=file, width=_WIDTH, highlight=False))
+    return file.getvalue().rstrip()
 
 
 _PROCESSES: Final = Processes()

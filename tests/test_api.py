@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import assay
 from assay import api
-from assay.compiled import Memory
+from assay.api import Memory
 from assay.model.claim import MeasurementMissing
 from assay.model.target import TargetName
 from assay.model.units import parse_bytes

@@ -34,12 +34,11 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "report": frozenset({"model"}),
     "measure": frozenset({"model", "judge", "store"}),
     "run": frozenset({"model", "judge", "store", "measure"}),
-    "compiled": frozenset({"model", "hlo", "targets", "judge", "report"}),
-    "api": frozenset({"model", "targets", "frameworks", "isolate", "compiled"}),
-    "plugin": _EVERYTHING | {"reruns", "api", "compiled"},
+    "api": frozenset({"model", "hlo", "judge", "targets", "frameworks", "isolate", "report"}),
+    "plugin": _EVERYTHING | {"reruns", "api"},
     "cli": _EVERYTHING | {"plugin"},
     # The package itself: the words at the ground, and the claims for who asks.
-    "assay": frozenset({"model", "claims", "api", "compiled"}),
+    "assay": frozenset({"model", "claims", "api"}),
 }
 """The layer map: each room of ``assay``, and the rooms that it may import."""
 

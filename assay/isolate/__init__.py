@@ -5,6 +5,6 @@ request starts another.
 """
 
 from assay.isolate.frames import NotPortable
-from assay.isolate.observer import ObservationError, Observer
+from assay.isolate.observer import ObservationError, Observer, Processes
 
-__all__ = ["NotPortable", "ObservationError", "Observer"]
+__all__ = ["NotPortable", "ObservationError", "Observer", "Processes"]

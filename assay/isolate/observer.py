@@ -26,6 +26,7 @@ from assay.targets import environment, resolve
 
 _LOST = (FailureKind.CRASH, FailureKind.TIMEOUT)
 _LEAST_PATIENCE = 1.0
+_MOST_PROCESSES = 2
 
 
 class ObservationError(FaultElsewhere):
@@ -272,3 +273,27 @@ def _cut_off(times: Times, seconds: float) -> Times:
         reference=replace(times.reference, samples=(first,)),
         judged=replace(times.judged, first=seconds, samples=(seconds,)),
     )
+
+
+class Processes:
+    """Child processes that compile, one for each target and time limit."""
+
+    def __init__(self, *, cached: bool = True) -> None:
+        self._cached = cached
+        self._observers: dict[tuple[str, float], Observer] = {}
+
+    def of(self, target: str, timeout_seconds: float) -> Observer:
+        """The target's process. The least recently used ones are ended: each holds a compiler."""
+        key = (target, timeout_seconds)
+        observer = self._observers.pop(key, None)
+        if observer is None:
+            observer = Observer([resolve(target).name], timeout_seconds, cached=self._cached)
+        self._observers[key] = observer
+        for oldest in list(self._observers)[:-_MOST_PROCESSES]:
+            self._observers.pop(oldest).close()
+        return observer
+
+    def close(self) -> None:
+        """End all."""
+        while self._observers:
+            self._observers.popitem()[1].close()

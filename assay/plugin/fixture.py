@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.api import title_of, workload_of
-from assay.compiled import Compiled, CompileError, compiled
+from assay.api import Compiled, CompileError, compiled, title_of, workload_of
 from assay.judge.baseline import against_baseline
 from assay.judge.case import at_fault
 from assay.model.blame import WrongValue, encodable, legible, suite_of

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.api import Processes
 from assay.claims import TimeAgainst
 from assay.frameworks.installed import keeps_state
-from assay.isolate import NotPortable, Observer
+from assay.isolate import NotPortable, Observer, Processes
 from assay.judge.case import at_fault
 from assay.judge.changes import Sensitivity
 from assay.measure.growth import Growth

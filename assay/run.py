@@ -1,6 +1,6 @@
 """Judge a variant on a target: combine measurements, claims, baselines and negative controls."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -44,17 +44,15 @@ class Run:
     further: tuple[Measurement, ...] = ()
     _controls: dict[tuple[str, str, str], tuple[Finding, Case]] = field(default_factory=dict)
 
-    def judge(self, trial: Trial) -> Record:
-        """Make each measurement that the trial needs once per run, and judge the trial.
+    def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
+        """Judge the trial. Returns the record, and the times that decided the verdict, or None.
+
+        Each measurement is made once per run.
 
         Raises:
             BaselineError: the baseline file is damaged.
             MeasurementCacheError: a file of times or reruns is damaged.
         """
-        return self.judge_timed(trial)[0]
-
-    def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
-        """As ``judge``, with the times that decided the verdict, or None."""
         start = perf_counter()
         defect = None
         if trial.must_fail:
@@ -64,7 +62,8 @@ class Run:
             found, defect = judge_variant(trial.check.claim, seen)
             finding, case = self._updated(trial, seen, found)
             if finding.outcome.holds and not self._stores_times(trial):
-                finding = vouched(finding, self._control_findings(trial))
+                controls = ((each.variant.name, self._control(each)[0]) for each in trial.controls)
+                finding = vouched(finding, controls)
                 case = case if finding.outcome.holds else replace(case, baseline=seen.baseline)
             finding = self._with_hlo(trial, finding, case)
         record = record_of(
@@ -83,9 +82,8 @@ class Run:
         in_bytes = trial.check.claim.unit is Unit.BYTES and finding.measured is not None
         if finding.outcome is not Outcome.FAILED or not in_bytes:
             return finding
-        place = (trial.workload.suite, trial.workload.name)
-        names = (trial.variant.name, *case.others)
-        keys = [(*place, name, trial.target) for name in names]
+        workload, names = trial.workload, (trial.variant.name, *case.others)
+        keys = [(workload.suite, workload.name, name, trial.target) for name in names]
         hints = (finding.advice, evidence.keep_to_compare(self.directory, keys))
         return replace(finding, advice="; ".join(filter(None, hints)))
 
@@ -96,10 +94,10 @@ class Run:
     def _measured(self, trial: Trial) -> Case:
         """The case with all measurements that the claim needs."""
         case = self._measurement(trial).added_to(self._case(trial), trial)
-        if not _is_of_a_machine(trial.check.claim) or not _machine(case):
+        machine = _machine(trial.check.claim, case)
+        if not machine:
             return case
-        number = self._baseline_number(trial, case.evidence, _machine(case))
-        return replace(case, baseline=number)
+        return replace(case, baseline=self._baseline_number(trial, case.evidence, machine))
 
     def _measurement(self, trial: Trial) -> Measurement:
         claim = trial.check.claim
@@ -110,10 +108,6 @@ class Run:
                 "the measurement it needs; give Run(further=...)"
             )
         return found
-
-    def _control_findings(self, trial: Trial) -> Iterator[tuple[str, Finding]]:
-        for control in trial.controls:
-            yield control.variant.name, self._control(control)[0]
 
     def _control(self, trial: Trial) -> tuple[Finding, Case]:
         """The verdict on a negative control, computed once per process."""
@@ -159,18 +153,14 @@ class Run:
     def _baseline_number(
         self, trial: Trial, seen: Evidence, machine: str = ""
     ) -> BaselineNumber | None:
-        """The baseline number of the variant.
-
-        A negative control uses the number of its reference variant.
-        """
-        claim, workload = trial.check.claim, trial.workload
+        """The baseline of the variant, or of a negative control's reference variant."""
+        claim = trial.check.claim
         if not claim.uses_baseline:
             return None
         if trial.must_fail and self.update is not BaselineUpdate.NOTHING and not trial.is_timing:
             # The number that this run stores, if it stores one.
-            variant = replace(
-                trial, variant=workload.variant(trial.variant.reference), must_fail=False
-            )
+            reference = trial.workload.variant(trial.variant.reference)
+            variant = replace(trial, variant=reference, must_fail=False)
             case = self._case(variant)
             return self._updated(variant, case, judge_variant(claim, case)[0])[1].baseline
         if trial.must_fail and isinstance(claim, TimingClaim) and claim.unit is Unit.RATIO:
@@ -200,26 +190,24 @@ class Run:
 
     def _updated(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
         claim = trial.check.claim
-        if not self.stores(trial, case, finding) or finding.measured is None:
+        if not self._stores(trial.check.claim, case, finding) or finding.measured is None:
             return finding, case
         versions = case.evidence.toolchain.identity
         value = finding.measured
         if isinstance(claim, TimingClaim) and case.baseline and finding.outcome is Outcome.PASSED:
             # Repeated updates must not add up to a slowdown larger than the tolerance.
             value = min(value, case.baseline.value)
-        machine = _machine(case) if _is_of_a_machine(claim) else ""
-        number = BaselineNumber(value=value, toolchain=versions, machine=machine)
+        number = BaselineNumber(value=value, toolchain=versions, machine=_machine(claim, case))
         reason = f"stored now: {finding.reason}"
         passed = replace(finding, outcome=Outcome.PASSED, limit=value, reason=reason, advice="")
         return passed, replace(case, baseline=number)
 
-    def stores(self, trial: Trial, case: Case, finding: Finding) -> bool:
+    def _stores(self, claim: Claim, case: Case, finding: Finding) -> bool:
         """Whether ``--assay-update-baselines`` stores this measurement as the baseline.
 
         ``new`` stores a number that has no baseline, and a new toolchain's number that is no worse.
         An error has no measured number and is never stored.
         """
-        claim = trial.check.claim
         # A new machine has no stored time to compare with.
         is_first = _is_of_a_machine(claim) and case.baseline is None
         if not claim.uses_baseline or not (finding.outcome.judged or is_first):
@@ -237,8 +225,10 @@ def _is_of_a_machine(claim: Claim) -> bool:
     return claim.uses_baseline and claim.unit is Unit.SECONDS
 
 
-def _machine(case: Case) -> str:
-    return case.times.machine.fingerprint if case.times and case.times.machine else ""
+def _machine(claim: Claim, case: Case) -> str:
+    """The machine that the claim's number is valid on; empty where that is any."""
+    machine = case.times.machine if case.times and _is_of_a_machine(claim) else None
+    return machine.fingerprint if machine else ""
 
 
 def update_baselines(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:

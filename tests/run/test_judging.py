@@ -48,7 +48,7 @@ def test_only_the_variants_that_a_claim_needs_are_observed(harness: Harness) -> 
 
 def test_a_run_keeps_what_it_observed(harness: Harness) -> None:
     run = harness.start()
-    run.judge(trial(claim=FITS))
+    run.judge_timed(trial(claim=FITS))
     assert [seen.variant for seen in load_all(run.directory)] == ["offload"]
 
 
@@ -123,8 +123,8 @@ def test_an_observer_that_fails_is_no_verdict_and_is_asked_again(harness: Harnes
 
     failing = measuring(run, observe=fail)
     with pytest.raises(RuntimeError, match="stack/offload"):
-        failing.judge(trial(claim=FITS))
-    assert run.judge(trial(claim=FITS)).verdict is Outcome.PASSED
+        failing.judge_timed(trial(claim=FITS))
+    assert run.judge_timed(trial(claim=FITS))[0].verdict is Outcome.PASSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ def test_a_claim_is_judged_by_a_rerun_that_the_run_makes_and_keeps(
 
 
 def test_the_control_is_the_variant_itself_done_twice(run: Run, rerunner: Rerunner) -> None:
-    record = run.judge(trial(claim=CLAIM, must_fail=True))
+    record = run.judge_timed(trial(claim=CLAIM, must_fail=True))[0]
     assert (record.verdict, record.measured) == (Outcome.PASSED, 2.0)
     assert (record.variant, record.claim) == ("offload", "time-against.negative-control")
     assert [asked.negative_control for asked in rerunner.asked] == [True]
@@ -83,16 +83,16 @@ def test_a_control_that_is_called_the_same_fails_the_run(harness: Harness) -> No
         return Rerunner()(replace(request, negative_control=False), keep)
 
     run = measuring(harness.start(), rerun=blind, against="0.9.0")
-    assert run.judge(trial(claim=CLAIM, must_fail=True)).verdict is Outcome.FAILED
+    assert run.judge_timed(trial(claim=CLAIM, must_fail=True))[0].verdict is Outcome.FAILED
 
 
 def test_the_same_is_rerun_once_and_another_question_by_itself(
     run: Run, rerunner: Rerunner
 ) -> None:
     for claim in (CLAIM, claims.TimeAgainst(), claims.TimeAgainst(seen_change=0.5)):
-        run.judge(trial(claim=claim))
-    run.judge(trial(claim=CLAIM, must_fail=True))
-    run.judge(trial(SAVE, claim=CLAIM))
+        run.judge_timed(trial(claim=claim))
+    run.judge_timed(trial(claim=CLAIM, must_fail=True))
+    run.judge_timed(trial(SAVE, claim=CLAIM))
     assert len(rerunner.asked) == 4
 
 
@@ -106,12 +106,12 @@ def test_a_program_that_failed_is_not_rerun(harness: Harness, rerunner: Rerunner
         return replace(seen, failure=Failure(kind=FailureKind.COMPILER, message="it broke"))
 
     run = measuring(harness.start(), observe=fails, rerun=rerunner, against="0.9.0")
-    assert run.judge(trial(claim=CLAIM)).verdict is Outcome.FAILED
+    assert run.judge_timed(trial(claim=CLAIM))[0].verdict is Outcome.FAILED
     assert rerunner.asked == []
 
 
 def test_without_a_toolchain_nothing_is_measured(harness: Harness, rerunner: Rerunner) -> None:
-    record = measuring(harness.start(), rerun=rerunner).judge(trial(claim=CLAIM))
+    record = measuring(harness.start(), rerun=rerunner).judge_timed(trial(claim=CLAIM))[0]
     assert record.verdict is Outcome.INCONCLUSIVE
     assert record.advice == "name one with --assay-against VERSION"
     assert rerunner.asked == []
@@ -119,7 +119,7 @@ def test_without_a_toolchain_nothing_is_measured(harness: Harness, rerunner: Rer
 
 def against_baseline(harness: Harness, rerunner: Rerunner, variant: Variant = OFFLOAD) -> str:
     run = measuring(harness.start(), rerun=rerunner, against=BASELINE)
-    return run.judge(trial(variant, claim=CLAIM)).reason
+    return run.judge_timed(trial(variant, claim=CLAIM))[0].reason
 
 
 def test_the_baseline_is_the_toolchain_of_the_variants_nearest_baseline(

@@ -79,14 +79,14 @@ def test_a_claim_is_judged_by_times_that_the_run_takes(run: Run, clocked: Clocke
 
 
 def test_a_control_takes_turns_with_the_variant_that_it_is_compared_with(run: Run) -> None:
-    record = run.judge(trial(NEGATIVE_CONTROL, CLAIM, must_fail=True))
+    record = run.judge_timed(trial(NEGATIVE_CONTROL, CLAIM, must_fail=True))[0]
     assert record.verdict is Outcome.PASSED
     assert record.measured == pytest.approx(1.5)
 
 
 def test_the_same_question_is_timed_once_and_another_by_itself(run: Run, clocked: Clocked) -> None:
     for claim in (CLAIM, ratio(1), ratio(2)):
-        run.judge(trial(claim=claim))
+        run.judge_timed(trial(claim=claim))
     assert [pair.turns.question for pair in clocked.asked] == [
         "at most 1, 0.02 to 0.05",
         "at most 2, 0.02 to 0.05",
@@ -104,7 +104,7 @@ def test_a_program_that_failed_is_not_timed(harness: Harness, clocked: Clocked) 
 
 
 def test_a_claim_that_fails_before_anything_is_timed_fails(run: Run, clocked: Clocked) -> None:
-    record = run.judge(trial(claim=DIVIDES))
+    record = run.judge_timed(trial(claim=DIVIDES))[0]
     assert record.verdict is Outcome.FAILED
     assert "ZeroDivisionError" in record.reason
     assert clocked.asked == []
@@ -160,7 +160,7 @@ def test_a_claim_on_growth_is_timed_alone() -> None:
 @pytest.mark.parametrize("claim", [CLAIM, claims.TimeGrowth(), claims.TimeAgainst()])
 def test_a_run_that_cannot_time_says_what_it_lacks(harness: Harness, claim: Claim) -> None:
     with pytest.raises(NotImplementedError, match=re.escape("give Run(further=...)")):
-        harness.start().judge(trial(claim=claim))
+        harness.start().judge_timed(trial(claim=claim))[0]
 
 
 def _updating(harness: Harness, clocked: Clocked, update: BaselineUpdate) -> Run:
@@ -168,7 +168,7 @@ def _updating(harness: Harness, clocked: Clocked, update: BaselineUpdate) -> Run
 
 
 def _judge_and_write(run: Run, *trials: Trial) -> list[Record]:
-    judged = [run.judge(each) for each in trials]
+    judged = [run.judge_timed(each)[0] for each in trials]
     update_baselines(run, judged)
     return judged
 

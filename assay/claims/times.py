@@ -158,17 +158,6 @@ class TraceTimeRatio(TimeRatio):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
-    """Whether ``count`` pairs were measured, for a ratio that is stored and not judged."""
-
-    count: int
-
-    def __call__(self, reference: Sequence[float], _judged: Sequence[float]) -> bool:
-        """Whether there are enough pairs."""
-        return len(reference) >= self.count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTimeRatio(_RatioOfVariants):
     """The ratio of a run's time to another variant's equals the stored ratio.
 
@@ -186,12 +175,10 @@ class StoredTimeRatio(_RatioOfVariants):
     def turns(self, case: Case) -> Turns:
         other = self._executed(case)
         if case.baseline is None:
-            count = LOOKS[_LOOK_TO_STORE]
-            return Turns(
-                reference=other, question=f"{count} pairs", enough=Pairs(count=count), most=count
-            )
-        question = self._question(case.baseline)
-        return question.turns(other, question.settles)
+            question, most = f"{_PAIRS_TO_STORE} pairs", _PAIRS_TO_STORE
+            return Turns(reference=other, question=question, enough=_enough_to_store, most=most)
+        asked = self._question(case.baseline)
+        return asked.turns(other, asked.settles)
 
     def judge(self, case: Case) -> Finding:
         self._executed(case)
@@ -217,11 +204,8 @@ class StoredTimeRatio(_RatioOfVariants):
     def _unstored(self, times: Times, found: Ratio) -> Finding:
         line = f"a run takes {_in_words(times, found)}"
         if found.high > found.low * (1 + self.tolerance):
-            stop(
-                Outcome.INCONCLUSIVE,
-                f"too noisy to store: {line}",
-                "run it on a quieter machine",
-            )
+            reason = f"too noisy to store: {line}"
+            stop(Outcome.INCONCLUSIVE, reason, "run it on a quieter machine")
         return Finding(
             outcome=Outcome.FAILED,
             measured=found.ratio,
@@ -234,13 +218,17 @@ class StoredTimeRatio(_RatioOfVariants):
         return AtMost(limit=float(stored.value), sensitivity=sensitivity)
 
 
-_LOOK_TO_STORE = 5
+_PAIRS_TO_STORE = LOOKS[5]
 _STORED = {
     Change.SLOWER: Outcome.FAILED,
     Change.FASTER: Outcome.IMPROVED,
     Change.SAME: Outcome.PASSED,
     Change.TOO_NOISY: Outcome.INCONCLUSIVE,
 }
+
+
+def _enough_to_store(reference: Sequence[float], _judged: Sequence[float]) -> bool:
+    return len(reference) >= _PAIRS_TO_STORE
 
 
 def _times_of_both(case: Case) -> Times:

@@ -54,26 +54,30 @@ def largest_difference(
     mine = {tensor.path: tensor for tensor in results}
     theirs = {tensor.path: tensor for tensor in reference}
     if not theirs:
-        return Difference(ratio=float("inf"), path="", reason="the reference has no results")
+        return _unlike("", "the reference has no results")
     if mine.keys() != theirs.keys():
         odd = sorted(mine.keys() ^ theirs.keys())
-        return Difference(ratio=float("inf"), path=odd[0], reason=f"only one side has {odd}")
+        return _unlike(odd[0], f"only one side has {odd}")
     return max(
         (_difference(mine[path], theirs[path], tolerance, same_types) for path in theirs),
         key=lambda difference: difference.ratio,
     )
 
 
+def _unlike(path: str, reason: str) -> Difference:
+    return Difference(ratio=float("inf"), path=path, reason=reason)
+
+
 def _difference(mine: Tensor, theirs: Tensor, tolerance: float, same_types: bool) -> Difference:  # noqa: FBT001
     if mine.shape != theirs.shape or (same_types and mine.dtype != theirs.dtype):
-        reason = f"{mine.dtype}{list(mine.shape)} against {theirs.dtype}{list(theirs.shape)}"
-        return Difference(ratio=float("inf"), path=mine.path, reason=reason)
+        types = f"{mine.dtype}{list(mine.shape)} against {theirs.dtype}{list(theirs.shape)}"
+        return _unlike(mine.path, types)
     ours, reference = _array(mine), _array(theirs)
-    odd = ~(np.isfinite(ours) & np.isfinite(reference)) & ~_same_odd(ours, reference)
+    odd = ~(np.isfinite(ours) & np.isfinite(reference)) & ~_alike(ours, reference)
     if odd.any():
         where = int(np.argmax(odd))
         words = f"{_at(where, ours, reference)}; not finite, or not alike, in {_count(odd)}"
-        return Difference(ratio=float("inf"), path=mine.path, reason=words)
+        return _unlike(mine.path, words)
     finite = np.isfinite(reference)
     gaps = np.abs(np.where(finite, ours, 0) - np.where(finite, reference, 0))
     scale = float(np.max(np.abs(reference), where=finite, initial=0.0))
@@ -91,14 +95,12 @@ def _difference(mine: Tensor, theirs: Tensor, tolerance: float, same_types: bool
     return Difference(ratio=max(whole, each), path=mine.path, reason=reason)
 
 
-def _same_odd(ours: _Array, reference: _Array) -> npt.NDArray[np.bool_]:
-    """Where both are NaN, or the same infinity; in each part of a complex number."""
-    if np.iscomplexobj(ours) or np.iscomplexobj(reference):
-        real = _same_odd(ours.real, reference.real) | (ours.real == reference.real)
-        both = real & (_same_odd(ours.imag, reference.imag) | (ours.imag == reference.imag))
-        return np.asarray(both, dtype=np.bool_)
-    alike: npt.NDArray[np.bool_] = np.isnan(ours) & np.isnan(reference)
-    return np.asarray(alike | (np.isinf(ours) & (ours == reference)), dtype=np.bool_)
+def _alike(ours: _Array, reference: _Array) -> npt.NDArray[np.bool_]:
+    """Where both are equal or both NaN; in each part of a complex number."""
+    parts = ((ours.real, reference.real), (ours.imag, reference.imag))
+    real, imag = ((mine == theirs) | (np.isnan(mine) & np.isnan(theirs)) for mine, theirs in parts)
+    alike: npt.NDArray[np.bool_] = real & imag
+    return alike
 
 
 def _relative(
@@ -129,12 +131,9 @@ def _count(which: npt.NDArray[np.bool_]) -> str:
 
 
 def _array(tensor: Tensor) -> _Array:
-    extended = getattr(ml_dtypes, tensor.dtype, None)
-    dtype = np.dtype(extended if extended is not None else tensor.dtype)
+    dtype = np.dtype(getattr(ml_dtypes, tensor.dtype, tensor.dtype))
     array = np.frombuffer(tensor.data, dtype=dtype).reshape(tensor.shape)
-    if dtype.kind == "c":
-        return array.astype(np.complex128)
-    return array.astype(np.float64)
+    return array.astype(np.complex128) if dtype.kind == "c" else array.astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

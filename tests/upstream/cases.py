@@ -70,12 +70,12 @@ def elided(*expectations: Expectation) -> tuple[Disagreement, ...]:
 class Control:
     """A program like the case's, of which these assertions of upstream's do not hold.
 
-    ``on`` are the targets to try it on.
+    ``breaks`` are by default all that the case expects. ``on`` are the targets to try it on.
     """
 
     program: Build
-    breaks: tuple[Expectation, ...]
-    on: tuple[str, ...]
+    breaks: tuple[Expectation, ...] = ()
+    on: tuple[str, ...] = DEVICES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +93,16 @@ class Case:
     def __post_init__(self) -> None:
         expected = {each for group in self.expect.values() for each in group}
         strangers = [each.of for each in self.disagreements if each.of not in expected]
-        strangers += [each for each in self.breaks if each not in expected]
-        if strangers or not expected or (self.control and not self.control.on):
+        broken = {target: self.broken(target) for target in self.control.on} if self.control else {}
+        strangers += [each for breaks in broken.values() for each in breaks if each not in expected]
+        untried = self.control and not (broken and all(broken.values()))
+        if strangers or not expected or untried:
             raise ValueError(f"{self.name}: got {strangers}, wanted only what the case expects")
 
-    @property
-    def breaks(self) -> tuple[Expectation, ...]:
-        return () if self.control is None else self.control.breaks
+    def broken(self, target: str) -> tuple[Expectation, ...]:
+        """What the control breaks there."""
+        assert self.control is not None
+        return self.control.breaks or tuple(self.expected(target))
 
     def targets(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(target for targets in self.expect for target in targets))
@@ -123,9 +126,9 @@ class Case:
                 assert found.holds, f"{self.after} asserts that {self.asserts}: {found}"
 
     def check_control(self, target: str) -> None:
-        """Assay measures the control, and tells that upstream's assertions do not hold of it."""
+        """Assay measures the control, and upstream's assertions do not hold of it."""
         assert self.control is not None
-        for expectation in self.control.breaks:
+        for expectation in self.broken(target):
             found = expectation.look(self.control.program, target)
             assert found.measured is not None, f"nothing was measured of the control: {found}"
             assert not found.holds, f"{expectation} holds of the control: {found}"

@@ -297,7 +297,7 @@ CASES = (
         asserts="the part is called with _xla_compute_type, and gives the device's result",
         program=simple(doubled, ROWS),
         expect={DEVICES: CALLED, CPU: SIX},
-        control=Control(program=NO_CALL, breaks=CALLED, on=DEVICES),
+        control=Control(program=NO_CALL),
     ),
     Case(
         name="doubled-to-pinned",
@@ -305,7 +305,7 @@ CASES = (
         asserts="the result may go to pinned_host all the same",
         program=to_pinned,
         expect={DEVICES: (HostCalls(1), ResultKinds(("host",)))},
-        control=Control(program=NO_CALL, breaks=(HostCalls(1), ResultKinds(("host",))), on=DEVICES),
+        control=Control(program=NO_CALL),
     ),
     Case(
         name="odd-sizes",
@@ -337,7 +337,7 @@ CASES = (
         asserts="an inlined jit keeps the call's compute type",
         program=simple(inlined, ROWS),
         expect={DEVICES: CALLED, CPU: SIX},
-        control=Control(program=NO_CALL, breaks=CALLED, on=DEVICES),
+        control=Control(program=NO_CALL),
     ),
     Case(
         name="reduced",
@@ -345,11 +345,7 @@ CASES = (
         asserts="a reduction, which has a computation of its own, is computed by the host",
         program=simple(reduced, ROWS),
         expect={DEVICES: (HostCalls(1), ToHost(NBYTES), ToDevice(F32_BYTES))},
-        control=Control(
-            program=simple(lambda x: jnp.sum(x) * jnp.sum(x), ROWS),
-            breaks=(HostCalls(1), ToHost(NBYTES), ToDevice(F32_BYTES)),
-            on=DEVICES,
-        ),
+        control=Control(program=simple(lambda x: jnp.sum(x) * jnp.sum(x), ROWS)),
     ),
     Case(
         name="initialised",
@@ -364,11 +360,7 @@ CASES = (
         asserts="a part for the device within a part for the host is refused",
         program=simple(nested_types, ROWS),
         expect={EVERYWHERE: (Refused(FailureKind.LOWERING, "Nesting `compute_on`"),)},
-        control=Control(
-            program=simple(doubled, ROWS),
-            breaks=(Refused(FailureKind.LOWERING, "Nesting `compute_on`"),),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=simple(doubled, ROWS), on=EVERYWHERE),
     ),
     Case(
         name="nested-in-itself",
@@ -417,11 +409,7 @@ CASES = (
             DEVICES: (ToDevice(4 * NBYTES), ToHost(4 * NBYTES)),
             CPU: (Values(lambda: (counting(CUBE) + 1,)),),
         },
-        control=Control(
-            program=simple(by_the_device_in_a_scan, CUBE),
-            breaks=(ToDevice(4 * NBYTES), ToHost(4 * NBYTES)),
-            on=DEVICES,
-        ),
+        control=Control(program=simple(by_the_device_in_a_scan, CUBE)),
     ),
     Case(
         name="body-of-a-scan",
@@ -469,7 +457,6 @@ CASES = (
                 ToHost(0),
                 ToDevice(0),
             ),
-            on=DEVICES,
         ),
     ),
     Case(
@@ -479,9 +466,7 @@ CASES = (
         program=placed_by_itself(to_host_memory, ROWS),
         expect={DEVICES: (HostCalls(1), ResultKinds(("host",)), ToHost(NBYTES), ToDevice(0))},
         control=Control(
-            program=NO_CALL,
-            breaks=(HostCalls(1), ResultKinds(("host",)), ToHost(NBYTES)),
-            on=DEVICES,
+            program=NO_CALL, breaks=(HostCalls(1), ResultKinds(("host",)), ToHost(NBYTES))
         ),
     ),
     Case(
@@ -544,7 +529,7 @@ CASES = (
                 TakenOver((0, 1)),
             )
         },
-        control=Control(program=not_donating, breaks=(TakenOver((0, 1)),), on=DEVICES),
+        control=Control(program=not_donating, breaks=(TakenOver((0, 1)),)),
     ),
     Case(
         name="linear",

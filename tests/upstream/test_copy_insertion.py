@@ -303,7 +303,7 @@ CASES = (
         asserts="a parameter that is a result is copied once",
         program=PARAMETER,
         expect={EVERYWHERE: (CopiesOutside(NBYTES),)},
-        control=Control(program=OF_A_VALUE, breaks=(CopiesOutside(NBYTES),), on=EVERYWHERE),
+        control=Control(program=OF_A_VALUE, on=EVERYWHERE),
     ),
     Case(
         name="parameters",
@@ -311,7 +311,7 @@ CASES = (
         asserts="only the parameter that is a result itself is copied",
         program=PARAMETERS,
         expect={EVERYWHERE: (CopiesOutside(NBYTES),)},
-        control=Control(program=NOT_ALIASED, breaks=(CopiesOutside(NBYTES),), on=EVERYWHERE),
+        control=Control(program=NOT_ALIASED, on=EVERYWHERE),
     ),
     Case(
         name="reshaped",
@@ -319,7 +319,7 @@ CASES = (
         asserts="a parameter under another shape is copied once",
         program=RESHAPED,
         expect={EVERYWHERE: (CopiesOutside(NBYTES),)},
-        control=Control(program=OF_A_VALUE, breaks=(CopiesOutside(NBYTES),), on=EVERYWHERE),
+        control=Control(program=OF_A_VALUE, on=EVERYWHERE),
     ),
     Case(
         name="dependent",
@@ -335,9 +335,7 @@ CASES = (
         asserts="a loop that starts with a parameter copies it before, and nothing in the body",
         program=FROM_PARAMETER,
         expect={EVERYWHERE: (LoopCopies(0), CopiesOutside(NBYTES))},
-        control=Control(
-            program=SWAPPED, breaks=(LoopCopies(0), CopiesOutside(NBYTES)), on=EVERYWHERE
-        ),
+        control=Control(program=SWAPPED, on=EVERYWHERE),
     ),
     Case(
         name="read-only",
@@ -345,7 +343,7 @@ CASES = (
         asserts="an element that the body only reads is not copied, neither is the other one",
         program=READ_ONLY,
         expect={EVERYWHERE: (LoopCopies(0),)},
-        control=Control(program=SAME_TWICE, breaks=(LoopCopies(0),), on=EVERYWHERE),
+        control=Control(program=SAME_TWICE, on=EVERYWHERE),
     ),
     Case(
         name="reversed",
@@ -353,7 +351,7 @@ CASES = (
         asserts="a reverse cannot be in place: one copy in the body",
         program=REVERSED,
         expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
-        control=Control(program=DEPENDENT, breaks=(SomeLoopCopies(NBYTES),), on=EVERYWHERE),
+        control=Control(program=DEPENDENT, on=EVERYWHERE),
     ),
     Case(
         name="same-twice",
@@ -361,7 +359,7 @@ CASES = (
         asserts="one sum that is handed on as two elements is copied once in the body",
         program=SAME_TWICE,
         expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
-        control=Control(program=READ_ONLY, breaks=(SomeLoopCopies(NBYTES),), on=EVERYWHERE),
+        control=Control(program=READ_ONLY, on=EVERYWHERE),
     ),
     Case(
         name="interfering",
@@ -385,7 +383,7 @@ CASES = (
         asserts="a body that swaps its elements copies them",
         program=SWAPPED,
         expect={EVERYWHERE: (SomeLoopCopies(2 * NBYTES),)},
-        control=Control(program=DEPENDENT, breaks=(SomeLoopCopies(2 * NBYTES),), on=EVERYWHERE),
+        control=Control(program=DEPENDENT, on=EVERYWHERE),
     ),
     Case(
         name="swapped-with-an-operation",
@@ -393,7 +391,7 @@ CASES = (
         asserts="so it does where one of them is negated on the way, with fewer copies",
         program=SWAPPED_WITH_AN_OPERATION,
         expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
-        control=Control(program=READ_ONLY, breaks=(SomeLoopCopies(NBYTES),), on=EVERYWHERE),
+        control=Control(program=READ_ONLY, on=EVERYWHERE),
     ),
     Case(
         name="rows",
@@ -411,7 +409,7 @@ CASES = (
         asserts="a loop that hands on the old element beside the updated one copies it",
         program=ROWS_AND_THE_OLD,
         expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
-        control=Control(program=ROWS, breaks=(SomeLoopCopies(NBYTES),), on=EVERYWHERE),
+        control=Control(program=ROWS, on=EVERYWHERE),
     ),
     Case(
         name="crossed",
@@ -444,11 +442,7 @@ CASES = (
         asserts="without an alias both are copied",
         program=NOT_ALIASED,
         expect={EVERYWHERE: (TakenOver(()), CopiesOutside(2 * NBYTES))},
-        control=Control(
-            program=STRAIGHT,
-            breaks=(TakenOver(()), CopiesOutside(2 * NBYTES)),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=STRAIGHT, on=EVERYWHERE),
     ),
     Case(
         name="with-operations",
@@ -468,7 +462,7 @@ CASES = (
         asserts="an update of a value that is of no more use copies nothing",
         program=OF_A_VALUE,
         expect={EVERYWHERE: (CopiesOutside(0, NBYTES),)},
-        control=Control(program=OF_A_PARAMETER, breaks=(CopiesOutside(0, NBYTES),), on=EVERYWHERE),
+        control=Control(program=OF_A_PARAMETER, on=EVERYWHERE),
     ),
     Case(
         name="of-a-value-used-again",
@@ -476,7 +470,7 @@ CASES = (
         asserts="an update of a value that is used again copies it once",
         program=OF_A_VALUE_USED_AGAIN,
         expect={EVERYWHERE: (CopiesOutside(NBYTES, NBYTES),)},
-        control=Control(program=OF_A_VALUE, breaks=(CopiesOutside(NBYTES, NBYTES),), on=EVERYWHERE),
+        control=Control(program=OF_A_VALUE, on=EVERYWHERE),
     ),
     Case(
         name="of-a-parameter",
@@ -484,11 +478,7 @@ CASES = (
         asserts="an update of a parameter copies it once",
         program=OF_A_PARAMETER,
         expect={EVERYWHERE: (CopiesOutside(NBYTES, NBYTES),)},
-        control=Control(
-            program=OF_A_DONATED_PARAMETER,
-            breaks=(CopiesOutside(NBYTES, NBYTES),),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=OF_A_DONATED_PARAMETER, on=EVERYWHERE),
     ),
     Case(
         name="of-a-donated-parameter",
@@ -496,11 +486,7 @@ CASES = (
         asserts="an update of a parameter that is aliased copies nothing",
         program=OF_A_DONATED_PARAMETER,
         expect={EVERYWHERE: (Honoured((0,)), Reused(NBYTES), CopiesOutside(0, NBYTES))},
-        control=Control(
-            program=OF_A_PARAMETER,
-            breaks=(Honoured((0,)), Reused(NBYTES), CopiesOutside(0, NBYTES)),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=OF_A_PARAMETER, on=EVERYWHERE),
     ),
     Case(
         name="chained",
@@ -508,11 +494,7 @@ CASES = (
         asserts="two updates of a parameter one after the other copy it once",
         program=CHAINED,
         expect={EVERYWHERE: (CopiesOutside(NBYTES, NBYTES),)},
-        control=Control(
-            program=OF_A_DONATED_PARAMETER,
-            breaks=(CopiesOutside(NBYTES, NBYTES),),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=OF_A_DONATED_PARAMETER, on=EVERYWHERE),
     ),
     Case(
         name="branching",
@@ -540,11 +522,7 @@ CASES = (
         asserts="each branch of a value which is used afterwards copies it",
         program=branching(again=True),
         expect={EVERYWHERE: (CopiesOutside(2 * NBYTES, NBYTES),)},
-        control=Control(
-            program=OF_A_VALUE,
-            breaks=(CopiesOutside(2 * NBYTES, NBYTES),),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=OF_A_VALUE, on=EVERYWHERE),
     ),
 )
 

@@ -294,9 +294,7 @@ CASES = (
         asserts="x @ x.T cannot take the buffer of x, which is not deleted",
         program=of_another_shape,
         expect={EVERYWHERE: (TakenOver(()), AliasBytes(0))},
-        control=Control(
-            program=of_the_same_shape, breaks=(TakenOver(()), AliasBytes(0)), on=EVERYWHERE
-        ),
+        control=Control(program=of_the_same_shape, on=EVERYWHERE),
         disagreements=(
             Disagreement(
                 of=TakenOver(()),
@@ -327,7 +325,7 @@ CASES = (
         asserts="jax warns: a sum can take over neither of two arrays",
         program=summed,
         expect={EVERYWHERE: (DonationRefused(), AliasBytes(0))},
-        control=Control(program=added, breaks=(DonationRefused(), AliasBytes(0)), on=EVERYWHERE),
+        control=Control(program=added, on=EVERYWHERE),
     ),
     Case(
         name="back-and-forth",
@@ -365,11 +363,7 @@ CASES = (
         asserts="a result in pinned_host cannot take a buffer of the device; jax warns",
         program=across_memories,
         expect={DEVICES: (DonationRefused(), TakenOver(()), AliasBytes(0), ResultKinds(("host",)))},
-        control=Control(
-            program=within_a_memory,
-            breaks=(DonationRefused(), TakenOver(()), AliasBytes(0), ResultKinds(("host",))),
-            on=DEVICES,
-        ),
+        control=Control(program=within_a_memory),
     ),
     Case(
         name="within-a-memory",
@@ -384,7 +378,7 @@ CASES = (
         asserts="a donated host array and a donated device array are both deleted",
         program=on_the_host,
         expect={DEVICES: (TakenOver((0, 1)), ResultKinds(("host", "device")))},
-        control=Control(program=on_the_host_and_kept, breaks=(TakenOver((0, 1)),), on=DEVICES),
+        control=Control(program=on_the_host_and_kept, breaks=(TakenOver((0, 1)),)),
     ),
     Case(
         name="identity-on-the-host",

@@ -289,9 +289,7 @@ CASES = (
         asserts="the stack is allocated on the host; a row is written there and read from there",
         program=ROW_AND_BACK,
         expect={DEVICES: (HostTemporaries(2 * ROW_BYTES), *ONCE)},
-        control=Control(
-            program=NO_ROW_AND_BACK, breaks=(HostTemporaries(2 * ROW_BYTES), *ONCE), on=DEVICES
-        ),
+        control=Control(program=NO_ROW_AND_BACK),
     ),
     Case(
         name="not-empty",
@@ -299,9 +297,7 @@ CASES = (
         asserts="a row of the host cannot be written into a stack of the device: the pass fails",
         program=NOT_EMPTY,
         expect={DEVICES: (Refused(FailureKind.COMPILER, ""),)},
-        control=Control(
-            program=ROW_AND_BACK, breaks=(Refused(FailureKind.COMPILER, ""),), on=DEVICES
-        ),
+        control=Control(program=ROW_AND_BACK),
     ),
     Case(
         name="in-a-tuple",
@@ -309,9 +305,7 @@ CASES = (
         asserts="so it is where the empty stack comes out of a tuple",
         program=IN_A_TUPLE,
         expect={DEVICES: (HostTemporaries(2 * ROW_BYTES), *ONCE)},
-        control=Control(
-            program=NOT_IN_A_TUPLE, breaks=(HostTemporaries(2 * ROW_BYTES), *ONCE), on=DEVICES
-        ),
+        control=Control(program=NOT_IN_A_TUPLE),
     ),
     Case(
         name="whole-back",
@@ -321,11 +315,7 @@ CASES = (
         expect={
             DEVICES: (HostTemporaries(2 * ROW_BYTES), ToHost(ROW_BYTES), ToDevice(2 * ROW_BYTES))
         },
-        control=Control(
-            program=NO_WHOLE_BACK,
-            breaks=(HostTemporaries(2 * ROW_BYTES), ToHost(ROW_BYTES), ToDevice(2 * ROW_BYTES)),
-            on=DEVICES,
-        ),
+        control=Control(program=NO_WHOLE_BACK),
     ),
     Case(
         name="both-ways",
@@ -339,15 +329,7 @@ CASES = (
                 ToDevice(2 * ROW_BYTES),
             )
         },
-        control=Control(
-            program=NOT_BOTH_WAYS,
-            breaks=(
-                HostTemporaries(3 * ROW_BYTES),
-                ToHost(2 * ROW_BYTES),
-                ToDevice(2 * ROW_BYTES),
-            ),
-            on=DEVICES,
-        ),
+        control=Control(program=NOT_BOTH_WAYS),
         disagreements=tuple(
             Disagreement(
                 of=expectation,
@@ -426,11 +408,7 @@ CASES = (
         asserts="an array goes to the host once, and is copied back for each of two moves",
         program=FETCHED_BY_TWO,
         expect={DEVICES: (HostTemporaries(ROW_BYTES), ToHost(ROW_BYTES), ToDevice(2 * ROW_BYTES))},
-        control=Control(
-            program=NOT_FETCHED_BY_TWO,
-            breaks=(HostTemporaries(ROW_BYTES), ToHost(ROW_BYTES), ToDevice(2 * ROW_BYTES)),
-            on=DEVICES,
-        ),
+        control=Control(program=NOT_FETCHED_BY_TWO),
         disagreements=(
             *elided(HostTemporaries(ROW_BYTES), ToHost(ROW_BYTES), ToDevice(2 * ROW_BYTES)),
             Disagreement(
@@ -454,15 +432,7 @@ CASES = (
                 ToDevice(LENGTH * ROW_BYTES),
             )
         },
-        control=Control(
-            program=NOT_FROM_A_BROADCAST,
-            breaks=(
-                HostTemporaries(LENGTH * ROW_BYTES),
-                ToHost(LENGTH * ROW_BYTES),
-                ToDevice(LENGTH * ROW_BYTES),
-            ),
-            on=DEVICES,
-        ),
+        control=Control(program=NOT_FROM_A_BROADCAST),
     ),
     Case(
         name="two-loops-from-an-allocation",
@@ -479,7 +449,6 @@ CASES = (
         control=Control(
             program=NOT_FROM_A_BROADCAST,
             breaks=(ToHost(LENGTH * ROW_BYTES), ToDevice(LENGTH * ROW_BYTES)),
-            on=DEVICES,
         ),
     ),
     Case(
@@ -489,9 +458,7 @@ CASES = (
         program=STREAMED,
         expect={DEVICES: (ArgumentKinds(("host",)), ToDevice(ROW_BYTES), ToHost(0))},
         control=Control(
-            program=NOT_STREAMED,
-            breaks=(ArgumentKinds(("host",)), ToDevice(ROW_BYTES)),
-            on=DEVICES,
+            program=NOT_STREAMED, breaks=(ArgumentKinds(("host",)), ToDevice(ROW_BYTES))
         ),
     ),
     Case(
@@ -500,11 +467,7 @@ CASES = (
         asserts="a result with S(5) in the entry layout is copied to the host",
         program=RETURNED,
         expect={DEVICES: (ResultKinds(("host",)), ToHost(ROW_BYTES), ToDevice(0))},
-        control=Control(
-            program=NOT_RETURNED,
-            breaks=(ResultKinds(("host",)), ToHost(ROW_BYTES)),
-            on=DEVICES,
-        ),
+        control=Control(program=NOT_RETURNED, breaks=(ResultKinds(("host",)), ToHost(ROW_BYTES))),
     ),
 )
 

@@ -283,11 +283,7 @@ CASES = (
         asserts="an argument in the order of rows gives an AUTO transpose in that of columns",
         program=transposed(ROWS_FIRST, AUTO),
         expect={EVERYWHERE: (ArgumentOrders(((0, 1),)), BY_COLUMNS)},
-        control=Control(
-            program=transposed(COLUMNS_FIRST, ROWS_FIRST),
-            breaks=(ArgumentOrders(((0, 1),)), BY_COLUMNS),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=transposed(COLUMNS_FIRST, ROWS_FIRST), on=EVERYWHERE),
     ),
     Case(
         name="constrained",
@@ -295,9 +291,7 @@ CASES = (
         asserts="with_sharding_constraint gives a transpose the order of rows",
         program=constrained("float32", ROWS_FIRST),
         expect={EVERYWHERE: (BY_ROWS,)},
-        control=Control(
-            program=constrained("float32", COLUMNS_FIRST), breaks=(BY_ROWS,), on=DEVICES
-        ),
+        control=Control(program=constrained("float32", COLUMNS_FIRST)),
     ),
     Case(
         name="constrained-bfloat16",
@@ -305,9 +299,7 @@ CASES = (
         asserts="so it does for bfloat16",
         program=constrained("bfloat16", ROWS_FIRST),
         expect={EVERYWHERE: (BY_ROWS,)},
-        control=Control(
-            program=constrained("bfloat16", COLUMNS_FIRST), breaks=(BY_ROWS,), on=DEVICES
-        ),
+        control=Control(program=constrained("bfloat16", COLUMNS_FIRST)),
     ),
     Case(
         name="constrained-inside",
@@ -315,7 +307,7 @@ CASES = (
         asserts="a layout constraint in the middle of a function is kept by its AUTO result",
         program=constrained_inside(COLUMNS_FIRST),
         expect={TPU: (BY_COLUMNS,)},
-        control=Control(program=constrained_inside(ROWS_FIRST), breaks=(BY_COLUMNS,), on=TPU),
+        control=Control(program=constrained_inside(ROWS_FIRST), on=TPU),
     ),
     Case(
         name="constrained-in-vmap",
@@ -348,9 +340,7 @@ CASES = (
         program=donated(lambda x: x * x, COLUMNS_FIRST, COLUMNS_FIRST),
         expect={EVERYWHERE: (TakenOver((0,)), Honoured((0,)), AliasBytes(PART), BY_COLUMNS)},
         control=Control(
-            program=donated(lambda x: x * x, ROWS_FIRST, ROWS_FIRST, donate=()),
-            breaks=(TakenOver((0,)), Honoured((0,)), AliasBytes(PART), BY_COLUMNS),
-            on=EVERYWHERE,
+            program=donated(lambda x: x * x, ROWS_FIRST, ROWS_FIRST, donate=()), on=EVERYWHERE
         ),
     ),
     Case(
@@ -360,9 +350,7 @@ CASES = (
         program=donated(lambda x: x * x, ROWS_FIRST, COLUMNS_FIRST, dimensions=UNEVEN),
         expect={TPU: (TakenOver(()), AliasBytes(0), BY_COLUMNS)},
         control=Control(
-            program=donated(lambda x: x * x, ROWS_FIRST, ROWS_FIRST, dimensions=UNEVEN),
-            breaks=(TakenOver(()), AliasBytes(0), BY_COLUMNS),
-            on=TPU,
+            program=donated(lambda x: x * x, ROWS_FIRST, ROWS_FIRST, dimensions=UNEVEN), on=TPU
         ),
     ),
     Case(
@@ -385,11 +373,7 @@ CASES = (
         asserts="a donated AUTO argument without an AUTO result is refused",
         program=auto_to_default,
         expect={EVERYWHERE: (Refused(FailureKind.LOWERING, "Did you mean to set the"),)},
-        control=Control(
-            program=donated(lambda x: x * x, AUTO, AUTO),
-            breaks=(Refused(FailureKind.LOWERING, "Did you mean to set the"),),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=donated(lambda x: x * x, AUTO, AUTO), on=EVERYWHERE),
     ),
     Case(
         name="donated-default-to-auto",
@@ -412,11 +396,7 @@ CASES = (
         asserts="a layout of three dimensions for an array of one is refused",
         program=of_another_rank,
         expect={EVERYWHERE: (Refused(FailureKind.TRACE, "Length of major_to_minor"),)},
-        control=Control(
-            program=of_its_rank,
-            breaks=(Refused(FailureKind.TRACE, "Length of major_to_minor"),),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=of_its_rank, on=EVERYWHERE),
     ),
     Case(
         name="without-a-format",
@@ -431,9 +411,7 @@ CASES = (
         asserts="a result in pinned_host has the layout that is asked for, and S(5)",
         program=host_layout("pinned_host"),
         expect={DEVICES: (ResultKinds(("host",)), ResultOrders(((0, 1, 4, 2, 3),)))},
-        control=Control(
-            program=host_layout("device"), breaks=(ResultKinds(("host",)),), on=DEVICES
-        ),
+        control=Control(program=host_layout("device"), breaks=(ResultKinds(("host",)),)),
         disagreements=(
             Disagreement(
                 of=ResultOrders(((0, 1, 4, 2, 3),)),

@@ -337,18 +337,7 @@ CASES = (
             ),
             CPU: (Values(lambda: (counting(ROWS) ** 2 * 8, counting(ROWS) ** 2 * 2)),),
         },
-        control=Control(
-            program=streaming_on_the_device,
-            breaks=(
-                ArgumentKinds(("host", "device")),
-                ResultKinds(("host", "host")),
-                HostArguments(HALF),
-                HostResults(2 * HALF),
-                ToDevice(HALF),
-                ToHost(2 * HALF),
-            ),
-            on=DEVICES,
-        ),
+        control=Control(program=streaming_on_the_device),
     ),
     Case(
         name="nothing-streamed",
@@ -403,7 +392,6 @@ CASES = (
         control=Control(
             program=stays_on_the_device,
             breaks=(ArgumentKinds(("host",)), HostArguments(HALF), ToDevice(HALF)),
-            on=DEVICES,
         ),
     ),
     Case(
@@ -412,7 +400,7 @@ CASES = (
         asserts="an identity moves an array from the device to the host",
         program=to_the_host,
         expect={DEVICES: (*ONTO_HOST, ToDevice(0))},
-        control=Control(program=stays_on_the_device, breaks=ONTO_HOST, on=DEVICES),
+        control=Control(program=stays_on_the_device, breaks=ONTO_HOST),
     ),
     Case(
         name="streamed-in-a-scan",
@@ -428,9 +416,7 @@ CASES = (
             )
         },
         control=Control(
-            program=scanned_on_the_device,
-            breaks=(ArgumentKinds(("host",)), ToDevice(HALF_CUBE)),
-            on=DEVICES,
+            program=scanned_on_the_device, breaks=(ArgumentKinds(("host",)), ToDevice(HALF_CUBE))
         ),
     ),
     Case(
@@ -439,11 +425,7 @@ CASES = (
         asserts="an addition of a host array and a device array is refused while it is traced",
         program=mixed,
         expect={DEVICES: (Refused(FailureKind.TRACE, "memory_space of all inputs"),)},
-        control=Control(
-            program=not_mixed,
-            breaks=(Refused(FailureKind.TRACE, "memory_space of all inputs"),),
-            on=DEVICES,
-        ),
+        control=Control(program=not_mixed),
     ),
     Case(
         name="result-streamed",
@@ -451,7 +433,7 @@ CASES = (
         asserts="a computed result lies in pinned_host",
         program=result_streamed,
         expect={DEVICES: ONTO_HOST, CPU: (Values(lambda: (counting(ROWS) + 1,)),)},
-        control=Control(program=result_kept, breaks=ONTO_HOST, on=DEVICES),
+        control=Control(program=result_kept),
     ),
     Case(
         name="weight-offloaded",
@@ -459,7 +441,7 @@ CASES = (
         asserts="a device_put at the end puts the result into pinned_host",
         program=weight_offloaded,
         expect={DEVICES: ONTO_HOST},
-        control=Control(program=weight_kept, breaks=ONTO_HOST, on=DEVICES),
+        control=Control(program=weight_kept),
     ),
     Case(
         name="results-streamed-in-a-scan",
@@ -469,11 +451,7 @@ CASES = (
         expect={
             DEVICES: (ResultKinds(("host",)), HostResults(HALF_CUBE), ToHost(HALF_CUBE)),
         },
-        control=Control(
-            program=results_kept_in_a_scan,
-            breaks=(ResultKinds(("host",)), HostResults(HALF_CUBE), ToHost(HALF_CUBE)),
-            on=DEVICES,
-        ),
+        control=Control(program=results_kept_in_a_scan),
     ),
     Case(
         name="placed-inside",
@@ -511,7 +489,6 @@ CASES = (
         control=Control(
             program=gradient_on_the_device,
             breaks=(ResultKinds(("host",)), ToDevice(HALF), ToHost(HALF)),
-            on=DEVICES,
         ),
     ),
     Case(
@@ -520,11 +497,7 @@ CASES = (
         asserts="4 TiB are refused with the sizes of what is needed and of what there is",
         program=too_large,
         expect={TPU: (Refused(FailureKind.OUT_OF_MEMORY, "exceeds available HBM"),)},
-        control=Control(
-            program=small_enough,
-            breaks=(Refused(FailureKind.OUT_OF_MEMORY, "exceeds available HBM"),),
-            on=TPU,
-        ),
+        control=Control(program=small_enough, on=TPU),
     ),
     Case(
         name="small-enough",
@@ -532,7 +505,7 @@ CASES = (
         asserts="(the GPU compiler takes any size: 4 TiB must not fit by its memory analysis)",
         program=small_enough,
         expect={DEVICES: (Fits(), Compiles())},
-        control=Control(program=too_large, breaks=(Fits(),), on=DEVICES),
+        control=Control(program=too_large, breaks=(Fits(),)),
     ),
     Case(
         name="one-of-each",
@@ -569,11 +542,7 @@ CASES = (
         asserts="jit refuses an argument of another memory kind than in_shardings says",
         program=kind_differs,
         expect={DEVICES: (Refused(FailureKind.LOWERING, "Memory kinds passed to jax.jit"),)},
-        control=Control(
-            program=kind_is_as_said,
-            breaks=(Refused(FailureKind.LOWERING, "Memory kinds passed to jax.jit"),),
-            on=DEVICES,
-        ),
+        control=Control(program=kind_is_as_said),
     ),
     Case(
         name="made-there",
@@ -595,11 +564,7 @@ CASES = (
         asserts="a memory kind that no device has is refused when the sharding is made",
         program=unknown_kind,
         expect={EVERYWHERE: (Refused(FailureKind.BUILD, "Could not find memory addressable"),)},
-        control=Control(
-            program=to_the_host,
-            breaks=(Refused(FailureKind.BUILD, "Could not find memory addressable"),),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=to_the_host, on=EVERYWHERE),
     ),
     Case(
         name="there-and-back",
@@ -607,11 +572,7 @@ CASES = (
         asserts="what goes to the host can come back",
         program=there_and_back,
         expect={DEVICES: (SomeHostTemporaries(2 * HALF), ToHost(2 * HALF), ToDevice(2 * HALF))},
-        control=Control(
-            program=never_away,
-            breaks=(SomeHostTemporaries(2 * HALF), ToHost(2 * HALF), ToDevice(2 * HALF)),
-            on=DEVICES,
-        ),
+        control=Control(program=never_away),
         disagreements=elided(SomeHostTemporaries(2 * HALF), ToHost(2 * HALF), ToDevice(2 * HALF)),
     ),
 )

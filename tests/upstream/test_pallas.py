@@ -344,7 +344,7 @@ CASES = (
         asserts="an interpreted kernel gives what the device's gives",
         program=simple(interpreted, ROWS),
         expect={CPU: (ONE_MORE,)},
-        control=Control(program=simple(lambda x: x + 2, ROWS), breaks=(ONE_MORE,), on=CPU),
+        control=Control(program=simple(lambda x: x + 2, ROWS), on=CPU),
     ),
     Case(
         name="into-its-argument",
@@ -379,11 +379,7 @@ CASES = (
         asserts="alias_size_in_bytes is the size of the array",
         program=simple(prefetched(alias=True), (3, 128, 128), donate=(0,)),
         expect={TPU: (AliasBytes(3 * 128 * 128 * F32_BYTES), TakenOver((0,)))},
-        control=Control(
-            program=simple(prefetched(alias=False), (3, 128, 128)),
-            breaks=(AliasBytes(3 * 128 * 128 * F32_BYTES), TakenOver((0,))),
-            on=TPU,
-        ),
+        control=Control(program=simple(prefetched(alias=False), (3, 128, 128)), on=TPU),
     ),
     Case(
         name="dynamic-grid",
@@ -413,11 +409,7 @@ CASES = (
         asserts="an array of semaphores cannot be signalled",
         program=simple(moving(copy_with_many_semaphores), TILE),
         expect={TPU: (Refused(FailureKind.TRACE, "Cannot signal"),)},
-        control=Control(
-            program=simple(moving(copy_through_vmem), TILE),
-            breaks=(Refused(FailureKind.TRACE, "Cannot signal"),),
-            on=TPU,
-        ),
+        control=Control(program=simple(moving(copy_through_vmem), TILE), on=TPU),
     ),
     Case(
         name="through-vmem",
@@ -470,11 +462,7 @@ CASES = (
         asserts="256 B of memory for a kernel are refused by the compiler",
         program=simple(limited(256), (128, 128)),
         expect={TPU: (Refused(FailureKind.COMPILER, "vmem"),)},
-        control=Control(
-            program=simple(limited(2**18), (128, 128)),
-            breaks=(Refused(FailureKind.COMPILER, "vmem"),),
-            on=TPU,
-        ),
+        control=Control(program=simple(limited(2**18), (128, 128)), on=TPU),
     ),
     Case(
         name="enough-vmem",
@@ -489,9 +477,7 @@ CASES = (
         asserts="windows of 64 MiB are refused",
         program=windows(2048),
         expect={TPU: (Refused(FailureKind.COMPILER, "vmem"),)},
-        control=Control(
-            program=windows(64), breaks=(Refused(FailureKind.COMPILER, "vmem"),), on=TPU
-        ),
+        control=Control(program=windows(64), on=TPU),
     ),
     Case(
         name="row-in-a-loop",

@@ -225,9 +225,7 @@ CASES = (
         asserts="two residuals (three with remat3) lie on the host, and host_temp_size > 0",
         program=three_offloaded,
         expect={DEVICES: (HostResiduals(2), SomeHostTemporaries())},
-        control=Control(
-            program=three_saved, breaks=(HostResiduals(2), SomeHostTemporaries()), on=DEVICES
-        ),
+        control=Control(program=three_saved),
     ),
     Case(
         name="one-offloaded",
@@ -235,11 +233,7 @@ CASES = (
         asserts="a residual that is offloaded crosses once each way",
         program=one_offloaded,
         expect={DEVICES: (HostResiduals(1), HostTemporaries(HALF), ToHost(HALF), ToDevice(HALF))},
-        control=Control(
-            program=three_saved,
-            breaks=(HostResiduals(1), HostTemporaries(HALF), ToHost(HALF), ToDevice(HALF)),
-            on=DEVICES,
-        ),
+        control=Control(program=three_saved),
     ),
     Case(
         name="scan-offloaded",
@@ -253,15 +247,7 @@ CASES = (
                 ToDevice(2 * LENGTH * HALF),
             )
         },
-        control=Control(
-            program=scan_saved,
-            breaks=(
-                SomeHostTemporaries(2 * LENGTH * HALF),
-                ToHost(2 * LENGTH * HALF),
-                ToDevice(2 * LENGTH * HALF),
-            ),
-            on=DEVICES,
-        ),
+        control=Control(program=scan_saved),
     ),
     Case(
         name="scan-offloaded-transposed",
@@ -278,7 +264,6 @@ CASES = (
         control=Control(
             program=scan_saved_transposed,
             breaks=(SomeHostTemporaries(2 * LENGTH * HALF), ToHost(2 * LENGTH * HALF)),
-            on=DEVICES,
         ),
     ),
     Case(
@@ -287,11 +272,7 @@ CASES = (
         asserts="a name cannot be both saved and offloaded",
         program=names_in_both,
         expect={EVERYWHERE: (Refused(FailureKind.BUILD, "The names should be exclusive"),)},
-        control=Control(
-            program=three_saved,
-            breaks=(Refused(FailureKind.BUILD, "The names should be exclusive"),),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=three_saved, on=EVERYWHERE),
     ),
     Case(
         name="products-offloaded",
@@ -299,9 +280,7 @@ CASES = (
         asserts="products are offloaded: copy-start and copy-done with S(5), host_temp_size > 0",
         program=products_offloaded,
         expect={DEVICES: (SomeHostTemporaries(), HostResiduals(3))},
-        control=Control(
-            program=products_saved, breaks=(SomeHostTemporaries(), HostResiduals(3)), on=DEVICES
-        ),
+        control=Control(program=products_saved),
     ),
     Case(
         name="two-results",
@@ -316,11 +295,7 @@ CASES = (
         asserts="a policy that only saves puts nothing on the host",
         program=both_policies,
         expect={DEVICES: (HostResiduals(0), HostTemporaries(0), ToHost(0), ToDevice(0))},
-        control=Control(
-            program=one_offloaded,
-            breaks=(HostResiduals(0), HostTemporaries(0), ToHost(0), ToDevice(0)),
-            on=DEVICES,
-        ),
+        control=Control(program=one_offloaded),
     ),
     Case(
         name="block-input",
@@ -334,15 +309,7 @@ CASES = (
                 ToDevice(LENGTH * NBYTES),
             )
         },
-        control=Control(
-            program=block_input_kept,
-            breaks=(
-                HostTemporaries(LENGTH * NBYTES),
-                ToHost(LENGTH * NBYTES),
-                ToDevice(LENGTH * NBYTES),
-            ),
-            on=DEVICES,
-        ),
+        control=Control(program=block_input_kept),
     ),
     Case(
         name="own-rule",
@@ -356,15 +323,7 @@ CASES = (
                 ToDevice(LENGTH * NBYTES),
             )
         },
-        control=Control(
-            program=own_rule_kept,
-            breaks=(
-                HostTemporaries(LENGTH * NBYTES),
-                ToHost(LENGTH * NBYTES),
-                ToDevice(LENGTH * NBYTES),
-            ),
-            on=DEVICES,
-        ),
+        control=Control(program=own_rule_kept),
     ),
 )
 

@@ -144,9 +144,7 @@ CASES = (
         asserts="a broadcast is computed again where it is read late, and the peak falls",
         program=simple(early_and_late(cheap), *ARGUMENTS),
         expect={DEVICES: TWICE},
-        control=Control(
-            program=simple(early_and_late(behind_a_barrier), *ARGUMENTS), breaks=TWICE, on=DEVICES
-        ),
+        control=Control(program=simple(early_and_late(behind_a_barrier), *ARGUMENTS)),
     ),
     Case(
         name="not-twice",
@@ -154,11 +152,7 @@ CASES = (
         asserts="without a need nothing is computed again (here: behind a barrier)",
         program=simple(early_and_late(behind_a_barrier), *ARGUMENTS),
         expect={DEVICES: (Operations("sine", 1),)},
-        control=Control(
-            program=simple(early_and_late(cheap), *ARGUMENTS),
-            breaks=(Operations("sine", 1),),
-            on=DEVICES,
-        ),
+        control=Control(program=simple(early_and_late(cheap), *ARGUMENTS)),
     ),
     Case(
         name="blocks",
@@ -166,7 +160,7 @@ CASES = (
         asserts="a program that needs too much fits once its parts are computed again",
         program=large(4),
         expect={DEVICES: (Fits(),)},
-        control=Control(program=large(0), breaks=(Fits(),), on=DEVICES),
+        control=Control(program=large(0)),
     ),
     Case(
         name="nothing-kept",
@@ -182,9 +176,7 @@ CASES = (
         asserts="a policy that saves nothing leaves the arguments as residuals",
         program=one_block(policies.nothing_saveable),
         expect={EVERYWHERE: (Residuals(2),)},
-        control=Control(
-            program=one_block(policies.everything_saveable), breaks=(Residuals(2),), on=EVERYWHERE
-        ),
+        control=Control(program=one_block(policies.everything_saveable), on=EVERYWHERE),
     ),
     Case(
         name="residuals-products",
@@ -192,9 +184,7 @@ CASES = (
         asserts="a policy that saves products keeps the product besides",
         program=one_block(policies.dots_saveable),
         expect={EVERYWHERE: (Residuals(3),)},
-        control=Control(
-            program=one_block(policies.nothing_saveable), breaks=(Residuals(3),), on=EVERYWHERE
-        ),
+        control=Control(program=one_block(policies.nothing_saveable), on=EVERYWHERE),
     ),
     Case(
         name="residuals-names",
@@ -202,11 +192,7 @@ CASES = (
         asserts="a policy of names keeps what bears the name",
         program=one_block(policies.save_only_these_names("product")),
         expect={EVERYWHERE: (Residuals(3),)},
-        control=Control(
-            program=one_block(policies.save_only_these_names("other")),
-            breaks=(Residuals(3),),
-            on=EVERYWHERE,
-        ),
+        control=Control(program=one_block(policies.save_only_these_names("other")), on=EVERYWHERE),
     ),
 )
 

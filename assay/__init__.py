@@ -31,30 +31,20 @@ if TYPE_CHECKING:
         exactly,
     )
 
-_MODULES: Final = {
-    "api": ("CompileError", "Compiled", "compile"),
-    "model.claim": ("Case", "Check", "Claim", "Formula"),
-    "model.evidence": ("Evidence", "FailureKind"),
-    "model.module": ("Direction",),
-    "model.steps": ("Loop", "Steps"),
-    "model.target": ("TargetError", "TargetUnavailable"),
-    "model.units": ("Quantity", "Unit"),
-    "model.verdict": ("Finding", "Outcome"),
-    "model.workload": (
-        *("Variant", "Growth", "KnownDefect", "Level", "Program", "RemedyEffect", "Role", "Scope"),
-        *("SizedVariant", "UpstreamIssue", "Workload"),
-        *("Expected", "Fails", "Measures", "exactly"),
-    ),
-}
-_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+_MODULES: Final = (
+    *("model.claim", "model.evidence", "model.module", "model.steps", "model.target"),
+    *("model.units", "model.verdict", "model.workload", "api"),
+)
+"""Modules that hold the public names; ``api`` loads the compilers' rooms and is last."""
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: pytest loads this package in every project."""
     if name == "claims":
         return import_module("assay.claims")
-    if name in _MODULE_OF:
-        return getattr(import_module(f"assay.{_MODULE_OF[name]}"), name)
+    for module in _MODULES if name in __all__ else ():
+        if (found := getattr(import_module(f"assay.{module}"), name, None)) is not None:
+            return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -86,8 +86,6 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RatioOfVariants(ClaimBase):
-    """``against`` names the other variant, by default the reference."""
-
     against: str = ""
     unit: ClassVar[Unit] = Unit.RATIO
 

@@ -70,12 +70,12 @@ def elided(*expectations: Expectation) -> tuple[Disagreement, ...]:
 class Control:
     """A program like the case's, of which these assertions of upstream's do not hold.
 
-    ``breaks`` are by default all that the case expects. ``on`` are the targets to try it on.
+    ``breaks`` are by default all that the case expects, ``on`` the targets that the case is for.
     """
 
     program: Build
     breaks: tuple[Expectation, ...] = ()
-    on: tuple[str, ...] = DEVICES
+    on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +93,9 @@ class Case:
     def __post_init__(self) -> None:
         expected = {each for group in self.expect.values() for each in group}
         strangers = [each.of for each in self.disagreements if each.of not in expected]
-        broken = {target: self.broken(target) for target in self.control.on} if self.control else {}
-        strangers += [each for breaks in broken.values() for each in breaks if each not in expected]
-        untried = self.control and not (broken and all(broken.values()))
-        if strangers or not expected or untried:
+        broken = [self.broken(target) for target in self.control_targets()]
+        strangers += [each for breaks in broken for each in breaks if each not in expected]
+        if strangers or not expected or not all(broken):
             raise ValueError(f"{self.name}: got {strangers}, wanted only what the case expects")
 
     def broken(self, target: str) -> tuple[Expectation, ...]:
@@ -106,6 +105,9 @@ class Case:
 
     def targets(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(target for targets in self.expect for target in targets))
+
+    def control_targets(self) -> tuple[str, ...]:
+        return (self.control.on or self.targets()) if self.control else ()
 
     def expected(self, target: str) -> Iterator[Expectation]:
         for targets, expectations in self.expect.items():
@@ -146,7 +148,7 @@ def checks_of(cases: Sequence[Case]) -> tuple[Callable[..., None], Callable[...,
     def test_assay_agrees_with_upstream(case: Case, target: str) -> None:
         case.check(target)
 
-    @_each([(case, case.control.on) for case in cases if case.control])
+    @_each([(case, case.control_targets()) for case in cases])
     def test_assay_notices_the_control(case: Case, target: str) -> None:
         case.check_control(target)
 

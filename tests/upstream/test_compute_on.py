@@ -297,7 +297,7 @@ CASES = (
         asserts="the part is called with _xla_compute_type, and gives the device's result",
         program=simple(doubled, ROWS),
         expect={DEVICES: CALLED, CPU: SIX},
-        control=Control(program=NO_CALL),
+        control=Control(program=NO_CALL, on=DEVICES),
     ),
     Case(
         name="doubled-to-pinned",
@@ -337,7 +337,7 @@ CASES = (
         asserts="an inlined jit keeps the call's compute type",
         program=simple(inlined, ROWS),
         expect={DEVICES: CALLED, CPU: SIX},
-        control=Control(program=NO_CALL),
+        control=Control(program=NO_CALL, on=DEVICES),
     ),
     Case(
         name="reduced",
@@ -360,7 +360,7 @@ CASES = (
         asserts="a part for the device within a part for the host is refused",
         program=simple(nested_types, ROWS),
         expect={EVERYWHERE: (Refused(FailureKind.LOWERING, "Nesting `compute_on`"),)},
-        control=Control(program=simple(doubled, ROWS), on=EVERYWHERE),
+        control=Control(program=simple(doubled, ROWS)),
     ),
     Case(
         name="nested-in-itself",
@@ -409,7 +409,7 @@ CASES = (
             DEVICES: (ToDevice(4 * NBYTES), ToHost(4 * NBYTES)),
             CPU: (Values(lambda: (counting(CUBE) + 1,)),),
         },
-        control=Control(program=simple(by_the_device_in_a_scan, CUBE)),
+        control=Control(program=simple(by_the_device_in_a_scan, CUBE), on=DEVICES),
     ),
     Case(
         name="body-of-a-scan",

@@ -113,6 +113,18 @@ ROW_OF_ZEROS = (
 )
 UPDATE = f"updated = {DATA} dynamic-update-slice({{0}}, row, at, none)"
 
+
+def over_one(*body: str) -> Hlo:
+    """A loop over the sine of one parameter."""
+    return run(X, SIN_X, inits=("sx",), results=(0,), computations=loop(*body, arrays=1))
+
+
+def over_two(*body: str) -> Hlo:
+    """A loop over the sines of two parameters."""
+    computations = loop(*body, arrays=2)
+    return run(X, Y, SIN_X, SIN_Y, inits=("sx", "sy"), results=(0, 1), computations=computations)
+
+
 PARAMETER = entry(X, f"ROOT out = ({DATA}) tuple(x)")
 PARAMETERS = entry(
     X,
@@ -121,7 +133,7 @@ PARAMETERS = entry(
     f"ROOT out = ({DATA}, {DATA}) tuple(x, sum)",
 )
 RESHAPED = entry(X, "ROOT out = f32[67108864] reshape(x)")
-DEPENDENT = run(X, SIN_X, inits=("sx",), results=(0,), computations=loop(*GROWING, arrays=1))
+DEPENDENT = over_one(*GROWING)
 FROM_PARAMETER = run(X, inits=("x",), results=(0,), computations=loop(*GROWING, arrays=1))
 READ_ONLY = run(
     X,
@@ -131,77 +143,18 @@ READ_ONLY = run(
     results=(0,),
     computations=loop(f"sum = {DATA} add(a0, a1)", "sum, a1", arrays=2),
 )
-REVERSED = run(
-    X,
-    SIN_X,
-    inits=("sx",),
-    results=(0,),
-    computations=loop(f"turned = {DATA} reverse(a0), dimensions={{0}}", "turned", arrays=1),
-)
-SWAPPED = run(
-    X,
-    Y,
-    SIN_X,
-    SIN_Y,
-    inits=("sx", "sy"),
-    results=(0, 1),
-    computations=loop("a1, a0", arrays=2),
-)
-SWAPPED_WITH_AN_OPERATION = run(
-    X,
-    Y,
-    SIN_X,
-    SIN_Y,
-    inits=("sx", "sy"),
-    results=(0, 1),
-    computations=loop(f"turned = {DATA} negate(a0)", "a1, turned", arrays=2),
-)
-KEPT_IN_PLACE = run(
-    X,
-    Y,
-    SIN_X,
-    SIN_Y,
-    inits=("sx", "sy"),
-    results=(0, 1),
-    computations=loop("a0, a1", arrays=2),
-)
-SAME_TWICE = run(
-    X,
-    Y,
-    SIN_X,
-    SIN_Y,
-    inits=("sx", "sy"),
-    results=(0, 1),
-    computations=loop(
-        f"sine = {DATA} sine(a0)",
-        f"sum = {DATA} add(a1, sine)",
-        "sum, sum",
-        arrays=2,
-    ),
-)
-ROW_PER_ITERATION = loop(
+REVERSED = over_one(f"turned = {DATA} reverse(a0), dimensions={{0}}", "turned")
+SWAPPED = over_two("a1, a0")
+SWAPPED_WITH_AN_OPERATION = over_two(f"turned = {DATA} negate(a0)", "a1, turned")
+SAME_TWICE = over_two(f"sine = {DATA} sine(a0)", f"sum = {DATA} add(a1, sine)", "sum, sum")
+NEW_ROW = (
     "naught = f32[] constant(0)",
     f"row = {ROW} broadcast(naught), dimensions={{}}",
     f"new = {DATA} dynamic-update-slice(a0, row, i, zero)",
-    "new",
-    arrays=1,
 )
-ROWS = run(X, SIN_X, inits=("sx",), results=(0,), computations=ROW_PER_ITERATION)
-ROWS_AND_THE_OLD = run(
-    X,
-    Y,
-    SIN_X,
-    SIN_Y,
-    inits=("sx", "sy"),
-    results=(0, 1),
-    computations=loop(
-        "naught = f32[] constant(0)",
-        f"row = {ROW} broadcast(naught), dimensions={{}}",
-        f"new = {DATA} dynamic-update-slice(a0, row, i, zero)",
-        "new, a0",
-        arrays=2,
-    ),
-)
+ROW_PER_ITERATION = loop(*NEW_ROW, "new", arrays=1)
+ROWS = over_one(*NEW_ROW, "new")
+ROWS_AND_THE_OLD = over_two(*NEW_ROW, "new, a0")
 
 
 def interfering() -> Hlo:
@@ -303,7 +256,7 @@ CASES = (
         asserts="a parameter that is a result is copied once",
         program=PARAMETER,
         expect={EVERYWHERE: (CopiesOutside(NBYTES),)},
-        control=Control(program=OF_A_VALUE, on=EVERYWHERE),
+        control=Control(program=OF_A_VALUE),
     ),
     Case(
         name="parameters",
@@ -311,7 +264,7 @@ CASES = (
         asserts="only the parameter that is a result itself is copied",
         program=PARAMETERS,
         expect={EVERYWHERE: (CopiesOutside(NBYTES),)},
-        control=Control(program=NOT_ALIASED, on=EVERYWHERE),
+        control=Control(program=NOT_ALIASED),
     ),
     Case(
         name="reshaped",
@@ -319,7 +272,7 @@ CASES = (
         asserts="a parameter under another shape is copied once",
         program=RESHAPED,
         expect={EVERYWHERE: (CopiesOutside(NBYTES),)},
-        control=Control(program=OF_A_VALUE, on=EVERYWHERE),
+        control=Control(program=OF_A_VALUE),
     ),
     Case(
         name="dependent",
@@ -327,7 +280,7 @@ CASES = (
         asserts="an element that is added to in each iteration is not copied in the body",
         program=DEPENDENT,
         expect={EVERYWHERE: (LoopCopies(0), Trips((TRIPS,)))},
-        control=Control(program=SWAPPED, breaks=(LoopCopies(0),), on=EVERYWHERE),
+        control=Control(program=SWAPPED, breaks=(LoopCopies(0),)),
     ),
     Case(
         name="from-a-parameter",
@@ -335,7 +288,7 @@ CASES = (
         asserts="a loop that starts with a parameter copies it before, and nothing in the body",
         program=FROM_PARAMETER,
         expect={EVERYWHERE: (LoopCopies(0), CopiesOutside(NBYTES))},
-        control=Control(program=SWAPPED, on=EVERYWHERE),
+        control=Control(program=SWAPPED),
     ),
     Case(
         name="read-only",
@@ -343,7 +296,7 @@ CASES = (
         asserts="an element that the body only reads is not copied, neither is the other one",
         program=READ_ONLY,
         expect={EVERYWHERE: (LoopCopies(0),)},
-        control=Control(program=SAME_TWICE, on=EVERYWHERE),
+        control=Control(program=SAME_TWICE),
     ),
     Case(
         name="reversed",
@@ -351,7 +304,7 @@ CASES = (
         asserts="a reverse cannot be in place: one copy in the body",
         program=REVERSED,
         expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
-        control=Control(program=DEPENDENT, on=EVERYWHERE),
+        control=Control(program=DEPENDENT),
     ),
     Case(
         name="same-twice",
@@ -359,7 +312,7 @@ CASES = (
         asserts="one sum that is handed on as two elements is copied once in the body",
         program=SAME_TWICE,
         expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
-        control=Control(program=READ_ONLY, on=EVERYWHERE),
+        control=Control(program=READ_ONLY),
     ),
     Case(
         name="interfering",
@@ -367,7 +320,7 @@ CASES = (
         asserts="a start that is used after the loop is copied before it, not in the body",
         program=interfering(),
         expect={EVERYWHERE: (LoopCopies(0), CopiesOutside(NBYTES, NBYTES))},
-        control=Control(program=ROWS, breaks=(CopiesOutside(NBYTES, NBYTES),), on=EVERYWHERE),
+        control=Control(program=ROWS, breaks=(CopiesOutside(NBYTES, NBYTES),)),
     ),
     Case(
         name="two-loops",
@@ -375,7 +328,7 @@ CASES = (
         asserts="two loops that start with one parameter copy it once each, none in the bodies",
         program=two_loops(),
         expect={EVERYWHERE: (LoopCopies(0), CopiesOutside(2 * NBYTES, NBYTES))},
-        control=Control(program=ROWS, breaks=(CopiesOutside(2 * NBYTES, NBYTES),), on=EVERYWHERE),
+        control=Control(program=ROWS, breaks=(CopiesOutside(2 * NBYTES, NBYTES),)),
     ),
     Case(
         name="swapped",
@@ -383,7 +336,7 @@ CASES = (
         asserts="a body that swaps its elements copies them",
         program=SWAPPED,
         expect={EVERYWHERE: (SomeLoopCopies(2 * NBYTES),)},
-        control=Control(program=DEPENDENT, on=EVERYWHERE),
+        control=Control(program=DEPENDENT),
     ),
     Case(
         name="swapped-with-an-operation",
@@ -391,7 +344,7 @@ CASES = (
         asserts="so it does where one of them is negated on the way, with fewer copies",
         program=SWAPPED_WITH_AN_OPERATION,
         expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
-        control=Control(program=READ_ONLY, on=EVERYWHERE),
+        control=Control(program=READ_ONLY),
     ),
     Case(
         name="rows",
@@ -399,9 +352,7 @@ CASES = (
         asserts="a loop that updates a row of its element copies nothing",
         program=ROWS,
         expect={EVERYWHERE: (LoopCopies(0, ROW_BYTES), Trips((TRIPS,)))},
-        control=Control(
-            program=ROWS_AND_THE_OLD, breaks=(LoopCopies(0, ROW_BYTES),), on=EVERYWHERE
-        ),
+        control=Control(program=ROWS_AND_THE_OLD, breaks=(LoopCopies(0, ROW_BYTES),)),
     ),
     Case(
         name="rows-and-the-old",
@@ -409,7 +360,7 @@ CASES = (
         asserts="a loop that hands on the old element beside the updated one copies it",
         program=ROWS_AND_THE_OLD,
         expect={EVERYWHERE: (SomeLoopCopies(NBYTES),)},
-        control=Control(program=ROWS, on=EVERYWHERE),
+        control=Control(program=ROWS),
     ),
     Case(
         name="crossed",
@@ -417,7 +368,7 @@ CASES = (
         asserts="two parameters that take each other's place in aliased results are copied",
         program=CROSSED,
         expect={EVERYWHERE: (TakenOver((0, 1)), Honoured(()))},
-        control=Control(program=STRAIGHT, breaks=(Honoured(()),), on=EVERYWHERE),
+        control=Control(program=STRAIGHT, breaks=(Honoured(()),)),
     ),
     Case(
         name="straight",
@@ -432,9 +383,7 @@ CASES = (
                 CopiesOutside(0),
             )
         },
-        control=Control(
-            program=CROSSED, breaks=(Honoured((0, 1)), Reused(2 * NBYTES)), on=EVERYWHERE
-        ),
+        control=Control(program=CROSSED, breaks=(Honoured((0, 1)), Reused(2 * NBYTES))),
     ),
     Case(
         name="not-aliased",
@@ -442,7 +391,7 @@ CASES = (
         asserts="without an alias both are copied",
         program=NOT_ALIASED,
         expect={EVERYWHERE: (TakenOver(()), CopiesOutside(2 * NBYTES))},
-        control=Control(program=STRAIGHT, on=EVERYWHERE),
+        control=Control(program=STRAIGHT),
     ),
     Case(
         name="with-operations",
@@ -453,7 +402,6 @@ CASES = (
         control=Control(
             program=WITH_OPERATIONS_NOT_ALIASED,
             breaks=(Honoured((0, 1)), Reused(2 * NBYTES)),
-            on=EVERYWHERE,
         ),
     ),
     Case(
@@ -462,7 +410,7 @@ CASES = (
         asserts="an update of a value that is of no more use copies nothing",
         program=OF_A_VALUE,
         expect={EVERYWHERE: (CopiesOutside(0, NBYTES),)},
-        control=Control(program=OF_A_PARAMETER, on=EVERYWHERE),
+        control=Control(program=OF_A_PARAMETER),
     ),
     Case(
         name="of-a-value-used-again",
@@ -470,7 +418,7 @@ CASES = (
         asserts="an update of a value that is used again copies it once",
         program=OF_A_VALUE_USED_AGAIN,
         expect={EVERYWHERE: (CopiesOutside(NBYTES, NBYTES),)},
-        control=Control(program=OF_A_VALUE, on=EVERYWHERE),
+        control=Control(program=OF_A_VALUE),
     ),
     Case(
         name="of-a-parameter",
@@ -478,7 +426,7 @@ CASES = (
         asserts="an update of a parameter copies it once",
         program=OF_A_PARAMETER,
         expect={EVERYWHERE: (CopiesOutside(NBYTES, NBYTES),)},
-        control=Control(program=OF_A_DONATED_PARAMETER, on=EVERYWHERE),
+        control=Control(program=OF_A_DONATED_PARAMETER),
     ),
     Case(
         name="of-a-donated-parameter",
@@ -486,7 +434,7 @@ CASES = (
         asserts="an update of a parameter that is aliased copies nothing",
         program=OF_A_DONATED_PARAMETER,
         expect={EVERYWHERE: (Honoured((0,)), Reused(NBYTES), CopiesOutside(0, NBYTES))},
-        control=Control(program=OF_A_PARAMETER, on=EVERYWHERE),
+        control=Control(program=OF_A_PARAMETER),
     ),
     Case(
         name="chained",
@@ -494,7 +442,7 @@ CASES = (
         asserts="two updates of a parameter one after the other copy it once",
         program=CHAINED,
         expect={EVERYWHERE: (CopiesOutside(NBYTES, NBYTES),)},
-        control=Control(program=OF_A_DONATED_PARAMETER, on=EVERYWHERE),
+        control=Control(program=OF_A_DONATED_PARAMETER),
     ),
     Case(
         name="branching",
@@ -502,9 +450,7 @@ CASES = (
         asserts="a branch that updates a value of no more use copies nothing",
         program=branching(again=False),
         expect={EVERYWHERE: (Compiles(), CopiesOutside(0, NBYTES))},
-        control=Control(
-            program=branching(again=True), breaks=(CopiesOutside(0, NBYTES),), on=EVERYWHERE
-        ),
+        control=Control(program=branching(again=True), breaks=(CopiesOutside(0, NBYTES),)),
         disagreements=(
             Disagreement(
                 of=CopiesOutside(0, NBYTES),
@@ -522,7 +468,7 @@ CASES = (
         asserts="each branch of a value which is used afterwards copies it",
         program=branching(again=True),
         expect={EVERYWHERE: (CopiesOutside(2 * NBYTES, NBYTES),)},
-        control=Control(program=OF_A_VALUE, on=EVERYWHERE),
+        control=Control(program=OF_A_VALUE),
     ),
 )
 

@@ -256,9 +256,7 @@ CASES = (
             EVERYWHERE: (TakenOver((0,)), AliasBytes(HALF)),
             CPU: (Values(lambda: (2 * counting(ROWS),)),),
         },
-        control=Control(
-            program=added_and_kept, breaks=(TakenOver((0,)), AliasBytes(HALF)), on=EVERYWHERE
-        ),
+        control=Control(program=added_and_kept, breaks=(TakenOver((0,)), AliasBytes(HALF))),
     ),
     Case(
         name="by-name",
@@ -294,7 +292,7 @@ CASES = (
         asserts="x @ x.T cannot take the buffer of x, which is not deleted",
         program=of_another_shape,
         expect={EVERYWHERE: (TakenOver(()), AliasBytes(0))},
-        control=Control(program=of_the_same_shape, on=EVERYWHERE),
+        control=Control(program=of_the_same_shape),
         disagreements=(
             Disagreement(
                 of=TakenOver(()),
@@ -325,7 +323,7 @@ CASES = (
         asserts="jax warns: a sum can take over neither of two arrays",
         program=summed,
         expect={EVERYWHERE: (DonationRefused(), AliasBytes(0))},
-        control=Control(program=added, on=EVERYWHERE),
+        control=Control(program=added),
     ),
     Case(
         name="back-and-forth",
@@ -333,7 +331,7 @@ CASES = (
         asserts="x + x − x takes over x",
         program=simple(lambda x: x + x - x, ROWS, donate=(0,)),
         expect={EVERYWHERE: TOOK_ONE, CPU: (Values(lambda: (counting(ROWS),)),)},
-        control=Control(program=simple(lambda x: x + x - x, ROWS), breaks=TOOK_ONE, on=EVERYWHERE),
+        control=Control(program=simple(lambda x: x + x - x, ROWS), breaks=TOOK_ONE),
     ),
     Case(
         name="with-static",
@@ -355,7 +353,7 @@ CASES = (
         asserts="a donation to a jit inside of jit is ignored",
         program=nested,
         expect={EVERYWHERE: (Compiles(), TakenOver(()), AliasBytes(0))},
-        control=Control(program=not_nested, breaks=(TakenOver(()), AliasBytes(0)), on=EVERYWHERE),
+        control=Control(program=not_nested, breaks=(TakenOver(()), AliasBytes(0))),
     ),
     Case(
         name="across-memories",
@@ -410,7 +408,6 @@ CASES = (
         control=Control(
             program=simple(one_row, (8, 8, 128), (8, 128)),
             breaks=(TakenOver((0,)), AliasBytes(8 * 8 * 128 * 4)),
-            on=EVERYWHERE,
         ),
     ),
     Case(

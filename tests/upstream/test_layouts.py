@@ -240,9 +240,7 @@ CASES = (
             )
         },
         control=Control(
-            program=transposed(None, None, both=True),
-            breaks=(ResultOrders(((1, 0), (1, 0))),),
-            on=EVERYWHERE,
+            program=transposed(None, None, both=True), breaks=(ResultOrders(((1, 0), (1, 0))),)
         ),
     ),
     Case(
@@ -251,7 +249,7 @@ CASES = (
         asserts="without layouts both the argument and its transpose are in the order of rows",
         program=transposed(None, None),
         expect={EVERYWHERE: (ArgumentOrders(((0, 1),)), BY_ROWS, CopiesOutside(PART, PART))},
-        control=Control(program=transposed(AUTO, AUTO), breaks=(BY_ROWS,), on=EVERYWHERE),
+        control=Control(program=transposed(AUTO, AUTO), breaks=(BY_ROWS,)),
     ),
     Case(
         name="auto-out",
@@ -259,7 +257,7 @@ CASES = (
         asserts="from the default order to AUTO: the result is in the order of columns",
         program=transposed(None, AUTO),
         expect={EVERYWHERE: (ArgumentOrders(((0, 1),)), BY_COLUMNS)},
-        control=Control(program=transposed(None, None), breaks=(BY_COLUMNS,), on=EVERYWHERE),
+        control=Control(program=transposed(None, None), breaks=(BY_COLUMNS,)),
     ),
     Case(
         name="auto-with-shardings",
@@ -267,7 +265,7 @@ CASES = (
         asserts="AUTO with a sharding on both sides: the result is in the order of columns",
         program=transposed_within(AUTO),
         expect={EVERYWHERE: (ArgumentOrders(((0, 1),)), BY_COLUMNS)},
-        control=Control(program=transposed_within(ROWS_FIRST), breaks=(BY_COLUMNS,), on=EVERYWHERE),
+        control=Control(program=transposed_within(ROWS_FIRST), breaks=(BY_COLUMNS,)),
     ),
     Case(
         name="concrete-out",
@@ -275,7 +273,7 @@ CASES = (
         asserts="the result has the order that out_shardings says",
         program=transposed(None, ROWS_FIRST),
         expect={EVERYWHERE: (BY_ROWS, CopiesOutside(PART, PART))},
-        control=Control(program=transposed(None, COLUMNS_FIRST), breaks=(BY_ROWS,), on=EVERYWHERE),
+        control=Control(program=transposed(None, COLUMNS_FIRST), breaks=(BY_ROWS,)),
     ),
     Case(
         name="concrete-in",
@@ -283,7 +281,7 @@ CASES = (
         asserts="an argument in the order of rows gives an AUTO transpose in that of columns",
         program=transposed(ROWS_FIRST, AUTO),
         expect={EVERYWHERE: (ArgumentOrders(((0, 1),)), BY_COLUMNS)},
-        control=Control(program=transposed(COLUMNS_FIRST, ROWS_FIRST), on=EVERYWHERE),
+        control=Control(program=transposed(COLUMNS_FIRST, ROWS_FIRST)),
     ),
     Case(
         name="constrained",
@@ -291,7 +289,7 @@ CASES = (
         asserts="with_sharding_constraint gives a transpose the order of rows",
         program=constrained("float32", ROWS_FIRST),
         expect={EVERYWHERE: (BY_ROWS,)},
-        control=Control(program=constrained("float32", COLUMNS_FIRST)),
+        control=Control(program=constrained("float32", COLUMNS_FIRST), on=DEVICES),
     ),
     Case(
         name="constrained-bfloat16",
@@ -299,7 +297,7 @@ CASES = (
         asserts="so it does for bfloat16",
         program=constrained("bfloat16", ROWS_FIRST),
         expect={EVERYWHERE: (BY_ROWS,)},
-        control=Control(program=constrained("bfloat16", COLUMNS_FIRST)),
+        control=Control(program=constrained("bfloat16", COLUMNS_FIRST), on=DEVICES),
     ),
     Case(
         name="constrained-inside",
@@ -307,7 +305,7 @@ CASES = (
         asserts="a layout constraint in the middle of a function is kept by its AUTO result",
         program=constrained_inside(COLUMNS_FIRST),
         expect={TPU: (BY_COLUMNS,)},
-        control=Control(program=constrained_inside(ROWS_FIRST), on=TPU),
+        control=Control(program=constrained_inside(ROWS_FIRST)),
     ),
     Case(
         name="constrained-in-vmap",
@@ -322,9 +320,7 @@ CASES = (
         asserts="an argument in the order of columns is taken",
         program=columns_in(COLUMNS_FIRST),
         expect={EVERYWHERE: (ArgumentOrders(((1, 0),)), BY_ROWS)},
-        control=Control(
-            program=columns_in(ROWS_FIRST), breaks=(ArgumentOrders(((1, 0),)),), on=EVERYWHERE
-        ),
+        control=Control(program=columns_in(ROWS_FIRST), breaks=(ArgumentOrders(((1, 0),)),)),
     ),
     Case(
         name="donated-identity",
@@ -339,9 +335,7 @@ CASES = (
         asserts="where argument and result have the same layout the donated array is deleted",
         program=donated(lambda x: x * x, COLUMNS_FIRST, COLUMNS_FIRST),
         expect={EVERYWHERE: (TakenOver((0,)), Honoured((0,)), AliasBytes(PART), BY_COLUMNS)},
-        control=Control(
-            program=donated(lambda x: x * x, ROWS_FIRST, ROWS_FIRST, donate=()), on=EVERYWHERE
-        ),
+        control=Control(program=donated(lambda x: x * x, ROWS_FIRST, ROWS_FIRST, donate=())),
     ),
     Case(
         name="donated-mismatching",
@@ -350,7 +344,7 @@ CASES = (
         program=donated(lambda x: x * x, ROWS_FIRST, COLUMNS_FIRST, dimensions=UNEVEN),
         expect={TPU: (TakenOver(()), AliasBytes(0), BY_COLUMNS)},
         control=Control(
-            program=donated(lambda x: x * x, ROWS_FIRST, ROWS_FIRST, dimensions=UNEVEN), on=TPU
+            program=donated(lambda x: x * x, ROWS_FIRST, ROWS_FIRST, dimensions=UNEVEN)
         ),
     ),
     Case(
@@ -373,7 +367,7 @@ CASES = (
         asserts="a donated AUTO argument without an AUTO result is refused",
         program=auto_to_default,
         expect={EVERYWHERE: (Refused(FailureKind.LOWERING, "Did you mean to set the"),)},
-        control=Control(program=donated(lambda x: x * x, AUTO, AUTO), on=EVERYWHERE),
+        control=Control(program=donated(lambda x: x * x, AUTO, AUTO)),
     ),
     Case(
         name="donated-default-to-auto",
@@ -388,7 +382,7 @@ CASES = (
         asserts="of six arguments with layouts, four that are not used are dropped",
         program=unused,
         expect={EVERYWHERE: (Arguments(2), ResultOrders(((0, 1), (1, 0))))},
-        control=Control(program=all_used, breaks=(Arguments(2),), on=EVERYWHERE),
+        control=Control(program=all_used, breaks=(Arguments(2),)),
     ),
     Case(
         name="of-another-rank",
@@ -396,7 +390,7 @@ CASES = (
         asserts="a layout of three dimensions for an array of one is refused",
         program=of_another_rank,
         expect={EVERYWHERE: (Refused(FailureKind.TRACE, "Length of major_to_minor"),)},
-        control=Control(program=of_its_rank, on=EVERYWHERE),
+        control=Control(program=of_its_rank),
     ),
     Case(
         name="without-a-format",

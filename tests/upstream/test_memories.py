@@ -337,7 +337,7 @@ CASES = (
             ),
             CPU: (Values(lambda: (counting(ROWS) ** 2 * 8, counting(ROWS) ** 2 * 2)),),
         },
-        control=Control(program=streaming_on_the_device),
+        control=Control(program=streaming_on_the_device, on=DEVICES),
     ),
     Case(
         name="nothing-streamed",
@@ -433,7 +433,7 @@ CASES = (
         asserts="a computed result lies in pinned_host",
         program=result_streamed,
         expect={DEVICES: ONTO_HOST, CPU: (Values(lambda: (counting(ROWS) + 1,)),)},
-        control=Control(program=result_kept),
+        control=Control(program=result_kept, on=DEVICES),
     ),
     Case(
         name="weight-offloaded",
@@ -497,7 +497,7 @@ CASES = (
         asserts="4 TiB are refused with the sizes of what is needed and of what there is",
         program=too_large,
         expect={TPU: (Refused(FailureKind.OUT_OF_MEMORY, "exceeds available HBM"),)},
-        control=Control(program=small_enough, on=TPU),
+        control=Control(program=small_enough),
     ),
     Case(
         name="small-enough",
@@ -564,7 +564,7 @@ CASES = (
         asserts="a memory kind that no device has is refused when the sharding is made",
         program=unknown_kind,
         expect={EVERYWHERE: (Refused(FailureKind.BUILD, "Could not find memory addressable"),)},
-        control=Control(program=to_the_host, on=EVERYWHERE),
+        control=Control(program=to_the_host),
     ),
     Case(
         name="there-and-back",

@@ -334,9 +334,7 @@ CASES = (
         asserts="a kernel of two arguments in blocks adds them",
         program=simple(two_sums, ROWS, ROWS),
         expect={TPU: (Kernels(1), TemporariesAtMost(0), CopiesOutside(0))},
-        control=Control(
-            program=simple(lambda x, y: x + y, ROWS, ROWS), breaks=(Kernels(1),), on=TPU
-        ),
+        control=Control(program=simple(lambda x, y: x + y, ROWS, ROWS), breaks=(Kernels(1),)),
     ),
     Case(
         name="interpreted",
@@ -344,7 +342,7 @@ CASES = (
         asserts="an interpreted kernel gives what the device's gives",
         program=simple(interpreted, ROWS),
         expect={CPU: (ONE_MORE,)},
-        control=Control(program=simple(lambda x: x + 2, ROWS), on=CPU),
+        control=Control(program=simple(lambda x: x + 2, ROWS)),
     ),
     Case(
         name="into-its-argument",
@@ -355,7 +353,6 @@ CASES = (
         control=Control(
             program=simple(into_its_argument, ROWS),
             breaks=(TakenOver((0,)), AliasBytes(NBYTES), CopiesOutside(0)),
-            on=TPU,
         ),
     ),
     Case(
@@ -364,7 +361,7 @@ CASES = (
         asserts="a kernel that writes into an argument that is not given away gets a copy of it",
         program=simple(into_its_argument, ROWS),
         expect={TPU: (Kernels(1), TakenOver(()), CopiesOutside(NBYTES))},
-        control=Control(program=simple(in_halves, ROWS), breaks=(CopiesOutside(NBYTES),), on=TPU),
+        control=Control(program=simple(in_halves, ROWS), breaks=(CopiesOutside(NBYTES),)),
     ),
     Case(
         name="prefetched",
@@ -379,7 +376,7 @@ CASES = (
         asserts="alias_size_in_bytes is the size of the array",
         program=simple(prefetched(alias=True), (3, 128, 128), donate=(0,)),
         expect={TPU: (AliasBytes(3 * 128 * 128 * F32_BYTES), TakenOver((0,)))},
-        control=Control(program=simple(prefetched(alias=False), (3, 128, 128)), on=TPU),
+        control=Control(program=simple(prefetched(alias=False), (3, 128, 128))),
     ),
     Case(
         name="dynamic-grid",
@@ -394,7 +391,7 @@ CASES = (
         asserts="a kernel copies from device memory to device memory",
         program=simple(moving(copy_within_hbm), TILE),
         expect={TPU: (*ONE_KERNEL, CopiesOutside(0), TemporariesAtMost(0))},
-        control=Control(program=NO_KERNEL, breaks=(Kernels(1),), on=TPU),
+        control=Control(program=NO_KERNEL, breaks=(Kernels(1),)),
     ),
     Case(
         name="with-a-semaphore",
@@ -409,7 +406,7 @@ CASES = (
         asserts="an array of semaphores cannot be signalled",
         program=simple(moving(copy_with_many_semaphores), TILE),
         expect={TPU: (Refused(FailureKind.TRACE, "Cannot signal"),)},
-        control=Control(program=simple(moving(copy_through_vmem), TILE), on=TPU),
+        control=Control(program=simple(moving(copy_through_vmem), TILE)),
     ),
     Case(
         name="through-vmem",
@@ -441,7 +438,6 @@ CASES = (
         control=Control(
             program=simple(moving(transfer), TILE),
             breaks=(ArgumentKinds(("host",)), HostArguments(TILE_BYTES)),
-            on=TPU,
         ),
     ),
     Case(
@@ -453,7 +449,6 @@ CASES = (
         control=Control(
             program=simple(moving(transfer), TILE),
             breaks=(ResultKinds(("host",)), HostResults(TILE_BYTES)),
-            on=TPU,
         ),
     ),
     Case(
@@ -462,7 +457,7 @@ CASES = (
         asserts="256 B of memory for a kernel are refused by the compiler",
         program=simple(limited(256), (128, 128)),
         expect={TPU: (Refused(FailureKind.COMPILER, "vmem"),)},
-        control=Control(program=simple(limited(2**18), (128, 128)), on=TPU),
+        control=Control(program=simple(limited(2**18), (128, 128))),
     ),
     Case(
         name="enough-vmem",
@@ -477,7 +472,7 @@ CASES = (
         asserts="windows of 64 MiB are refused",
         program=windows(2048),
         expect={TPU: (Refused(FailureKind.COMPILER, "vmem"),)},
-        control=Control(program=windows(64), on=TPU),
+        control=Control(program=windows(64)),
     ),
     Case(
         name="row-in-a-loop",
@@ -486,9 +481,7 @@ CASES = (
         program=simple(rows_in_a_loop(alias=True), STACK, donate=(0,)),
         expect={TPU: (Kernels(1), LoopCopies(0), TakenOver((0,)), Trips((16,)))},
         control=Control(
-            program=simple(rows_in_a_loop(alias=False), STACK, donate=(0,)),
-            breaks=(LoopCopies(0),),
-            on=TPU,
+            program=simple(rows_in_a_loop(alias=False), STACK, donate=(0,)), breaks=(LoopCopies(0),)
         ),
     ),
     Case(
@@ -514,7 +507,6 @@ CASES = (
         control=Control(
             program=simple(aliased_and_transposed, TILE, TILE),
             breaks=(TakenOver((1,)), AliasBytes(TILE_BYTES)),
-            on=TPU,
         ),
     ),
 )

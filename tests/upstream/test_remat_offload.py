@@ -272,7 +272,7 @@ CASES = (
         asserts="a name cannot be both saved and offloaded",
         program=names_in_both,
         expect={EVERYWHERE: (Refused(FailureKind.BUILD, "The names should be exclusive"),)},
-        control=Control(program=three_saved, on=EVERYWHERE),
+        control=Control(program=three_saved),
     ),
     Case(
         name="products-offloaded",

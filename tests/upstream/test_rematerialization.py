@@ -168,7 +168,7 @@ CASES = (
         asserts="the residuals of a checkpointed scan are the inputs of its blocks alone",
         program=trained(policies.nothing_saveable),
         expect={GPU: (TemporariesAtMost(2 * STACK - 1), HostTemporaries(0))},
-        control=Control(program=trained(None), breaks=(TemporariesAtMost(2 * STACK - 1),), on=GPU),
+        control=Control(program=trained(None), breaks=(TemporariesAtMost(2 * STACK - 1),)),
     ),
     Case(
         name="residuals-nothing",
@@ -176,7 +176,7 @@ CASES = (
         asserts="a policy that saves nothing leaves the arguments as residuals",
         program=one_block(policies.nothing_saveable),
         expect={EVERYWHERE: (Residuals(2),)},
-        control=Control(program=one_block(policies.everything_saveable), on=EVERYWHERE),
+        control=Control(program=one_block(policies.everything_saveable)),
     ),
     Case(
         name="residuals-products",
@@ -184,7 +184,7 @@ CASES = (
         asserts="a policy that saves products keeps the product besides",
         program=one_block(policies.dots_saveable),
         expect={EVERYWHERE: (Residuals(3),)},
-        control=Control(program=one_block(policies.nothing_saveable), on=EVERYWHERE),
+        control=Control(program=one_block(policies.nothing_saveable)),
     ),
     Case(
         name="residuals-names",
@@ -192,7 +192,7 @@ CASES = (
         asserts="a policy of names keeps what bears the name",
         program=one_block(policies.save_only_these_names("product")),
         expect={EVERYWHERE: (Residuals(3),)},
-        control=Control(program=one_block(policies.save_only_these_names("other")), on=EVERYWHERE),
+        control=Control(program=one_block(policies.save_only_these_names("other"))),
     ),
 )
 

@@ -1,13 +1,28 @@
 """Programs that fail at a known stage: negative controls of every suite."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from assay import Program
+from assay import FailureKind, Program, Variant
+
+_Made = TypeVar("_Made", bound=Variant)
+
+
+def failing_controls(variant: Callable[..., _Made]) -> tuple[_Made, ...]:
+    """A negative control for each stage; ``variant(name=, program=, fails_with=)`` makes it."""
+    stages = (
+        ("trace", does_not_trace, FailureKind.TRACE),
+        ("compile", does_not_compile, FailureKind.COMPILER),
+        ("run", does_not_run, FailureKind.EXECUTION),
+    )
+    return tuple(
+        variant(name=f"negative-does-not-{stage}", program=program, fails_with=kind)
+        for stage, program, kind in stages
+    )
 
 
 def does_not_trace(_devices: Sequence[Any]) -> Program:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from assay import FailureKind, Program, Role
+from assay import Program, Role
 from suites.dus_remat.carries import duplicate
 from suites.dus_remat.formulas import StackVariant
 from suites.dus_remat.programs import stack_program
@@ -25,7 +25,7 @@ from suites.dus_remat.stacks import (
     written,
 )
 from suites.dus_remat.writes import plain
-from suites.failing import does_not_compile, does_not_run, does_not_trace
+from suites.failing import failing_controls
 
 
 def turned_round(now: Iteration, stacks: Stacks) -> Next:
@@ -115,17 +115,7 @@ def negative_control_variants(sizes: StackSizes) -> tuple[StackVariant, ...]:
         negative_control(name="negative-difference", program=partial(program, difference, 1)),
         negative_control(name="negative-no-stack-back", program=partial(program, no_stack_back, 1)),
         negative_control(name="negative-one-row-wrong", program=wrong),
-        negative_control(
-            name="negative-does-not-trace", program=does_not_trace, fails_with=FailureKind.TRACE
-        ),
-        negative_control(
-            name="negative-does-not-compile",
-            program=does_not_compile,
-            fails_with=FailureKind.COMPILER,
-        ),
-        negative_control(
-            name="negative-does-not-run", program=does_not_run, fails_with=FailureKind.EXECUTION
-        ),
+        *failing_controls(negative_control),
     )
 
 

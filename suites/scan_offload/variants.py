@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from assay import FailureKind, Program, Role
-from suites.failing import does_not_compile, does_not_run, does_not_trace
+from suites.failing import failing_controls
 from suites.scan_offload.custom_vjp_programs import custom_vjp_program
 from suites.scan_offload.formulas import BlockVariant
 from suites.scan_offload.negative_controls import (
@@ -194,51 +194,15 @@ def negative_control_variants(sizes: Sizes, build: Build) -> tuple[BlockVariant,
     misspelt = partial(build, tiny, Writing(offload=("hiden",)))
     wrong = partial(wrong_gradient, partial(build, sizes, Writing()))
     slow = partial(step_twice, partial(build, sizes, Writing(offload=(HIDDEN,))))
-    negative_control = Role.NEGATIVE_CONTROL
+    control = partial(BlockVariant, role=Role.NEGATIVE_CONTROL)
     return (
-        BlockVariant(
-            name="negative-step-twice",
-            role=negative_control,
-            reference="save-hidden",
-            moves=(HIDDEN,),
-            program=slow,
-        ),
-        BlockVariant(
-            name="negative-misspelt-name", role=negative_control, names=("hiden",), program=misspelt
-        ),
-        BlockVariant(
-            name="negative-wrong-gradient",
-            role=negative_control,
-            reference="nothing",
-            program=wrong,
-        ),
-        BlockVariant(
-            name="negative-does-not-trace",
-            role=negative_control,
-            program=does_not_trace,
-            fails_with=FailureKind.TRACE,
-        ),
-        BlockVariant(
-            name="negative-does-not-compile",
-            role=negative_control,
-            program=does_not_compile,
-            fails_with=FailureKind.COMPILER,
-        ),
-        BlockVariant(
-            name="negative-does-not-run",
-            role=negative_control,
-            program=does_not_run,
-            fails_with=FailureKind.EXECUTION,
-        ),
-        BlockVariant(
-            name="negative-oversized",
-            role=negative_control,
-            program=oversized,
-            fails_with=FailureKind.OUT_OF_MEMORY,
-        ),
-        BlockVariant(
+        control(name="negative-step-twice", reference="save-hidden", moves=(HIDDEN,), program=slow),
+        control(name="negative-misspelt-name", names=("hiden",), program=misspelt),
+        control(name="negative-wrong-gradient", reference="nothing", program=wrong),
+        *failing_controls(control),
+        control(name="negative-oversized", program=oversized, fails_with=FailureKind.OUT_OF_MEMORY),
+        control(
             name="negative-oversized-temporaries",
-            role=negative_control,
             program=oversized_temporaries,
             fails_with=FailureKind.OUT_OF_MEMORY,
         ),

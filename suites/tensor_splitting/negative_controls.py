@@ -11,7 +11,7 @@ from jax import lax
 from jax.sharding import SingleDeviceSharding
 
 from assay import FailureKind, Program, Role, Variant
-from suites.failing import does_not_compile, does_not_run, does_not_trace
+from suites.failing import failing_controls
 from suites.tensor_splitting.problems import Function, Problem, array
 from suites.tensor_splitting.variants import PLAIN, Tried, Write, by, plainly, program
 
@@ -42,17 +42,7 @@ def negative_control_variants(tried: Tried) -> tuple[Variant, ...]:
             for name, write in slowed.items()
         ),
         negative_control(name="negative-wrong-value", program=partial(_wrong_value, tried)),
-        negative_control(
-            name="negative-does-not-trace", program=does_not_trace, fails_with=FailureKind.TRACE
-        ),
-        negative_control(
-            name="negative-does-not-compile",
-            program=does_not_compile,
-            fails_with=FailureKind.COMPILER,
-        ),
-        negative_control(
-            name="negative-does-not-run", program=does_not_run, fails_with=FailureKind.EXECUTION
-        ),
+        *failing_controls(negative_control),
     )
 
 

@@ -128,11 +128,9 @@ class Run:
         noisy = trial.is_timing and outcome is Outcome.INCONCLUSIVE
         if outcome.judged or outcome is Outcome.ERROR or noisy:
             return False
-        variants = (replace(trial, variant=variant, must_fail=False) for variant in trial.variants)
-        return any(
-            judge(variant.check.claim, self._measured(variant)).outcome.judged
-            for variant in variants
-        )
+        variants = (replace(trial, variant=each, must_fail=False) for each in trial.variants)
+        cases = map(self._measured, variants)
+        return any(judge(trial.check.claim, case).outcome.judged for case in cases)
 
     def _case(self, trial: Trial) -> Case:
         workload, target = trial.workload, trial.target
@@ -190,7 +188,7 @@ class Run:
 
     def _updated(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
         claim = trial.check.claim
-        if not self._stores(trial.check.claim, case, finding) or finding.measured is None:
+        if not self._stores(claim, case, finding) or finding.measured is None:
             return finding, case
         versions = case.evidence.toolchain.identity
         value = finding.measured

@@ -9,11 +9,12 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections import ChainMap
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import IO, Any
+from types import CodeType, ModuleType
+from typing import IO, Any, ClassVar
 
 import cloudpickle
 import msgspec
@@ -62,11 +63,23 @@ def _dumped(value: object) -> bytes:
     return file.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-    """Sends devices, and functions that are jitted with their attributes, which tracing needs.
+def _code(code: CodeType) -> Any:
+    make, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return _from_file, (code.co_filename, make, arguments)
 
-    A ``PjitFunction`` pickles its own state alone (jaxlib 0.10 to 0.12, pjit.cc).
+
+def _from_file(filename: str, make: Callable[..., CodeType], arguments: Sequence[Any]) -> CodeType:
+    return make(*arguments).replace(co_filename=filename)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """Sends devices, jitted functions with their attributes, and the file of each function.
+
+    A ``PjitFunction`` pickles only its own state (jaxlib 0.10 to 0.12, pjit.cc). cloudpickle 3.1.3
+    sends ``<dynamic-code>`` in place of the file, which measurements and failures name.
     """
+
+    dispatch_table: ClassVar = ChainMap({CodeType: _code}, cloudpickle.Pickler.dispatch_table)
 
     def reducer_override(self, obj: Any) -> Any:
         if type(obj).__name__ == "Device" and type(obj).__module__.startswith("jaxlib"):

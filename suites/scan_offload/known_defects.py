@@ -47,6 +47,9 @@ def _times_the_baseline(factor: float, case: Case) -> float:
 _SAVES_NOTHING = Measures(least=partial(_rows, -2), most=partial(_rows, 2))
 """Within two rows, for the loops differ."""
 
+_COSTS_UP_TO_THREE_ROWS = Measures(least=partial(_rows, -3), most=partial(_rows, 2))
+"""jax 0.12 needs 1.4 rows more than without the offload, jax 0.10.2 2.9 rows."""
+
 _NOTHING_MOVES: _Ways = {
     "host-bytes": exactly(0),
     "device-bytes-fall": _SAVES_NOTHING,
@@ -181,7 +184,7 @@ KNOWN_DEFECTS = (
     ),
     _entry(
         variants=("loop-offload-residual-input",),
-        expects=_NOTHING_MOVES,
+        expects=_NOTHING_MOVES | {"device-bytes-fall": _COSTS_UP_TO_THREE_ROWS},
         targets=_GPU,
         reason="without a scan, the compiler removes the copies to the host and back as redundant",
     ),

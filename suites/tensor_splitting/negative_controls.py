@@ -47,12 +47,13 @@ def negative_control_variants(tried: Tried) -> tuple[Variant, ...]:
 
 
 def _holding(nbytes: int, devices: Sequence[Any]) -> Program:
-    """A program that keeps so many bytes of temporaries."""
+    """A program that keeps at least `nbytes` of temporaries."""
     rows = -(-nbytes // (_ROW * _F32_BYTES))
 
     def hold(x: jax.Array) -> jax.Array:
-        # What a barrier hands on is an array, of which no fusion makes a sum as it goes.
-        return lax.optimization_barrier(x * jnp.ones((rows, 1))).sum(axis=0)
+        # One loop stores the rows, another reads them in reverse: no compiler fuses the two.
+        last, stored = lax.scan(lambda row, _: (jnp.sin(row), row), x, length=rows)
+        return lax.scan(lambda total, row: (total + row, None), last, stored, reverse=True)[0]
 
     return Program(
         function=hold,

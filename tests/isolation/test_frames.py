@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import struct
 import threading
 import time
@@ -11,8 +12,9 @@ from typing import IO
 
 import pytest
 
-from assay.isolate.frames import Answer, decoded, encoded, read, write
+from assay.isolate.frames import Answer, decoded, encoded, pickled, read, write
 from assay.model.evidence import Evidence, Failure, FailureKind, Tensor, Toolchain
+from assay.model.workload import Program, Role, Variant, Workload
 
 ODD = "\udcff"
 """A lone surrogate: what Python makes of a byte in a file name that is no UTF-8."""
@@ -63,3 +65,14 @@ def test_an_answer_holds_text_that_utf_8_cannot() -> None:
     assert seen is not None
     assert seen.failure == Failure(kind=FailureKind.EXECUTION, message="no file \\udcff")
     assert seen.values == (Tensor(path="\\udcff", dtype="uint8", shape=(2,), data=b"\xff\x00"),)
+
+
+def test_a_function_sent_to_a_child_keeps_its_file() -> None:
+    def program(_: object) -> Program:
+        return Program(function=lambda: 0, arguments=())
+
+    variant = Variant(name="variant", role=Role.CONTROL, program=program)
+    workload = Workload(suite="suite", name="workload", variants=(variant,))
+    (_, sent, _) = pickle.loads(pickled(workload, variant, "cpu"))
+    assert sent.program.__code__.co_filename == __file__
+    assert sent.program(None).function.__code__.co_filename == __file__

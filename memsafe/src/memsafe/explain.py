@@ -58,8 +58,10 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
         refused = "compiled" if fit.result.compiled is not None else _REFUSED
         yield f"{name}{asked}: {as_text(fit.result.nbytes)} {refused}, {parts}"
     if fit.plain is not None and fit.attempts:
-        refused = "" if fit.plain.compiled is not None else f", {_REFUSED}"
-        yield f"  as written: {as_text(fit.plain.nbytes)}{refused}"
+        needed = as_text(fit.plain.nbytes)
+        if fit.plain.compiled is None:
+            needed = _REFUSED if fit.plain.nbytes == float("inf") else f"{needed}, {_REFUSED}"
+        yield f"  as written: {needed}"
     if fit.result is not None and not fit.attempts:
         yield "  unchanged: the program as written fits the budget"
         return

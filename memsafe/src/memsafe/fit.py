@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import jax
+
 from memsafe.blockers import blockers_of
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
@@ -91,7 +93,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         return _unseen(program, budget, planner, options, place.device.platform)
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
     measure = partial(measured, arguments=arguments, place=place)
-    plain = measure(partial(_as_written, program))
+    plain = _written(program, measure)
     parts = _parts(program, place)
     written = planner.plan(program, float("inf"), parts)
     if budget is not None and options.size_threshold is None and plain.keeps(budget):
@@ -125,6 +127,22 @@ def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:
     avals = [aval_of(variable) for variable in program.jaxpr.invars]
     pairs = zip(place.shardings, avals, strict=True)
     return tuple(input_parts(sharding, aval.shape) for sharding, aval in pairs)
+
+
+def _written(program: ClosedJaxpr, measure: Callable[..., Measured]) -> Measured:
+    """The program as written, compiled; infinitely large if the compiler fails at it.
+
+    A compiler can fail at a large array that a plan removes. If it fails at the plan too, that
+    error is raised.
+    """
+    try:
+        return measure(partial(_as_written, program))
+    except jax.errors.JaxRuntimeError:
+        own = float(sum(nbytes(variable) for variable in program.jaxpr.invars))
+        infinite = float("inf")
+        return Measured(
+            nbytes=infinite, argument_bytes=own, temp_bytes=infinite, seconds=0.0, compiled=None
+        )
 
 
 def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:

@@ -50,7 +50,7 @@ class Measured:
         argument_bytes: Its arguments.
         temp_bytes: What is neither argument nor result.
         seconds: The time of lowering and compiling.
-        compiled: The program; None where the compiler refused it.
+        compiled: The program; None if it does not compile.
     """
 
     nbytes: float
@@ -67,7 +67,10 @@ class Measured:
 def measured(
     program: Callable[..., list[Array]], arguments: Sequence[ShapedArray], place: Place
 ) -> Measured:
-    """`program` compiled for `place`."""
+    """`program` compiled for `place`.
+
+    Raises JaxRuntimeError if it does not compile for another reason than its size.
+    """
     begun = time.perf_counter()
     placed = [
         jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)

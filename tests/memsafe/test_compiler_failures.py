@@ -1,0 +1,44 @@
+"""A compiler that fails at the program as written, for another reason than its size."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pytest
+
+import memsafe
+from memsafe import fit as fitting
+from tests.memsafe.budgets import ROOM, assert_same, energy, points, safe, weights
+
+pytestmark = pytest.mark.usefixtures("doubles")
+
+
+def failing_at(monkeypatch: pytest.MonkeyPatch, fails: Callable[[Any], bool]) -> None:
+    """Let the compiler fail at the programs for which `fails` is true, as at no size."""
+    measured = fitting.measured
+
+    def compiled(program: Any, **options: Any) -> Any:
+        if fails(program):
+            raise jax.errors.JaxRuntimeError("INTERNAL: no output tile sizes")
+        return measured(program, **options)
+
+    monkeypatch.setattr(fitting, "measured", compiled)
+
+
+def as_written(program: Any) -> bool:
+    return getattr(program, "func", None) is fitting._as_written
+
+
+def test_a_compiler_that_fails_as_written_may_take_the_plan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing_at(monkeypatch, as_written)
+    assert_same(safe(energy)(points(), weights()), energy(points(), weights()))
+    memsafe.explain(energy, ROOM)(points(), weights())
+    assert "as written: refused by the compiler" in capsys.readouterr().out
+
+
+def test_a_compiler_that_fails_at_every_plan_too_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing_at(monkeypatch, lambda _: True)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no output tile sizes"):
+        safe(energy)(points(), weights())

@@ -14,7 +14,7 @@ import jax  # noqa: TID251 — the programs are traced here.
 from jax.extend.core import ClosedJaxpr  # noqa: TID251 — what is planned.
 from rich.console import Console  # noqa: TID251 — a benchmark is a door of its own.
 
-from assay.judge.scaling import fitted_exponent
+from assay.stats.scaling import fitted_exponent
 from memsafe.planner import Planner  # noqa: TID251 — what is timed.
 from memsafe.programs import flattened  # noqa: TID251 — as memsafe does first.
 from suites.tensor_splitting.problems import Problem

@@ -22,7 +22,7 @@ from scipy.stats import beta
 
 from assay.claims.times import AtMost
 from assay.frameworks.turns import Runner, take_turns
-from assay.judge.changes import Sensitivity
+from assay.stats.changes import Sensitivity
 
 TURNS: Final = 1000
 WIDTH: Final = 64

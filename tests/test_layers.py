@@ -16,21 +16,22 @@ ABOVE_ASSAY = ("memsafe", "suites", "tests", "benchmarks")
 _OBSERVING = frozenset(
     {"model", "hlo", "targets", "frameworks", "observe", "isolate", "inspection"}
 )
-_JUDGING = frozenset({"model", "judge", "claims", "store", "measure", "run"})
+_JUDGING = frozenset({"model", "judge", "stats", "claims", "store", "measure", "run"})
 _EVERYTHING = _OBSERVING | _JUDGING | {"report"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "model": frozenset(),
     "hlo": frozenset({"model"}),
     "judge": frozenset({"model"}),
-    "claims": frozenset({"model", "judge"}),
+    "stats": frozenset({"model"}),
+    "claims": frozenset({"model", "judge", "stats"}),
     "store": frozenset({"model", "judge"}),
     "targets": frozenset({"model"}),
     "frameworks": frozenset({"model", "hlo", "targets"}),
     "observe": frozenset({"model", "hlo", "targets", "frameworks", "store"}),
     "isolate": frozenset({"model", "targets", "frameworks", "observe", "store"}),
     "inspection": frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"}),
-    "reruns": frozenset({"model", "judge", "targets", "frameworks", "isolate"}),
+    "reruns": frozenset({"model", "stats", "targets", "frameworks", "isolate"}),
     "report": frozenset({"model"}),
     "measure": frozenset({"model", "judge", "store"}),
     "run": frozenset({"model", "judge", "store", "measure"}),

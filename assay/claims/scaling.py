@@ -12,8 +12,6 @@ from assay.claims.measurement import (
     stop_never_executed,
     stop_unless_executed,
 )
-from assay.judge.ratios import ratio_of_turns
-from assay.judge.scaling import Exponent, Growth, fitted_exponent, grows
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.summary import copied_bytes_per_iteration
@@ -21,6 +19,8 @@ from assay.model.timing import format_seconds
 from assay.model.units import Quantity, Unit, format_bytes, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import SizedVariant, Variant
+from assay.stats.ratios import ratio_of_turns
+from assay.stats.scaling import Exponent, Growth, fitted_exponent, grows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,14 +14,14 @@ from assay.claims.measurement import (
     stop_unless_executed,
 )
 from assay.judge.baseline import STORE_ALL, STORE_NEW
-from assay.judge.changes import Change, Ratio, Sensitivity
-from assay.judge.ratios import LOOKS, certainly_slower_after, ratio_of_turns, separated
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.rerun import Enough
 from assay.model.timing import Ending, Times, Turns, VariantTimes, Work, format_seconds
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import BaselineNumber, Finding, Outcome
 from assay.model.workload import Variant
+from assay.stats.changes import Change, Ratio, Sensitivity
+from assay.stats.ratios import LOOKS, certainly_slower_after, ratio_of_turns, separated
 
 _AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
 _DRIFT = 1.25

@@ -19,11 +19,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from assay.frameworks.installed import toolchain
-from assay.judge.ratios import ratio_of_turns
 from assay.model.evidence import Evidence, GrowthTimes, Memory
 from assay.model.rerun import Rerun, Side
 from assay.model.timing import Ratio, Times, VariantTimes, beside
 from assay.run import Measured
+from assay.stats.ratios import ratio_of_turns
 from assay.store import evidence, records
 from assay.targets import resolve
 

@@ -13,7 +13,6 @@ from assay.claims import TimeAgainst
 from assay.frameworks.installed import keeps_state
 from assay.isolate import NotPortable, Observer, Processes
 from assay.judge.case import at_fault
-from assay.judge.changes import Sensitivity
 from assay.measure.growth import Growth
 from assay.measure.program import Programs
 from assay.measure.rerun import BASELINE, Reruns
@@ -30,6 +29,7 @@ from assay.reruns.environments import Environments
 from assay.reruns.recipe import UnreadableToolchain, recipe
 from assay.reruns.side_by_side import Against, rerun
 from assay.run import Measured, Run
+from assay.stats.changes import Sensitivity
 from assay.store import baselines, coverage, evidence
 from assay.store.evidence import MeasurementCacheError
 

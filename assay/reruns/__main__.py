@@ -17,7 +17,6 @@ from types import ModuleType
 import msgspec
 
 from assay.isolate import NotPortable
-from assay.judge.changes import Change
 from assay.model.rerun import Rerun, Side
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
@@ -26,6 +25,7 @@ from assay.reruns.pairs import page
 from assay.reruns.process import RerunError
 from assay.reruns.recipe import UnreadableToolchain
 from assay.reruns.side_by_side import Against, rerun
+from assay.stats.changes import Change
 
 
 class _Misuse(ValueError):

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
 
-from assay.judge.changes import DEFAULT, Change, Sensitivity
-from assay.judge.reruns import (
+from assay.model.evidence import Toolchain
+from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
+from assay.reruns.messages import Prepared
+from assay.stats.changes import DEFAULT, Change, Sensitivity
+from assay.stats.processes import (
     FEWEST_TURNS,
     PAIR_LOOKS,
     TURNS_OF_A_PAIR,
@@ -19,9 +22,6 @@ from assay.judge.reruns import (
     more_pairs,
     ratio_of_processes,
 )
-from assay.model.evidence import Toolchain
-from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
-from assay.reruns.messages import Prepared
 
 Clock = Callable[[], float]
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.isolate.frames import pickled
-from assay.judge.changes import DEFAULT, Sensitivity
-from assay.judge.reruns import ratio_of_processes
 from assay.model.evidence import Failure, Unavailable
 from assay.model.rerun import Enough, KeepRerun, Pair, Rerun, Side
 from assay.model.timing import Change, Ratio
@@ -29,6 +27,8 @@ from assay.reruns.environments import (
 from assay.reruns.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
 from assay.reruns.process import Halted, Launch, Process, RerunError, python_path
 from assay.reruns.recipe import Recipe, recipe
+from assay.stats.changes import DEFAULT, Sensitivity
+from assay.stats.processes import ratio_of_processes
 from assay.targets import environment as process_environment
 from assay.targets import resolve
 

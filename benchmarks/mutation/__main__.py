@@ -50,7 +50,8 @@ _HLO: Final = (
 )
 _QUALIFICATION: Final = "qualification"
 ROOMS: Final[Mapping[str, Room]] = {
-    "judge": Room(files=("assay/judge/*.py",), sample=80, tests="tests/judge"),
+    "judge": Room(files=("assay/judge/*.py",), sample=40, tests="tests/judge"),
+    "stats": Room(files=("assay/stats/*.py",), sample=40, tests="tests/stats"),
     "claims": Room(files=("assay/claims/*.py",), sample=80, tests="tests/claims"),
     "hlo": Room(files=_named("assay/hlo", _HLO), sample=110, tests="tests/hlo"),
     "store": Room(files=("assay/store/*.py",), sample=50, tests="tests/store"),

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from assay.judge.reruns import ratio_of_processes
 from assay.model.claim import Case, Formula
 from assay.model.evidence import (
     Evidence,
@@ -29,6 +28,7 @@ from assay.model.units import Quantity, Unit
 from assay.model.verdict import BaselineNumber
 from assay.model.workload import Program, Role, SizedVariant, Variant, Workload
 from assay.reruns.pairs import turns
+from assay.stats.processes import ratio_of_processes
 
 VERSIONS = {"jax": "0.10.2", "jaxlib": "0.10.2"}
 STACK_BYTES = 4096

@@ -6,9 +6,9 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge
-from assay.judge.ratios import LOOKS, certainly_slower_after
 from assay.model.claim import Case, TimingClaim
 from assay.model.verdict import Outcome
+from assay.stats.ratios import LOOKS, certainly_slower_after
 
 from .cases import REFERENCE, case, number, timed
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.judge.changes import Change, Ratio
 from assay.model.evidence import Failure, FailureKind, Toolchain, Unavailable
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
 from assay.model.verdict import ExitCode
 from assay.reruns.__main__ import _exit_code
 from assay.reruns.pairs import page
+from assay.stats.changes import Change, Ratio
 
 FAILURE = Failure(kind=FailureKind.CRASH, message="SIGABRT")
 ROOT = Path(__file__).parents[2]

@@ -10,11 +10,11 @@ from pathlib import Path
 import jax
 import pytest
 
-from assay.judge.changes import Change
 from assay.model.rerun import Rerun, Side
 from assay.reruns.environments import CannotMake, environment
 from assay.reruns.recipe import recipe
 from assay.reruns.side_by_side import Against, rerun
+from assay.stats.changes import Change
 from tests.reruns import programs
 from tests.reruns.index import OTHER, skip_without_index
 

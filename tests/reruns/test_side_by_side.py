@@ -17,8 +17,6 @@ import jax
 import pytest
 
 from assay.isolate import NotPortable
-from assay.judge.changes import Change
-from assay.judge.reruns import PAIR_LOOKS
 from assay.model.evidence import FailureKind
 from assay.model.rerun import Enough, Rerun, Side
 from assay.model.target import TargetError
@@ -28,6 +26,8 @@ from assay.reruns.pairs import page
 from assay.reruns.process import RerunError
 from assay.reruns.recipe import Recipe
 from assay.reruns.side_by_side import Against, rerun
+from assay.stats.changes import Change
+from assay.stats.processes import PAIR_LOOKS
 from tests.reruns import programs
 
 pytestmark = pytest.mark.exhaustive

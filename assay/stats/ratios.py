@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtri
 
-from assay.judge.changes import (
+from assay.stats.changes import (
     DEFAULT,
     Better,
     Bounds,
@@ -176,7 +176,7 @@ def ratio_of_turns(
     keeps them; 1 for samples that are judged once.
 
     Samples so far apart that noise cannot be why decide at once, also where one pair was taken
-    (``assay.judge.ratios``).
+    (``assay.stats.ratios``).
 
     Raises:
         ValueError: sequences of unequal length, no pair, or times that are not positive.

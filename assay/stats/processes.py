@@ -3,7 +3,7 @@
 Two processes of the same program differ by where their memory lies, so pairs of processes are what
 is compared, and not their samples. Pairs are weighed by what noise left of each: random effects
 (DerSimonian and Laird 1986) with Hartung and Knapp's interval (2001), never narrower than the
-pairs' own noise allows. The three views are those of ``assay.judge.ratios``; here a minimum time is
+pairs' own noise allows. The three views are those of ``assay.stats.ratios``; here a minimum time is
 a process's.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from scipy.special import stdtrit
 
-from assay.judge.changes import (
+from assay.stats.changes import (
     DEFAULT,
     Better,
     Change,
@@ -24,7 +24,7 @@ from assay.judge.changes import (
     Sensitivity,
     judged,
 )
-from assay.judge.ratios import (
+from assay.stats.ratios import (
     VIEWS,
     View,
     calm_differences,
@@ -68,7 +68,7 @@ def ratio_of_processes(
     """The second toolchain's time over the first's; slower or faster than ``against`` times it.
 
     Times so far apart that noise cannot be why decide at once, also where one pair of processes
-    took one turn (``assay.judge.ratios``). Else fewer than two pairs of ``FEWEST_TURNS`` are
+    took one turn (``assay.stats.ratios``). Else fewer than two pairs of ``FEWEST_TURNS`` are
     too noisy: one pair cannot tell a toolchain from where a process's memory happens to lie.
 
     Raises:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.judge.scaling import Growth, fitted_exponent, grows
+from assay.stats.scaling import Growth, fitted_exponent, grows
 
 SIZES = [128, 256, 512, 1024, 2048]
 

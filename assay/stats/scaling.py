@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from scipy.special import stdtrit
 
-from assay.judge.changes import Ratio, logarithms
+from assay.stats.changes import Ratio, logarithms
 
 FEWEST_SIZES: Final = 4
 _FEWEST_FOR_A_CURVE: Final = 6

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from assay.judge.changes import Change
-from assay.judge.ratios import BEYOND, certainly_slower_after, ratio_of_turns, separated
+from assay.stats.changes import Change
+from assay.stats.ratios import BEYOND, certainly_slower_after, ratio_of_turns, separated
 
 
 @pytest.mark.parametrize("pairs", BEYOND)

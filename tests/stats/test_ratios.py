@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.judge.changes import Better, Change, Sensitivity, agreed, judged, logarithms
-from assay.judge.ratios import (
+from assay.stats.changes import Better, Change, Sensitivity, agreed, judged, logarithms
+from assay.stats.ratios import (
     LOOKS,
     SOME_RUNS,
     calm_differences,
     ratio_of_turns,
     signed_rank_interval,
 )
-from tests.judge.noisy import turns
+from tests.stats.noisy import turns
 
 SHAPES = {
     "quiet": {},

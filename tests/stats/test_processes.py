@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from assay.judge.changes import Better, Change
-from assay.judge.ratios import ratio_of_turns
-from assay.judge.reruns import (
+from assay.stats.changes import Better, Change
+from assay.stats.processes import (
     PAIR_LOOKS,
     TURNS_OF_A_PAIR,
     Turns,
@@ -13,7 +12,8 @@ from assay.judge.reruns import (
     random_effects,
     ratio_of_processes,
 )
-from tests.judge.noisy import turns
+from assay.stats.ratios import ratio_of_turns
+from tests.stats.noisy import turns
 
 
 def processes(

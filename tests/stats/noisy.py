@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from assay.judge.changes import Floats
+from assay.stats.changes import Floats
 
 MEDIUM = 10e-3
 """Seconds that the undisturbed program takes."""

@@ -1,0 +1,1 @@
+"""Statistics of times: ratios, changes, growth. Pure: numbers in, numbers and codes out."""

@@ -97,7 +97,7 @@ def _times_alone(case: Case) -> Times:
         stop(
             Outcome.INCONCLUSIVE,
             f"{len(times.judged.samples)} samples of {PROCESSES_ALONE} processes, "
-            f"wanted at least {FEWEST_SAMPLES} of each: {times.ended.value}",
+            f"wanted at least {FEWEST_SAMPLES} of each: {times.ended.phrase}",
             "raise --assay-timing-seconds, or time a program of another size",
         )
     return times
@@ -134,7 +134,7 @@ class TimeAgainst(ClaimBase):
         if ratio is None:
             stop(
                 Outcome.INCONCLUSIVE,
-                f"{rerun.ended.value} was reached before two pairs of processes, "
+                f"{rerun.ended.phrase} was reached before two pairs of processes, "
                 "and the times so far do not differ enough to decide",
                 "raise --assay-against-seconds, or time a smaller program",
             )
@@ -144,7 +144,7 @@ class TimeAgainst(ClaimBase):
             outcome=passed_if(ratio.change is not Change.SLOWER),
             measured=ratio.ratio,
             limit=1,
-            reason=f"{rerun.told}: {ratio.change.value}",
+            reason=f"{rerun.told}: {ratio.change.phrase}",
         )
 
 
@@ -152,14 +152,14 @@ def _stop_if_halted(rerun: Rerun) -> None:
     """Raise ``Stopped`` if a side ended early; only the new side's failure fails the claim."""
     old = rerun.side is Side.OLD
     if rerun.unavailable is not None:
-        where = f"{rerun.side.value}: " if rerun.side else ""
+        where = f"{rerun.side.phrase}: " if rerun.side else ""
         stop(
             Outcome.INCONCLUSIVE if old else Outcome.UNSUPPORTED,
             f"{where}{rerun.unavailable.reason}",
             rerun.unavailable.remedy,
         )
     if rerun.failure is not None:
-        side = (rerun.side or Side.NEW).value
+        side = (rerun.side or Side.NEW).phrase
         reason = f"nothing to compare: on {side}, {describe_failure(rerun.failure)}"
         if old:
             stop(Outcome.INCONCLUSIVE, reason, "name another version with --assay-against")

@@ -86,7 +86,7 @@ def describe_failure(failure: Failure) -> str:
         return f"the compiler needs {needed} of {capacity} per device"
     when = f" while it {_DURING[failure.during]}" if failure.during in _DURING else ""
     place = f"{failure.line}: " if failure.line else ""
-    return f"the program {failure.kind.value}{when}: {place}{failure.message}"
+    return f"the program {failure.kind.phrase}{when}: {place}{failure.message}"
 
 
 def stop_unless_available(seen: Evidence | Times) -> None:

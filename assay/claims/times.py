@@ -38,7 +38,7 @@ class AtMost:
 
     def __str__(self) -> str:
         asked = f"at most {self.limit:g}, {self.sensitivity.least:g} to {self.sensitivity.seen:g}"
-        return asked if self.work is Work.RUN else f"{self.work.value}: {asked}"
+        return asked if self.work is Work.RUN else f"{self.work.phrase}: {asked}"
 
     def __call__(self, reference: Sequence[float], judged: Sequence[float]) -> bool:
         """Whether the samples so far decide it; repeated looks keep the error rate."""
@@ -125,7 +125,7 @@ class TimeRatio(_RatioOfVariants):
         samples = (times.reference.samples, times.judged.samples)
         found, passed = question.ratio(*samples), question.outcome(*samples)
         limit = f"{question.limit:.4g} ({self.at_most.text})"
-        line = f"{self.work.value} takes {_in_words(times, found)}, expected at most {limit}"
+        line = f"{self.work.phrase} takes {_in_words(times, found)}, expected at most {limit}"
         if passed is None:
             return _undecided(times, found, question, line)
         return Finding(
@@ -195,7 +195,7 @@ class StoredTimeRatio(_RatioOfVariants):
             outcome=outcome,
             measured=found.ratio,
             limit=question.limit,
-            reason=f"{line}: {found.change.value}{_pace(times)}",
+            reason=f"{line}: {found.change.phrase}{_pace(times)}",
             advice="" if outcome is Outcome.PASSED else STORE_ALL,
         )
 
@@ -283,7 +283,7 @@ def too_noisy(
         outcome=Outcome.INCONCLUSIVE,
         measured=found.ratio,
         limit=limit,
-        reason=f"{Change.TOO_NOISY.value}{why}: {line}; {ended.value} was reached",
+        reason=f"{Change.TOO_NOISY.phrase}{why}: {line}; {ended.phrase} was reached",
         advice=f"run it on a quieter machine, or {instead}",
     )
 

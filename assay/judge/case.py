@@ -171,7 +171,7 @@ def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
     if finding.failure is not None and finding.failure.kind is not expected:
         if expected is None:
             return "for it failed, and its variant names no failure (fails_with)"
-        return f"for it must be one that {expected.value} (fails_with)"
+        return f"for it must be one that {expected.phrase} (fails_with)"
     if finding.measured is None or finding.limit is None:
         return "for nothing was measured"
     return "" if isfinite(finding.measured) else "for what it measures is not finite"

@@ -2,26 +2,40 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Self
 
 from assay.model.steps import Counters, StepsSeen
 from assay.model.summary import ModuleSummary
 
 
-class FailureKind(Enum):
+class Coded(Enum):
+    """Members with a code, which files hold, and a phrase for people."""
+
+    phrase: str
+
+    def __new__(cls, code: str, phrase: str) -> Self:
+        """A member whose value is its code."""
+        member = object.__new__(cls)
+        member._value_ = code
+        member.phrase = phrase
+        return member
+
+
+class FailureKind(Coded):
     """The stage at which a program stopped, as far as the toolchain tells.
 
     ``OUT_OF_MEMORY`` is about the device's memory. A kernel that needs too much on-chip memory does
     not compile.
     """
 
-    BUILD = "cannot be built"
-    TRACE = "does not trace"
-    LOWERING = "does not lower"
-    OUT_OF_MEMORY = "runs out of memory"
-    COMPILER = "does not compile"
-    CRASH = "takes its process down"
-    TIMEOUT = "takes too long"
-    EXECUTION = "does not run"
+    BUILD = "build", "cannot be built"
+    TRACE = "trace", "does not trace"
+    LOWERING = "lowering", "does not lower"
+    OUT_OF_MEMORY = "out-of-memory", "runs out of memory"
+    COMPILER = "compiler", "does not compile"
+    CRASH = "crash", "takes its process down"
+    TIMEOUT = "timeout", "takes too long"
+    EXECUTION = "execution", "does not run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

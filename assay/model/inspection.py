@@ -269,7 +269,7 @@ def describe(failure: Failure) -> str:
         needed, capacity = format_bytes(failure.needed_bytes), format_bytes(failure.capacity_bytes)
         sizes = f": needs {needed}, the device has {capacity}"
     place = f"{failure.line}: " if failure.line else ""
-    return f"it {failure.kind.value}{sizes}: {place}{failure.message}"
+    return f"it {failure.kind.phrase}{sizes}: {place}{failure.message}"
 
 
 def _loops_first(write: FullBufferWrite) -> tuple[bool, float, str]:

@@ -2,29 +2,28 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from statistics import median
 
-from assay.model.evidence import Failure, Toolchain, Unavailable
+from assay.model.evidence import Coded, Failure, Toolchain, Unavailable
 from assay.model.timing import Machine, Ratio, format_seconds
 from assay.model.workload import Variant, Workload
 
 
-class Side(Enum):
+class Side(Coded):
     """Which of the two toolchains."""
 
-    OLD = "the baseline toolchain"
-    NEW = "the present toolchain"
+    OLD = "baseline", "the baseline toolchain"
+    NEW = "present", "the present toolchain"
 
 
-class Enough(Enum):
+class Enough(Coded):
     """Why no more processes were started."""
 
-    DECIDED = "the pairs decide"
-    PAIRS = "the maximum number of process pairs"
-    SECONDS = "the time limit"
-    UNFINISHED = "it was interrupted"
-    STOPPED = "a process failed"
+    DECIDED = "decided", "the pairs decide"
+    PAIRS = "most-pairs", "the maximum number of process pairs"
+    SECONDS = "time-limit", "the time limit"
+    UNFINISHED = "interrupted", "it was interrupted"
+    STOPPED = "failed", "a process failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +86,7 @@ class Rerun:
         """A toolchain in words: what tells it from the other, or all of it if nothing does."""
         mine, other = (self.old, self.new) if side is Side.OLD else (self.new, self.old)
         if mine is None:
-            return side.value
+            return side.phrase
         known = other.identity if other else {}
         differs = {name: each for name, each in mine.identity.items() if known.get(name) != each}
         return ", ".join(f"{name} {each}" for name, each in sorted(differs.items())) or str(mine)

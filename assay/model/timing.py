@@ -5,21 +5,20 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from statistics import median
 from typing import Final
 
-from assay.model.evidence import Failure, Toolchain, Unavailable
+from assay.model.evidence import Coded, Failure, Toolchain, Unavailable
 from assay.model.workload import Variant, Workload
 
 
-class Change(Enum):
+class Change(Coded):
     """The verdict on two programs; for a metric of which more is better, slower means less."""
 
-    SLOWER = "slower"
-    FASTER = "faster"
-    SAME = "same"
-    TOO_NOISY = "too noisy to decide"
+    SLOWER = "slower", "slower"
+    FASTER = "faster", "faster"
+    SAME = "same", "same"
+    TOO_NOISY = "too-noisy", "too noisy to decide"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,25 +39,25 @@ class Ratio:
     def __str__(self) -> str:
         low, high = (f"{bound:.4g}" for bound in (self.low, self.high))
         why = f", {self.reason}" if self.reason else ""
-        return f"{self.ratio:.4g} ({low} to {high}, {self.units} units): {self.change.value}{why}"
+        return f"{self.ratio:.4g} ({low} to {high}, {self.units} units): {self.change.phrase}{why}"
 
 
-class Work(Enum):
+class Work(Coded):
     """What of a program is timed, as a sentence begins that tells its time."""
 
-    RUN = "a run"
-    TRACE = "tracing"
+    RUN = "run", "a run"
+    TRACE = "trace", "tracing"
 
 
-class Ending(Enum):
+class Ending(Coded):
     """Why no more pairs were measured."""
 
-    ENOUGH = "the pairs decide"
-    TURNS = "the maximum number of pairs"
-    SECONDS = "the time limit"
-    BELOW_CLOCK = "a run is too short for the clock"
-    CUT_OFF = "a run took certainly too long"
-    UNFINISHED = "it was interrupted"
+    ENOUGH = "decided", "the pairs decide"
+    TURNS = "most-pairs", "the maximum number of pairs"
+    SECONDS = "time-limit", "the time limit"
+    BELOW_CLOCK = "below-clock", "a run is too short for the clock"
+    CUT_OFF = "cut-off", "a run took certainly too long"
+    UNFINISHED = "interrupted", "it was interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,10 @@ def rerun_lines(reruns: Iterable[Rerun]) -> Iterator[str]:
 
 
 def _told(rerun: Rerun) -> str:
-    unfinished = f"; {rerun.ended.value}" if rerun.ended is not Enough.DECIDED else ""
+    unfinished = f"; {rerun.ended.phrase}" if rerun.ended is not Enough.DECIDED else ""
     if rerun.ratio is None:
         return f"{len(rerun.pairs)} pair of processes, too few to be judged{unfinished}"
-    return f"{rerun.told}: {rerun.ratio.change.value}{unfinished}"
+    return f"{rerun.told}: {rerun.ratio.change.phrase}{unfinished}"
 
 
 HEAD = ("program", "beside", "steady run", "first run", "compiled in", "device", "samples")

@@ -159,14 +159,14 @@ def _lines(rerun: Rerun) -> Iterator[str]:
         yield f"pair {number}: {_pair(pair)}"
     if rerun.ratio is not None:
         yield f"new over old: {rerun.ratio}"
-    where = f"on {rerun.side.value}: " if rerun.side else ""
+    where = f"on {rerun.side.phrase}: " if rerun.side else ""
     if rerun.failure is not None:
-        yield f"{where}{rerun.failure.kind.value}: {rerun.failure.message}"
+        yield f"{where}{rerun.failure.kind.phrase}: {rerun.failure.message}"
     if rerun.unavailable is not None:
         yield f"unsupported: {where}{rerun.unavailable.reason}"
         if rerun.unavailable.remedy:
             yield f"  {rerun.unavailable.remedy}"
-    yield f"ended: {rerun.ended.value}, after {rerun.seconds:.1f} s"
+    yield f"ended: {rerun.ended.phrase}, after {rerun.seconds:.1f} s"
 
 
 def _pair(pair: Pair) -> str:
@@ -179,9 +179,9 @@ def _pair(pair: Pair) -> str:
 
 def _side(rerun: Rerun, side: Side, toolchain: Toolchain | None, python: str) -> str:
     if toolchain is None:
-        return f"{side.value}: not reached"
+        return f"{side.phrase}: not reached"
     samples = rerun.samples(side)
-    told = f"{side.value}: {toolchain}, Python {python}"
+    told = f"{side.phrase}: {toolchain}, Python {python}"
     if not samples:
         return told
     steady = median(samples)

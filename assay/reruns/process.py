@@ -24,7 +24,7 @@ class Halted(Exception):
     """
 
     def __init__(self, side: Side | None, end: Failure | Unavailable) -> None:
-        super().__init__(f"{side.value if side else 'neither side'}: {end}")
+        super().__init__(f"{side.phrase if side else 'neither side'}: {end}")
         self.side = side
         self.end = end
 
@@ -50,7 +50,7 @@ class Process:
         try:
             self._child.await_ready()
         except NotStartedError as error:
-            raise RerunError(f"{self._launch.side.value}: its process {error}") from None
+            raise RerunError(f"{self._launch.side.phrase}: its process {error}") from None
         except BaseException:
             self.close()
             raise
@@ -104,7 +104,7 @@ class Process:
         end = answer.failure or answer.unavailable
         if end is not None:
             return Halted(self._launch.side, end)
-        return RerunError(f"{self._launch.side.value}: {answer.crash or 'an answer to nothing'}")
+        return RerunError(f"{self._launch.side.phrase}: {answer.crash or 'an answer to nothing'}")
 
 
 def python_path(entries: Sequence[str]) -> str:

@@ -52,7 +52,7 @@ def test_too_noisy_is_no_pass(ended: Enough, advice: str) -> None:
     assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, 1.1)
     assert finding.limit == 1
     assert "too noisy to decide" in finding.reason
-    assert f"{ended.value} was reached" in finding.reason
+    assert f"{ended.phrase} was reached" in finding.reason
     assert advice in finding.advice
 
 
@@ -68,7 +68,7 @@ def test_too_few_pairs_are_no_pass() -> None:
 def test_only_a_failure_on_the_present_toolchain_fails_it(side: Side, outcome: Outcome) -> None:
     finding = judge(CLAIM, rerun(1.0, 1.0, failure=FAILED, side=side))
     assert (finding.outcome, finding.measured) == (outcome, None)
-    assert f"on {side.value}, the program takes its process down: SIGABRT" in finding.reason
+    assert f"on {side.phrase}, the program takes its process down: SIGABRT" in finding.reason
 
 
 @pytest.mark.parametrize(

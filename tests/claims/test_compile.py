@@ -26,7 +26,7 @@ from .cases import MEMORY, OUT_OF_MEMORY, case, failure, module
 def test_a_program_that_gives_no_executable_does_not_compile(kind: FailureKind) -> None:
     finding = judge(claims.Compiles(), case(failure=failure(kind)))
     assert (finding.outcome, finding.measured, finding.limit) == (Outcome.FAILED, 1, 0)
-    assert kind.value in finding.reason
+    assert kind.phrase in finding.reason
 
 
 @pytest.mark.parametrize("kind", [FailureKind.OUT_OF_MEMORY, FailureKind.EXECUTION])

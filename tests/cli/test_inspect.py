@@ -191,7 +191,7 @@ def test_a_program_that_does_not_fit_names_the_sizes(project: Project) -> None:
     ended = project.assay("inspect", "train.py:huge", "--target", "tpu-v5e:2x4", "--json")
     seen = page(ended)
     assert ended.exit_code == 1
-    assert seen["failure"]["kind"] == "runs out of memory"
+    assert seen["failure"]["kind"] == "out-of-memory"
     assert seen["failure"]["needed_bytes"] > seen["failure"]["capacity_bytes"] > 2**33
     assert seen["memory"]["fits"] is False
 

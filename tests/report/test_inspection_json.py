@@ -71,7 +71,7 @@ def test_a_failed_compile_has_an_error_and_nulls() -> None:
     failure = Failure(kind=FailureKind.COMPILER, message="no such pass")
     page = decoded(seen(failure=failure, memory=None, module=None))
     assert page["error"] == "it does not compile: no such pass"
-    assert page["failure"]["kind"] == "does not compile"
+    assert page["failure"]["kind"] == "compiler"
     assert set(page["memory"].values()) == {None, 16 * GIB}
     assert page["copies"] is page["overlap"] is page["peak"] is None
     assert set(page["transfers"].values()) == {None}

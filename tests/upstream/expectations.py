@@ -383,7 +383,7 @@ class Refused:
             failure is not None and failure.kind is self.kind and self.fragment in failure.message
         )
         # What compiled is a measurement too: the refusal did not come.
-        measured = failure.kind.value if failure else ("it compiles" if evidence.memory else None)
+        measured = failure.kind.phrase if failure else ("it compiles" if evidence.memory else None)
         return Look(holds=holds, measured=measured, wanted=self.fragment, words=_ended(evidence))
 
 
@@ -483,5 +483,5 @@ def _ended(evidence: Evidence) -> str:
     if evidence.unavailable is not None:
         return f"unavailable: {evidence.unavailable.reason}"
     if evidence.failure is not None:
-        return f"{evidence.failure.kind.value}: {evidence.failure.message}"
+        return f"{evidence.failure.kind.phrase}: {evidence.failure.message}"
     return evidence.module_unreadable

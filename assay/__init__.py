@@ -7,9 +7,8 @@ if TYPE_CHECKING:
     from assay import claims
     from assay.api import Compiled, CompileError, compile  # noqa: A004 - the public name
     from assay.model.claim import Case, Check, Claim, Formula
-    from assay.model.evidence import Evidence, FailureKind
+    from assay.model.evidence import Evidence, FailureKind, Loop, Steps
     from assay.model.module import Direction
-    from assay.model.steps import Loop, Steps
     from assay.model.target import TargetError, TargetUnavailable
     from assay.model.units import Quantity, Unit
     from assay.model.verdict import Finding, Outcome
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES: Final = (
-    *("model.claim", "model.evidence", "model.module", "model.steps", "model.target"),
+    *("model.claim", "model.evidence", "model.module", "model.evidence", "model.target"),
     *("model.units", "model.verdict", "model.workload", "api"),
 )
 """Modules that hold the public names; ``api`` loads the compilers' rooms and is last."""

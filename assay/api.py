@@ -30,7 +30,7 @@ from assay.model.summary import (
 from assay.model.target import TargetUnavailable, unavailable
 from assay.model.units import format_bytes, parse_bytes
 from assay.model.workload import Program, Role, Variant, Workload
-from assay.report.inspection_page import print_comparison, print_inspection
+from assay.report.inspection_output import print_comparison, print_inspection
 from assay.targets import resolve
 from assay.targets.jax_internals import hlo_text
 

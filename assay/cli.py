@@ -17,8 +17,8 @@ from assay.model.inspection import Inspection
 from assay.model.target import State, TargetError
 from assay.model.units import format_bytes
 from assay.model.verdict import ExitCode
-from assay.report.inspection_json import to_json as inspection_json
-from assay.report.inspection_page import print_inspection
+from assay.report.inspection_output import print_inspection
+from assay.report.inspection_output import to_json as inspection_json
 from assay.report.qualification import Qualification, qualify, to_json, vendor_page, vendor_summary
 from assay.report.summary import measured_table
 from assay.report.terminal import print_run
@@ -200,7 +200,7 @@ def _inspected(inspection: Inspection) -> ExitCode:
 
 
 def _run_suites(target: str, level: str, suites: Path, results_dir: Path, workers: str) -> Path:
-    from assay.plugin.launch import launch
+    from assay.plugin.session import launch
 
     if not suites.is_dir():
         _misuse(f"got no folder {suites}, wanted one with suites; name it with --suites")

@@ -37,7 +37,7 @@ _IMPORTED = (
     "_pytest.pytester jax jax.experimental.topologies pytest pytest_benchmark.plugin xdist.plugin "
     "xdist.remote xdist.dsession execnet.gateway_base hypothesis _hypothesis_pytestplugin "
     "pytest_timeout assay.cli assay.claims assay.inspection assay.isolate.server assay.plugin "
-    "assay.plugin.launch assay.frameworks.jax assay.frameworks.hlo rich.console rich.markdown "
+    "assay.plugin.session assay.frameworks.jax assay.frameworks.hlo rich.console rich.markdown "
     "tests.faults.table"
 )
 # What is imported already cannot be rewritten, and a strict project makes that an error.

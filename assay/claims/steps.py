@@ -16,8 +16,7 @@ from assay.claims.measurement import (
 from assay.judge.baseline import Relation
 from assay.judge.differences.step_graphs import difference_of_steps
 from assay.model.claim import Case, Formula, MeasurementMissing
-from assay.model.evidence import Evidence
-from assay.model.steps import Counters, StepsSeen
+from assay.model.evidence import Counters, Evidence, StepsSeen
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant

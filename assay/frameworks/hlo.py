@@ -11,8 +11,7 @@ from assay.frameworks.jax import JaxFramework
 from assay.hlo.module import Module
 from assay.hlo.schema import wrap
 from assay.model.blame import WrongValue
-from assay.model.evidence import GrowthTimes, Memory, Tensor, Traced
-from assay.model.steps import Steps
+from assay.model.evidence import GrowthTimes, Memory, Steps, Tensor, Traced
 from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals

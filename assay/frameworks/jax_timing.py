@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from assay.frameworks.framework import RanStep, RanSteps, tensor_of
 from assay.frameworks.jax_placement import check_compiled, check_results
 from assay.frameworks.xspace import device_times
-from assay.model.steps import Counters, Steps
+from assay.model.evidence import Counters, Steps
 from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Program
 

@@ -24,8 +24,7 @@ from assay.frameworks.framework import (
 from assay.frameworks.hlo import compile_parsed, parse
 from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax_timing import calibrate
-from assay.model.evidence import GrowthTimes, Tensor, Traced
-from assay.model.steps import Loop, Steps
+from assay.model.evidence import GrowthTimes, Loop, Steps, Tensor, Traced
 from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.frameworks.framework import Unsupported
-from assay.model.steps import Counters
+from assay.model.evidence import Counters
 
 _BEFORE = "*.before_optimizations.hlo.pb"
 

@@ -26,14 +26,14 @@ from assay.hlo.flow import (
 from assay.hlo.instruction import read_shape
 from assay.hlo.module import Computation, Module
 from assay.hlo.schema import decode_labels, decode_shape
-from assay.model.module import Shape
-from assay.model.steps import (
+from assay.model.evidence import (
     StepCollective,
     StepGraph,
     StepOperation,
     StepOutput,
     StepParameter,
 )
+from assay.model.module import Shape
 
 _SPREADS: Final = frozenset({"broadcast", "convert"})
 _PICKS: Final = frozenset({"convert", "gather", "reshape", "slice"})

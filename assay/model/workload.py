@@ -11,8 +11,7 @@ from numbers import Integral
 from typing import Any
 
 from assay.model.blame import WrongType, WrongValue, check_name
-from assay.model.evidence import Failure, FailureKind
-from assay.model.steps import Steps
+from assay.model.evidence import Failure, FailureKind, Steps
 from assay.model.target import LIVE_MODELS
 from assay.model.units import Quantity
 

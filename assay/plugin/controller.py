@@ -20,7 +20,7 @@ from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record
 from assay.model.workload import Level, UpstreamIssue
 from assay.plugin import BASELINES, benchmarks
-from assay.plugin.coverage import Tally, slot_of
+from assay.plugin.coverage import FOUND, Tally, remove_unused_baselines, slot_of, unused_records
 from assay.plugin.items import (
     FRAMEWORK,
     TIMED,
@@ -32,7 +32,6 @@ from assay.plugin.items import (
 from assay.plugin.progress import Progress, program_of
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
-from assay.plugin.unused_baselines import FOUND, remove_unused_baselines, unused_records
 from assay.report.junit import junit
 from assay.report.labels import coverage_lines
 from assay.report.summary import summary

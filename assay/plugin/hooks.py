@@ -12,6 +12,7 @@ from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
 from assay.plugin import run_name, validation
 from assay.plugin.controller import Controller
+from assay.plugin.coverage import FOUND, Found, unused_baseline_items
 from assay.plugin.fixture import Assay, explain_comparison
 from assay.plugin.items import (
     ClaimFailed,
@@ -28,7 +29,6 @@ from assay.plugin.items import (
 )
 from assay.plugin.session import Session, checks_against
 from assay.plugin.settings import Settings, SettingsError
-from assay.plugin.unused_baselines import FOUND, Found, unused_baseline_items
 from assay.store import files
 from assay.store.baselines import BaselineError
 

@@ -1,8 +1,8 @@
-"""One process's share of a run: its folder, its child processes, and ``--assay-against``."""
+"""One process's share of a run: its folder and child processes; and how the CLI starts pytest."""
 
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from assay.model.evidence import Evidence
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest
 from assay.model.target import TargetName
 from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, pooled
-from assay.model.verdict import Finding, Outcome, Record
+from assay.model.verdict import ExitCode, Finding, Outcome, Record
 from assay.model.workload import Variant, Workload
 from assay.plugin.settings import Settings, SettingsError
 from assay.reruns.environments import Environments
@@ -256,3 +256,43 @@ class Session:
                 cached=self.settings.cached,
             )
         return self._observers[place]
+
+
+# The command line has imported what pytest would rewrite; a strict project makes that an error.
+_ALREADY_IMPORTED = (
+    "-W",
+    "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """How pytest ended; ``directory`` is None if it ended before it reached a verdict."""
+
+    exit_code: int
+    directory: Path | None
+
+
+class _Witness:
+    """Notes the run's folder once pytest is configured."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Keep the session that the plugin made."""
+        self.session = config.stash.get(Session.KEY, None)
+
+
+def launch(arguments: Sequence[str]) -> Launched:
+    """Run pytest with these arguments; its misuse (4) is ours (2)."""
+    witness = _Witness()
+    code = int(pytest.main([*_ALREADY_IMPORTED, *arguments], plugins=[witness]))
+    if code == pytest.ExitCode.USAGE_ERROR:
+        code = ExitCode.MISUSE.value
+    session = witness.session
+    directory = session.settings.results / session.name if session else None
+    return Launched(
+        exit_code=code, directory=directory if directory and directory.is_dir() else None
+    )

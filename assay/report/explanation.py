@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from assay.model.invocation import USUAL
 from assay.model.verdict import Outcome, Record
-from assay.report.grid import in_order
 from assay.report.labels import LABELS, RANK, amount, plain, plural, rerun
+from assay.report.tables import in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

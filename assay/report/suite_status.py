@@ -11,8 +11,8 @@ from assay.model.units import format_quantity
 from assay.model.verdict import MUST_FAIL, Outcome, Record
 from assay.model.workload import RemedyEffect, UpstreamIssue, matches_any
 from assay.report.explanation import Detail
-from assay.report.grid import in_order
 from assay.report.labels import DASH, counts, plain, plural
+from assay.report.tables import in_order
 
 _NAMED = 4
 

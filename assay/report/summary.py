@@ -8,7 +8,6 @@ from assay.model.timing import Times
 from assay.model.units import Unit, format_bytes
 from assay.model.verdict import Outcome, Record
 from assay.report.explanation import Cause, Detail, Explanation, causes, explain, programs
-from assay.report.grid import Cell, Grid, Row, grid, in_order
 from assay.report.labels import (
     DASH,
     LABELS,
@@ -21,7 +20,17 @@ from assay.report.labels import (
     table,
 )
 from assay.report.suite_status import SuiteStatus, suite_statuses
-from assay.report.times import HEAD, RERUNS_HEAD, rerun_lines, rows
+from assay.report.tables import (
+    RERUNS_HEAD,
+    TIMES_HEAD,
+    Cell,
+    Grid,
+    Row,
+    grid,
+    in_order,
+    rerun_lines,
+    time_rows,
+)
 
 _SURPRISING = (Outcome.FAILED, Outcome.ERROR, Outcome.FIXED_UPSTREAM, Outcome.KNOWN_DEFECT)
 
@@ -105,10 +114,10 @@ def _blocks(records: tuple[Record, ...], invocation: Invocation) -> Iterator[str
 
 
 def _times_blocks(times: Iterable[Times]) -> Iterator[str]:
-    found = [tuple(map(escape, row)) for row in rows(times)]
+    found = [tuple(map(escape, row)) for row in time_rows(times)]
     if found:
         yield "## Times"
-        yield table(HEAD, found)
+        yield table(TIMES_HEAD, found)
 
 
 def _reruns_blocks(reruns: Iterable[Rerun]) -> Iterator[str]:

@@ -12,9 +12,7 @@ from assay.model.invocation import USUAL, Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Outcome, Record
-from assay.report import times as timed
 from assay.report.explanation import Cause, Detail, Explanation, causes, explain
-from assay.report.grid import Cell, Grid, Row, grid, short_names
 from assay.report.labels import (
     DASH,
     LABELS,
@@ -26,7 +24,17 @@ from assay.report.labels import (
     result,
 )
 from assay.report.suite_status import SuiteStatus, suite_statuses
-from assay.report.times import RERUNS_HEAD, rerun_lines
+from assay.report.tables import (
+    RERUNS_HEAD,
+    TIMES_HEAD,
+    Cell,
+    Grid,
+    Row,
+    grid,
+    rerun_lines,
+    short_names,
+    time_rows,
+)
 
 _INDENT = " " * 2
 _LABEL_WIDTH = 10
@@ -133,10 +141,10 @@ def print_grid(console: Console, shown: Grid) -> None:
 
 def print_times(console: Console, times: Iterable[Times]) -> None:
     """Write a table of what was timed, if anything was."""
-    found = tuple(timed.rows(times))
+    found = tuple(time_rows(times))
     if not found:
         return
-    columns = list(zip(timed.HEAD, *found, strict=True))
+    columns = list(zip(TIMES_HEAD, *found, strict=True))
     told = [column for column in columns if set(column[1:]) != {DASH}]
     widths = [max(map(cell_len, map(plain, column))) for column in told]
     console.print()

@@ -25,8 +25,7 @@ from assay.model.target import (
     misuse,
     unavailable,
 )
-from assay.targets.compile_only import CompileOnlyTarget
-from assay.targets.live import LiveTarget, Target
+from assay.targets.devices import CompileOnlyTarget, LiveTarget, Target
 
 if TYPE_CHECKING:
     from assay.targets.jax_internals import Device

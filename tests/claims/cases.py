@@ -8,12 +8,15 @@ import numpy as np
 
 from assay.model.claim import Case, Formula
 from assay.model.evidence import (
+    Counters,
     Evidence,
     Failure,
     FailureKind,
     GrowthTimes,
     Memory,
     Residual,
+    Step,
+    StepsSeen,
     Tensor,
     Toolchain,
     Traced,
@@ -21,7 +24,6 @@ from assay.model.evidence import (
 )
 from assay.model.module import Direction, Inventory, Shape, Transfer
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun
-from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import Content, Donation, FullBufferWrite, ModuleSummary
 from assay.model.timing import Ending, Machine, Times, VariantTimes
 from assay.model.units import Quantity, Unit

@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 
 from assay import claims
 from assay.model.claim import Case, Claim
-from assay.model.evidence import Failure, FailureKind
+from assay.model.evidence import Counters, Failure, FailureKind
 from assay.model.module import Direction
-from assay.model.steps import Counters
 from assay.model.units import Unit
 
 from .cases import (

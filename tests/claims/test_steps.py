@@ -6,9 +6,17 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge
-from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.evidence import (
+    Counters,
+    Failure,
+    FailureKind,
+    Step,
+    StepGraph,
+    StepParameter,
+    StepsSeen,
+    Unavailable,
+)
 from assay.model.module import Shape
-from assay.model.steps import Counters, Step, StepGraph, StepParameter, StepsSeen
 from assay.model.verdict import Outcome
 
 from .cases import GOOD, REFERENCE, TRACED, beside, case, failure, steps

@@ -40,7 +40,7 @@ def _answers(name: str, alter: Any, *says: str) -> Fault:
 OBSERVING = (
     Fault(
         name="the observer's process is killed as it starts",
-        place="assay.targets.live:prepare",
+        place="assay.targets.devices:prepare",
         change=is_killed(),
         command=_MINE,
         ends=CRASHED,
@@ -48,7 +48,7 @@ OBSERVING = (
     ),
     Fault(
         name="the observer's process raises as it starts",
-        place="assay.targets.live:prepare",
+        place="assay.targets.devices:prepare",
         change=raises(),
         command=_MINE,
         ends=CRASHED,
@@ -117,7 +117,7 @@ OBSERVING = (
     ),
     Fault(
         name="a target has no devices",
-        place="assay.targets.live:LiveTarget.devices",
+        place="assay.targets.devices:LiveTarget.devices",
         change=gives(()),
         command=_MINE,
         ends=CRASHED,

@@ -38,7 +38,7 @@ _ADAPTER = (
     "frameworks.jax:JaxFramework.trace",
     "frameworks.framework:memory_of",
     "frameworks.installed:framework",
-    "targets.live:LiveTarget.devices",
+    "targets.devices:LiveTarget.devices",
     "targets.hlo_text:dump",
 )
 

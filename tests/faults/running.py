@@ -74,7 +74,7 @@ RUNNING = (
     _raises("plugin.items:attach_verdicts", "assay/plugin/items.py"),
     _raises("plugin.items:conclude", "A test or a worker failed (exit 1)", ends=FAILED),
     _raises("plugin.items:check_items", "assay/plugin/items.py", ends=2),
-    _raises("plugin.unused_baselines:unused_baseline_items", "assay/plugin/unused_baselines.py"),
+    _raises("plugin.coverage:unused_baseline_items", "assay/plugin/coverage.py"),
     _raises("plugin.settings:Settings.parse", "assay/plugin/settings.py"),
     _raises("plugin.controller:invocation_of", "assay/plugin/controller.py"),
     _raises("report.summary:summary", "assay/report/summary.py", "(exit 3)"),
@@ -327,10 +327,10 @@ INSPECTING = (
     ),
     Fault(
         name="the page raises",
-        place="assay.report.inspection_page:print_inspection",
+        place="assay.report.inspection_output:print_inspection",
         change=raises(),
         command=INSPECT,
         ends=CRASHED,
-        says=("assay/report/inspection_page.py",),
+        says=("assay/report/inspection_output.py",),
     ),
 )

@@ -19,7 +19,7 @@ import pytest
 from assay.frameworks.framework import Ready, Unsupported
 from assay.frameworks.jax import JaxFramework
 from assay.frameworks.turns import machine
-from assay.model.steps import Loop, Steps
+from assay.model.evidence import Loop, Steps
 from assay.model.workload import Growth, Program
 
 SHAPE = jax.ShapeDtypeStruct((64, 64), jnp.float32)

@@ -22,12 +22,11 @@ from assay.frameworks.hlo_file import Source
 from assay.frameworks.jax import JaxFramework
 from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split
-from assay.model.evidence import Evidence, FailureKind
+from assay.model.evidence import Evidence, FailureKind, Loop, Steps
 from assay.model.inspection import Inspection, Means
-from assay.model.steps import Loop, Steps
 from assay.model.workload import Growth, Program, Role, Variant, Workload
 from assay.observe import observe
-from assay.report.inspection_json import to_json
+from assay.report.inspection_output import to_json
 from assay.targets import prepare, resolve
 
 TPU, GPU = "tpu-v5e:2x4", "gpu-h100"

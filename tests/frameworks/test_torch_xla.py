@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from assay.isolate import Observer
-from assay.model.evidence import Evidence, FailureKind
-from assay.model.steps import Loop, Steps
+from assay.model.evidence import Evidence, FailureKind, Loop, Steps
 from assay.model.target import TargetName
 from assay.model.workload import Program, Role, Variant, Workload
 from assay.targets import resolve

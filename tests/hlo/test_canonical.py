@@ -14,7 +14,7 @@ from assay.hlo.fingerprint import fingerprint
 from assay.hlo.flow import Flow
 from assay.hlo.module import Computation, Module
 from assay.hlo.schema import MalformedModule, decode
-from assay.model.steps import StepGraph
+from assay.model.evidence import StepGraph
 
 from .conftest import proto_of
 from .random_steps import (

@@ -22,8 +22,8 @@ from assay.model.summary import ModuleSummary
 from assay.model.target import TargetName
 from assay.targets import resolve
 from assay.targets.catalog import known
+from assay.targets.devices import prepare
 from assay.targets.jax_internals import executable_protos
-from assay.targets.live import prepare
 
 TPU = "tpu-v5e:2x4"
 STACK, ROW = (64, 8, 128), (8, 128)

@@ -17,7 +17,7 @@ from assay.hlo.trip_count import TripCounter
 from assay.model.module import Cost
 from assay.model.target import TargetName
 from assay.targets import jax_internals, known
-from assay.targets.live import prepare
+from assay.targets.devices import prepare
 
 from .programs import counting_loop, entry, with_computations
 

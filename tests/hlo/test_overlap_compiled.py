@@ -7,7 +7,7 @@ from assay.hlo.summary import read
 from assay.model.module import AsyncKind
 from assay.model.target import State, TargetName
 from assay.targets import jax_internals, known, resolve
-from assay.targets.live import prepare
+from assay.targets.devices import prepare
 from suites.scan_offload.programs import HIDDEN, Sizes, Writing, block_program
 
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from assay.hlo.canonical import canonical
 from assay.hlo.module import Module
 from assay.judge.differences.step_graphs import difference_of_steps
-from assay.model.module import Shape
-from assay.model.steps import (
+from assay.model.evidence import (
     StepCollective,
     StepGraph,
     StepOperation,
     StepOutput,
     StepParameter,
 )
+from assay.model.module import Shape
 from tests.hlo.conftest import proto_of
 from tests.hlo.random_steps import Step, as_text, steps
 from tests.hlo.step_texts import StepText

@@ -1,6 +1,6 @@
 """Tallies: counts differ or they do not, and the lines that account for it are named."""
 
-from assay.judge.differences.tally import Change, Item, changes
+from assay.judge.differences.operations import Change, Item, changes
 
 
 def items(*sources: str | None, nbytes: int | None = 8) -> list[Item[str]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.verdict import Outcome, Record
-from assay.report.grid import NEGATIVE_CONTROLS, Cell, Row, grid, in_order, short_names
+from assay.report.tables import NEGATIVE_CONTROLS, Cell, Row, grid, in_order, short_names
 
 RecordOf = Callable[..., Record]
 

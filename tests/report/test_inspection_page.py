@@ -11,7 +11,7 @@ from rich.console import Console
 from assay.model.evidence import Failure, FailureKind
 from assay.model.inspection import Aspect, Comparison, Difference, Inspection
 from assay.model.module import Inventory, Shape
-from assay.report.inspection_page import print_inspection
+from assay.report.inspection_output import print_inspection
 from assay.report.inspection_sections import duration, size
 from tests.report.inspections import (
     BUFFER,

@@ -14,8 +14,8 @@ from assay.model.timing import Change, Ratio
 from assay.model.verdict import Record
 from assay.report.labels import escape
 from assay.report.summary import summary
+from assay.report.tables import RERUNS_HEAD, rerun_lines
 from assay.report.terminal import print_run
-from assay.report.times import RERUNS_HEAD, rerun_lines
 
 RecordOf = Callable[..., Record]
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from assay.model.invocation import USUAL, Ending, Invocation
 from assay.model.verdict import Outcome, Record
 from assay.model.workload import RemedyEffect, UpstreamIssue
-from assay.report.grid import grid
+from assay.report.tables import grid
 from assay.report.terminal import print_grid, print_run
 
 RecordOf = Callable[..., Record]

@@ -13,8 +13,8 @@ from assay.model.evidence import Toolchain
 from assay.model.timing import DeviceTimes, Ending, Times, VariantTimes, format_seconds, pooled
 from assay.model.verdict import Record
 from assay.report.summary import summary
+from assay.report.tables import time_rows
 from assay.report.terminal import print_run
-from assay.report.times import rows
 
 RecordOf = Callable[..., Record]
 
@@ -37,7 +37,7 @@ def printed(records: list[Record], *times: Times) -> str:
 
 
 def test_compile_first_and_steady_times_are_told_apart() -> None:
-    plain, squeeze = rows([TAKEN])
+    plain, squeeze = time_rows([TAKEN])
     assert plain == ("stack/plain@cpu", "squeeze", "12 ms", "20 ms", "500 ms", "–", "3")
     assert squeeze == ("stack/squeeze@cpu", "plain", "22 ms", "30 ms", "1.5 s", "–", "3")
 
@@ -80,6 +80,6 @@ def test_seconds_are_told_in_the_unit_that_fits(seconds: float, text: str) -> No
 
 def test_a_variant_alone_is_one_line() -> None:
     alone = replace(TAKEN, reference=VariantTimes(variant=""), question="alone")
-    (line,) = rows([pooled([alone, alone])])
+    (line,) = time_rows([pooled([alone, alone])])
     assert line[:3] == ("stack/squeeze@cpu", "alone", "22 ms")
     assert line[-1] == "6"

@@ -12,19 +12,21 @@ from pathlib import Path
 import pytest
 
 from assay.model.evidence import (
+    Counters,
     Evidence,
     Failure,
     FailureKind,
     Memory,
     Residual,
     Seconds,
+    Step,
+    StepsSeen,
     Tensor,
     Toolchain,
     Traced,
     Unavailable,
 )
 from assay.model.module import Direction, Shape, Transfer, TripSource, WhileLoop
-from assay.model.steps import Counters, Step, StepsSeen
 from assay.model.summary import ModuleSummary
 from assay.store import evidence
 from assay.store.evidence import MeasurementCacheError, load_all, once

@@ -6,7 +6,7 @@ import pytest
 
 from assay.model.target import TargetName
 from assay.targets.catalog import known
-from assay.targets.live import prepare
+from assay.targets.devices import prepare
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -28,7 +28,7 @@ for found in (resolve('tpu-v5e:2x4').availability(), resolve('tpu-v5e:2x4').chec
 """
 COMPILE_FOR_TPU = """
 from assay.targets import resolve
-from assay.targets.live import prepare
+from assay.targets.devices import prepare
 prepare([])
 print(resolve('tpu-v5e:2x4').check())
 input()

@@ -14,7 +14,7 @@ from assay.targets import cpu_device_count, environment, presence
 
 COUNT = """
 from assay.model.target import TargetName
-from assay.targets.live import prepare
+from assay.targets.devices import prepare
 prepare([TargetName.parse('cpu:12')])
 import jax
 print(len(jax.devices('cpu')))

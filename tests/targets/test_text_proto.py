@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.targets.compile_only import text_proto
+from assay.targets.devices import text_proto
 
 
 def test_tables_are_messages_and_lists_are_repeated() -> None:

@@ -6,13 +6,14 @@ from typing import Final
 
 from assay.judge.differences.loops import matched, of_full_buffer_writes, of_loops
 from assay.judge.differences.operations import (
+    Item,
+    changes,
     of_collectives,
     of_fusions,
     of_operations,
     of_overlaps,
     of_transfers,
 )
-from assay.judge.differences.tally import Item, changes
 from assay.model.evidence import Memory
 from assay.model.inspection import Aspect, Comparison, Difference, Inspection
 from assay.model.module import Inventory, Shape, SharedBuffer

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import replace
 from typing import Final
 
-from assay.judge.differences.tally import Item, changes
+from assay.judge.differences.operations import Item, changes
 from assay.model.inspection import Aspect, Difference
 from assay.model.module import Shape, WhileLoop
 from assay.model.summary import Content, FullBufferWrite, ModuleSummary

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from math import prod
 from typing import Final
 
-from assay.model.module import Shape
-from assay.model.steps import (
+from assay.model.evidence import (
     StepCollective,
     StepGraph,
     StepOperation,
     StepOutput,
     StepParameter,
 )
+from assay.model.module import Shape
 
 Dimensions = Sequence[int]
 """The lengths of an array's sides."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES: Final = (
-    *("model.claim", "model.evidence", "model.module", "model.evidence", "model.target"),
+    *("model.claim", "model.evidence", "model.module", "model.target"),
     *("model.units", "model.verdict", "model.workload", "api"),
 )
 """Modules that hold the public names; ``api`` loads the compilers' rooms and is last."""

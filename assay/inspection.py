@@ -149,7 +149,7 @@ def _read(path: Path) -> HloFile:
 
 # Called in the observer's process: this one never imports jax.
 def _function_program(path: str, function: str, devices: Sequence[Any]) -> Program:
-    from assay.frameworks.jax import program
+    from assay.frameworks.jax_file import program
 
     return program(path, function, devices)
 

@@ -8,15 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from assay.frameworks.framework import (
-    Compiled,
-    Framework,
-    RanSteps,
-    built,
-    classified,
-    shortened,
-    steps_seen,
-)
+from assay.frameworks.failures import classified, shortened
+from assay.frameworks.framework import Compiled, Framework, RanSteps, built, steps_seen
 from assay.frameworks.installed import FrameworkMissing, framework, toolchain
 from assay.frameworks.timing import PairTimer, ProgramFailed
 from assay.hlo.schema import split

@@ -23,7 +23,7 @@ from assay.plugin.session import Session
 from assay.plugin.settings import Settings
 from assay.report.suite_status import coverage_line, missing_of, nothing_judged
 from assay.run import BaselineUpdate
-from assay.store import baselines, coverage
+from assay.store import baselines
 from assay.store import coverage as store
 from assay.targets import survey
 
@@ -316,7 +316,7 @@ def _whole_suites(session: pytest.Session) -> dict[str, list[Check]]:
         for suite in {workload.suite for workload in one.check.workloads}:
             found.setdefault(suite, []).append(one)
     root = config.stash[Session.KEY].settings.baselines
-    known = coverage.load(root)
+    known = store.load(root)
     gone = known.folders if known else {}
     suites: dict[str, list[Check]] = {
         suite: []

@@ -63,10 +63,6 @@ def _scalar(name: str, value: object) -> str:
     )
 
 
-if TYPE_CHECKING:
-    from assay.targets.jax_internals import Device
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOnlyTarget:
     """The devices of `model`, laid out as `name` says, as the compiler imagines them."""
@@ -159,9 +155,6 @@ class Target(Protocol):
     def devices(self) -> tuple[Device, ...]:
         """The devices to compile for. Raises TargetUnavailable where there are none."""
 
-
-if TYPE_CHECKING:
-    from assay.targets.jax_internals import Device
 
 _PLATFORM: Mapping[Kind, str] = MappingProxyType({"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"})
 _FORCED_COUNT = "xla_force_host_platform_device_count"

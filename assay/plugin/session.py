@@ -25,13 +25,13 @@ from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, pooled
 from assay.model.verdict import ExitCode, Finding, Outcome, Record
 from assay.model.workload import Variant, Workload
 from assay.plugin.settings import Settings, SettingsError
-from assay.reruns.environments import Environments
-from assay.reruns.recipe import UnreadableToolchain, recipe
-from assay.reruns.side_by_side import Against, rerun
 from assay.run import Measured, Run
 from assay.stats.changes import Sensitivity
 from assay.store import baselines, coverage, evidence
 from assay.store.evidence import MeasurementCacheError
+from assay.toolchains.environments import Environments
+from assay.toolchains.recipe import UnreadableToolchain, recipe
+from assay.toolchains.side_by_side import Against, rerun
 
 _ADDED = "-against"
 """Suffix of a test's name in the ids of the items that are added for it."""

@@ -10,9 +10,9 @@ from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
 from assay.measure.rerun import BASELINE
 from assay.model.target import State
 from assay.model.workload import Level
-from assay.reruns.recipe import UnreadableToolchain, recipe
 from assay.run import BaselineUpdate
 from assay.targets import resolve, survey
+from assay.toolchains.recipe import UnreadableToolchain, recipe
 
 
 class SettingsError(ValueError):

@@ -29,8 +29,8 @@ from assay.model.timing import Ending, Machine, Times, VariantTimes
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import BaselineNumber
 from assay.model.workload import Program, Role, SizedVariant, Variant, Workload
-from assay.reruns.pairs import turns
 from assay.stats.processes import ratio_of_processes
+from assay.toolchains.pairs import turns
 
 VERSIONS = {"jax": "0.10.2", "jaxlib": "0.10.2"}
 STACK_BYTES = 4096

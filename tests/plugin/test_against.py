@@ -50,7 +50,7 @@ test_memory = Check(claim=claims.BaselineTempBytes(), workloads=(W,))
 HERE = """
 import sys
 from pathlib import Path
-from assay.reruns import environments
+from assay.toolchains import environments
 
 def here(recipe):
     return environments.Environment(folder=Path(sys.prefix), versions=dict(recipe.pins))
@@ -58,8 +58,8 @@ def here(recipe):
 environments.environment = here
 """
 NOWHERE = """
-from assay.reruns import environments
-from assay.reruns.environments import CannotMake
+from assay.toolchains import environments
+from assay.toolchains.environments import CannotMake
 
 def nowhere(recipe):
     raise CannotMake("no package index can be reached", "connect to one")

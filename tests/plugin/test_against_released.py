@@ -13,7 +13,7 @@ import pytest
 from assay.model.verdict import Outcome
 from assay.store import evidence
 from tests.plugin.project import PREAMBLE, Project
-from tests.reruns.index import OTHER, skip_without_index
+from tests.toolchains.index import OTHER, skip_without_index
 
 pytestmark = pytest.mark.exhaustive
 

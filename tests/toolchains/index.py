@@ -8,7 +8,7 @@ import sys
 import jax
 import pytest
 
-from assay.reruns.environments import CannotMake, find_uv
+from assay.toolchains.environments import CannotMake, find_uv
 
 OTHER = "0.10.2" if jax.__version__ != "0.10.2" else "0.11.0"
 """A released version of jax that is not the present one."""

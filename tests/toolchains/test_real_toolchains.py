@@ -11,12 +11,12 @@ import jax
 import pytest
 
 from assay.model.rerun import Rerun, Side
-from assay.reruns.environments import CannotMake, environment
-from assay.reruns.recipe import recipe
-from assay.reruns.side_by_side import Against, rerun
 from assay.stats.changes import Change
-from tests.reruns import programs
-from tests.reruns.index import OTHER, skip_without_index
+from assay.toolchains.environments import CannotMake, environment
+from assay.toolchains.recipe import recipe
+from assay.toolchains.side_by_side import Against, rerun
+from tests.toolchains import programs
+from tests.toolchains.index import OTHER, skip_without_index
 
 pytestmark = pytest.mark.exhaustive
 

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from assay.model.evidence import Toolchain
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
-from assay.reruns.messages import Prepared
 from assay.stats.changes import DEFAULT, Change, Sensitivity
 from assay.stats.processes import (
     FEWEST_TURNS,
@@ -22,6 +21,7 @@ from assay.stats.processes import (
     more_pairs,
     ratio_of_processes,
 )
+from assay.toolchains.messages import Prepared
 
 Clock = Callable[[], float]
 

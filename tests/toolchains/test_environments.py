@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from assay.reruns.environments import (
+from assay.toolchains.environments import (
     CannotMake,
     Environments,
     WrongVersions,
     cache_folder,
     environment,
 )
-from assay.reruns.recipe import recipe
-from tests.reruns.fake_uv import FakeUv
+from assay.toolchains.recipe import recipe
+from tests.toolchains.fake_uv import FakeUv
 
 RECIPE = recipe("0.10.2")
 MAKE = (
-    "from assay.reruns.environments import environment\n"
-    "from assay.reruns.recipe import recipe\n"
+    "from assay.toolchains.environments import environment\n"
+    "from assay.toolchains.recipe import recipe\n"
     "print(environment(recipe('0.10.2')).folder)\n"
 )
 
@@ -161,7 +161,7 @@ def test_an_environment_that_is_there_is_used_without_writing(
     def refuse(*_: object) -> None:
         raise PermissionError("read-only")
 
-    monkeypatch.setattr("assay.reruns.environments.FileLock", refuse)
+    monkeypatch.setattr("assay.toolchains.environments.FileLock", refuse)
     assert environment(RECIPE) == made
     with pytest.raises(CannotMake, match="read-only"):
         environment(recipe("0.10.3"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.reruns.environments import CannotMake, Uv, find_uv
+from assay.toolchains.environments import CannotMake, Uv, find_uv
 
 PYTHON = ".".join(map(str, sys.version_info[:2]))
 # As uv 0.13.9 said them.

@@ -12,10 +12,10 @@ import pytest
 from assay.model.evidence import Toolchain
 from assay.model.rerun import Enough, Pair
 from assay.model.timing import Machine
-from assay.reruns.messages import Prepared
-from assay.reruns.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
 from assay.stats.changes import Change
 from assay.stats.processes import PAIR_LOOKS, TURNS_OF_A_PAIR, ratio_of_processes
+from assay.toolchains.messages import Prepared
+from assay.toolchains.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
 
 PREPARED = Prepared(
     toolchain=Toolchain(versions={}),

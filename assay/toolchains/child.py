@@ -1,4 +1,4 @@
-"""``python -m assay.reruns.child TARGET``: one program on one toolchain, sampled on request.
+"""``python -m assay.toolchains.child TARGET``: one program on one toolchain, sampled on request.
 
 The child builds, compiles and warms up the program that it receives. Then it waits for requests, so
 that only one of two such processes works at any time.
@@ -24,8 +24,8 @@ from assay.model.blame import message_of, users_line
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.target import TargetError, TargetName, TargetUnavailable
 from assay.model.workload import Variant, Workload
-from assay.reruns.messages import Answer, Prepared, encoded, runs_asked_for
 from assay.targets import prepare, resolve
+from assay.toolchains.messages import Answer, Prepared, encoded, runs_asked_for
 
 _LEAST_SAMPLE_SECONDS: Final = 0.005  # long compared with the wake-up of a process
 _LONG_RUN_SECONDS: Final = 0.1

@@ -10,7 +10,7 @@ from typing import Self
 from assay.isolate.child import Child, NotStartedError
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.rerun import Side
-from assay.reruns.messages import Answer, Prepared, decoded, sample_request
+from assay.toolchains.messages import Answer, Prepared, decoded, sample_request
 
 
 class RerunError(RuntimeError):

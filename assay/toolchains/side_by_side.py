@@ -17,20 +17,20 @@ from assay.model.evidence import Failure, Unavailable
 from assay.model.rerun import Enough, KeepRerun, Pair, Rerun, Side
 from assay.model.timing import Change, Ratio
 from assay.model.workload import Variant, Workload
-from assay.reruns.environments import (
+from assay.stats.changes import DEFAULT, Sensitivity
+from assay.stats.processes import ratio_of_processes
+from assay.targets import environment as process_environment
+from assay.targets import resolve
+from assay.toolchains.environments import (
     CannotMake,
     Environment,
     WrongVersions,
     check_pins,
     environment,
 )
-from assay.reruns.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
-from assay.reruns.process import Halted, Launch, Process, RerunError, python_path
-from assay.reruns.recipe import Recipe, recipe
-from assay.stats.changes import DEFAULT, Sensitivity
-from assay.stats.processes import ratio_of_processes
-from assay.targets import environment as process_environment
-from assay.targets import resolve
+from assay.toolchains.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
+from assay.toolchains.process import Halted, Launch, Process, RerunError, python_path
+from assay.toolchains.recipe import Recipe, recipe
 
 _BY_VALUE: Final = b"cloudpickle.cloudpickle"
 # What would lead a Python to another one's packages.
@@ -216,7 +216,7 @@ def _launches(
             side: Launch(
                 side=side,
                 # -P: the present folder is on the search path only if it is on this process's.
-                command=(interpreter, "-P", "-m", "assay.reruns.child", target),
+                command=(interpreter, "-P", "-m", "assay.toolchains.child", target),
                 environment=variables,
                 timeout_seconds=timeout_seconds,
             )

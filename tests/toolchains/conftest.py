@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reruns.fake_uv import FakeUv
+from tests.toolchains.fake_uv import FakeUv
 
 
 @pytest.fixture

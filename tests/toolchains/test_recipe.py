@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.reruns.recipe import UnreadableToolchain, recipe
+from assay.toolchains.recipe import UnreadableToolchain, recipe
 
 BASELINE = {"host-isa": "x86_64-avx512f", "jax": "0.10.2", "jaxlib": "0.10.2"}
 

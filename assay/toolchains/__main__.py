@@ -1,4 +1,4 @@
-"""``python -m assay.reruns --against 0.10.2 MODULE:WORKLOAD/VARIANT``: rerun one variant, and say.
+"""``python -m assay.toolchains --against 0.10.2 MODULE:WORKLOAD/VARIANT``: rerun one variant, and say.
 
 Ends with 0 if it is no slower, 1 if it is slower or failed, 2 for misuse and what cannot run, 3 if
 Assay failed. Too noisy to say is 2, as is Ctrl-C: nothing was decided.
@@ -21,11 +21,11 @@ from assay.model.rerun import Rerun, Side
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
 from assay.model.workload import Variant, Workload
-from assay.reruns.pairs import page
-from assay.reruns.process import RerunError
-from assay.reruns.recipe import UnreadableToolchain
-from assay.reruns.side_by_side import Against, rerun
 from assay.stats.changes import Change
+from assay.toolchains.pairs import page
+from assay.toolchains.process import RerunError
+from assay.toolchains.recipe import UnreadableToolchain
+from assay.toolchains.side_by_side import Against, rerun
 
 
 class _Misuse(ValueError):
@@ -33,7 +33,7 @@ class _Misuse(ValueError):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m assay.reruns", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m assay.toolchains", description=__doc__)
     parser.add_argument("program", metavar="MODULE:WORKLOAD/VARIANT")
     parser.add_argument("--against", required=True, metavar="VERSION")
     parser.add_argument("--target", default="cpu")

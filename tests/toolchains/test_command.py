@@ -1,4 +1,4 @@
-"""``python -m assay.reruns`` refuses what it cannot use before it measures anything."""
+"""``python -m assay.toolchains`` refuses what it cannot use before it measures anything."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
     program = "suites.dus_remat.workloads:stack-timed/plain"
-    command = [sys.executable, "-m", "assay.reruns", "--against", "0.10.2", *options, program]
+    command = [sys.executable, "-m", "assay.toolchains", "--against", "0.10.2", *options, program]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 

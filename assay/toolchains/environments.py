@@ -23,8 +23,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from assay.reruns import audit
-from assay.reruns.recipe import Recipe
+from assay.toolchains import audit
+from assay.toolchains.recipe import Recipe
 
 _MOST_SECONDS: Final = 1800.0
 _QUESTION_SECONDS: Final = 60.0

@@ -11,9 +11,9 @@ import pytest
 from assay.model.evidence import Failure, FailureKind, Toolchain, Unavailable
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
 from assay.model.verdict import ExitCode
-from assay.reruns.__main__ import _exit_code
-from assay.reruns.pairs import page
 from assay.stats.changes import Change, Ratio
+from assay.toolchains.__main__ import _exit_code
+from assay.toolchains.pairs import page
 
 FAILURE = Failure(kind=FailureKind.CRASH, message="SIGABRT")
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def test_nothing_that_was_not_decided_ends_as_passed(
     ],
 )
 def test_a_program_that_is_not_there_is_misuse(program: str, words: str) -> None:
-    command = [sys.executable, "-m", "assay.reruns", "--against", "0.10.2", program]
+    command = [sys.executable, "-m", "assay.toolchains", "--against", "0.10.2", program]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == ExitCode.MISUSE.value
     assert words in ended.stderr

@@ -21,14 +21,14 @@ from assay.model.evidence import FailureKind
 from assay.model.rerun import Enough, Rerun, Side
 from assay.model.target import TargetError
 from assay.model.workload import Program
-from assay.reruns.environments import Environment
-from assay.reruns.pairs import page
-from assay.reruns.process import RerunError
-from assay.reruns.recipe import Recipe
-from assay.reruns.side_by_side import Against, rerun
 from assay.stats.changes import Change
 from assay.stats.processes import PAIR_LOOKS
-from tests.reruns import programs
+from assay.toolchains.environments import Environment
+from assay.toolchains.pairs import page
+from assay.toolchains.process import RerunError
+from assay.toolchains.recipe import Recipe
+from assay.toolchains.side_by_side import Against, rerun
+from tests.toolchains import programs
 
 pytestmark = pytest.mark.exhaustive
 
@@ -202,7 +202,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from tests.reruns import programs, test_side_by_side
+from tests.toolchains import programs, test_side_by_side
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A job in the background ignores it.
 try:
     test_side_by_side.run(partial(programs.sleeps, Path(sys.argv[1])))

@@ -24,7 +24,6 @@ from assay.plugin.settings import Settings
 from assay.report.suite_status import coverage_line, missing_of, nothing_judged
 from assay.run import BaselineUpdate
 from assay.store import baselines
-from assay.store import coverage as store
 from assay.targets import survey
 
 _PARTIAL = (
@@ -88,7 +87,7 @@ class Tally:
         self, records: Collection[Record], *, checked: bool
     ) -> tuple[str, tuple[Missing, ...]]:
         """The line on coverage and the gaps; ``checked`` says whether any check was collected."""
-        stored = self._updated() or store.load(self._settings.baselines)
+        stored = self._updated() or baselines.load_coverage(self._settings.baselines)
         folders = whole_folders(self._config)
         line = ""
         missing: tuple[Missing, ...] = ()
@@ -105,14 +104,14 @@ class Tally:
     def record(self) -> Path | None:
         """Write what the run reached as expected, if it was asked to; the file that it wrote."""
         after = self._updated()
-        return None if after is None else store.save(self._settings.baselines, after)
+        return None if after is None else baselines.save_coverage(self._settings.baselines, after)
 
     def _updated(self) -> Coverage | None:
         """What is expected from now on, None where nothing is to be stored."""
         settings = self._settings
         if settings.update is BaselineUpdate.NOTHING or not whole_folders(self._config):
             return None
-        before = store.load(settings.baselines)
+        before = baselines.load_coverage(settings.baselines)
         reached = self._reached(before or Coverage())
         if before is None and not reached.counts:
             return None
@@ -316,7 +315,7 @@ def _whole_suites(session: pytest.Session) -> dict[str, list[Check]]:
         for suite in {workload.suite for workload in one.check.workloads}:
             found.setdefault(suite, []).append(one)
     root = config.stash[Session.KEY].settings.baselines
-    known = store.load(root)
+    known = baselines.load_coverage(root)
     gone = known.folders if known else {}
     suites: dict[str, list[Check]] = {
         suite: []

@@ -27,7 +27,7 @@ from assay.model.workload import Variant, Workload
 from assay.plugin.settings import Settings, SettingsError
 from assay.run import Measured, Run
 from assay.stats.changes import Sensitivity
-from assay.store import baselines, coverage, evidence
+from assay.store import baselines, evidence
 from assay.store.evidence import MeasurementCacheError
 from assay.toolchains.environments import Environments
 from assay.toolchains.recipe import UnreadableToolchain, recipe
@@ -120,8 +120,8 @@ class Session:
             BaselineError: a baseline file is damaged.
             SettingsError: ``--assay-against baseline``, and one names what may not be installed.
         """
-        baselines.check_all(settings.baselines)
-        coverage.load(settings.baselines)
+        baselines.load_all(settings.baselines)
+        baselines.load_coverage(settings.baselines)
         if settings.against == BASELINE:
             check_toolchains(settings.baselines)
         self.settings = settings

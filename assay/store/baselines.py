@@ -1,25 +1,31 @@
-"""``baselines/<target>/<suite>.json``: stored numbers, and on which toolchain.
+"""The folder of baselines: stored numbers, and the verdicts that a run must judge.
 
-The file is sorted and carries no time stamps: writing the same numbers twice gives the same bytes.
+Files are sorted and carry no time stamps: writing the same values twice gives the same bytes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from assay.judge.baseline import age
+from assay.model.invocation import Count, Coverage, Slot
 from assay.model.verdict import BaselineNumber
-from assay.store.files import write_whole
+from assay.model.workload import Level
+from assay.store.files import read_json, write_json
 
 SCHEMA = 1
 Key = tuple[str, str, str]
 """(workload, variant, claim)."""
+COVERAGE = "coverage.json"
+_WANTED = "what --assay-update-baselines writes; restore it from version control"
 
 
 class BaselineError(ValueError):
-    """A baseline file that cannot be read."""
+    """A file of the folder that cannot be read."""
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -29,6 +35,8 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``<target>/<suite>.json``; the keys of ``baselines`` are ``workload/variant/claim``."""
+
     schema: int
     suite: str
     target: str
@@ -44,33 +52,29 @@ class Baseline:
     baselines: Mapping[Key, tuple[BaselineNumber, ...]] = field(default_factory=dict)
 
     def numbers(self, key: Key) -> tuple[BaselineNumber, ...]:
-        """The numbers stored under the key, one per toolchain."""
+        """The numbers stored under the key, one per toolchain and machine."""
         return self.baselines.get(key, ())
 
     def of_variant(self, workload: str, variant: str) -> tuple[BaselineNumber, ...]:
         """All numbers stored for a variant, of every claim."""
-        mine = (
-            numbers for key, numbers in self.baselines.items() if key[:2] == (workload, variant)
-        )
-        return tuple(number for numbers in mine for number in numbers)
+        mine = (found for key, found in self.baselines.items() if key[:2] == (workload, variant))
+        return tuple(chain.from_iterable(mine))
 
     def without(self, keys: Iterable[Key]) -> "Baseline":
         """The same without some keys."""
         gone = set(keys)
-        kept = {key: numbers for key, numbers in self.baselines.items() if key not in gone}
-        return Baseline(self.suite, self.target, kept)
+        rest = {key: found for key, found in self.baselines.items() if key not in gone}
+        return Baseline(self.suite, self.target, rest)
 
     def storing(self, key: Key, number: BaselineNumber) -> "Baseline":
         """The same with one more number, which replaces that of its toolchain and machine."""
-        place = (dict(number.toolchain), number.machine)
-        others = [
-            known for known in self.numbers(key) if (dict(known.toolchain), known.machine) != place
-        ]
+        place = (number.toolchain, number.machine)
+        others = (each for each in self.numbers(key) if (each.toolchain, each.machine) != place)
         return Baseline(self.suite, self.target, {**self.baselines, key: (*others, number)})
 
 
 def path_of(root: Path, suite: str, target: str) -> Path:
-    """Where the numbers of a suite on a target are kept (``:`` is written ``-``)."""
+    """The file of a suite's numbers on a target (``:`` is written ``-``)."""
     return root / target.replace(":", "-") / f"{suite}.json"
 
 
@@ -78,100 +82,42 @@ def load(root: Path, suite: str, target: str) -> Baseline:
     """The baselines. A missing file holds none.
 
     Raises:
-        BaselineError: the file is damaged, empty, or speaks of another suite or target.
+        BaselineError: the file is damaged, empty, or of another suite or target.
     """
     path = path_of(root, suite, target)
     if not path.exists():
         return Baseline(suite, target)
-    file = _decode(path)
-    if (file.schema, file.suite, file.target) != (SCHEMA, suite, target):
-        raise BaselineError(
-            f"{path}: got schema {file.schema} for {file.suite} on {file.target}, wanted schema "
-            f"{SCHEMA} for {suite} on {target}; move the file to its own place"
-        )
-    baselines = {entry_key(path, key): _numbers(value) for key, value in file.baselines.items()}
-    return Baseline(suite, target, baselines)
+    found = _read(path)
+    if (found.suite, found.target) != (suite, target):
+        raise _misplaced(path, found, f"those of {suite} on {target}")
+    return found
 
 
-def load_all(root: Path) -> Iterator[tuple[Path, Baseline]]:
-    """Every baseline file, read.
+def load_all(root: Path) -> tuple[tuple[Path, Baseline], ...]:
+    """Every file of numbers, and what it holds.
 
     Raises:
         BaselineError: one of them is damaged, or lies where others belong.
     """
-    for path in sorted(root.glob("*/*.json")):
-        file = _decode(path)
-        own = path_of(root, file.suite, file.target)
+    found = tuple((path, _read(path)) for path in sorted(root.glob("*/*.json")))
+    for path, each in found:
+        own = path_of(root, each.suite, each.target)
         if own != path:
-            raise BaselineError(
-                f"{path}: got numbers of {file.suite} on {file.target}, wanted those in {own}; "
-                "move the file to its own place"
-            )
-        yield path, load(root, file.suite, file.target)
+            raise _misplaced(path, each, f"those in {own}")
+    return found
 
 
-def check_all(root: Path) -> None:
-    """Read every baseline file; raises as ``load_all`` does."""
-    for _ in load_all(root):
-        pass
-
-
-def save(root: Path, baseline: Baseline) -> Path:
-    """Write the file, or remove it where there are none; returns its path.
-
-    Raises:
-        BaselineError: a name holds the ``/`` that stands between the names of an entry.
-    """
-    path = path_of(root, baseline.suite, baseline.target)
-    if not baseline.baselines:
-        path.unlink(missing_ok=True)
-        return path
+def _read(path: Path) -> Baseline:
+    file = read_json(path, _File, BaselineError, _WANTED)
+    _check_schema(path, file.schema)
     baselines = {
-        entry_name(path, key): [
-            _Entry(
-                toolchain=dict(sorted(number.toolchain.items())),
-                value=number.value,
-                machine=number.machine,
-            )
-            for number in sorted(numbers, key=lambda each: (each.machine, age(each.toolchain)))
-        ]
-        for key, numbers in sorted(baseline.baselines.items())
+        _key(path, text): tuple(BaselineNumber(**msgspec.structs.asdict(each)) for each in entries)
+        for text, entries in file.baselines.items()
     }
-    file = _File(schema=SCHEMA, suite=baseline.suite, target=baseline.target, baselines=baselines)
-    write_whole(path, msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
-    return path
+    return Baseline(file.suite, file.target, baselines)
 
 
-def _decode(path: Path) -> _File:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_File)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise BaselineError(
-            f"{path}: got a file that is no baseline ({error}), "
-            "wanted what --assay-update-baselines writes; restore it from version control"
-        ) from None
-
-
-def entry_name(path: Path, key: Key) -> str:
-    """The key as it stands in a file.
-
-    Raises:
-        BaselineError: a name holds a ``/``.
-    """
-    if any("/" in part for part in key):
-        raise BaselineError(
-            f"{path}: got entry {key}, wanted names without '/'; "
-            "rename the workload, the variant or the claim"
-        )
-    return "/".join(key)
-
-
-def entry_key(path: Path, text: str) -> Key:
-    """The key that stands in a file.
-
-    Raises:
-        BaselineError: it is none.
-    """
+def _key(path: Path, text: str) -> Key:
     try:
         workload, variant, claim = text.split("/")
     except ValueError:
@@ -181,8 +127,91 @@ def entry_key(path: Path, text: str) -> Key:
     return workload, variant, claim
 
 
-def _numbers(entries: list[_Entry]) -> tuple[BaselineNumber, ...]:
-    return tuple(
-        BaselineNumber(value=entry.value, toolchain=entry.toolchain, machine=entry.machine)
-        for entry in entries
+def _check_schema(path: Path, schema: int) -> None:
+    if schema != SCHEMA:
+        raise BaselineError(
+            f"{path}: got schema {schema}, wanted {SCHEMA}; use the Assay that wrote it"
+        )
+
+
+def _misplaced(path: Path, found: Baseline, wanted: str) -> BaselineError:
+    return BaselineError(
+        f"{path}: got numbers of {found.suite} on {found.target}, wanted {wanted}; "
+        "move the file to its own place"
     )
+
+
+def save(root: Path, baseline: Baseline) -> Path:
+    """Write the file, or remove it where there are no numbers; returns its path."""
+    path = path_of(root, baseline.suite, baseline.target)
+    if not baseline.baselines:
+        path.unlink(missing_ok=True)
+        return path
+    entries = {
+        "/".join(key): [
+            _Entry(dict(sorted(each.toolchain.items())), each.value, each.machine)
+            for each in sorted(numbers, key=lambda each: (each.machine, age(each.toolchain)))
+        ]
+        for key, numbers in sorted(baseline.baselines.items())
+    }
+    return write_json(path, _File(SCHEMA, baseline.suite, baseline.target, entries))
+
+
+_Level = Literal["quick", "full", "device", "soak"]
+
+
+class _Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    verdicts: int
+    judged: int
+
+
+class _Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``levels``: level, framework, target, claim → verdicts; a plain number if all judge."""
+
+    folder: str
+    levels: dict[_Level, dict[str, dict[str, dict[str, int | _Count]]]]
+
+
+class _Coverage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    schema: int
+    suites: dict[str, _Suite]
+
+
+def load_coverage(root: Path) -> Coverage | None:
+    """The verdicts that a run of whole suites must judge; None if no file says so.
+
+    Raises:
+        BaselineError: the file is damaged.
+    """
+    path = root / COVERAGE
+    if not path.exists():
+        return None
+    file = read_json(path, _Coverage, BaselineError, _WANTED)
+    _check_schema(path, file.schema)
+    counts: dict[Level, dict[Slot, Count]] = {}
+    for name, suite in file.suites.items():
+        for text, frameworks in suite.levels.items():
+            at_level = counts.setdefault(Level.parse(text), {})
+            for framework, targets in frameworks.items():
+                for target, claims in targets.items():
+                    for claim, number in claims.items():
+                        at_level[Slot(framework, name, target, claim)] = _count(number)
+    return Coverage(counts=counts, folders={n: suite.folder for n, suite in file.suites.items()})
+
+
+def save_coverage(root: Path, coverage: Coverage) -> Path:
+    """Write the file of expected verdicts; returns its path."""
+    suites = {name: _Suite(folder, levels={}) for name, folder in sorted(coverage.folders.items())}
+    for level in sorted(coverage.counts):
+        for slot, count in sorted(coverage.counts[level].items()):
+            frameworks = suites[slot.suite].levels.setdefault(level.name.lower(), {})
+            claims = frameworks.setdefault(slot.framework, {}).setdefault(slot.target, {})
+            all_judge = count.judged == count.verdicts
+            claims[slot.claim] = count.verdicts if all_judge else _Count(*count)
+    return write_json(root / COVERAGE, _Coverage(SCHEMA, suites))
+
+
+def _count(number: int | _Count) -> Count:
+    if isinstance(number, int):
+        return Count(number, number)
+    return Count(number.verdicts, number.judged)

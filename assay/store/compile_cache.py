@@ -1,7 +1,4 @@
-"""What compilers made of programs in earlier runs, in the user's cache folder.
-
-A program is found again by all that decides what its compiler makes of it; see ``key_of``.
-"""
+"""Compiled programs of earlier runs, in the user's cache folder."""
 
 import hashlib
 import os
@@ -35,7 +32,7 @@ class CompiledProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class CompileCache:
-    """Compiled programs in a folder of at most ``most_bytes``; the least recently used go."""
+    """Compiled programs in a folder of at most ``most_bytes``. Removes the least recently used."""
 
     folder: Path
     most_bytes: int = _MOST_BYTES
@@ -48,28 +45,29 @@ class CompileCache:
             os.utime(path)
         except OSError:
             return None
-        digest, payload = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
-        if hashlib.sha256(payload).digest() != digest:
+        payload = data[_DIGEST_BYTES:]
+        if _checked(payload) != data:
             return None
         return msgspec.msgpack.decode(payload, type=CompiledProgram)
 
     def save(self, key: str, program: CompiledProgram) -> None:
         """Store the program; without effect where the folder cannot be written to."""
-        payload = msgspec.msgpack.encode(program)
         with suppress(OSError):
-            write_whole(self.folder / key, hashlib.sha256(payload).digest() + payload)
-            self._shrink()
+            write_whole(self.folder / key, _checked(msgspec.msgpack.encode(program)))
+            total = 0
+            newest_first = sorted(
+                ((each.stat(), each) for each in self.folder.iterdir()),
+                key=lambda each: each[0].st_mtime,
+                reverse=True,
+            )
+            for stat, path in newest_first:
+                total += stat.st_size
+                if total > self.most_bytes:
+                    path.unlink(missing_ok=True)
 
-    def _shrink(self) -> None:
-        files = sorted(
-            ((each.stat().st_mtime, each.stat().st_size, each) for each in self.folder.iterdir()),
-            reverse=True,
-        )
-        total = 0
-        for _, size, path in files:
-            total += size
-            if total > self.most_bytes:
-                path.unlink(missing_ok=True)
+
+def _checked(payload: bytes) -> bytes:
+    return hashlib.sha256(payload).digest() + payload
 
 
 def usual_folder(environment: Mapping[str, str]) -> Path | None:
@@ -99,7 +97,7 @@ def key_of(program: str, target: str, toolchain: Mapping[str, str]) -> str:
 
 @cache
 def _own_digest() -> str:
-    """Of Assay's source and device models: whoever changes them measures anew."""
+    """Of Assay's source and device models: a change to them invalidates the cache."""
     files = sorted(path for path in _PACKAGE.rglob("*") if path.suffix in {".py", ".toml"})
     return _digest(path.read_bytes() for path in files)
 

@@ -1,4 +1,4 @@
-"""Files written in one step, and the lock that gives a timing the machine for itself."""
+"""Files written in one step and read with a clear error; the lock for timings."""
 
 import fcntl
 import os
@@ -7,9 +7,51 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
+
+_T = TypeVar("_T")
 _GATE = ".timing-gate"
 _LOCK = ".timing-lock"
+_MOST_CHARACTERS = 120
+
+
+def read_json(path: Path, kind: type[_T], error: type[Exception], wanted: str) -> _T:
+    """The file's content as a value of that type.
+
+    Raises:
+        error: the file is missing or is no such value; ``wanted`` says what to do.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError) as fault:
+        raise error(f"{path}: got a file that cannot be read ({fault}), wanted {wanted}") from None
+
+
+def write_json(path: Path, value: object) -> Path:
+    """Write the value with one item per line, in one step; returns the path."""
+    write_whole(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+    return path
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace the file's content in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def readable(names: Iterable[str]) -> str:
+    """Names as one part of a file's name; the caller adds a digest to make it unique."""
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", "-".join(names)).lstrip(".-")[:_MOST_CHARACTERS]
 
 
 @contextmanager
@@ -34,25 +76,3 @@ def _held(path: Path, kind: int) -> Iterator[None]:
     with path.open("ab") as file:
         fcntl.flock(file, kind)
         yield
-
-
-_MOST = 120
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace the file's content in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def readable(names: Iterable[str]) -> str:
-    """Names as one part of a file's name; the caller adds a digest to make it unique."""
-    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", "-".join(names)).lstrip(".-")[:_MOST]

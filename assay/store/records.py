@@ -10,24 +10,25 @@ from assay.model.invocation import USUAL, Invocation
 from assay.model.verdict import RECORD_SCHEMA, Record
 from assay.store.files import write_whole
 
+FILE_NAME = "records.jsonl"
 LATEST = "latest"
 INVOCATION = "invocation.json"
 
 
 def write(directory: Path, name: str, data: bytes) -> Path:
-    """Write one of the files of a run's folder."""
+    """Write one of the files of a run's folder; returns its path."""
     path = directory / name
     write_whole(path, data)
     return path
 
 
 def write_invocation(directory: Path, invocation: Invocation) -> Path:
-    """Write how the run was asked for, and whether it came to its end."""
+    """Write the run's command and how the run ended; returns the path."""
     return write(directory, INVOCATION, msgspec.json.encode(invocation))
 
 
 def invocation_of(directory: Path) -> Invocation:
-    """What ``write_invocation`` wrote; the usual where that cannot be read."""
+    """What ``write_invocation`` wrote; ``USUAL`` if the file cannot be read."""
     try:
         return msgspec.json.decode((directory / INVOCATION).read_bytes(), type=Invocation)
     except (OSError, msgspec.MsgspecError):
@@ -43,21 +44,18 @@ def point_latest(directory: Path) -> None:
     fresh.replace(link)
 
 
-FILE_NAME = "records.jsonl"
-
-
 class RecordsError(ValueError):
     """A records file that cannot be read."""
 
 
 class _Schema(msgspec.Struct):
-    """The fields that every line has in every schema."""
+    """The field that every line has in every schema."""
 
     schema: int
 
 
 def append(directory: Path, record: Record) -> None:
-    """Add one line and force it out, so that a killed run keeps what it reached."""
+    """Add one line and flush it to disk, so that a killed run keeps its verdicts."""
     with (directory / FILE_NAME).open("ab") as file:
         file.write(msgspec.json.encode(record) + b"\n")
         file.flush()
@@ -67,7 +65,7 @@ def append(directory: Path, record: Record) -> None:
 def load(path: Path) -> tuple[Record, ...]:
     """The records of a run's folder or file, in the order in which they were reached.
 
-    A last line without its newline is one that a killed run did not finish; it is left out.
+    A last line without a newline was not finished by a killed run, and is left out.
 
     Raises:
         RecordsError: no such file, a damaged line, or another schema.
@@ -80,11 +78,28 @@ def load(path: Path) -> tuple[Record, ...]:
             f"got no readable {file} ({error.strerror}), wanted a run's {FILE_NAME}; "
             "name a folder under results/, or run pytest suites first"
         ) from None
-    return tuple(_decode(file, data))
+    return tuple(_decode(file, data[: data.rfind(b"\n") + 1]))
+
+
+def _decode(file: Path, lines: bytes) -> Iterator[Record]:
+    for number, line in enumerate(lines.splitlines(), start=1):
+        try:
+            schema = msgspec.json.decode(line, type=_Schema).schema
+            if schema != RECORD_SCHEMA:
+                raise RecordsError(
+                    f"{file}:{number}: got record schema {schema}, wanted {RECORD_SCHEMA}; "
+                    "run pytest suites again, or read the file with the Assay version that wrote it"
+                )
+            yield msgspec.json.decode(line, type=Record)
+        except msgspec.MsgspecError as error:
+            raise RecordsError(
+                f"{file}:{number}: got a line that is no record ({error}), "
+                "wanted one JSON object a line; restore the file or run again"
+            ) from None
 
 
 def check(directory: Path, reached: Sequence[Record]) -> None:
-    """Read back what ``append`` wrote.
+    """Compare the file with the run's records.
 
     Raises:
         RecordsError: the file does not hold these records, each once.
@@ -95,22 +110,3 @@ def check(directory: Path, reached: Sequence[Record]) -> None:
             f"{FILE_NAME} holds {len(written)} verdicts, and not the {len(reached)} that the run "
             "reached; run again"
         )
-
-
-def _decode(file: Path, data: bytes) -> Iterator[Record]:
-    complete = data[: data.rfind(b"\n") + 1]
-    for number, line in enumerate(complete.splitlines(), start=1):
-        try:
-            schema = msgspec.json.decode(line, type=_Schema).schema
-            if schema != RECORD_SCHEMA:
-                raise RecordsError(
-                    f"{file}:{number}: got record schema {schema}, wanted {RECORD_SCHEMA}; "
-                    "run pytest suites again, or read the file with the Assay version that wrote it"
-                )
-            record = msgspec.json.decode(line, type=Record)
-        except msgspec.MsgspecError as error:
-            raise RecordsError(
-                f"{file}:{number}: got a line that is no record ({error}), "
-                "wanted one JSON object a line; restore the file or run again"
-            ) from None
-        yield record

@@ -108,7 +108,7 @@ STORING = (
     ),
     Fault(
         name="all programs share one file of evidence",
-        place="assay.store.evidence:_path",
+        place="assay.store.evidence:MeasurementCache.path",
         change=alters(lambda path: path.with_name("one.json")),
         ends=CRASHED,
         says=("evidence", _FAILS),

@@ -16,7 +16,7 @@ from assay.model.verdict import Outcome, Record
 from assay.model.workload import Variant, Workload
 from assay.run import BaselineUpdate, Run, update_baselines
 from assay.store.baselines import load
-from assay.store.evidence import GROWTH as GROWTH_FOLDER
+from assay.store.evidence import GROWTH as GROWTHS
 from assay.store.evidence import TIMES, load_all
 
 from .fakes import NEGATIVE_CONTROL, OFFLOAD, OLD, SAVE, TARGET, Harness, measuring, trial
@@ -147,7 +147,7 @@ def test_how_time_grows_is_taken_once_and_of_nothing_else(harness: Harness) -> N
     assert [taken for _, taken in twice] == [GROWTH] * 2
     assert asked == [("stack", OFFLOAD.name, TARGET, 7.0)]
     assert not harness.observed.asked
-    assert [seen.growth for seen in load_all(run.directory, GROWTH_FOLDER)] == [GROWTH]
+    assert [seen.growth for seen in load_all(run.directory, GROWTHS)] == [GROWTH]
     assert load_all(run.directory) == ()
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from assay.model.invocation import Count, Coverage, Slot
 from assay.model.workload import Level
-from assay.store import coverage
-from assay.store.baselines import BaselineError
+from assay.store.baselines import COVERAGE, BaselineError, load_coverage, save_coverage
 
 SLOTS = {
     Slot("jax", suite, target, claim): Count(3, 3 if claim == "z" else 1)
@@ -19,18 +18,18 @@ SLOTS = {
 
 def test_what_is_written_is_read_back_and_sorted(tmp_path: Path) -> None:
     before = Coverage(counts={Level.QUICK: SLOTS}, folders={"b": "suites/b", "a": "suites/a"})
-    path = coverage.save(tmp_path, before)
+    path = save_coverage(tmp_path, before)
     first = path.read_bytes()
-    after = coverage.load(tmp_path)
+    after = load_coverage(tmp_path)
     assert after == before
-    coverage.save(tmp_path, Coverage(counts=after.counts, folders={**after.folders}))
+    save_coverage(tmp_path, Coverage(counts=after.counts, folders={**after.folders}))
     assert path.read_bytes() == first
     assert first.index(b'"a"') < first.index(b'"b"')
     assert b'"z": 3' in first
 
 
 def test_without_a_file_nothing_is_expected(tmp_path: Path) -> None:
-    assert coverage.load(tmp_path) is None
+    assert load_coverage(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -45,6 +44,6 @@ def test_without_a_file_nothing_is_expected(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / coverage.FILE_NAME).write_text(text)
+    (tmp_path / COVERAGE).write_text(text)
     with pytest.raises(BaselineError):
-        coverage.load(tmp_path)
+        load_coverage(tmp_path)

@@ -29,7 +29,7 @@ from assay.model.evidence import (
 from assay.model.module import Direction, Shape, Transfer, TripSource, WhileLoop
 from assay.model.summary import ModuleSummary
 from assay.store import evidence
-from assay.store.evidence import MeasurementCacheError, load_all, once
+from assay.store.evidence import Key, MeasurementCacheError, load_all, once
 
 KEY = ("scan", "stack/full", "offload", "gpu-h100:8")
 PLAIN = Evidence(
@@ -107,6 +107,11 @@ FULL = Evidence(
 )
 
 
+def of(key: Key) -> Evidence:
+    suite, workload, variant, target = key
+    return replace(FULL, suite=suite, workload=workload, variant=variant, target=target)
+
+
 def never() -> Evidence:
     raise AssertionError("observed again")
 
@@ -133,8 +138,11 @@ def test_another_suite_workload_variant_or_target_is_observed_by_itself(
     tmp_path: Path, part: int
 ) -> None:
     once(tmp_path, KEY, lambda: PLAIN)
-    other = tuple("other" if index == part else word for index, word in enumerate(KEY))
-    assert once(tmp_path, other, lambda: FULL) == FULL  # type: ignore[arg-type] # four words
+    suite, workload, variant, target = (
+        "other" if index == part else word for index, word in enumerate(KEY)
+    )
+    other = (suite, workload, variant, target)
+    assert once(tmp_path, other, lambda: of(other)) == of(other)
     assert len(load_all(tmp_path)) == 2
 
 
@@ -149,19 +157,19 @@ def test_names_that_read_alike_in_a_path_are_kept_apart(
     tmp_path: Path, other: tuple[str, str, str, str]
 ) -> None:
     once(tmp_path, KEY, lambda: PLAIN)
-    assert once(tmp_path, other, lambda: FULL) == FULL
+    assert once(tmp_path, other, lambda: of(other)) == of(other)
 
 
 def test_a_file_name_says_what_it_is_of(tmp_path: Path) -> None:
     once(tmp_path, KEY, lambda: PLAIN)
-    (path,) = (tmp_path / evidence.FOLDER).glob("*.json")
+    (path,) = (tmp_path / evidence.PROGRAMS.folder).glob("*.json")
     assert path.name.startswith("stack-full-offload-gpu-h100-8-")
 
 
 def test_the_evidence_of_another_program_is_refused(tmp_path: Path) -> None:
-    once(tmp_path, KEY, lambda: replace(PLAIN, variant="another"))
-    with pytest.raises(MeasurementCacheError, match=r"another.*wanted that of .*offload"):
-        once(tmp_path, KEY, lambda: PLAIN)
+    for _ in ("observed", "read"):
+        with pytest.raises(MeasurementCacheError, match=r"another.*wanted that of .*offload"):
+            once(tmp_path, KEY, lambda: replace(PLAIN, variant="another"))
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"workload"'])
@@ -242,7 +250,9 @@ def test_an_observation_that_fails_leaves_no_evidence_and_no_lock_held(
     with pytest.raises(type(error)):
         once(tmp_path, KEY, fail)
     assert load_all(tmp_path) == ()
-    assert [path for path in (tmp_path / evidence.FOLDER).iterdir() if path.suffix != ".lock"] == []
+    assert [
+        path for path in (tmp_path / evidence.PROGRAMS.folder).iterdir() if path.suffix != ".lock"
+    ] == []
     assert once(tmp_path, KEY, lambda: FULL) == FULL
 
 
@@ -252,8 +262,9 @@ def test_a_run_without_evidence_has_none(tmp_path: Path) -> None:
 
 def test_hlo_stays_only_where_it_is_to_be_compared(tmp_path: Path) -> None:
     for variant in ("mine", "theirs", "other"):
-        observed = partial(replace, PLAIN, variant=variant, hlo_gz=variant.encode())
-        assert once(tmp_path, ("s", "w", variant, "cpu"), observed).hlo_gz == b""
+        key = ("s", "w", variant, "cpu")
+        observed = partial(replace, of(key), hlo_gz=variant.encode())
+        assert once(tmp_path, key, observed).hlo_gz == b""
     keys = [("s", "w", name, "cpu") for name in ("mine", "theirs")]
     both = evidence.keep_to_compare(tmp_path, keys)
     alone = evidence.keep_to_compare(tmp_path, keys[:1])

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -157,9 +156,6 @@ def save(root: Path, baseline: Baseline) -> Path:
     return write_json(path, _File(SCHEMA, baseline.suite, baseline.target, entries))
 
 
-_Level = Literal["quick", "full", "device", "soak"]
-
-
 class _Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdicts: int
     judged: int
@@ -169,7 +165,11 @@ class _Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``levels``: level, framework, target, claim → verdicts; a plain number if all judge."""
 
     folder: str
-    levels: dict[_Level, dict[str, dict[str, dict[str, int | _Count]]]]
+    levels: dict[str, dict[str, dict[str, dict[str, int | _Count]]]]
+
+    def __post_init__(self) -> None:  # msgspec reports its ValueError as its own
+        for level in self.levels:
+            Level.parse(level)
 
 
 class _Coverage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

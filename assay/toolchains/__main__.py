@@ -1,4 +1,4 @@
-"""``python -m assay.toolchains --against 0.10.2 MODULE:WORKLOAD/VARIANT``: rerun one variant, and say.
+"""``python -m assay.toolchains --against 0.10.2 MODULE:WORKLOAD/VARIANT``: rerun one variant.
 
 Ends with 0 if it is no slower, 1 if it is slower or failed, 2 for misuse and what cannot run, 3 if
 Assay failed. Too noisy to say is 2, as is Ctrl-C: nothing was decided.

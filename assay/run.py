@@ -7,14 +7,15 @@ from pathlib import Path
 from time import perf_counter
 
 from assay.judge.baseline import nearest_baseline, no_newer
-from assay.judge.case import judge, judge_negative_control, judge_variant, no_control, vouched
-from assay.measure.program import Measurement, Programs
+from assay.judge.case import blind, judge, judge_negative_control, judge_variant, vouched
+from assay.measure import Measurements
 from assay.model.claim import Case, Claim, TimingClaim, Trial, record_of
-from assay.model.evidence import Evidence, GrowthTimes
+from assay.model.evidence import GrowthTimes
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.units import Unit
 from assay.model.verdict import BaselineNumber, Finding, Outcome, Record
+from assay.model.workload import KnownDefect
 from assay.store import baselines, evidence
 
 Measured = Times | Rerun | GrowthTimes
@@ -31,17 +32,13 @@ class BaselineUpdate(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run's folder, its measurements and its baselines.
-
-    ``further`` are kinds of measurement in addition to ``programs``, such as times.
-    """
+    """A run's folder, its measurements and its baselines."""
 
     name: str
     directory: Path
     baselines: Path
     update: BaselineUpdate
-    programs: Programs
-    further: tuple[Measurement, ...] = ()
+    measurements: Measurements
     _controls: dict[tuple[str, str, str], tuple[Finding, Case]] = field(default_factory=dict)
 
     def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
@@ -58,14 +55,7 @@ class Run:
         if trial.must_fail:
             finding, case = self._control(trial)
         else:
-            seen = self._measured(trial)
-            found, defect = judge_variant(trial.check.claim, seen)
-            finding, case = self._updated(trial, seen, found)
-            if finding.outcome.holds and not self._stores_times(trial):
-                controls = ((each.variant.name, self._control(each)[0]) for each in trial.controls)
-                finding = vouched(finding, controls)
-                case = case if finding.outcome.holds else replace(case, baseline=seen.baseline)
-            finding = self._with_hlo(trial, finding, case)
+            finding, case, defect = self._variant(trial)
         record = record_of(
             self.name,
             trial,
@@ -77,45 +67,32 @@ class Run:
         )
         return record, case.times or case.rerun or case.evidence.growth
 
-    def _with_hlo(self, trial: Trial, finding: Finding, case: Case) -> Finding:
-        """The finding. A byte regression also gets the command that compares the HLO."""
-        in_bytes = trial.check.claim.unit is Unit.BYTES and finding.measured is not None
-        if finding.outcome is not Outcome.FAILED or not in_bytes:
-            return finding
-        workload, names = trial.workload, (trial.variant.name, *case.others)
-        keys = [(workload.suite, workload.name, name, trial.target) for name in names]
-        hints = (finding.advice, evidence.keep_to_compare(self.directory, keys))
-        return replace(finding, advice="; ".join(filter(None, hints)))
-
-    def _stores_times(self, trial: Trial) -> bool:
-        """Whether this run stores a time that later negative controls are compared with."""
-        return _is_of_a_machine(trial.check.claim) and self.update is not BaselineUpdate.NOTHING
-
-    def _measured(self, trial: Trial) -> Case:
-        """The case with all measurements that the claim needs."""
-        case = self._measurement(trial).added_to(self._case(trial), trial)
-        machine = _machine(trial.check.claim, case)
-        if not machine:
-            return case
-        return replace(case, baseline=self._baseline_number(trial, case.evidence, machine))
-
-    def _measurement(self, trial: Trial) -> Measurement:
-        claim = trial.check.claim
-        found = next((kind for kind in (self.programs, *self.further) if kind.serves(claim)), None)
-        if found is None:
-            raise NotImplementedError(
-                f"got the claim {claim.name!r} on {trial.variant.name!r}, wanted a run that makes "
-                "the measurement it needs; give Run(further=...)"
-            )
-        return found
+    def _variant(self, trial: Trial) -> tuple[Finding, Case, KnownDefect | None]:
+        """The verdict on a variant, which holds only if every negative control fails the claim."""
+        claim, seen = trial.check.claim, self._measured(trial)
+        found, defect = judge_variant(claim, seen)
+        finding, case = self._updated(claim, seen, found)
+        # A time's controls are compared with the stored time, which this run writes at its end.
+        stores_time = _is_of_a_machine(claim) and self.update is not BaselineUpdate.NOTHING
+        if finding.outcome.holds and not stores_time:
+            controls = ((each.variant.name, self._control(each)[0]) for each in trial.controls)
+            finding = vouched(finding, controls)
+            case = case if finding.outcome.holds else replace(case, baseline=seen.baseline)
+        in_bytes = claim.unit is Unit.BYTES and finding.measured is not None
+        if finding.outcome is Outcome.FAILED and in_bytes:
+            workload, names = trial.workload, (trial.variant.name, *case.others)
+            keys = [(workload.suite, workload.name, name, trial.target) for name in names]
+            hints = (finding.advice, evidence.keep_to_compare(self.directory, keys))
+            finding = replace(finding, advice="; ".join(filter(None, hints)))
+        return finding, case, defect
 
     def _control(self, trial: Trial) -> tuple[Finding, Case]:
         """The verdict on a negative control, computed once per process."""
         if trial.key not in self._controls:
             case = self._measured(trial)
-            finding = self._judge_negative_control(trial, case)
+            finding = judge_negative_control(trial.check.claim, case)
             if self._is_missing(trial, finding):
-                finding = no_control(finding)
+                finding = blind(finding, "cannot be judged here")
             self._controls[trial.key] = finding, case
         return self._controls[trial.key]
 
@@ -132,90 +109,71 @@ class Run:
         cases = map(self._measured, variants)
         return any(judge(trial.check.claim, case).outcome.judged for case in cases)
 
-    def _case(self, trial: Trial) -> Case:
-        workload, target = trial.workload, trial.target
-        mine = self._measurement(trial).evidence(workload, trial.variant, target)
-        others = {
-            name: self.programs.evidence(workload, workload.variant(name), target)
-            for name in trial.check.claim.needs(trial.variant)
-        }
-        return Case(
+    def _measured(self, trial: Trial) -> Case:
+        """The case with all measurements that the claim needs, and its baseline."""
+        workload = trial.workload
+        case = Case(
             workload=workload,
             variant=trial.variant,
-            evidence=mine,
-            others=others,
-            baseline=self._baseline_number(trial, mine),
-            earlier=no_newer(self._stored(trial), mine.toolchain.identity),
+            evidence=self.measurements.judged(trial),
+            others={
+                name: self.measurements.evidence(workload, workload.variant(name), trial.target)
+                for name in trial.check.claim.needs(trial.variant)
+            },
         )
+        if not trial.check.claim.uses_baseline:
+            return self.measurements.with_times(case, trial)
+        case = self.measurements.with_times(self._with_baseline(trial, case), trial)
+        # Only now is the machine known that the times are of.
+        return self._with_baseline(trial, case) if case.times else case
 
-    def _baseline_number(
-        self, trial: Trial, seen: Evidence, machine: str = ""
-    ) -> BaselineNumber | None:
-        """The baseline of the variant, or of a negative control's reference variant."""
-        claim = trial.check.claim
-        if not claim.uses_baseline:
-            return None
-        if trial.must_fail and self.update is not BaselineUpdate.NOTHING and not trial.is_timing:
-            # The number that this run stores, if it stores one.
-            reference = trial.workload.variant(trial.variant.reference)
-            variant = replace(trial, variant=reference, must_fail=False)
-            case = self._case(variant)
-            return self._updated(variant, case, judge_variant(claim, case)[0])[1].baseline
-        if trial.must_fail and isinstance(claim, TimingClaim) and claim.unit is Unit.RATIO:
-            # The time of the reference variant divided by itself.
-            return BaselineNumber(value=1, toolchain=seen.toolchain.identity)
-        return nearest_baseline(self._stored(trial, machine), seen.toolchain.identity)
-
-    def _stored(self, trial: Trial, machine: str = "") -> tuple[BaselineNumber, ...]:
-        """All baselines of the variant, or of a negative control's reference variant."""
-        claim, workload = trial.check.claim, trial.workload
-        if not claim.uses_baseline:
-            return ()
-        name = trial.variant.reference if trial.must_fail else trial.variant.name
-        stored = baselines.load(self.baselines, workload.suite, trial.target)
-        numbers = stored.numbers((workload.name, name, claim.name))
-        return tuple(number for number in numbers if number.machine == machine)
-
-    def _judge_negative_control(self, trial: Trial, case: Case) -> Finding:
-        claim = trial.check.claim
-        if claim.uses_baseline and case.baseline is None and judge(claim, case).outcome.judged:
-            return Finding(
-                outcome=Outcome.INCONCLUSIVE,
-                reason=f"no baseline is stored for its reference {trial.variant.reference!r}",
-                advice="store one with --assay-update-baselines=new",
-            )
-        return judge_negative_control(claim, case)
-
-    def _updated(self, trial: Trial, case: Case, finding: Finding) -> tuple[Finding, Case]:
-        claim = trial.check.claim
-        if not self._stores(claim, case, finding) or finding.measured is None:
-            return finding, case
+    def _with_baseline(self, trial: Trial, case: Case) -> Case:
+        """The case with the baseline of the variant, or of a negative control's reference."""
+        claim, workload, name = trial.check.claim, trial.workload, trial.variant.name
         versions = case.evidence.toolchain.identity
-        value = finding.measured
-        if isinstance(claim, TimingClaim) and case.baseline and finding.outcome is Outcome.PASSED:
-            # Repeated updates must not add up to a slowdown larger than the tolerance.
-            value = min(value, case.baseline.value)
-        number = BaselineNumber(value=value, toolchain=versions, machine=_machine(claim, case))
-        reason = f"stored now: {finding.reason}"
-        passed = replace(finding, outcome=Outcome.PASSED, limit=value, reason=reason, advice="")
-        return passed, replace(case, baseline=number)
+        if trial.must_fail:
+            name = trial.variant.reference
+            if isinstance(claim, TimingClaim) and claim.unit is Unit.RATIO:
+                # The time of the reference variant divided by itself.
+                return replace(case, baseline=BaselineNumber(value=1, toolchain=versions))
+            if self.update is not BaselineUpdate.NOTHING and not trial.is_timing:
+                # The number that this run stores, if it stores one.
+                reference = replace(trial, variant=workload.variant(name), must_fail=False)
+                seen = self._measured(reference)
+                _, stored = self._updated(claim, seen, judge_variant(claim, seen)[0])
+                return replace(case, baseline=stored.baseline, earlier=stored.earlier)
+        machine = _machine(claim, case)
+        found = baselines.load(self.baselines, workload.suite, trial.target)
+        numbers = found.numbers((workload.name, name, claim.name))
+        numbers = tuple(number for number in numbers if number.machine == machine)
+        nearest, earlier = nearest_baseline(numbers, versions), no_newer(numbers, versions)
+        return replace(case, baseline=nearest, earlier=earlier)
 
-    def _stores(self, claim: Claim, case: Case, finding: Finding) -> bool:
-        """Whether ``--assay-update-baselines`` stores this measurement as the baseline.
+    def _updated(self, claim: Claim, case: Case, finding: Finding) -> tuple[Finding, Case]:
+        """The verdict, and the case with the number that ``--assay-update-baselines`` stores.
 
         ``new`` stores a number that has no baseline, and a new toolchain's number that is no worse.
         An error has no measured number and is never stored.
         """
-        # A new machine has no stored time to compare with.
-        is_first = _is_of_a_machine(claim) and case.baseline is None
-        if not claim.uses_baseline or not (finding.outcome.judged or is_first):
-            return False
-        if self.update is BaselineUpdate.NEW:
-            return case.baseline is None or (
-                finding.outcome in (Outcome.PASSED, Outcome.IMPROVED)
-                and dict(case.baseline.toolchain) != case.evidence.toolchain.identity
-            )
-        return self.update is BaselineUpdate.ALL
+        stored, value = case.baseline, finding.measured
+        versions = case.evidence.toolchain.identity
+        # A new machine has no stored time to compare with, which is inconclusive.
+        judged = finding.outcome.judged or (_is_of_a_machine(claim) and stored is None)
+        if not claim.uses_baseline or not judged or value is None:
+            return finding, case
+        is_no_worse = finding.outcome in (Outcome.PASSED, Outcome.IMPROVED)
+        is_new = stored is None or (is_no_worse and stored.toolchain != versions)
+        if self.update is BaselineUpdate.NOTHING or (
+            self.update is BaselineUpdate.NEW and not is_new
+        ):
+            return finding, case
+        if isinstance(claim, TimingClaim) and stored and finding.outcome is Outcome.PASSED:
+            # Repeated updates must not add up to a slowdown larger than the tolerance.
+            value = min(value, stored.value)
+        number = BaselineNumber(value=value, toolchain=versions, machine=_machine(claim, case))
+        reason = f"stored now: {finding.reason}"
+        passed = replace(finding, outcome=Outcome.PASSED, limit=value, reason=reason, advice="")
+        return passed, replace(case, baseline=number)
 
 
 def _is_of_a_machine(claim: Claim) -> bool:
@@ -239,8 +197,7 @@ def update_baselines(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
         if run.update is BaselineUpdate.NOTHING or record.baseline is None or record.must_fail:
             continue
         place = (record.suite, record.target)
-        if place not in changed:
-            changed[place] = baselines.load(run.baselines, *place)
+        known = changed.get(place) or baselines.load(run.baselines, *place)
         key = (record.workload, record.variant, record.claim)
-        changed[place] = changed[place].storing(key, record.baseline)
+        changed[place] = known.storing(key, record.baseline)
     return tuple(baselines.save(run.baselines, baseline) for baseline in changed.values())

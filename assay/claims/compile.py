@@ -9,7 +9,6 @@ from typing import ClassVar
 from assay.claims.measurement import (
     ClaimBase,
     describe_failure,
-    finding,
     memory_of,
     module_of,
     stop,
@@ -18,7 +17,7 @@ from assay.claims.measurement import (
     stop_unless_compiled,
     traced_of,
 )
-from assay.judge.baseline import Relation
+from assay.judge.baseline import Relation, compared
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Failure, FailureKind, Residual
 from assay.model.units import Quantity, Unit
@@ -198,7 +197,7 @@ class FitsDevice(ClaimBase):
         memory_of(case, evidence)
         needed = Quantity(evidence.needed_bytes or 0, self.unit)
         capacity = Quantity(evidence.device_memory_bytes, Unit.BYTES)
-        found = finding("device memory", needed, Relation.AT_MOST, capacity, "the device's memory")
+        found = compared("device memory", needed, Relation.AT_MOST, capacity, "the device's memory")
         return replace(found, advice="" if found.outcome is Outcome.PASSED else _MAKE_IT_FIT)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import ClassVar, NoReturn
 
-from assay.judge.baseline import Relation, explain, holds
+from assay.judge.baseline import Relation, compared
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced, Unavailable
 from assay.model.summary import ModuleSummary
@@ -39,23 +39,7 @@ class ClaimBase:
     ) -> Finding:
         """Passes if a number of the claim's unit is in this relation to the formula."""
         quantity = Quantity(measured, self.unit)
-        return finding(what, quantity, relation, formula.of(case), formula.text)
-
-
-def finding(
-    what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str
-) -> Finding:
-    """Passes or fails by one comparison, with the line that explains it.
-
-    Raises:
-        UnitError: measurement and limit count different things.
-    """
-    return Finding(
-        outcome=passed_if(holds(measured, relation, limit)),
-        measured=measured.value,
-        limit=limit.value,
-        reason=explain(what, measured, relation, limit, source),
-    )
+        return compared(what, quantity, relation, formula.of(case), formula.text)
 
 
 def passed_if(passed: bool) -> Outcome:  # noqa: FBT001

@@ -7,13 +7,12 @@ from typing import ClassVar, Final
 from assay.claims.measurement import (
     ClaimBase,
     assigned_module_of,
-    finding,
     memory_of,
     module_of,
     stop,
     stop_unless_placement_shows,
 )
-from assay.judge.baseline import Relation, against_baseline
+from assay.judge.baseline import Relation, against_baseline, compared
 from assay.model.claim import Case, Formula
 from assay.model.evidence import FailureKind
 from assay.model.inspection import why_lost
@@ -91,7 +90,7 @@ class DeviceBytesAtMost(ClaimBase):
         limit = Quantity(theirs + beyond.value, self.unit)
         measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
         source = f"the memory of {self.against!r}, plus {self.beyond.text}"
-        return finding("device memory", measured, Relation.AT_MOST, limit, source)
+        return compared("device memory", measured, Relation.AT_MOST, limit, source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,12 @@ from typing import ClassVar, Final
 
 from assay.claims.measurement import (
     ClaimBase,
-    finding,
     stop,
     stop_never_executed,
     stop_unless_compiled,
     stop_unless_executed,
 )
-from assay.judge.baseline import Relation
+from assay.judge.baseline import Relation, compared
 from assay.judge.differences.step_graphs import difference_of_steps
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Counters, Evidence, StepsSeen
@@ -87,7 +86,7 @@ class SentPerStep(ClaimBase):
         what = f"what step {number} sends ({self.sent.value})"
         limit = Quantity(wanted, self.unit)
         source = f"step {number} of {case.variant.reference!r}"
-        return finding(what, Quantity(measured, self.unit), Relation.EQUAL, limit, source)
+        return compared(what, Quantity(measured, self.unit), Relation.EQUAL, limit, source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Comparing a number with its limit or baseline, and choosing the nearest toolchain's baseline."""
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Protocol, TypeVar
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -19,6 +19,13 @@ class Relation(Enum):
     AT_LEAST = "≥"
 
 
+_HOLDS = {
+    Relation.EQUAL: operator.eq,
+    Relation.AT_MOST: operator.le,
+    Relation.AT_LEAST: operator.ge,
+}
+
+
 def holds(measured: Quantity, relation: Relation, limit: Quantity) -> bool:
     """Whether the measurement stands to the limit as asked; deterministic numbers, no tolerance.
 
@@ -26,26 +33,31 @@ def holds(measured: Quantity, relation: Relation, limit: Quantity) -> bool:
         UnitError: the two count different things.
     """
     same_unit(measured, limit)
-    match relation:
-        case Relation.EQUAL:
-            return measured.value == limit.value
-        case Relation.AT_MOST:
-            return measured.value <= limit.value
-        case Relation.AT_LEAST:
-            return measured.value >= limit.value
+    return bool(_HOLDS[relation](measured.value, limit.value))
 
 
-def explain(what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str) -> str:
-    """One line that names the measurement, the limit, its source and the gap between them."""
-    line = f"{what}: {measured}, expected {relation.value} {limit} ({source})"
-    if holds(measured, relation, limit):
-        return line
-    gap = Quantity(abs(measured.value - limit.value), measured.unit)
-    return f"{line}; {gap} too {'much' if measured.value > limit.value else 'little'}"
+def compared(
+    what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str
+) -> Finding:
+    """Passes or fails by one comparison. The reason names both numbers, the source and the gap.
+
+    Raises:
+        UnitError: the two count different things.
+    """
+    passed = holds(measured, relation, limit)
+    reason = f"{what}: {measured}, expected {relation.value} {limit} ({source})"
+    if not passed:
+        gap = Quantity(abs(measured.value - limit.value), measured.unit)
+        reason += f"; {gap} too {'much' if measured.value > limit.value else 'little'}"
+    return Finding(
+        outcome=Outcome.PASSED if passed else Outcome.FAILED,
+        measured=measured.value,
+        limit=limit.value,
+        reason=reason,
+    )
 
 
 _ORDER = ("jaxlib", "jax", "torch_xla", "torch", "libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin")
-
 
 _Age = tuple[tuple[Version, ...], tuple[tuple[str, Version, str], ...]]
 
@@ -55,51 +67,38 @@ def age(versions: Mapping[str, str]) -> _Age:
 
     The compiler's own package decides; the remaining versions only make the order total.
     """
-    leading = tuple(_version(versions.get(name)) for name in _ORDER)
+    leading = tuple(_version(versions.get(name, "0")) for name in _ORDER)
     rest = tuple((name, _version(text), text) for name, text in sorted(versions.items()))
     return leading, rest
 
 
-def _version(text: str | None) -> Version:
+def _version(text: str) -> Version:
     try:
-        return Version(text or "0")
+        return Version(text)
     except InvalidVersion:
         return Version("0")
 
 
-class _OnToolchain(Protocol):
-    """What was stored on some toolchain, be it a number or times."""
+def no_newer(
+    numbers: Iterable[BaselineNumber], versions: Mapping[str, str]
+) -> tuple[BaselineNumber, ...]:
+    """The numbers of toolchains no newer than this one: the oldest first, its own ones last.
 
-    @property
-    def toolchain(self) -> Mapping[str, str]:
-        """Its versions."""
-
-
-_OfToolchain = TypeVar("_OfToolchain", bound=_OnToolchain)
+    A toolchain whose compiler is the same age counts as older, whatever else differs.
+    """
+    compiler, _ = age(versions)
+    older = (number for number in numbers if age(number.toolchain)[0] <= compiler)
+    return tuple(sorted(older, key=lambda each: (each.toolchain == versions, age(each.toolchain))))
 
 
 def nearest_baseline(
-    baseline: Iterable[_OfToolchain], versions: Mapping[str, str]
-) -> _OfToolchain | None:
-    """What was stored on this very toolchain, else on the newest older one, else None.
+    numbers: Iterable[BaselineNumber], versions: Mapping[str, str]
+) -> BaselineNumber | None:
+    """The number of this very toolchain, else of the newest older one, else None.
 
-    Of several the last counts. A toolchain whose compiler is the same age counts as older,
-    whatever else differs.
+    Of several the last counts.
     """
-    compiler, _ = age(versions)
-    older = [number for number in baseline if age(number.toolchain)[0] <= compiler]
-    exact = [number for number in older if dict(number.toolchain) == dict(versions)]
-    best = exact or sorted(older, key=lambda number: age(number.toolchain))
-    return best[-1] if best else None
-
-
-def no_newer(
-    baseline: Iterable[_OfToolchain], versions: Mapping[str, str]
-) -> tuple[_OfToolchain, ...]:
-    """What was stored on toolchains no newer than this one, the oldest first."""
-    compiler, _ = age(versions)
-    older = (number for number in baseline if age(number.toolchain)[0] <= compiler)
-    return tuple(sorted(older, key=lambda number: age(number.toolchain)))
+    return next(reversed(no_newer(numbers, versions)), None)
 
 
 def in_range(specifiers: Mapping[str, str], versions: Mapping[str, str]) -> bool:
@@ -138,27 +137,30 @@ def against_baseline(
             reason=f"measured {measured}, but no baseline is stored for this or an older toolchain",
             advice=STORE_NEW,
         )
-    exact = dict(baseline.toolchain) == dict(toolchain)
+    exact = baseline.toolchain == toolchain
     slack = 0.0 if exact else tolerance
-    limit = Quantity(baseline.value, measured.unit)
-    change = measured.value - baseline.value
-    where = "this toolchain" if exact else _names(baseline.toolchain)
-    outcome, word = Outcome.PASSED, "equal to the baseline"
     best = baseline if exact else _best(earlier, baseline, tolerance)
-    if change <= slack * abs(baseline.value) and _exceeds(measured.value, best, slack):
-        return _drifted(measured, best, limit)
-    if change > slack * abs(baseline.value):
-        outcome, word = Outcome.FAILED, f"{Quantity(change, measured.unit)} more than the baseline"
-    elif change < -slack * abs(baseline.value):
-        outcome, word = (
-            Outcome.IMPROVED,
-            f"{Quantity(-change, measured.unit)} less than the baseline",
+    stored = Quantity(baseline.value, measured.unit)
+    where = "this toolchain" if exact else _names(baseline)
+    change = f"{_change(measured, baseline)} the baseline"
+    outcome, limit = Outcome.PASSED, baseline
+    reason = f"measured {measured}, baseline {stored} on {where}: {change}"
+    if _exceeds(measured.value, baseline, slack):
+        outcome = Outcome.FAILED
+    elif _exceeds(measured.value, best, slack):
+        outcome, limit = Outcome.FAILED, best
+        reason = (
+            f"measured {measured}: {_change(measured, best)} the best baseline, "
+            f"{Quantity(best.value, measured.unit)} on {_names(best)}, in small steps (the newest "
+            f"baseline is {stored})"
         )
+    elif baseline.value - measured.value > slack * abs(baseline.value):
+        outcome = Outcome.IMPROVED
     return Finding(
         outcome=outcome,
         measured=measured.value,
-        limit=baseline.value,
-        reason=f"measured {measured}, baseline {limit} on {where}: {word}",
+        limit=limit.value,
+        reason=reason,
         advice="" if outcome is Outcome.PASSED else STORE_ALL,
     )
 
@@ -171,29 +173,23 @@ def _best(
     Only ``--assay-update-baselines=all`` stores a number beyond the tolerance; the comparison
     starts anew there.
     """
-    best: BaselineNumber | None = None
+    best = earlier[0] if earlier else newest
     for number in (*earlier, newest):
-        if best is None or number.value <= best.value or _exceeds(number.value, best, tolerance):
+        if number.value <= best.value or _exceeds(number.value, best, tolerance):
             best = number
-    return best or newest
+    return best
 
 
 def _exceeds(value: float, number: BaselineNumber, slack: float) -> bool:
     return value - number.value > slack * abs(number.value)
 
 
-def _drifted(measured: Quantity, best: BaselineNumber, newest: Quantity) -> Finding:
-    change = Quantity(measured.value - best.value, measured.unit)
-    return Finding(
-        outcome=Outcome.FAILED,
-        measured=measured.value,
-        limit=best.value,
-        reason=f"measured {measured}: {change} more than the best baseline, "
-        f"{Quantity(best.value, measured.unit)} on {_names(best.toolchain)}, in small steps (the "
-        f"newest baseline is {newest})",
-        advice=STORE_ALL,
-    )
+def _change(measured: Quantity, number: BaselineNumber) -> str:
+    change = measured.value - number.value
+    if not change:
+        return "equal to"
+    return f"{Quantity(abs(change), measured.unit)} {'more' if change > 0 else 'less'} than"
 
 
-def _names(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+def _names(number: BaselineNumber) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(number.toolchain.items()))

@@ -1,6 +1,6 @@
 """One claim on one case: from measurements, known defects and controls to the recorded finding."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from math import isfinite, isinf
 
@@ -10,59 +10,6 @@ from assay.model.claim import Case, Claim, Stopped
 from assay.model.evidence import FailureKind
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import KnownDefect, matches_any
-
-
-def known_defects(
-    entries: tuple[KnownDefect, ...],
-    *,
-    workload: str,
-    variant: str,
-    claim: str,
-    target: str,
-    versions: Mapping[str, str],
-) -> tuple[KnownDefect, ...]:
-    """The entries that speak of this variant, claim, target and toolchain."""
-    return tuple(
-        entry
-        for entry in entries
-        if matches_any(workload, entry.workloads)
-        and matches_any(variant, entry.variants)
-        and entry.ways(claim)
-        and matches_any(target, entry.targets)
-        and in_range(entry.toolchain, versions)
-    )
-
-
-def against_defects(
-    finding: Finding, entries: tuple[KnownDefect, ...], claim: str, case: Case
-) -> tuple[Finding, KnownDefect | None]:
-    """An expected failure is ``known-defect``; an unexpected pass is ``fixed-upstream``.
-
-    Failed in any other way stays ``failed``. Any other outcome passes through: a crash of Assay or
-    a missing measurement is never a known defect.
-    """
-    if not entries:
-        return finding, None
-    if finding.outcome is Outcome.FAILED:
-        for entry in entries:
-            ways = entry.ways(claim)
-            if any(way.holds(finding.measured, finding.failure, case) for way in ways):
-                reason = f"{entry.reason}; seen: {finding.reason}"
-                known = replace(finding, outcome=Outcome.KNOWN_DEFECT, reason=reason, advice="")
-                return known, entry
-        other = f"{finding.reason}; this is not the known defect ({entries[0].upstream})"
-        return replace(finding, reason=other), None
-    if finding.outcome in (Outcome.PASSED, Outcome.IMPROVED):
-        entry = entries[0]
-        fixed = replace(
-            finding,
-            outcome=Outcome.FIXED_UPSTREAM,
-            reason=f"{finding.reason}; expected to fail: {entry.reason}",
-            advice=f"retire the known defect last seen {entry.last_seen} ({entry.upstream})",
-        )
-        return fixed, entry
-    return finding, entries[0]
-
 
 _PASSED = (Outcome.PASSED, Outcome.IMPROVED)
 
@@ -81,30 +28,26 @@ def judge(claim: Claim, case: Case) -> Finding:
     # A claim and its formulas may be anyone's code; their fault must not take the run down.
     except Exception as fault:  # noqa: BLE001
         return at_fault(fault, f"claim {claim.name!r}")
-    if finding.outcome in _PASSED and None in (finding.measured, finding.limit):
-        return replace(
-            finding,
-            outcome=Outcome.ERROR,
-            reason=f"claim {claim.name!r} says {finding.outcome.value} but measured nothing",
-            advice=f"return measured and limit with every {finding.outcome.value} finding",
-        )
-    return _finite(claim, finding)
-
-
-def _finite(claim: Claim, finding: Finding) -> Finding:
-    numbers = {"measured": finding.measured, "limit": finding.limit}
-    odd = {name: number for name, number in numbers.items() if not isfinite(number or 0)}
-    if finding.outcome is Outcome.FAILED and isinf(odd.get("measured") or 0):
-        del odd["measured"]
-    if not odd:
+    unsound = _why_unsound(finding)
+    if not unsound:
         return finding
-    words = ", ".join(f"{name}={number}" for name, number in odd.items())
     return replace(
         finding,
         outcome=Outcome.ERROR,
-        reason=f"claim {claim.name!r} gives {words}, which is not finite: {finding.reason}",
+        reason=f"claim {claim.name!r} {unsound}",
         advice="return finite numbers, or an inconclusive finding that says why there is none",
     )
+
+
+def _why_unsound(finding: Finding) -> str:
+    """How the finding breaks the law of claims; empty if it does not."""
+    if finding.outcome in _PASSED and None in (finding.measured, finding.limit):
+        return f"says {finding.outcome.value} but measured nothing"
+    numbers = {"measured": finding.measured, "limit": finding.limit}
+    if finding.outcome is Outcome.FAILED and isinf(finding.measured or 0):
+        del numbers["measured"]
+    odd = [f"{name}={each}" for name, each in numbers.items() if not isfinite(each or 0)]
+    return f"gives {', '.join(odd)}, which is not finite: {finding.reason}" if odd else ""
 
 
 def at_fault(fault: Exception, what: str) -> Finding:
@@ -122,23 +65,57 @@ def at_fault(fault: Exception, what: str) -> Finding:
     )
 
 
-def judge_variant(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
-    """The finding on a variant, set against the workload's known defects."""
-    name = claim.name
-    entries = known_defects(
-        case.workload.known_defects,
-        workload=case.workload.name,
-        variant=case.variant.name,
-        claim=name,
-        target=case.evidence.target,
-        versions=case.evidence.toolchain.versions,
+def known_defects(claim: str, case: Case) -> tuple[KnownDefect, ...]:
+    """The workload's entries for this claim, variant, target and toolchain."""
+    seen = case.evidence
+    return tuple(
+        entry
+        for entry in case.workload.known_defects
+        if matches_any(case.workload.name, entry.workloads)
+        and matches_any(case.variant.name, entry.variants)
+        and entry.ways(claim)
+        and matches_any(seen.target, entry.targets)
+        and in_range(entry.toolchain, seen.toolchain.versions)
     )
+
+
+def judge_variant(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
+    """The finding on a variant, and the known defect that applies.
+
+    An expected failure is ``known-defect``; an unexpected pass is ``fixed-upstream``. Failed in any
+    other way stays ``failed``. Any other outcome passes through: a crash of Assay or a missing
+    measurement is never a known defect.
+    """
+    entries = known_defects(claim.name, case)
     finding = judge(claim, case)
+    if not entries:
+        return finding, None
+    entry = entries[0]
+    if finding.outcome in _PASSED:
+        fixed = replace(
+            finding,
+            outcome=Outcome.FIXED_UPSTREAM,
+            reason=f"{finding.reason}; expected to fail: {entry.reason}",
+            advice=f"retire the known defect last seen {entry.last_seen} ({entry.upstream})",
+        )
+        return fixed, entry
+    if finding.outcome is not Outcome.FAILED:
+        return finding, entry
     try:
-        return against_defects(finding, entries, name, case)
+        expected = next((each for each in entries if _expects(each, claim, finding, case)), None)
     # What an entry expects may be a formula of the suite's own, which may raise anything.
     except Exception as fault:  # noqa: BLE001
-        return at_fault(fault, f"a known defect of {name!r}"), None
+        return at_fault(fault, f"a known defect of {claim.name!r}"), None
+    if expected is None:
+        other = f"{finding.reason}; this is not the known defect ({entry.upstream})"
+        return replace(finding, reason=other), None
+    reason = f"{expected.reason}; seen: {finding.reason}"
+    return replace(finding, outcome=Outcome.KNOWN_DEFECT, reason=reason, advice=""), expected
+
+
+def _expects(entry: KnownDefect, claim: Claim, finding: Finding, case: Case) -> bool:
+    ways = entry.ways(claim.name)
+    return any(way.holds(finding.measured, finding.failure, case) for way in ways)
 
 
 def judge_negative_control(claim: Claim, case: Case) -> Finding:
@@ -146,18 +123,23 @@ def judge_negative_control(claim: Claim, case: Case) -> Finding:
 
     The control must fail it by a measurement, or with the kind of failure that its variant names.
     One that fails it for another reason proves nothing: the detector is as untested as if the
-    control had passed, and both are ``failed``.
+    control had passed, and both are ``failed``. Without a baseline of its reference variant, a
+    claim on a baseline cannot fail.
     """
     finding = judge(claim, case)
-    if finding.outcome in _PASSED:
-        return _blind(
-            finding, f"the negative control passes the claim, which is blind: {finding.reason}"
-        )
-    if finding.outcome is not Outcome.FAILED:
+    if not finding.outcome.judged:
         return finding
+    if claim.uses_baseline and case.baseline is None:
+        return Finding(
+            outcome=Outcome.INCONCLUSIVE,
+            reason=f"no baseline is stored for its reference {case.variant.reference!r}",
+            advice="store one with --assay-update-baselines=new",
+        )
+    if finding.outcome in _PASSED:
+        return blind(finding, "passes the claim, which is blind")
     unproven = _why_unproven(finding, case.variant.fails_with)
     if unproven:
-        return _blind(finding, f"the negative control proves nothing, {unproven}: {finding.reason}")
+        return blind(finding, f"proves nothing, {unproven}")
     return replace(
         finding,
         outcome=Outcome.PASSED,
@@ -177,19 +159,15 @@ def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
     return "" if isfinite(finding.measured) else "for what it measures is not finite"
 
 
-def _blind(finding: Finding, reason: str) -> Finding:
+def blind(finding: Finding, how: str) -> Finding:
+    """The verdict on a negative control that does not fail the claim as it must."""
     return replace(
         finding,
         outcome=Outcome.FAILED,
-        reason=reason,
+        reason=f"the negative control {how}: {finding.reason}",
         advice="correct the detector or the negative control; until then no verdict of this claim "
         "counts",
     )
-
-
-def no_control(finding: Finding) -> Finding:
-    """The verdict on a control that cannot be judged where the claim can."""
-    return _blind(finding, f"the negative control cannot be judged here: {finding.reason}")
 
 
 def vouched(finding: Finding, controls: Iterable[tuple[str, Finding]]) -> Finding:

@@ -13,10 +13,7 @@ from assay.claims import TimeAgainst
 from assay.frameworks.installed import keeps_state
 from assay.isolate import NotPortable, Observer, Processes
 from assay.judge.case import at_fault
-from assay.measure.growth import Growth
-from assay.measure.program import Programs
-from assay.measure.rerun import BASELINE, Reruns
-from assay.measure.times import PairedTimes
+from assay.measure import BASELINE, Measurements
 from assay.model.claim import Check, RerunClaim, TimingClaim, Trial, record_of
 from assay.model.evidence import Evidence
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest
@@ -139,28 +136,22 @@ class Session:
     def run(self) -> Run:
         """The run that this process works for; its folder is there from now on."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        programs = Programs(directory=self.directory, observe=self._observe)
-        most_seconds = self.settings.timing_seconds
+        measurements = Measurements(
+            directory=self.directory,
+            baselines=self.settings.baselines,
+            observe=self._observe,
+            time=self._time,
+            time_growth=self._time_growth,
+            rerun=self._rerun,
+            most_seconds=self.settings.timing_seconds,
+            against=self.settings.against,
+        )
         return Run(
             name=self.name,
             directory=self.directory,
             baselines=self.settings.baselines,
             update=self.settings.update,
-            programs=programs,
-            further=(
-                PairedTimes(programs=programs, time=self._time, most_seconds=most_seconds),
-                Growth(
-                    directory=self.directory,
-                    time_growth=self._time_growth,
-                    most_seconds=most_seconds,
-                ),
-                Reruns(
-                    programs=programs,
-                    rerun=self._rerun,
-                    baselines=self.settings.baselines,
-                    against=self.settings.against,
-                ),
-            ),
+            measurements=measurements,
         )
 
     def judge(self, trial: Trial) -> Record:

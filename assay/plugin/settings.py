@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
-from assay.measure.rerun import BASELINE
+from assay.measure import BASELINE
 from assay.model.target import State
 from assay.model.workload import Level
 from assay.run import BaselineUpdate

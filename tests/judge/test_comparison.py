@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.judge.baseline import Relation, explain, holds
+from assay.judge.baseline import Relation, compared, holds
 from assay.model.units import Quantity, Unit, UnitError
 
 
@@ -43,11 +43,11 @@ def test_a_value_that_is_no_number_holds_nothing(relation: Relation) -> None:
     ],
 )
 def test_the_explanation_names_the_gap_and_its_side(measured: int, line: str) -> None:
-    said = explain(
+    finding = compared(
         "host memory",
         Quantity(measured, Unit.BYTES),
         Relation.EQUAL,
         Quantity(2048, Unit.BYTES),
         "the stack",
     )
-    assert said == line
+    assert finding.reason == line

@@ -5,9 +5,20 @@ from dataclasses import replace
 import pytest
 
 from assay.judge.case import known_defects
-from assay.model.evidence import Failure, FailureKind
+from assay.model.claim import Case
+from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
 from assay.model.units import Quantity, Unit
-from assay.model.workload import Expected, Fails, KnownDefect, Measures, exactly
+from assay.model.workload import (
+    Expected,
+    Fails,
+    KnownDefect,
+    Measures,
+    Program,
+    Role,
+    Variant,
+    Workload,
+    exactly,
+)
 
 DEFECT = KnownDefect(
     variants=("offload-*", "nested"),
@@ -29,15 +40,17 @@ def found(
     target: str = "gpu-h100:8",
     jaxlib: str = "0.10.2",
 ) -> KnownDefect | None:
-    versions = {"jaxlib": jaxlib} if jaxlib else {}
-    entries = known_defects(
-        defects or (DEFECT,),
+    seen = Variant(name=variant, role=Role.POLICY, program=lambda _: Program())
+    evidence = Evidence(
         workload=workload,
         variant=variant,
-        claim=claim,
         target=target,
-        versions=versions,
+        toolchain=Toolchain(versions={"jaxlib": jaxlib} if jaxlib else {}),
     )
+    among = Workload(
+        suite="suite", name=workload, variants=(seen,), known_defects=defects or (DEFECT,)
+    )
+    entries = known_defects(claim, Case(workload=among, variant=seen, evidence=evidence))
     return next(iter(entries), None)
 
 

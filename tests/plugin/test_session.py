@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from assay.measure.rerun import Reruns
 from assay.model.evidence import Evidence, Toolchain
 from assay.model.rerun import Rerun, RerunRequest, Sought
 from assay.model.workload import Level, Program, Role, Variant, Workload
@@ -83,7 +82,7 @@ def test_an_accelerator_is_free_while_two_processes_are_rerun_on_it(
     monkeypatch.setattr(plugin_session, "Observer", FakeObserver)
     monkeypatch.setattr(plugin_session, "rerun_as_set", rerun)
     run = _session(tmp_path, target).run
-    run.programs.evidence(WORKLOAD, VARIANT, target)
+    run.measurements.evidence(WORKLOAD, VARIANT, target)
     assert FakeObserver.alive == 1
     request = RerunRequest(
         workload=WORKLOAD,
@@ -92,6 +91,5 @@ def test_an_accelerator_is_free_while_two_processes_are_rerun_on_it(
         baseline="0.10.2",
         sought=Sought(least=0.02, seen=0.04),
     )
-    (reruns,) = (kind for kind in run.further if isinstance(kind, Reruns))
-    reruns.rerun(request, lambda _: None)
+    run.measurements.rerun(request, lambda _: None)
     assert seen == [alive]

@@ -1,20 +1,16 @@
 """A run without a compiler: each variant needs the temporary bytes that the test says."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from assay import claims
-from assay.measure.growth import Growth, TimeGrowth
-from assay.measure.program import Measurement, Observe, Programs
-from assay.measure.rerun import Reruns
-from assay.measure.times import PairedTimes, Time
+from assay.measure import Measurements
 from assay.model.claim import Check, Claim, Trial
 from assay.model.evidence import Evidence, Failure, Memory, Toolchain, Unavailable
-from assay.model.rerun import KeepRerun, Rerun, RerunRequest
 from assay.model.verdict import Record
 from assay.model.workload import KnownDefect, Program, Role, Variant, Workload
 from assay.run import BaselineUpdate, Run, update_baselines
@@ -34,6 +30,10 @@ NEGATIVE_CONTROL = Variant(
 )
 WORKLOAD = Workload(suite="scan", name="stack", variants=(OFFLOAD, SAVE, NEGATIVE_CONTROL))
 BASELINE_TEMP = claims.BaselineTempBytes(tolerance=0.1)
+
+
+def _unmeasured(*request: object) -> Any:
+    raise AssertionError(request)
 
 
 @dataclass
@@ -92,7 +92,15 @@ class Harness:
             directory=directory,
             baselines=self.baselines,
             update=update,
-            programs=Programs(directory=directory, observe=self.observed),
+            measurements=Measurements(
+                directory=directory,
+                baselines=self.baselines,
+                observe=self.observed,
+                time=_unmeasured,
+                time_growth=_unmeasured,
+                rerun=_unmeasured,
+                most_seconds=30.0,
+            ),
         )
 
     def judge(
@@ -105,28 +113,9 @@ class Harness:
         return records
 
 
-def measuring(
-    run: Run,
-    *,
-    observe: Observe | None = None,
-    time: Time | None = None,
-    time_growth: TimeGrowth | None = None,
-    rerun: Callable[[RerunRequest, KeepRerun], Rerun] | None = None,
-    against: str = "",
-    most_seconds: float = 30.0,
-) -> Run:
-    """The run with these measurements beside that of its programs, or with other programs."""
-    programs = replace(run.programs, observe=observe) if observe else run.programs
-    further: list[Measurement] = []
-    if time is not None:
-        further.append(PairedTimes(programs=programs, time=time, most_seconds=most_seconds))
-    if time_growth is not None:
-        growth = Growth(directory=run.directory, time_growth=time_growth, most_seconds=most_seconds)
-        further.append(growth)
-    if rerun is not None:
-        reruns = Reruns(programs=programs, rerun=rerun, baselines=run.baselines, against=against)
-        further.append(reruns)
-    return replace(run, programs=programs, further=tuple(further))
+def measuring(run: Run, **measurements: Any) -> Run:
+    """The run with other measurements."""
+    return replace(run, measurements=replace(run.measurements, **measurements))
 
 
 def trial(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from assay import claims
-from assay.measure.rerun import BASELINE
+from assay.measure import BASELINE
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.rerun import Enough, KeepRerun, Pair, ProcessTimes, Rerun, RerunRequest
 from assay.model.timing import Change, Ratio

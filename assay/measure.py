@@ -1,0 +1,135 @@
+"""The measurements that claims need, each made once per run and stored in the run's folder."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from assay.judge.baseline import nearest_baseline
+from assay.model.claim import Case, GrowthClaim, RerunClaim, TimingClaim, Trial
+from assay.model.evidence import Evidence, Unavailable
+from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, Sought, not_rerun
+from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, Turns
+from assay.model.workload import Variant, Workload
+from assay.store import baselines, evidence
+
+BASELINE = "baseline"
+"""The value of ``--assay-against`` that selects the toolchain of the nearest baseline."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """The measurements of a run; the first process that needs one makes it.
+
+    ``observe`` compiles and runs a program. ``time`` times two programs alternately,
+    ``time_growth`` times a loop at several lengths, and ``rerun`` a program on two toolchains.
+    ``most_seconds`` limits the sampling time of one pair or loop. ``against`` is the value of
+    ``--assay-against``, empty if none was given.
+    """
+
+    directory: Path
+    baselines: Path
+    observe: Callable[[Workload, Variant, str], Evidence]
+    time: Callable[[TimedPair, Keep], Times]
+    time_growth: Callable[[Workload, Variant, str, float], Evidence]
+    rerun: Callable[[RerunRequest, KeepRerun], Rerun]
+    most_seconds: float
+    against: str = ""
+
+    def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
+        """The evidence of a program, which is all that most claims need.
+
+        Raises:
+            MeasurementCacheError: the stored file is damaged.
+        """
+        key = (workload.suite, workload.name, variant.name, target)
+        return evidence.once(self.directory, key, lambda: self.observe(workload, variant, target))
+
+    def judged(self, trial: Trial) -> Evidence:
+        """The evidence of the judged variant; a claim on growth gets only the times of its loop.
+
+        Raises:
+            MeasurementCacheError: the stored file is damaged.
+        """
+        program = (trial.workload, trial.variant, trial.target)
+        if not isinstance(trial.check.claim, GrowthClaim):
+            return self.evidence(*program)
+        return evidence.once(
+            self.directory,
+            (trial.workload.suite, trial.workload.name, trial.variant.name, trial.target),
+            lambda: self.time_growth(*program, self.most_seconds),
+            evidence.GROWTH,
+        )
+
+    def with_times(self, case: Case, trial: Trial) -> Case:
+        """The case with the times or the rerun that its claim asks for.
+
+        Raises:
+            MeasurementCacheError: the stored file is damaged.
+        """
+        claim = trial.check.claim
+        if isinstance(claim, TimingClaim) and (turns := _asked(claim.turns, case)):
+            return replace(case, times=self._times(trial, turns))
+        if isinstance(claim, RerunClaim) and (sought := _asked(claim.sought, case)):
+            return replace(case, rerun=self._rerun(trial, case, sought))
+        return case
+
+    def _times(self, trial: Trial, turns: Turns) -> Times:
+        pair = TimedPair(
+            workload=trial.workload,
+            reference=trial.workload.variant(turns.reference) if turns.reference else None,
+            judged=trial.variant,
+            target=trial.target,
+            turns=turns,
+            # The processes of a single variant share the time limit of a pair.
+            most_seconds=self.most_seconds / (1 if turns.reference else PROCESSES_ALONE),
+        )
+        return evidence.TIMES.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
+
+    def _rerun(self, trial: Trial, case: Case, sought: Sought) -> Rerun:
+        other = self._other_toolchain(trial, case)
+        request = RerunRequest(
+            workload=trial.workload,
+            variant=trial.variant,
+            target=trial.target,
+            baseline="" if isinstance(other, Unavailable) else other,
+            sought=sought,
+            negative_control=trial.must_fail,
+        )
+        if isinstance(other, Unavailable):
+            return not_rerun(request, Side.OLD, other)
+        return evidence.RERUNS.once(
+            self.directory, request.key, lambda keep: self.rerun(request, keep)
+        )
+
+    def _other_toolchain(self, trial: Trial, case: Case) -> Mapping[str, str] | str | Unavailable:
+        """The toolchain to rerun the program on, or why there is none."""
+        if self.against != BASELINE:
+            return self.against or Unavailable(
+                reason="none is named", remedy="name one with --assay-against VERSION"
+            )
+        name = f"{trial.workload.name}/{trial.variant.name}"
+        here = case.evidence.toolchain.identity
+        stored = baselines.load(self.baselines, trial.workload.suite, trial.target)
+        numbers = stored.of_variant(trial.workload.name, trial.variant.name)
+        nearest = nearest_baseline(numbers, here)
+        if nearest is None:
+            reason = f"no number of {name} is stored on {trial.target}"
+        elif nearest.toolchain == here:
+            reason = f"the newest number of {name} was stored on the present toolchain itself"
+        else:
+            return nearest.toolchain
+        return Unavailable(reason=reason, remedy="name a version with --assay-against VERSION")
+
+
+def _asked(question: Callable[[Case], _T], case: Case) -> _T | None:
+    """What a claim asks to be measured, or None if its question raises an exception.
+
+    ``Claim.judge`` asks the same question and raises the same exception, which becomes the verdict.
+    """
+    try:
+        return question(case)
+    except Exception:  # noqa: BLE001
+        return None

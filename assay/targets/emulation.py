@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from assay.targets.jax_internals import InternalsMoved, device_list_type, mesh_makers, mesh_setter
+from assay.targets.jax_internals import InternalsMoved, private
 
 if TYPE_CHECKING:
-    from jax import Device
+    from assay.targets.jax_internals import Device
 
 GPU_MEMORY_KINDS: Final = ("device", "pinned_host")
 """What jax lists for a live GPU, its default first (XLA, pjrt/gpu/se_gpu_pjrt_client.cc)."""
 
 _GPU_PLATFORMS: Final = ("gpu", "cuda")
-_LISTED: Final = "_internal_device_list"
-_ASSIGNED: Final = "_device_assignment"
+_SHARDINGS: Final = "jax._src.sharding_impls"
+_MESH_MAKERS: Final = (_SHARDINGS, "jax._src.mesh_utils")
 
 
 def keep_memory_kinds() -> None:
@@ -31,25 +29,20 @@ def keep_memory_kinds() -> None:
     does not exist. Shardings made after this call get devices that list what a live GPU lists, so
     jax itself checks the kind, lowers it and matches donations by it.
     """
-    try:
-        shardings = importlib.import_module("jax._src.sharding_impls")
-        mesh = importlib.import_module("jax._src.mesh").Mesh
-        single, many = shardings.SingleDeviceSharding, shardings.GSPMDSharding
-        devices_of_mesh = mesh.__dict__[_LISTED]
-    except (ImportError, AttributeError, KeyError):
-        raise InternalsMoved("SingleDeviceSharding, GSPMDSharding and Mesh") from None
-    if isinstance(single, _KeepsKinds):
+    originals = [private(f"{_SHARDINGS}:{n}") for n in ("SingleDeviceSharding", "GSPMDSharding")]
+    if isinstance(originals[0], _KeepsKinds):
         return
-    listed = property(lambda self: _listed(devices_of_mesh.__get__(self, mesh)))
-    setattr(mesh, _LISTED, listed)
-    for name, original in (("SingleDeviceSharding", single), ("GSPMDSharding", many)):
-        kept = _KeepsKinds(name, (), {"original": original})
-        _use_real_devices(original)
-        # Who imported the class before, by any name, must not go on with the one that drops kinds.
+    mesh = private("jax._src.mesh:Mesh")
+    _alter_property(mesh, "_internal_device_list", _listed)
+    for original in originals:
+        kept = _KeepsKinds(original.__name__, (), {"original": original})
+        _alter_property(original, "_device_assignment", lambda devices: tuple(map(_real, devices)))
+        original.device_set = property(lambda self: set(self._device_assignment))
+        # Modules that imported the class earlier, by any name, must not use the original.
         for module in tuple(sys.modules.values()):
-            for own, value in tuple(getattr(module, "__dict__", {}).items()):
+            for name, value in tuple(getattr(module, "__dict__", {}).items()):
                 if value is original:
-                    setattr(module, own, kept)
+                    setattr(module, name, kept)
 
 
 def check_memory_kinds(device: Device) -> None:
@@ -62,13 +55,21 @@ def check_memory_kinds(device: Device) -> None:
             raise InternalsMoved("shardings that keep memory kinds on a GPU topology")
 
 
+def _alter_property(owner: Any, name: str, alter: Callable[[Any], Any]) -> None:
+    """Have the property give what ``alter`` makes of its value."""
+    original = vars(owner).get(name)
+    if original is None:
+        raise InternalsMoved(f"{owner.__name__}.{name}")
+    setattr(owner, name, property(lambda self: alter(original.__get__(self, owner))))
+
+
 class _KeepsKinds(type):
-    """Stands for a class of shardings: makes instances of it whose devices list memories."""
+    """Replaces a class of shardings, which it instantiates with devices that list memories."""
 
     original: Any
 
     def __call__(cls, *given: Any, **named: Any) -> Any:
-        # The devices come first, or by the name of device or devices.
+        # The devices are the first argument, or the one named device or devices.
         listed = {key: _listed(each) if "device" in key else each for key, each in named.items()}
         return cls.original(*map(_listed, given[:1]), *given[1:], **listed)
 
@@ -98,7 +99,7 @@ class _Memory(str):
 class _ListsMemories:
     """A device of a GPU topology that lists the memories of a live GPU, and is equal to it.
 
-    jaxlib takes any Python object for a device and asks it for its memories (``PyDeviceList``).
+    jaxlib accepts any Python object as a device and asks it for its memories (``PyDeviceList``).
     """
 
     def __init__(self, real: Device) -> None:
@@ -125,49 +126,28 @@ class _ListsMemories:
 
 def _listed(devices: Any) -> Any:
     """The device, or the list of devices, with memories where its topology lists none."""
-    many = isinstance(devices, device_list_type() | tuple | list)
-    if many and not len(devices):
-        return devices
-    first = devices[0] if many else devices
-    if isinstance(first, _ListsMemories) or first.platform not in _GPU_PLATFORMS:
-        return devices
-    if first.addressable_memories():
+    many = isinstance(devices, private("jaxlib._jax:DeviceList") | tuple | list)
+    first = next(iter(devices), None) if many else devices
+    if first is None or first.platform not in _GPU_PLATFORMS or first.addressable_memories():
         return devices
     return _listed_many(tuple(devices)) if many else _ListsMemories(devices)
 
 
 @functools.cache
 def _listed_many(devices: tuple[Device, ...]) -> Any:
-    return device_list_type()(tuple(map(_ListsMemories, devices)))
+    return private("jaxlib._jax:DeviceList")(tuple(map(_ListsMemories, devices)))
 
 
 def _real(device: Any) -> Any:
     return device.real if isinstance(device, _ListsMemories) else device
 
 
-def _use_real_devices(sharding: Any) -> None:
-    """Make the class say its real devices where jax compiles for them."""
-    assigned = sharding.__dict__[_ASSIGNED]
+class _Replaced:
+    """A module with another function in place of one of its own."""
 
-    def real_devices(self: Any) -> tuple[Any, ...]:
-        return tuple(map(_real, assigned.__get__(self, sharding)))
-
-    setattr(sharding, _ASSIGNED, property(real_devices))
-    sharding.device_set = property(lambda self: set(real_devices(self)))
-
-
-if TYPE_CHECKING:
-    from assay.targets.jax_internals import Device
-
-_SPELLINGS = {"gpu": {"gpu", "cuda"}}
-
-
-class _Asked:
-    """A module with another answer to one question."""
-
-    def __init__(self, module: ModuleType, question: str, answer: Callable[..., Any]) -> None:
+    def __init__(self, module: Any, name: str, function: Callable[..., Any]) -> None:
         self._module = module
-        setattr(self, question, answer)
+        setattr(self, name, function)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
@@ -175,10 +155,13 @@ class _Asked:
 
 @contextmanager
 def mesh_settable() -> Iterator[None]:
-    """Let ``jax.set_mesh`` be used by code that is traced although it was written to be run."""
-    module = mesh_setter()
-    answer = _Asked(module.core, "trace_state_clean", lambda: True)
-    with patch.object(module, "core", answer):
+    """Let code that is traced use ``jax.set_mesh``, which is made for code that runs."""
+    import jax
+
+    place = jax.set_mesh.__module__
+    private(f"{place}:core.trace_state_clean")
+    core = _Replaced(private(f"{place}:core"), "trace_state_clean", lambda: True)
+    with patch(f"{place}.core", core):
         yield
 
 
@@ -193,39 +176,33 @@ def emulated(devices: Sequence[Device]) -> Iterator[None]:
     import jax
 
     platform = devices[0].platform
-    meant = {None, *_SPELLINGS.get(platform, {platform})}
+    meant = {None, platform, *(_GPU_PLATFORMS if platform in _GPU_PLATFORMS else ())}
 
-    def devices_of(known: Callable[..., Any]) -> Callable[..., Any]:
-        def answer(backend: Any = None) -> Any:
-            return list(devices) if backend in meant else known(backend)
+    def answers(known: Callable[..., Any], answer: Callable[[], Any]) -> Callable[..., Any]:
+        def asked(backend: Any = None) -> Any:
+            return answer() if backend in meant else known(backend)
 
-        return answer
+        return asked
 
     def local_devices(process_index: int | None = None, backend: Any = None, **rest: Any) -> Any:
         if process_index is None and backend in meant:
             return list(devices)
         return known_local(process_index, backend, **rest)
 
-    def count_of(known: Callable[..., int]) -> Callable[..., int]:
-        def answer(backend: Any = None) -> int:
-            return len(devices) if backend in meant else known(backend)
-
-        return answer
-
     known_local = jax.local_devices
-    answers: tuple[tuple[ModuleType, str, Any], ...] = (
-        (jax, "devices", devices_of(jax.devices)),
-        (jax, "local_devices", local_devices),
-        (jax, "device_count", count_of(jax.device_count)),
-        (jax, "local_device_count", count_of(jax.local_device_count)),
-        (jax, "default_backend", lambda: platform),
-        # Not their ``xb.devices`` itself, which also says where arrays go.
-        *(
-            (each, "xb", _Asked(each.xb, "devices", devices_of(each.xb.devices)))
-            for each in mesh_makers()
-        ),
-    )
+    replaced: dict[str, Any] = {
+        "jax.devices": answers(jax.devices, lambda: list(devices)),
+        "jax.local_devices": local_devices,
+        "jax.device_count": answers(jax.device_count, lambda: len(devices)),
+        "jax.local_device_count": answers(jax.local_device_count, lambda: len(devices)),
+        "jax.default_backend": lambda: platform,
+    }
+    for module in _MESH_MAKERS:
+        # Not ``xb.devices`` itself, which also decides where arrays are placed.
+        known = private(f"{module}:xb.devices")
+        own = answers(known, lambda: list(devices))
+        replaced[f"{module}.xb"] = _Replaced(private(f"{module}:xb"), "devices", own)
     with ExitStack() as stack:
-        for module, name, answer in answers:
-            stack.enter_context(patch.object(module, name, answer))
+        for place, answer in replaced.items():
+            stack.enter_context(patch(place, answer))
         yield

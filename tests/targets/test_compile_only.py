@@ -8,10 +8,12 @@ import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 
+import jax
 import pytest
+from jax.sharding import SingleDeviceSharding
 
 from assay.model.target import Availability, State, TargetUnavailable
-from assay.targets import jax_internals, known, presence, resolve
+from assay.targets import known, presence, resolve
 from assay.targets.presence import environment
 
 COMPILE_ONLY = tuple(name for name in known() if not resolve(name).executes)
@@ -49,7 +51,12 @@ def test_a_target_gives_the_same_devices_each_time(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gpu-h100", "tpu-v5e:1x1"])
 def test_a_move_to_host_memory_is_kept(name: str) -> None:
-    assert jax_internals.host_memory_supported(resolve(name).devices()[0])
+    target = resolve(name)
+    here = SingleDeviceSharding(target.devices()[0])
+    program = jax.jit(lambda x: jax.device_put(x, jax.memory.Space.Host), in_shardings=here)
+    argument = jax.ShapeDtypeStruct((8, 128), "float32")  # type: ignore[no-untyped-call]
+    lowered = program.trace(argument).lower(lowering_platforms=(target.platform,))
+    assert "annotate_device_placement" in lowered.as_text()
 
 
 def test_a_topology_that_the_compiler_refuses_is_unavailable() -> None:

@@ -15,7 +15,7 @@ from assay.model.evidence import GrowthTimes, Memory, Steps, Tensor, Traced
 from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
-from assay.targets.hlo_text import dump, refuses_options
+from assay.targets.hlo_text import compile_with_dump
 
 _PLACEMENT = "annotate_device_placement"
 
@@ -170,14 +170,9 @@ def _keep_on_host(module: Any, hlo: bytes) -> None:
 def compile_parsed(parsed: Parsed, target: Sequence[Any]) -> HloCompiled:
     """The executable for the target's devices. Raises what the compiler raises."""
     module, devices, replicas = parsed.module, parsed.devices, parsed.replicas
-    with dump() as dumped:
-        try:
-            executable = jax_internals.compile_stablehlo(module, devices, dumped.options, replicas)
-            proto = dumped.hlo_proto()
-        except Exception as error:  # a plugin may raise any exception for unknown options
-            if not refuses_options(error):
-                raise
-            executable, proto = jax_internals.compile_stablehlo(module, devices, {}, replicas), None
+    executable, proto = compile_with_dump(
+        lambda options: jax_internals.compile_stablehlo(module, devices, options, replicas)
+    )
     check_placement({*devices, *jax_internals.loaded_devices(executable)}, target)
     return HloCompiled(executable, proto)
 

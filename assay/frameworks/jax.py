@@ -29,7 +29,7 @@ from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 from assay.targets import jax_internals
 from assay.targets.emulation import emulated
-from assay.targets.hlo_text import dump, refuses_options
+from assay.targets.hlo_text import compile_with_dump
 
 # The fewest that ``TimeGrowth`` can judge; and more lengths ask for a finer answer.
 _LEAST_TURNS, _TURNS_A_LENGTH = 7, 12
@@ -110,14 +110,9 @@ class JaxFramework:
 
     def compile(self, lowered: jax.stages.Lowered, devices: Sequence[Any]) -> JaxCompiled:
         """Compile for the devices that the program was lowered for."""
-        with dump() as dumped:
-            try:
-                compiled = lowered.compile(compiler_options=dict(dumped.options))
-                proto = dumped.hlo_proto()
-            except Exception as error:  # a compiler's error may arrive as any exception
-                if not refuses_options(error):
-                    raise
-                compiled, proto = lowered.compile(), None
+        compiled, proto = compile_with_dump(
+            lambda options: lowered.compile(compiler_options=options)
+        )
         check_compiled(compiled, lowered, devices)
         return JaxCompiled(compiled, proto)
 

@@ -2,59 +2,39 @@
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
+from typing import TypeVar
 
 from assay.targets.jax_internals import hlo_module_from_text
 
-_LAST_MODULE = "*after_optimizations.hlo.pb"
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Dump:
-    """A folder that one compilation writes to.
+def compile_with_dump(
+    compiled_with: Callable[[dict[str, str | bool]], _T],
+) -> tuple[_T, bytes | None]:
+    """What a compilation gives, and the serialized HloProto that it dumps.
 
-    ``options`` are the compile options (of ``Lowered.compile``) that make it do so. They win over
-    an ``xla_dump_to`` in ``XLA_FLAGS``.
+    ``compiled_with`` gets the compile options that make XLA dump, or none where the compiler does
+    not know them; it then dumps nothing. The options do not change the compiled program.
     """
-
-    folder: Path
-
-    @property
-    def options(self) -> Mapping[str, str | bool]:
-        """Compile options; they change nothing in what is compiled."""
-        return MappingProxyType(
-            {
-                "xla_dump_to": str(self.folder),
-                "xla_dump_hlo_as_proto": True,
-                "xla_dump_hlo_as_text": False,
-            }
-        )
-
-    def hlo_proto(self) -> bytes | None:
-        """The serialized HloProto of the compiled module; None if the compiler dumped none.
-
-        A compilation may compile smaller modules on its way (to measure kernels, say); the largest
-        is the one asked for.
-        """
-        found = [path.read_bytes() for path in self.folder.glob(_LAST_MODULE)]
-        return max(found, key=len, default=None)
-
-
-@contextmanager
-def dump() -> Iterator[Dump]:
-    """A dump whose folder is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="assay-dump-") as folder:
-        yield Dump(Path(folder))
-
-
-def refuses_options(error: Exception) -> bool:
-    """Whether a compiler failed because it does not know the options of a dump."""
-    text = str(error)
-    return "No such compile option" in text or "xla_dump" in text
+        # These win over an ``xla_dump_to`` in ``XLA_FLAGS``.
+        options: dict[str, str | bool] = {
+            "xla_dump_to": folder,
+            "xla_dump_hlo_as_proto": True,
+            "xla_dump_hlo_as_text": False,
+        }
+        try:
+            compiled = compiled_with(options)
+        except Exception as error:  # a plugin may raise any exception for unknown options
+            if not any(words in str(error) for words in ("No such compile option", "xla_dump")):
+                raise
+            return compiled_with({}), None
+        dumped = [path.read_bytes() for path in Path(folder).glob("*after_optimizations.hlo.pb")]
+    # A compiler may compile smaller modules on its way, to measure kernels for example.
+    return compiled, max(dumped, key=len, default=None)
 
 
 # From 0.12 on, XLA prints ``%name#1`` where it printed the name of a get-tuple-element before.
@@ -63,7 +43,7 @@ _HEADER_COUNT = re.compile(r"\b(num_partitions|replica_count)=(\d+)")
 
 
 def module_of_text(text: str) -> bytes:
-    """The serialized HloModuleProto of HLO text; a parser that is too old for it is helped along.
+    """The serialized HloModuleProto of HLO text, also of text that is too new for this parser.
 
     Raises:
         ValueError: the text is not HLO; names the line.
@@ -91,28 +71,23 @@ def device_counts(text: str) -> tuple[int, int]:
 
 def spell_out_elements(text: str) -> str:
     """The text with a get-tuple-element on a separate line for each ``%name#1``."""
-    return "\n".join(_spelled_out(text.split("\n")))
-
-
-def _spelled_out(lines: list[str]) -> Iterator[str]:
+    lines: list[str] = []
     known: set[str] = set()
-    for line in lines:
-        if line.rstrip().endswith("{"):  # a computation begins, with its own names
-            known = set()
-        added: list[str] = []
 
-        def name(match: re.Match[str], known: set[str] = known, added: list[str] = added) -> str:
-            if match[1] is None:
-                return match[0]
-            whole = match[1]
-            for index in match[2].split("#")[1:]:
-                element = f"{whole}--{index}"
-                if element not in known:
-                    added.append(f"  {element} = get-tuple-element({whole}), index={index}")
-                    known.add(element)
-                whole = element
-            return whole
+    def name_of(match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:  # a quoted string
+            return match[0]
+        for index in match[2].split("#")[1:]:
+            whole, name = name, f"{name}--{index}"
+            if name not in known:
+                known.add(name)
+                lines.append(f"  {name} = get-tuple-element({whole}), index={index}")
+        return name
 
-        changed = _QUOTED_OR_ELEMENT.sub(name, line)
-        yield from added
-        yield changed
+    for line in text.split("\n"):
+        if line.rstrip().endswith("{"):  # a computation begins, with names of its own
+            known.clear()
+        changed = _QUOTED_OR_ELEMENT.sub(name_of, line)
+        lines.append(changed)
+    return "\n".join(lines)

@@ -39,7 +39,7 @@ _ADAPTER = (
     "frameworks.framework:memory_of",
     "frameworks.installed:framework",
     "targets.devices:LiveTarget.devices",
-    "targets.hlo_text:dump",
+    "targets.hlo_text:compile_with_dump",
 )
 
 

@@ -79,7 +79,7 @@ def test_a_mesh_may_be_set_while_something_is_traced() -> None:
 def test_a_jax_that_asks_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = resolve("cpu").devices()
     monkeypatch.setattr(jax_internals, "importlib", SimpleNamespace(import_module=lambda _: None))
-    with pytest.raises(InternalsMoved, match="xb.devices"), emulated(devices):
+    with pytest.raises(InternalsMoved, match=r"xb\.devices"), emulated(devices):
         pass
-    with pytest.raises(InternalsMoved, match="core.trace_state_clean"), mesh_settable():
+    with pytest.raises(InternalsMoved, match=r"core\.trace_state_clean"), mesh_settable():
         pass

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final
 
 from assay.hlo.instruction import Instruction
-from assay.hlo.schema import Message, decode_buffer_assignment
+from assay.hlo.schema import BUFFER_ASSIGNMENT, Message, decode
 from assay.hlo.values import Site, Value, argument, renamed
 from assay.model.evidence import Memory
 from assay.model.module import HOST_MEMORY_SPACE
@@ -37,7 +37,7 @@ class BufferAssignment:
         Raises:
             MalformedModule: ``data`` is no BufferAssignmentProto, or only a part of one.
         """
-        return cls(decode_buffer_assignment(data))
+        return cls(decode(BUFFER_ASSIGNMENT, data))
 
     @property
     def allocations(self) -> Sequence[Message]:

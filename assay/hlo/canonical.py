@@ -25,7 +25,7 @@ from assay.hlo.flow import (
 )
 from assay.hlo.instruction import read_shape
 from assay.hlo.module import Computation, Module
-from assay.hlo.schema import decode_labels, decode_shape
+from assay.hlo.schema import LABEL, SHAPE, decode, decode_all
 from assay.model.evidence import (
     StepCollective,
     StepGraph,
@@ -268,11 +268,11 @@ def _operations(entry: Computation, flow: Flow, alive: _Alive) -> tuple[StepOper
         for each in nodes
         if each.position is not None and each.opcode not in COALESCED | {"parameter"}
     ]
-    labels = decode_labels(entry.encoded[position] for _, position in told)
+    labels = decode_all(LABEL, (entry.encoded[position] for _, position in told))
     for (node, _), label in zip(told, labels, strict=True):
         target = f" {label.custom_call_target}" if label.custom_call_target else ""
         counts[node.opcode + target, label.shape, node.label] += 1
-    shapes = {encoded: read_shape(decode_shape(encoded)) for _, encoded, _ in counts}
+    shapes = {encoded: read_shape(decode(SHAPE, encoded)) for _, encoded, _ in counts}
     found = (
         StepOperation(opcode=opcode, shape=shapes[shape], attributes=_hex(label), count=count)
         for (opcode, shape, label), count in counts.items()

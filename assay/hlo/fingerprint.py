@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation, Module
-from assay.hlo.schema import MalformedModule, Message, decode_anonymous
+from assay.hlo.schema import ANONYMOUS, MalformedModule, Message, decode_all
 
 COMMUTATIVE: Final = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
 """Opcodes that mean the same with their operands the other way round."""
@@ -167,7 +167,7 @@ class _Body:
         self._kept: set[int] = {computation.root_id}
         self._has_effect = False
         try:
-            for message in decode_anonymous(computation.encoded):
+            for message in decode_all(ANONYMOUS, computation.encoded):
                 self._add(message)
         except KeyError as error:
             raise MalformedModule(

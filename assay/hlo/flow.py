@@ -13,7 +13,7 @@ from typing import Final
 from assay.hlo.fingerprint import COMMUTATIVE, EFFECTS, own_bytes
 from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation
-from assay.hlo.schema import MalformedModule, Message, decode_anonymous, decode_placed
+from assay.hlo.schema import ANONYMOUS, RESULT, MalformedModule, Message, decode, decode_all
 
 Edge = tuple[int, bytes]
 """What a node reads: the node, and the place in which it is read, in a fixed number of bytes."""
@@ -140,7 +140,7 @@ class _Reader:
         self._configs = configs
         self._numbered = numbered
         self._packed: dict[int, int] = {}
-        for position, message in enumerate(decode_anonymous(computation.encoded)):
+        for position, message in enumerate(decode_all(ANONYMOUS, computation.encoded)):
             self._read(position, message)
 
     def whole(self, number: int) -> int:
@@ -160,7 +160,7 @@ class _Reader:
         ordered_after = [self.values[each & LOCAL_ID] for each in message.control_predecessor_ids]
         flow = self.flow
         if opcode == "get-tuple-element" and operands[0] in flow.elements and not ordered_after:
-            index = decode_placed(self._encoded[position]).tuple_index
+            index = decode(RESULT, self._encoded[position]).tuple_index
             self.values[identifier] = flow.elements[operands[0]][index]
             return
         called = [self._callees[each] for each in message.called_computation_ids]
@@ -181,7 +181,7 @@ class _Reader:
         elif opcode == "tuple":
             flow.elements[number] = operands
         elif opcode == "parameter":
-            flow.parameters[decode_placed(self._encoded[position]).parameter_number] = number
+            flow.parameters[decode(RESULT, self._encoded[position]).parameter_number] = number
         if has_effect:
             flow.kept.add(number)
 
@@ -196,17 +196,17 @@ class _Reader:
     def _own_bytes(self, position: int, message: Message, *, coalesced: bool) -> bytes:
         """The bytes that describe the instruction, with the packing and numbers of its results."""
         if coalesced or (message.opcode == "parameter" and not self._numbered):
-            placed = decode_placed(self._encoded[position])
+            placed = decode(RESULT, self._encoded[position])
             placed.ClearField("shape" if coalesced else "parameter_number")
-            (message,) = decode_anonymous([placed.SerializeToString()])
+            message = decode(ANONYMOUS, placed.SerializeToString())
         return own_bytes(message, self._configs)
 
     def _results_of(self, position: int) -> int:
-        return len(decode_placed(self._encoded[position]).shape.tuple_shapes)
+        return len(decode(RESULT, self._encoded[position]).shape.tuple_shapes)
 
     def _results(self, position: int, group: int) -> list[int]:
         """A node for each element of a coalesced collective: its own operand's, in that group."""
-        shapes = decode_placed(self._encoded[position]).shape.tuple_shapes
+        shapes = decode(RESULT, self._encoded[position]).shape.tuple_shapes
         members = [edge for edge in self.flow.nodes[group].inputs if edge[1] == MEMBER]
         return [
             self.flow.add(

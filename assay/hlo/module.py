@@ -13,11 +13,13 @@ from typing import Final
 
 from assay.hlo.instruction import LOCAL_ID, Instruction, may_mention_host, mentions_host, read_shape
 from assay.hlo.schema import (
+    INSTRUCTION,
+    OUTLINE,
     MalformedModule,
     Message,
     decode,
-    decode_instruction,
-    decode_outlines,
+    decode_all,
+    decode_module,
 )
 from assay.model.module import Shape
 
@@ -132,7 +134,7 @@ class Computation:
     def _ids_and_opcodes(self) -> tuple[Sequence[int], Sequence[str]]:
         """The ids of the instructions and their opcodes, in order."""
         ids, opcodes = list[int](), list[str]()
-        for outline in decode_outlines(self._encoded):
+        for outline in decode_all(OUTLINE, self._encoded):
             ids.append(outline.id & LOCAL_ID)
             opcodes.append(sys.intern(outline.opcode))
         return ids, opcodes
@@ -167,7 +169,7 @@ class Computation:
     def readers(self) -> Mapping[int, Sequence[int]]:
         """For the id of each result that is read, the positions of the instructions that do."""
         found: dict[int, list[int]] = {}
-        for position, outline in enumerate(decode_outlines(self._encoded)):
+        for position, outline in enumerate(decode_all(OUTLINE, self._encoded)):
             for operand in outline.operand_ids:
                 found.setdefault(operand & LOCAL_ID, []).append(position)
         return found
@@ -202,14 +204,14 @@ class Computation:
         return self._around_host[but]
 
     def _found_around_host(self, but: frozenset[str]) -> tuple[Instruction, ...]:
-        suspects = map(decode_instruction, filter(may_mention_host, self._encoded))
+        suspects = decode_all(INSTRUCTION, filter(may_mention_host, self._encoded))
         on_host = {each.id for each in suspects if mentions_host(each.shape)}
         if not on_host:
             return ()
         on_host |= {identifier & LOCAL_ID for identifier in on_host}
         return tuple(
             self.at(position)
-            for position, outline in enumerate(decode_outlines(self._encoded))
+            for position, outline in enumerate(decode_all(OUTLINE, self._encoded))
             if (outline.id in on_host or not on_host.isdisjoint(outline.operand_ids))
             and outline.opcode not in but
         )
@@ -235,7 +237,7 @@ class Computation:
     def at(self, position: int) -> Instruction:
         """The instruction at a position; operands come before their users."""
         if position not in self._made:
-            message = decode_instruction(self._encoded[position])
+            message = decode(INSTRUCTION, self._encoded[position])
             self._made[position] = Instruction(message, self)
         return self._made[position]
 
@@ -277,7 +279,7 @@ class Module:
         Raises:
             MalformedModule: ``data`` is no HloModuleProto, or only a part of one.
         """
-        return cls(decode(data))
+        return cls(decode_module(data))
 
     def computation(self, identifier: int) -> Computation:
         """The computation with this id.

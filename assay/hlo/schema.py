@@ -1,63 +1,116 @@
-"""The part of XLA's HloModuleProto that Assay reads, as protobuf message classes.
+"""Decodes the messages of XLA's HloProto that ``hlo.proto`` describes.
 
-A module's instructions stay bytes, which on the wire is what a message in a message is, until one
-is asked for: decoded all at once they take several times the memory of the bytes, and time that
-grows faster than the module.
-
-The classes are built at import with protobuf's descriptor API, in a descriptor pool and a package
-of their own: XLA's full schema may be registered in the same process (tensorflow, torch_xla), and
-the two do not collide.
+The instructions of a decoded module are bytes, because decoding all of them at once takes several
+times the memory of the bytes, and time that grows faster than the module. The messages
+``INSTRUCTION``, ``OUTLINE``, ``LABEL``, ``ANONYMOUS`` and ``RESULT`` each decode the fields of an
+instruction that one analysis reads.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from google.protobuf.descriptor_pb2 import (
-    DescriptorProto,
-    FieldDescriptorProto,
-    FileDescriptorProto,
-)
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
-from google.protobuf.message_factory import GetMessageClass
-
-from assay.hlo.messages import MESSAGES
+from google.protobuf.message_factory import GetMessageClassesForFiles
 
 Message = Any
-"""A decoded message. Its class is made at run time, so no static type describes it; `module`,
-`instruction` and `shape` turn messages into typed values and let none of them out."""
+"""A decoded message. Its class is made at run time, so it has no static type. Only `assay.hlo`
+handles messages. Other packages receive typed records."""
 
-_PACKAGE: Final = "assay.hlo"
-_BROKEN_INSTRUCTION: Final = "an instruction that protobuf cannot read"
+_PACKAGE: Final = re.compile(r"^package ([\w.]+);", re.MULTILINE)
+_MESSAGE: Final = re.compile(r"^message (\w+) \{(.*?)^\}", re.MULTILINE | re.DOTALL)
+_FIELD: Final = re.compile(r"^  (repeated )?(\w+) (\w+) = (\d+);", re.MULTILINE)
 
-_SCALARS: Final = {
-    "bool": FieldDescriptorProto.TYPE_BOOL,
-    "bytes": FieldDescriptorProto.TYPE_BYTES,
-    "int32": FieldDescriptorProto.TYPE_INT32,
-    "int64": FieldDescriptorProto.TYPE_INT64,
-    "string": FieldDescriptorProto.TYPE_STRING,
-    "uint32": FieldDescriptorProto.TYPE_UINT32,
-    "uint64": FieldDescriptorProto.TYPE_UINT64,
+
+def message_classes(proto: Path) -> Mapping[str, type[Message]]:
+    """The classes of the messages of a ``.proto`` file, by name.
+
+    Reads proto3 files with one field per line, without nested messages, enums and maps. The classes
+    have a descriptor pool of their own. XLA's full schema may be registered in the same process
+    (by tensorflow or torch_xla), and the two do not collide.
+    """
+    text = proto.read_text(encoding="utf-8")
+    package = _PACKAGE.findall(text)[0]
+    file = FileDescriptorProto(name=str(proto), package=package, syntax="proto3")
+    for message, body in _MESSAGE.findall(text):
+        described = file.message_type.add(name=message)
+        for repeated, kind, name, number in _FIELD.findall(body):
+            field = described.field.add(name=name, number=int(number))
+            label = "LABEL_REPEATED" if repeated else "LABEL_OPTIONAL"
+            field.label = FieldDescriptorProto.Label.Value(label)
+            scalar = f"TYPE_{kind.upper()}"
+            if scalar in FieldDescriptorProto.Type.keys():  # noqa: SIM118 - it is no mapping
+                field.type = FieldDescriptorProto.Type.Value(scalar)
+            else:
+                field.type_name = f".{package}.{kind}"
+    pool = DescriptorPool()
+    pool.Add(file)
+    classes = GetMessageClassesForFiles([file.name], pool)
+    return {name.removeprefix(f"{package}."): found for name, found in classes.items()}
+
+
+_CLASSES: Final = message_classes(Path(__file__).with_name("hlo.proto"))
+MODULE: Final = _CLASSES["HloModuleProto"]
+INSTRUCTION: Final = _CLASSES["HloInstructionProto"]
+OUTLINE: Final = _CLASSES["InstructionOutline"]
+LABEL: Final = _CLASSES["InstructionLabel"]
+ANONYMOUS: Final = _CLASSES["AnonymousInstruction"]
+RESULT: Final = _CLASSES["InstructionResult"]
+SHAPE: Final = _CLASSES["ShapeProto"]
+METADATA: Final = _CLASSES["OpMetadata"]
+BUFFER_ASSIGNMENT: Final = _CLASSES["BufferAssignmentProto"]
+_HLO_PROTO: Final = _CLASSES["HloProto"]
+
+_HINTS: Final = {
+    BUFFER_ASSIGNMENT: "pass the field of the HloProto that the compiler dumped",
+    _HLO_PROTO: "pass a file that XLA dumped as .hlo.pb",
 }
+_OF_MODULE: Final = (
+    "pass what as_serialized_hlo_module_proto() returns, not HLO text and not an HloProto, which "
+    "wraps the module"
+)
 
 
 class MalformedModule(ValueError):
     """Bytes that are not one whole HLO module."""
 
 
-def decode(data: bytes) -> Message:
-    """The module message that ``data`` holds.
+def decode(kind: type[Message], data: bytes) -> Message:
+    """The message of this kind that ``data`` holds.
+
+    Raises:
+        MalformedModule: ``data`` is another message, or only a part of one.
+    """
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise _malformed(f"{len(data)} bytes that protobuf cannot read", kind) from error
+
+
+def decode_all(kind: type[Message], encoded: Iterable[bytes]) -> Iterator[Message]:
+    """The messages of this kind, in order.
+
+    Raises:
+        MalformedModule: one of them is another message, or only a part of one.
+    """
+    try:  # around the loop, not in it: a module has hundreds of thousands of instructions
+        yield from map(kind.FromString, encoded)
+    except DecodeError as error:
+        raise _malformed("an instruction that protobuf cannot read", kind) from error
+
+
+def decode_module(data: bytes) -> Message:
+    """The module that ``data`` holds.
 
     Raises:
         MalformedModule: ``data`` is no HloModuleProto, or only a part of one.
     """
-    message = _MODULE_CLASS()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise MalformedModule(_advice(f"{len(data)} bytes that protobuf cannot read")) from error
+    message = decode(MODULE, data)
     if not message.computations:
-        raise MalformedModule(_advice(f"{len(data)} bytes that hold no computation"))
+        raise _malformed(f"{len(data)} bytes that hold no computation", MODULE)
     return message
 
 
@@ -67,172 +120,16 @@ def split(data: bytes) -> tuple[bytes, bytes]:
     Raises:
         MalformedModule: ``data`` is no HloProto, or only a part of one.
     """
-    message = _HLO_PROTO_CLASS()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise MalformedModule(_advice(f"{len(data)} bytes that protobuf cannot read")) from error
-    return bytes(message.hlo_module), bytes(message.buffer_assignment)
+    message = decode(_HLO_PROTO, data)
+    return message.hlo_module, message.buffer_assignment
 
 
 def wrap(module: bytes, buffer_assignment: bytes = b"") -> bytes:
     """The HloProto of a serialized module, alone or with its buffer assignment."""
-    message = _HLO_PROTO_CLASS(hlo_module=module, buffer_assignment=buffer_assignment)
+    message = _HLO_PROTO(hlo_module=module, buffer_assignment=buffer_assignment)
     return bytes(message.SerializeToString())
 
 
-def decode_buffer_assignment(data: bytes) -> Message:
-    """The buffer assignment that ``data`` holds.
-
-    Raises:
-        MalformedModule: ``data`` is no BufferAssignmentProto, or only a part of one.
-    """
-    message = _BUFFER_ASSIGNMENT_CLASS()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise MalformedModule(
-            f"got {len(data)} bytes that protobuf cannot read, wanted a BufferAssignmentProto; "
-            "pass the field of the HloProto that the compiler dumped"
-        ) from error
-    return message
-
-
-def decode_outlines(encoded: Iterable[bytes]) -> Iterator[Message]:
-    """The id, opcode and operands of each instruction.
-
-    Raises:
-        MalformedModule: one of them is no HloInstructionProto.
-    """
-    return _each(_OUTLINE_CLASS, encoded)
-
-
-def decode_instruction(encoded: bytes) -> Message:
-    """All that Assay reads of an instruction.
-
-    Raises:
-        MalformedModule: ``encoded`` is no HloInstructionProto.
-    """
-    return _one(_INSTRUCTION_CLASS, encoded, _BROKEN_INSTRUCTION)
-
-
-def decode_anonymous(encoded: Iterable[bytes]) -> Iterator[Message]:
-    """Each instruction, its names, ids and references apart from all the rest.
-
-    Raises:
-        MalformedModule: one of them is no HloInstructionProto.
-    """
-    return _each(_ANONYMOUS_CLASS, encoded)
-
-
-def decode_placed(encoded: bytes) -> Message:
-    """An instruction's shape, parameter number and tuple index, apart from all the rest.
-
-    Raises:
-        MalformedModule: ``encoded`` is no HloInstructionProto.
-    """
-    return _one(_PLACED_CLASS, encoded, _BROKEN_INSTRUCTION)
-
-
-def decode_labels(encoded: Iterable[bytes]) -> Iterator[Message]:
-    """The opcode, source and undecoded shape of each instruction.
-
-    Raises:
-        MalformedModule: one of them is no HloInstructionProto.
-    """
-    return _each(_LABEL_CLASS, encoded)
-
-
-def decode_shape(encoded: bytes) -> Message:
-    """The shape of a label.
-
-    Raises:
-        MalformedModule: ``encoded`` is no ShapeProto.
-    """
-    return _one(_SHAPE_CLASS, encoded, "a shape that protobuf cannot read")
-
-
-def decode_metadata(encoded: bytes) -> Message:
-    """The metadata of a label.
-
-    Raises:
-        MalformedModule: ``encoded`` is no OpMetadata.
-    """
-    return _one(_METADATA_CLASS, encoded, "metadata that protobuf cannot read")
-
-
-def _each(kind: type[Message], encoded: Iterable[bytes]) -> Iterator[Message]:
-    try:  # around the loop, not in it: a module has hundreds of thousands of instructions
-        yield from map(kind.FromString, encoded)
-    except DecodeError as error:
-        raise MalformedModule(_advice(_BROKEN_INSTRUCTION)) from error
-
-
-def _one(kind: type[Message], encoded: bytes, broken: str) -> Message:
-    try:
-        return kind.FromString(encoded)
-    except DecodeError as error:
-        raise MalformedModule(_advice(broken)) from error
-
-
-def _advice(got: str) -> str:
-    return (
-        f"got {got}, wanted a serialized HloModuleProto; "
-        "pass what as_serialized_hlo_module_proto() returns, "
-        "not HLO text and not an HloProto, which wraps the module"
-    )
-
-
-def _describe_message(name: str, fields: Mapping[str, tuple[int, str]]) -> DescriptorProto:
-    return DescriptorProto(
-        name=name,
-        field=[_describe_field(field, number, kind) for field, (number, kind) in fields.items()],
-    )
-
-
-def _describe_field(name: str, number: int, kind: str) -> FieldDescriptorProto:
-    repeated = kind.endswith("*")
-    kind = kind.removesuffix("*")
-    field = FieldDescriptorProto(
-        name=name,
-        number=number,
-        label=FieldDescriptorProto.LABEL_REPEATED
-        if repeated
-        else FieldDescriptorProto.LABEL_OPTIONAL,
-    )
-    if kind in _SCALARS:
-        field.type = _SCALARS[kind]
-    else:
-        field.type = FieldDescriptorProto.TYPE_MESSAGE
-        field.type_name = f".{_PACKAGE}.{kind}"
-    return field
-
-
-def _pool() -> DescriptorPool:
-    pool = DescriptorPool()
-    pool.Add(
-        FileDescriptorProto(
-            name="assay/hlo.proto",
-            package=_PACKAGE,
-            syntax="proto3",
-            message_type=[_describe_message(*message) for message in MESSAGES.items()],
-        )
-    )
-    return pool
-
-
-def _class(pool: DescriptorPool, name: str) -> type[Message]:
-    return GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-
-
-_POOL: Final = _pool()
-_MODULE_CLASS: Final = _class(_POOL, "Module")
-_INSTRUCTION_CLASS: Final = _class(_POOL, "Instruction")
-_OUTLINE_CLASS: Final = _class(_POOL, "Outline")
-_ANONYMOUS_CLASS: Final = _class(_POOL, "Anonymous")
-_PLACED_CLASS: Final = _class(_POOL, "Placed")
-_LABEL_CLASS: Final = _class(_POOL, "Label")
-_SHAPE_CLASS: Final = _class(_POOL, "Shape")
-_METADATA_CLASS: Final = _class(_POOL, "OpMetadata")
-_HLO_PROTO_CLASS: Final = _class(_POOL, "HloProto")
-_BUFFER_ASSIGNMENT_CLASS: Final = _class(_POOL, "BufferAssignment")
+def _malformed(got: str, kind: type[Message]) -> MalformedModule:
+    wanted, hint = kind.DESCRIPTOR.name, _HINTS.get(kind, _OF_MODULE)
+    return MalformedModule(f"got {got}, wanted a serialized {wanted}; {hint}")

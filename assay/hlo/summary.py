@@ -20,7 +20,7 @@ from assay.hlo.instruction import Instruction, read_shape
 from assay.hlo.module import Computation, Module
 from assay.hlo.overlap import overlaps
 from assay.hlo.peak import peak
-from assay.hlo.schema import decode_labels, decode_metadata, decode_shape
+from assay.hlo.schema import LABEL, METADATA, SHAPE, decode, decode_all
 from assay.hlo.trip_count import Executions, TripCounter, executions
 from assay.model.module import Inventory, Operations, Shape, SharedBuffer, Transfer, WhileLoop
 from assay.model.summary import ModuleSummary
@@ -79,9 +79,9 @@ def _operations(module: Module) -> tuple[Operations, ...]:
     counts: Counter[tuple[str, bytes, bytes]] = Counter()
     for computation in module.computations:
         counts.update(_keys(computation))
-    shapes = {encoded: read_shape(decode_shape(encoded)) for _, encoded, _ in counts}
+    shapes = {encoded: read_shape(decode(SHAPE, encoded)) for _, encoded, _ in counts}
     line = module.source_index.line
-    lines = {encoded: line(decode_metadata(encoded)) for _, _, encoded in counts}
+    lines = {encoded: line(decode(METADATA, encoded)) for _, _, encoded in counts}
     merged: Counter[tuple[str, Shape, str | None]] = Counter()
     for (opcode, shape, metadata), count in counts.items():
         merged[opcode, shapes[shape], lines[metadata]] += count
@@ -90,7 +90,7 @@ def _operations(module: Module) -> tuple[Operations, ...]:
 
 def _keys(computation: Computation) -> Iterator[tuple[str, bytes, bytes]]:
     """Opcode, encoded shape and encoded metadata of each instruction that counts."""
-    for label in decode_labels(computation.encoded):
+    for label in decode_all(LABEL, computation.encoded):
         opcode = label.opcode
         if opcode == "custom-call":
             yield f"{opcode} {label.custom_call_target}", label.shape, label.metadata

@@ -71,7 +71,7 @@ def assigned(
     """The module of a text and its assignment; ``outputs`` and ``constants`` are allocations."""
     encoded = proto_of(text)
     module = Module.from_proto(encoded)
-    message = schema._BUFFER_ASSIGNMENT_CLASS()
+    message = schema.BUFFER_ASSIGNMENT()
     draft = _Draft()
     aliases: list[tuple[str, tuple[int, tuple[int, ...]]]] = []
     wanted = dict(places or {})

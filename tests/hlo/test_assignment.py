@@ -153,10 +153,10 @@ def test_every_array_in_a_compiled_loop_lies_somewhere(target: str) -> None:
 
 def with_old_ids(encoded: bytes) -> bytes:
     """The module as older XLA numbered it: ids unique in the module, no computation in them."""
-    message = schema.decode(encoded)
+    message = schema.decode_module(encoded)
     count = 0
     for computation in message.computations:
-        instructions = list(map(schema.decode_instruction, computation.instructions))
+        instructions = list(schema.decode_all(schema.INSTRUCTION, computation.instructions))
         ids = {each.id: count + number for number, each in enumerate(instructions)}
         count += len(ids)
         for each in instructions:
@@ -184,5 +184,5 @@ def test_an_id_that_no_instruction_has_finds_none() -> None:
 
 
 def test_bytes_that_are_no_assignment_are_refused() -> None:
-    with pytest.raises(MalformedModule, match="wanted a BufferAssignmentProto"):
+    with pytest.raises(MalformedModule, match="wanted a serialized BufferAssignmentProto"):
         BufferAssignment.from_proto(b"\xff\xff")

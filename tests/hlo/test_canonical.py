@@ -13,7 +13,7 @@ from assay.hlo.canonical import canonical
 from assay.hlo.fingerprint import fingerprint
 from assay.hlo.flow import Flow
 from assay.hlo.module import Computation, Module
-from assay.hlo.schema import MalformedModule, decode
+from assay.hlo.schema import MalformedModule, decode_module
 from assay.model.evidence import StepGraph
 
 from .conftest import proto_of
@@ -318,7 +318,7 @@ def test_a_step_graph_is_stored_and_read_again() -> None:
 
 
 def test_a_reference_to_nothing_is_malformed() -> None:
-    message = decode(proto_of(PLAIN))
+    message = decode_module(proto_of(PLAIN))
     entry = message.computations[-1]
     entry.instructions[:] = entry.instructions[::-1]
     with pytest.raises(MalformedModule, match="operands before users"):

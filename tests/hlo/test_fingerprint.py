@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assay.hlo.fingerprint import fingerprint
 from assay.hlo.module import Module
-from assay.hlo.schema import MalformedModule, decode, decode_instruction
+from assay.hlo.schema import INSTRUCTION, MalformedModule, decode, decode_module
 from benchmarks.large_module import large_module
 
 from .conftest import proto_of
@@ -140,26 +140,26 @@ def test_what_says_nothing_is_not_seen(old: str, new: str) -> None:
 
 
 def test_an_attribute_that_nobody_has_heard_of_is_seen() -> None:
-    message = decode(proto_of(RICH))
+    message = decode_module(proto_of(RICH))
     (last,) = (each for each in message.computations if each.id == message.entry_computation_id)
-    before = fingerprint(Module(decode(message.SerializeToString())))
+    before = fingerprint(Module(decode_module(message.SerializeToString())))
     last.instructions[-1] += b"\xb0\x09\x01"  # field 150, a varint
-    assert fingerprint(Module(decode(message.SerializeToString()))) != before
+    assert fingerprint(Module(decode_module(message.SerializeToString()))) != before
 
 
 def test_the_order_of_a_map_on_the_wire_is_not_seen() -> None:
-    message = decode(proto_of(RICH))
-    before = fingerprint(Module(decode(message.SerializeToString())))
+    message = decode_module(proto_of(RICH))
+    before = fingerprint(Module(decode_module(message.SerializeToString())))
     for computation in message.computations:
         for position, encoded in enumerate(computation.instructions):
-            instruction = decode_instruction(encoded)
+            instruction = decode(INSTRUCTION, encoded)
             pairs = instruction.frontend_attributes.map
             if len(pairs) == 2:
                 pairs.reverse()
                 computation.instructions[position] = instruction.SerializeToString()
     turned = message.SerializeToString()
-    assert turned != decode(proto_of(RICH)).SerializeToString()
-    assert fingerprint(Module(decode(turned))) == before
+    assert turned != decode_module(proto_of(RICH)).SerializeToString()
+    assert fingerprint(Module(decode_module(turned))) == before
 
 
 def test_an_argument_that_nobody_reads_is_seen() -> None:
@@ -251,12 +251,12 @@ def test_another_number_of_trips_is_seen() -> None:
 
 
 def test_a_user_before_its_operand_is_no_module() -> None:
-    message = decode(proto_of(entry("x = f32[4] parameter(0)", "ROOT y = f32[4] negate(x)")))
+    message = decode_module(proto_of(entry("x = f32[4] parameter(0)", "ROOT y = f32[4] negate(x)")))
     backwards = list(reversed(message.computations[0].instructions))
     del message.computations[0].instructions[:]
     message.computations[0].instructions.extend(backwards)
     with pytest.raises(MalformedModule, match="operands before users"):
-        fingerprint(Module(decode(message.SerializeToString())))
+        fingerprint(Module(decode_module(message.SerializeToString())))
 
 
 def chain(length: int) -> str:

@@ -21,7 +21,7 @@ from assay.model.workload import Role
 from assay.plugin.items import VERDICTS, conclude
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
-from assay.report.suite_status import coverage_line, missing_of, nothing_judged
+from assay.report.labels import coverage_line, missing_of, nothing_judged
 from assay.run import BaselineUpdate
 from assay.store import baselines
 from assay.targets import survey

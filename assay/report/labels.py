@@ -1,25 +1,25 @@
-"""Texts that every report shares: verdicts, units, rerun commands, Markdown escapes."""
+"""Words and sentences of every report: verdicts, the result of a run, its coverage."""
 
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from assay.model.invocation import USUAL, Ending
+from assay.model.invocation import USUAL, Count, Ending, Gap, Missing, Reached, Slot
 from assay.model.units import Unit, format_quantity
 from assay.model.verdict import MUST_FAIL, ExitCode, Outcome, Record, judged_claims
 
 DASH = "\N{EN DASH}"
-"""Stands where there is nothing to tell."""
+"""Marks a number that does not exist."""
 
 _KEYWORD = re.compile(r"[\w:+\-.\[\]\\/]+")
 """What pytest's ``-k`` takes as one word (_pytest/mark/expression.py, ``Scanner.lex``)."""
+_CLAIMS_SHOWN = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """How a verdict is written in a cell, coloured, named in a sentence, and answered."""
+class Label(NamedTuple):
+    """A verdict's word in a cell, its colour, its name in a sentence, and what to do."""
 
     text: str
     style: str
@@ -29,44 +29,35 @@ class Label:
 
 LABELS: dict[Outcome, Label] = {
     Outcome.ERROR: Label(
-        text="ERROR",
-        style="bold white on red",
-        meaning="failed in Assay",
-        next_step="fix Assay or the claim; this verdict says nothing about the program",
+        "ERROR",
+        "bold white on red",
+        "failed in Assay",
+        "fix Assay or the claim; this verdict says nothing about the program",
     ),
     Outcome.FAILED: Label(
-        text="FAIL",
-        style="bold red",
-        meaning="failed",
-        next_step="fix the program; if the compiler is at fault, report it upstream and add the "
-        "link as a known defect of the workload",
+        "FAIL",
+        "bold red",
+        "failed",
+        "fix the program; if the compiler is at fault, report it upstream and add the link as a "
+        "known defect of the workload",
     ),
     Outcome.FIXED_UPSTREAM: Label(
-        text="fixed!",
-        style="bold magenta",
-        meaning="fixed upstream",
-        next_step="remove the known defect from the workload",
+        "fixed!", "bold magenta", "fixed upstream", "remove the known defect from the workload"
     ),
     Outcome.IMPROVED: Label(
-        text="better",
-        style="bold cyan",
-        meaning="improved",
-        next_step="store it with --assay-update-baselines=all",
+        "better", "bold cyan", "improved", "store it with --assay-update-baselines=all"
     ),
     Outcome.KNOWN_DEFECT: Label(
-        text="known",
-        style="yellow",
-        meaning="known defect",
-        next_step="no action needed; tracked upstream",
+        "known", "yellow", "known defect", "no action needed; tracked upstream"
     ),
-    Outcome.PASSED: Label(text="pass", style="green", meaning="passed"),
-    Outcome.INCONCLUSIVE: Label(text="?", style="blue", meaning="inconclusive"),
-    Outcome.UNSUPPORTED: Label(text="n/a", style="dim", meaning="unsupported"),
+    Outcome.PASSED: Label("pass", "green", "passed"),
+    Outcome.INCONCLUSIVE: Label("?", "blue", "inconclusive"),
+    Outcome.UNSUPPORTED: Label("n/a", "dim", "unsupported"),
 }
-"""Worst first: the first of a cell's verdicts in this order stands for the cell.
+"""Worst first: the worst verdict of a cell represents the cell.
 
-``known-defect`` outranks ``passed``, for a reader must see it. ``passed`` outranks what could not
-be judged, for no compile-only target can judge every claim.
+``known-defect`` outranks ``passed``, because a reader must see it. ``passed`` outranks what could
+not be judged, because no compile-only target can judge every claim.
 """
 
 RANK: dict[Outcome, int] = {outcome: rank for rank, outcome in enumerate(LABELS)}
@@ -74,7 +65,7 @@ RANK: dict[Outcome, int] = {outcome: rank for rank, outcome in enumerate(LABELS)
 
 
 def plain(text: str) -> str:
-    """The text with nothing in it that steers a terminal or that XML forbids."""
+    """The text without characters that control a terminal or that XML forbids."""
     return "".join(map(_plain_character, text))
 
 
@@ -85,81 +76,65 @@ def _plain_character(character: str) -> str:
 
 
 def amount(value: float | None, unit: Unit) -> str:
-    """A number with its unit, or a dash where there is none."""
+    """A number with its unit, or a dash if there is none."""
     return DASH if value is None else format_quantity(value, unit)
 
 
 def plural(number: int, noun: str) -> str:
     """``1 verdict``, ``2 verdicts``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def rerun(record: Record, command: Sequence[str] = USUAL.command) -> str:
-    """The command that reaches this verdict again: all claims on the variant, or its controls.
+    """The command that repeats this verdict: all claims on the variant, or its negative control.
 
     An item's id is ``test[workload/variant@target]``, followed by ``/negative-control`` for such a
     variant.
     """
-    program = f"{record.workload}/{record.variant}"
-    negative_control = [MUST_FAIL.removeprefix(".")] if record.must_fail else []
-    expression = " and ".join([*_KEYWORD.findall(program), *negative_control])
-    return shlex.join([*command, "--assay-target", record.target, "-k", expression])
+    words = _KEYWORD.findall(f"{record.workload}/{record.variant}")
+    if record.must_fail:
+        words.append(MUST_FAIL.removeprefix("."))
+    return shlex.join([*command, "--assay-target", record.target, "-k", " and ".join(words)])
 
 
 def toolchain_versions(records: Iterable[Record]) -> dict[str, str]:
     """Every package of every toolchain, sorted; several versions of one are joined by commas."""
-    seen = {item for record in records for item in record.toolchain.items()}
-    return {
-        name: ", ".join(sorted(version for other, version in seen if other == name))
-        for name in sorted({name for name, _ in seen})
-    }
+    versions: dict[str, set[str]] = {}
+    for record in records:
+        for name, version in record.toolchain.items():
+            versions.setdefault(name, set()).add(version)
+    return {name: ", ".join(sorted(found)) for name, found in sorted(versions.items())}
 
 
-def headline(records: Iterable[Record]) -> str:
-    """One line: the run, how many verdicts, the work they took, the toolchain.
+def headline(records: Sequence[Record]) -> str:
+    """One line: the run, the number of verdicts, the seconds of work, the toolchain.
 
     The seconds are summed over the verdicts, so parallel work counts in full.
     """
-    kept = tuple(records)
-    runs = ", ".join(dict.fromkeys(record.run for record in kept)) or "no run"
-    seconds = sum(record.seconds for record in kept)
-    versions = (f"{name} {version}" for name, version in toolchain_versions(kept).items())
-    cached = sum(record.cached for record in kept)
+    cached = sum(record.cached for record in records)
     facts = (
-        runs,
-        plural(len(kept), "verdict") + (f", {cached:,} on cached compilations" if cached else ""),
-        f"{seconds:,.1f} s of work",
-        ", ".join(versions),
+        ", ".join(dict.fromkeys(record.run for record in records)) or "no run",
+        plural(len(records), "verdict")
+        + (f", {cached:,} on cached compilations" if cached else ""),
+        f"{sum(record.seconds for record in records):,.1f} s of work",
+        ", ".join(f"{name} {version}" for name, version in toolchain_versions(records).items()),
     )
-    return plain(" · ".join(fact for fact in facts if fact))
-
-
-def closing_sentence(records: Iterable[Record], ending: Ending = USUAL.ending) -> str:
-    """What the run came to, by the fixed rule, its exit code and its counts, worst first."""
-    seen = tuple(records)
-    lost = f"; {plural(len(ending.lost), 'item')} reached no verdict" if ending.lost else ""
-    counted = ", ".join(counts(seen).values()) or "no verdicts"
-    return f"{result(seen, ending)} (exit {ending.code(seen).value}): {counted}{lost}."
+    return " · ".join(filter(None, facts))
 
 
 def counts(records: Iterable[Record]) -> dict[Outcome, str]:
-    """How many verdicts of each kind there are, in words, worst first."""
+    """The number of verdicts of each kind, in words, worst first."""
     found = Counter(record.verdict for record in records)
-    return {
-        outcome: plural(found[outcome], label.meaning)
-        if outcome is Outcome.KNOWN_DEFECT
-        else f"{found[outcome]:,} {label.meaning}"
-        for outcome, label in LABELS.items()
-        if found[outcome]
-    }
+    words = {outcome: f"{found[outcome]:,} {LABELS[outcome].meaning}" for outcome in LABELS}
+    words[Outcome.KNOWN_DEFECT] = plural(found[Outcome.KNOWN_DEFECT], "known defect")
+    return {outcome: text for outcome, text in words.items() if found[outcome]}
 
 
-def coverage_lines(ending: Ending) -> Iterator[str]:
-    """How many of the expected verdicts the run reached, then a line for each gap."""
-    if ending.coverage:
-        yield plain(f"coverage: {ending.coverage}")
-    for missing in ending.missing:
-        yield plain(f"missing: {missing.reason}")
+def closing_sentence(records: Sequence[Record], ending: Ending = USUAL.ending) -> str:
+    """The result of the run, its exit code and its counts, worst first."""
+    lost = f"; {plural(len(ending.lost), 'item')} reached no verdict" if ending.lost else ""
+    counted = ", ".join(counts(records).values()) or "no verdicts"
+    return f"{result(records, ending)} (exit {ending.code(records).value}): {counted}{lost}."
 
 
 _CUT_SHORT = {
@@ -170,6 +145,8 @@ _CUT_SHORT = {
 
 def result(records: Sequence[Record], ending: Ending) -> str:
     """The result of the run in words: the first reason that applies, in the order of exit codes."""
+    if ending.cut_short:
+        return _CUT_SHORT[ending.cut_short]
     code = ending.code(records)
     judged = any(record.verdict.judged for record in records)
     reasons = {
@@ -183,29 +160,66 @@ def result(records: Sequence[Record], ending: Ending) -> str:
         "Expected verdicts are missing": bool(ending.missing),
         "A test or a worker failed": True,
     }
-    if ending.cut_short:
-        return _CUT_SHORT[ending.cut_short]
     return next(words for words, applies in reasons.items() if applies)
 
 
-_ACTIVE = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
-"""Characters GitHub reads as markup; a backslash makes each of them itself (CommonMark 2.4)."""
+def coverage_lines(ending: Ending) -> Iterator[str]:
+    """The number of expected verdicts that the run reached, then a line for each gap."""
+    if ending.coverage:
+        yield plain(f"coverage: {ending.coverage}")
+    for missing in ending.missing:
+        yield plain(f"missing: {missing.reason}")
 
 
-def escape(text: str) -> str:
-    """The text on one line, with no character left that Markdown would act on."""
-    return _ACTIVE.sub(r"\\\1", " ".join(plain(text).split()))
+def coverage_line(
+    expected: Mapping[Slot, Count], reached: Reached, not_run: Mapping[str, str]
+) -> str:
+    """The number of expected verdicts that judged; ``not_run`` maps frameworks to reasons."""
+    due = {slot: count for slot, count in expected.items() if slot.framework not in not_run}
+    found = {slot: reached.counts.get(slot, Count(0, 0)) for slot in {**due, **reached.counts}}
+    judged = sum(min(count.judged, found[slot].judged) for slot, count in due.items())
+    wanted = sum(count.judged for count in due.values())
+    targets = plural(len({slot.target for slot in due}), "target")
+    parts = [
+        f"{max(0, judged - reached.noisy):,} of {wanted:,} expected verdicts judged on {targets}"
+    ]
+    for framework, reason in not_run.items():
+        slots = [slot for slot in expected if slot.framework == framework]
+        if slots:
+            verdicts = plural(sum(expected[slot].verdicts for slot in slots), "verdict")
+            suites = plural(len({slot.suite for slot in slots}), "suite")
+            parts.append(f"{verdicts} of {suites} not run: {reason}")
+    if reached.noisy:
+        parts.append(f"{plural(reached.noisy, 'timing')} inconclusive")
+    more = sum(
+        max(0, count.verdicts - expected.get(slot, Count(0, 0)).verdicts)
+        for slot, count in found.items()
+    )
+    if more:
+        parts.append(f"{more:,} more than expected, record them with --assay-update-baselines=new")
+    return "; ".join(parts)
 
 
-def code(text: str) -> str:
-    """The text as a code span, to be copied; outside tables only."""
-    line = " ".join(plain(text).split())
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
-    space = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{ticks}{space}{line}{space}{ticks}"
+def missing_of(gaps: Iterable[Gap], unavailable: Mapping[str, str]) -> tuple[Missing, ...]:
+    """A line for each gap; one line for all suites of a target that is not available."""
+    found: dict[Missing, None] = {}
+    for gap in gaps:
+        if gap.target in unavailable:
+            text = f"{gap.target} is not available: {unavailable[gap.target]}"
+        else:
+            claims = ", ".join(gap.claims[:_CLAIMS_SHOWN])
+            more = len(gap.claims) - _CLAIMS_SHOWN
+            claims += f" and {more} more" if more > 0 else ""
+            what = gap.reason or (
+                "bring the checks back, or store that with --assay-update-baselines=all"
+            )
+            judged = f"{gap.judged:,} of {gap.expected:,} expected verdicts judged"
+            text = f"{gap.suite} on {gap.target}: {judged} ({claims}): {what}"
+        found[Missing(target=gap.target, reason=text)] = None
+    return tuple(found)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already."""
-    rule = ["---"] * len(head)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+def nothing_judged(target: str, reasons: Collection[str]) -> Missing:
+    """The line of a target that was named, and on which no claim was judged."""
+    why = next(iter(reasons), "no workload's scopes try it at this level")
+    return Missing(target=target, reason=f"nothing was judged on {target}: {why}")

@@ -1,23 +1,37 @@
-"""Qualification: the status of each feature on one target, and the page for its vendor."""
+"""Qualification: the decision on each feature of one target, and the page for its vendor."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
 from assay.model.invocation import USUAL, Ending, lost_on
 from assay.model.units import Unit
 from assay.model.verdict import MUST_FAIL, ExitCode, Outcome, Record
-from assay.report.labels import amount, code, escape, plural, table, toolchain_versions
+from assay.report.labels import amount, plural, toolchain_versions
+from assay.report.summary import code, escape, table
+
+QUALIFICATION_SCHEMA = 1
+_LOST = "an item reached no verdict: its worker was lost, or the run ended before it"
 
 
 class Detector(Enum):
-    """Whether a claim was shown, in this run, to notice what it is there to notice."""
+    """Whether this run showed that a claim detects its fault."""
 
     SOUND = "sound"
     BLIND = "blind"
     UNPROVEN = "unproven"
+
+
+class Decision(Enum):
+    """The decision on a feature of a target."""
+
+    PASS = "pass"  # noqa: S105 - a decision, no secret
+    FAIL = "fail"
+    UNSUPPORTED = "unsupported"
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,138 +59,6 @@ class JudgedClaim:
     negative_controls: tuple[NegativeControl, ...]
 
 
-def judged_claim(record: Record, run: Sequence[Record]) -> JudgedClaim:
-    """The record's claim with its negative controls among the records of one target."""
-    negative_controls = _negative_controls(record, run)
-    return JudgedClaim(
-        workload=record.workload,
-        claim=record.claim,
-        verdict=record.verdict,
-        measured=record.measured,
-        limit=record.limit,
-        unit=record.unit,
-        reason=record.reason,
-        upstream=record.upstream,
-        detector=_detector(negative_controls),
-        negative_controls=tuple(
-            NegativeControl(
-                workload=negative_control.workload,
-                variant=negative_control.variant,
-                verdict=negative_control.verdict,
-            )
-            for negative_control in negative_controls
-        ),
-    )
-
-
-def _negative_controls(record: Record, run: Sequence[Record]) -> tuple[Record, ...]:
-    """The claim's negative controls in the same workload."""
-    key = (record.run, record.suite, record.workload, record.claim + MUST_FAIL)
-    return tuple(
-        other for other in run if (other.run, other.suite, other.workload, other.claim) == key
-    )
-
-
-def _detector(negative_controls: Sequence[Record]) -> Detector:
-    if any(negative_control.verdict.fails for negative_control in negative_controls):
-        return Detector.BLIND
-    sound = negative_controls and all(
-        negative_control.verdict is Outcome.PASSED for negative_control in negative_controls
-    )
-    return Detector.SOUND if sound else Detector.UNPROVEN
-
-
-class Decision(Enum):
-    """What a target is said to do with a feature."""
-
-    PASS = "pass"  # noqa: S105 - a decision, no secret
-    FAIL = "fail"
-    UNSUPPORTED = "unsupported"
-    INCONCLUSIVE = "inconclusive"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureStatus:
-    """The decision and why; ``known`` marks a failure reported upstream."""
-
-    decision: Decision
-    reason: str
-    known: bool = False
-
-
-def feature_status(claims: Sequence[JudgedClaim]) -> FeatureStatus:
-    """Decide a feature.
-
-    The first rule that applies decides:
-
-    1. any ``error``: inconclusive, for Assay's fault says nothing of the compiler;
-    2. any ``failed`` or ``fixed-upstream``: fail;
-    3. any ``known-defect``: fail, marked known;
-    4. nothing judged: unsupported if no claim could be, else inconclusive;
-    5. a judged claim without a sound detector: inconclusive;
-    6. pass.
-
-    Rule 5 is strict and has no exception: *every* judged claim needs its negative controls, in the
-    same run, suite, workload and target, and each of them must have failed. A claim that was never
-    seen to fail may be unable to, so its verdict vouches for nothing, and a feature said to pass
-    on five claims must not rest on four. A control that passed its claim, or on which Assay failed,
-    outweighs one that failed it.
-    """
-    errors = _having(claims, Outcome.ERROR)
-    if errors:
-        return FeatureStatus(
-            decision=Decision.INCONCLUSIVE, reason=f"Assay failed: {_name(errors)}"
-        )
-    failed = _having(claims, Outcome.FAILED, Outcome.FIXED_UPSTREAM)
-    if failed:
-        return FeatureStatus(decision=Decision.FAIL, reason=_name(failed))
-    known = _having(claims, Outcome.KNOWN_DEFECT)
-    if known:
-        return FeatureStatus(decision=Decision.FAIL, reason=_name(known), known=True)
-    judged = [claim for claim in claims if claim.verdict.judged]
-    return _status_of_passed(judged, len(claims)) if judged else _status_of_unjudged(claims)
-
-
-def _status_of_unjudged(claims: Sequence[JudgedClaim]) -> FeatureStatus:
-    unmeasured = _having(claims, Outcome.INCONCLUSIVE)
-    decision = Decision.INCONCLUSIVE if unmeasured else Decision.UNSUPPORTED
-    reasons = dict.fromkeys(claim.reason for claim in unmeasured or claims)
-    return FeatureStatus(decision=decision, reason="; ".join(reasons))
-
-
-def _status_of_passed(judged: Sequence[JudgedClaim], total: int) -> FeatureStatus:
-    blind = [claim.claim for claim in judged if claim.detector is Detector.BLIND]
-    unproven = [claim.claim for claim in judged if claim.detector is Detector.UNPROVEN]
-    if blind:
-        reason = f"the negative control of {_list(blind)} did not fail in this run"
-        return FeatureStatus(decision=Decision.INCONCLUSIVE, reason=reason)
-    if unproven:
-        reason = f"no negative control of {_list(unproven)} failed in this run"
-        return FeatureStatus(decision=Decision.INCONCLUSIVE, reason=reason)
-    passed = f"{plural(len(judged), 'claim')} passed, and every negative control failed as it must"
-    left = f"; {total - len(judged)} more could not be judged" if total > len(judged) else ""
-    return FeatureStatus(decision=Decision.PASS, reason=passed + left)
-
-
-def _having(claims: Sequence[JudgedClaim], *verdicts: Outcome) -> list[JudgedClaim]:
-    return [claim for claim in claims if claim.verdict in verdicts]
-
-
-def _name(claims: Sequence[JudgedClaim]) -> str:
-    first = claims[0]
-    more = f" (and {len(claims) - 1} more)" if len(claims) > 1 else ""
-    return f"{first.claim} in {first.workload}: {first.reason}{more}"
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(names))
-
-
-QUALIFICATION_SCHEMA = 1
-_LOST = "an item reached no verdict: its worker was lost, or the run ended before it"
-_REPORTED = (Outcome.KNOWN_DEFECT, Outcome.FIXED_UPSTREAM)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """Where the records come from; ``date`` is ISO 8601."""
@@ -190,10 +72,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One variant of a suite over all its workloads.
-
-    ``known`` marks a failure reported upstream.
-    """
+    """One variant of a suite in all its workloads; ``known`` marks a failure reported upstream."""
 
     suite: str
     variant: str
@@ -227,33 +106,148 @@ def qualify(
 ) -> Qualification:
     """Decide every feature of one target from its records; those of other targets are ignored.
 
-    What never reached a verdict is ``inconclusive``, and fails the qualification.
+    A feature with an item that reached no verdict does not pass.
     """
-    lost = [tuple(program.split("/")) for program in lost_on(ending, target)]
     mine = tuple(record for record in records if record.target == target)
-    if ending.cut_short:  # Nobody knows which claims were still to come.
+    lost = [tuple(program.split("/")) for program in lost_on(ending, target)]
+    if ending.cut_short:  # Any program may have had more claims.
         lost += [(record.workload, record.variant) for record in mine]
-    groups: dict[tuple[str, str], list[Record]] = {}
+    features: dict[tuple[str, str], list[Record]] = {}
     for record in mine:
         if not record.must_fail:
-            groups.setdefault((record.suite, record.variant), []).append(record)
+            features.setdefault((record.suite, record.variant), []).append(record)
+    toolchain = toolchain_versions(mine)
     return Qualification(
         schema=QUALIFICATION_SCHEMA,
         target=target,
         runs=tuple(dict.fromkeys(record.run for record in mine)),
         environment=Environment(
-            target=target,
-            toolchain=toolchain_versions(mine),
-            platform=platform,
-            python=python,
-            date=date,
+            target=target, toolchain=toolchain, platform=platform, python=python, date=date
         ),
         features=(
-            *(_feature(group, mine, lost) for group in groups.values()),
+            *(_feature(group, mine, lost) for group in features.values()),
             *_lost_features(mine, lost),
         ),
         exit_code=ending.code(mine),
     )
+
+
+def _feature(
+    group: Sequence[Record], mine: Sequence[Record], lost: Sequence[tuple[str, ...]]
+) -> Feature:
+    claims = tuple(_judged_claim(record, mine) for record in group)
+    decided = decide(claims)
+    if decided.decision is Decision.PASS and any(
+        (record.workload, record.variant) in lost for record in group
+    ):
+        decided = Decided(Decision.INCONCLUSIVE, _LOST)
+    reported = _having(claims, Outcome.KNOWN_DEFECT, Outcome.FIXED_UPSTREAM)
+    return Feature(
+        suite=group[0].suite,
+        variant=group[0].variant,
+        **decided._asdict(),
+        upstream=tuple(filter(None, dict.fromkeys(claim.upstream for claim in reported))),
+        claims=claims,
+    )
+
+
+def _lost_features(mine: Sequence[Record], lost: Iterable[tuple[str, ...]]) -> Iterator[Feature]:
+    """Variants without any verdict."""
+    suites = {record.workload: record.suite for record in mine}
+    seen = {(record.workload, record.variant) for record in mine}
+    for workload, variant in (each for each in lost if each not in seen):
+        yield Feature(
+            suite=suites.get(workload, workload),
+            variant=variant,
+            **Decided(Decision.INCONCLUSIVE, _LOST)._asdict(),
+            upstream=(),
+            claims=(),
+        )
+
+
+def _judged_claim(record: Record, mine: Sequence[Record]) -> JudgedClaim:
+    """The record's claim with its negative controls: those of the same workload and run."""
+    key = (record.run, record.suite, record.workload, record.claim + MUST_FAIL)
+    controls = [
+        NegativeControl(workload=each.workload, variant=each.variant, verdict=each.verdict)
+        for each in mine
+        if (each.run, each.suite, each.workload, each.claim) == key
+    ]
+    detector = Detector.UNPROVEN
+    if any(control.verdict.fails for control in controls):
+        detector = Detector.BLIND
+    elif controls and all(control.verdict is Outcome.PASSED for control in controls):
+        detector = Detector.SOUND
+    return JudgedClaim(
+        workload=record.workload,
+        claim=record.claim,
+        verdict=record.verdict,
+        measured=record.measured,
+        limit=record.limit,
+        unit=record.unit,
+        reason=record.reason,
+        upstream=record.upstream,
+        detector=detector,
+        negative_controls=tuple(controls),
+    )
+
+
+class Decided(NamedTuple):
+    """A decision and its reason; ``known`` marks a failure reported upstream."""
+
+    decision: Decision
+    reason: str
+    known: bool = False
+
+
+def decide(claims: Sequence[JudgedClaim]) -> Decided:
+    """Decide a feature.
+
+    The first rule that applies decides:
+
+    1. any ``error``: inconclusive, because a fault of Assay says nothing about the compiler;
+    2. any ``failed`` or ``fixed-upstream``: fail;
+    3. any ``known-defect``: fail, marked known;
+    4. nothing judged: unsupported if no claim could be, else inconclusive;
+    5. a judged claim without a sound detector: inconclusive;
+    6. pass.
+
+    Rule 5 has no exception: *every* judged claim needs its negative controls, in the same run,
+    suite, workload and target, and each of them must have failed. A claim that was never seen to
+    fail may be unable to fail, so its verdict proves nothing. A negative control that passed its
+    claim, or on which Assay failed, outweighs one that failed it.
+    """
+    if errors := _having(claims, Outcome.ERROR):
+        return Decided(Decision.INCONCLUSIVE, f"Assay failed: {_named(errors)}")
+    if failed := _having(claims, Outcome.FAILED, Outcome.FIXED_UPSTREAM):
+        return Decided(Decision.FAIL, _named(failed))
+    if known := _having(claims, Outcome.KNOWN_DEFECT):
+        return Decided(Decision.FAIL, _named(known), known=True)
+    judged = [claim for claim in claims if claim.verdict.judged]
+    if not judged:
+        inconclusive = _having(claims, Outcome.INCONCLUSIVE)
+        decision = Decision.INCONCLUSIVE if inconclusive else Decision.UNSUPPORTED
+        reasons = dict.fromkeys(claim.reason for claim in inconclusive or claims)
+        return Decided(decision, "; ".join(reasons))
+    for detector, why in {
+        Detector.BLIND: "the negative control of {} did not fail in this run",
+        Detector.UNPROVEN: "no negative control of {} failed in this run",
+    }.items():
+        if names := dict.fromkeys(claim.claim for claim in judged if claim.detector is detector):
+            return Decided(Decision.INCONCLUSIVE, why.format(", ".join(names)))
+    passed = f"{plural(len(judged), 'claim')} passed, and every negative control failed as it must"
+    more = len(claims) - len(judged)
+    return Decided(Decision.PASS, passed + (f"; {more} more could not be judged" if more else ""))
+
+
+def _having(claims: Iterable[JudgedClaim], *verdicts: Outcome) -> list[JudgedClaim]:
+    return [claim for claim in claims if claim.verdict in verdicts]
+
+
+def _named(claims: Sequence[JudgedClaim]) -> str:
+    first, *others = claims
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{first.claim} in {first.workload}: {first.reason}{more}"
 
 
 def to_json(qualification: Qualification) -> bytes:
@@ -261,107 +255,56 @@ def to_json(qualification: Qualification) -> bytes:
     return msgspec.json.format(msgspec.json.encode(qualification), indent=2) + b"\n"
 
 
-def _lost_features(mine: Sequence[Record], lost: Iterable[tuple[str, ...]]) -> Iterator[Feature]:
-    """Variants of which no claim at all reached a verdict."""
-    suites = {record.workload: record.suite for record in mine}
-    seen = {(record.workload, record.variant) for record in mine}
-    for workload, variant in (each for each in lost if each not in seen):
-        yield Feature(
-            suite=suites.get(workload, workload),
-            variant=variant,
-            decision=Decision.INCONCLUSIVE,
-            known=False,
-            reason=_LOST,
-            upstream=(),
-            claims=(),
-        )
-
-
-def _feature(
-    group: Sequence[Record], mine: Sequence[Record], lost: Sequence[tuple[str, ...]]
-) -> Feature:
-    claims = tuple(judged_claim(record, mine) for record in group)
-    status = feature_status(claims)
-    if status.decision is Decision.PASS and any(
-        (record.workload, record.variant) in lost for record in group
-    ):
-        status = FeatureStatus(decision=Decision.INCONCLUSIVE, reason=_LOST)
-    links = dict.fromkeys(claim.upstream for claim in claims if claim.verdict in _REPORTED)
-    return Feature(
-        suite=group[0].suite,
-        variant=group[0].variant,
-        decision=status.decision,
-        known=status.known,
-        reason=status.reason,
-        upstream=tuple(filter(None, links)),
-        claims=claims,
-    )
-
-
 def vendor_page(qualification: Qualification) -> str:
-    """The first screen, then every claim of every feature with its numbers."""
-    return "\n\n".join([*_first_screen(qualification), *_reasons(qualification)]) + "\n"
+    """The summary, then every claim of every feature with its numbers."""
+    blocks = [vendor_summary(qualification).rstrip("\n"), "## Reasons"]
+    head = ("workload", "claim", "verdict", "measured", "limit", "negative control", "reason")
+    for feature in qualification.features:
+        name, decision, reason = _feature_row(feature)
+        blocks += [f"### {name}: {decision}", reason]
+        blocks += [f"Upstream: {code(link)}" for link in feature.upstream]
+        blocks.append(table(head, map(_claim_row, feature.claims)))
+    return "\n\n".join(blocks) + "\n"
 
 
 def vendor_summary(qualification: Qualification) -> str:
-    """Headline, environment and one line a feature."""
-    return "\n\n".join(_first_screen(qualification)) + "\n"
-
-
-def _first_screen(qualification: Qualification) -> Iterator[str]:
-    yield f"# Qualification of {escape(qualification.target)}"
-    yield f"**{_headline(qualification)}**"
-    yield "## Environment"
-    yield table(("what", "value"), _environment_rows(qualification))
-    yield "## Features"
-    yield table(("feature", "decision", "reason"), map(_feature_row, qualification.features))
-    yield (
-        "A feature passes only if every claim it was judged by passes and that claim's "
-        "negative control failed in the same run."
-    )
-
-
-def _reasons(qualification: Qualification) -> Iterator[str]:
-    yield "## Reasons"
-    for feature in qualification.features:
-        yield from _feature_blocks(feature)
-
-
-def _headline(qualification: Qualification) -> str:
+    """Headline, environment and one line for each feature."""
     decisions = [feature.decision for feature in qualification.features]
-    counts = ", ".join(f"{decisions.count(decision)} {decision.value}" for decision in Decision)
-    features = plural(len(decisions), "feature")
-    return f"{features}: {counts}. Exit code {qualification.exit_code.value}."
-
-
-def _environment_rows(qualification: Qualification) -> Iterator[tuple[str, str]]:
+    counts = ", ".join(f"{decisions.count(each)} {each.value}" for each in Decision)
+    code_of_run = f"Exit code {qualification.exit_code.value}"
     environment = qualification.environment
-    yield "target", escape(environment.target)
-    yield "date", escape(environment.date)
-    yield "run", escape(", ".join(qualification.runs))
-    yield "platform", escape(environment.platform)
-    yield "python", escape(environment.python)
-    for name, version in environment.toolchain.items():
-        yield escape(name), escape(version)
+    facts = {
+        "target": environment.target,
+        "date": environment.date,
+        "run": ", ".join(qualification.runs),
+        "platform": environment.platform,
+        "python": environment.python,
+        **environment.toolchain,
+    }
+    rule = (
+        "A feature passes only if every claim it was judged by passes and that claim's negative "
+        "control failed in the same run."
+    )
+    blocks = (
+        f"# Qualification of {escape(qualification.target)}",
+        f"**{plural(len(decisions), 'feature')}: {counts}. {code_of_run}.**",
+        "## Environment",
+        table(("what", "value"), [(escape(name), escape(each)) for name, each in facts.items()]),
+        "## Features",
+        table(("feature", "decision", "reason"), map(_feature_row, qualification.features)),
+        rule,
+    )
+    return "\n\n".join(blocks) + "\n"
 
 
-def _feature_row(feature: Feature) -> tuple[str, ...]:
-    return (_feature_name(feature), _decision(feature), escape(feature.reason))
-
-
-def _feature_blocks(feature: Feature) -> Iterator[str]:
-    yield f"### {_feature_name(feature)}: {_decision(feature)}"
-    yield escape(feature.reason)
-    for link in feature.upstream:
-        yield f"Upstream: {code(link)}"
-    head = ("workload", "claim", "verdict", "measured", "limit", "negative control", "reason")
-    yield table(head, map(_claim_row, feature.claims))
+def _feature_row(feature: Feature) -> tuple[str, str, str]:
+    decision = f"**{feature.decision.value}**{' (known)' if feature.known else ''}"
+    return escape(f"{feature.suite}/{feature.variant}"), decision, escape(feature.reason)
 
 
 def _claim_row(claim: JudgedClaim) -> tuple[str, ...]:
-    negative_controls = ", ".join(
-        f"{negative_control.workload}/{negative_control.variant}: {negative_control.verdict.value}"
-        for negative_control in claim.negative_controls
+    controls = ", ".join(
+        f"{each.workload}/{each.variant}: {each.verdict.value}" for each in claim.negative_controls
     )
     return (
         escape(claim.workload),
@@ -369,19 +312,6 @@ def _claim_row(claim: JudgedClaim) -> tuple[str, ...]:
         claim.verdict.value,
         amount(claim.measured, claim.unit),
         amount(claim.limit, claim.unit),
-        escape(
-            f"{claim.detector.value} ({negative_controls})"
-            if negative_controls
-            else claim.detector.value
-        ),
+        escape(claim.detector.value + (f" ({controls})" if controls else "")),
         escape(claim.reason),
     )
-
-
-def _feature_name(feature: Feature) -> str:
-    return escape(f"{feature.suite}/{feature.variant}")
-
-
-def _decision(feature: Feature) -> str:
-    known = " (known)" if feature.known else ""
-    return f"**{feature.decision.value}**{known}"

@@ -1,23 +1,22 @@
-"""Tables of a run: the verdict of each variant on each target, and what was timed."""
+"""Tables of a run: the verdict of each variant on each target, times, and reruns."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from assay.model.rerun import Enough, Rerun
-from assay.model.timing import Ending, Times, VariantTimes, beside, format_seconds
+from assay.model.timing import Ending, Times, beside, format_seconds
 from assay.model.verdict import Outcome, Record
-from assay.report.labels import DASH, RANK
+from assay.report.labels import DASH, RANK, plural
 
 NEGATIVE_CONTROLS = "negative controls"
-"""The row of a workload's negative controls; passed there means that each failed its claim, as it
-must."""
+"""The row of a workload's negative controls; ``passed`` means that each failed its claim."""
 
 _LIVE = ("cpu", "gpu", "tpu")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """One variant of one workload."""
 
     suite: str
@@ -25,15 +24,15 @@ class Row:
     variant: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
-    """How many verdicts of each kind a variant got on a target; never empty."""
+    """The number of verdicts of each kind of a variant on a target; never empty."""
 
     counts: dict[Outcome, int]
 
     @property
     def verdict(self) -> Outcome:
-        """The one that stands for the cell: its worst."""
+        """The worst verdict."""
         return min(self.counts, key=RANK.__getitem__)
 
     @property
@@ -43,16 +42,16 @@ class Cell:
 
     @property
     def measurable(self) -> int:
-        """The claims that passed, and those that could have been, had they been measured."""
+        """The claims that passed or were inconclusive."""
         return self.passed + self.counts.get(Outcome.INCONCLUSIVE, 0)
 
     @property
     def partly_measured(self) -> bool:
-        """Whether it stands as passed although some claims were not measured."""
+        """Whether the cell passed although some claims were inconclusive."""
         return self.verdict is Outcome.PASSED and self.passed < self.measurable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Grid:
     """Rows in order of first appearance, live targets first; a variant not tried has no cell."""
 
@@ -60,55 +59,48 @@ class Grid:
     targets: tuple[str, ...]
     cells: dict[tuple[Row, str], Cell]
 
-    def cell(self, row: Row, target: str) -> Cell | None:
-        """The cell, or None where the variant was not tried on the target."""
-        return self.cells.get((row, target))
-
 
 def grid(records: Iterable[Record]) -> Grid:
-    """Every record counted once; those of a workload's negative controls share a row, its last."""
+    """The grid that counts every record once.
+
+    Rows of a workload are adjacent. Its negative controls share the last one.
+    """
     counts: dict[tuple[Row, str], Counter[Outcome]] = {}
     for record in records:
         variant = NEGATIVE_CONTROLS if record.must_fail else record.variant
-        row = Row(suite=record.suite, workload=record.workload, variant=variant)
+        row = Row(record.suite, record.workload, variant)
         counts.setdefault((row, record.target), Counter())[record.verdict] += 1
+    rows = dict.fromkeys(row for row, _ in counts)
+    workloads = list(dict.fromkeys(row[:2] for row in rows))
     return Grid(
-        rows=_together(dict.fromkeys(row for row, _ in counts)),
+        rows=tuple(
+            sorted(
+                rows,
+                key=lambda row: (workloads.index(row[:2]), row.variant == NEGATIVE_CONTROLS),
+            )
+        ),
         targets=in_order(target for _, target in counts),
-        cells={key: Cell(counts=dict(counter)) for key, counter in counts.items()},
+        cells={key: Cell(counter) for key, counter in counts.items()},
     )
-
-
-def _together(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows, grouped by workload; workloads and variants in order of first appearance."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.suite, row.workload), []).append(row)
-    for group in groups.values():
-        group.sort(key=lambda row: row.variant == NEGATIVE_CONTROLS)
-    return tuple(row for group in groups.values() for row in group)
 
 
 def in_order(targets: Iterable[str]) -> tuple[str, ...]:
     """Each target once: the live cpu, gpu, tpu first, then by name."""
-    return tuple(sorted(set(targets), key=_position))
 
+    def position(target: str) -> tuple[int, str]:
+        model = target.partition(":")[0]
+        return (_LIVE.index(model) if model in _LIVE else len(_LIVE), target)
 
-def _position(target: str) -> tuple[int, str]:
-    model = target.partition(":")[0]
-    return (_LIVE.index(model) if model in _LIVE else len(_LIVE), target)
+    return tuple(sorted(set(targets), key=position))
 
 
 def short_names(targets: Iterable[str]) -> dict[str, str]:
-    """Column heads: ``h100`` for ``gpu-h100:8``; longer only where two targets would share one."""
+    """Column heads: ``h100`` for ``gpu-h100:8``; longer only if two targets would share one."""
     names = tuple(targets)
-    models, kindless = Counter(map(_model, names)), Counter(map(_without_kind, names))
-    short = {}
-    for name in names:
-        if models[_model(name)] == 1:
-            short[name] = _model(name)
-        else:
-            short[name] = _without_kind(name) if kindless[_without_kind(name)] == 1 else name
+    short = {name: name for name in names}
+    for shorten in (_without_kind, _model):
+        counts = Counter(map(shorten, names))
+        short |= {name: shorten(name) for name in names if counts[shorten(name)] == 1}
     return short
 
 
@@ -125,17 +117,16 @@ RERUNS_HEAD = "Against another toolchain"
 
 
 def rerun_lines(reruns: Iterable[Rerun]) -> Iterator[str]:
-    """What was measured of each, negative controls last, and why one ended early."""
+    """The measured change of each program, negative controls last, and why one ended early."""
     for rerun in sorted(reruns, key=lambda each: each.negative_control):
-        if rerun.pairs:
-            yield f"{rerun.suite}: {rerun.workload}/{rerun.variant}@{rerun.target}: {_told(rerun)}"
-
-
-def _told(rerun: Rerun) -> str:
-    unfinished = f"; {rerun.ended.phrase}" if rerun.ended is not Enough.DECIDED else ""
-    if rerun.ratio is None:
-        return f"{len(rerun.pairs)} pair of processes, too few to be judged{unfinished}"
-    return f"{rerun.told}: {rerun.ratio.change.phrase}{unfinished}"
+        if not rerun.pairs:
+            continue
+        words = f"{plural(len(rerun.pairs), 'pair')} of processes, too few to be judged"
+        if rerun.ratio is not None:
+            words = f"{rerun.told}: {rerun.ratio.change.phrase}"
+        early = f"; {rerun.ended.phrase}" if rerun.ended is not Enough.DECIDED else ""
+        program = f"{rerun.workload}/{rerun.variant}@{rerun.target}"
+        yield f"{rerun.suite}: {program}: {words}{early}"
 
 
 TIMES_HEAD = ("program", "beside", "steady run", "first run", "compiled in", "device", "samples")
@@ -145,22 +136,14 @@ def time_rows(all_times: Iterable[Times]) -> Iterator[tuple[str, ...]]:
     """The cells of a table under ``TIMES_HEAD``; medians are those of interleaved samples."""
     for times in all_times:
         for variant in (times.reference, times.judged):
-            if variant.samples:
-                yield _row(times, variant)
-
-
-def _row(times: Times, variant: VariantTimes) -> tuple[str, ...]:
-    unfinished = times.ended is Ending.UNFINISHED
-    return (
-        f"{times.workload}/{variant.variant}@{times.target}",
-        beside(times, variant),
-        _seconds(variant.steady),
-        _seconds(variant.first),
-        _seconds(variant.compile),
-        _seconds(variant.on_device.busy if variant.on_device else None),
-        f"{len(variant.samples)}{', unfinished' if unfinished else ''}",
-    )
-
-
-def _seconds(seconds: float | None) -> str:
-    return DASH if seconds is None else format_seconds(seconds)
+            if not variant.samples:
+                continue
+            on_device = variant.on_device.busy if variant.on_device else None
+            seconds = (variant.steady, variant.first, variant.compile, on_device)
+            early = ", unfinished" if times.ended is Ending.UNFINISHED else ""
+            yield (
+                f"{times.workload}/{variant.variant}@{times.target}",
+                beside(times, variant),
+                *(DASH if each is None else format_seconds(each) for each in seconds),
+                f"{len(variant.samples)}{early}",
+            )

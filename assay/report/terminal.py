@@ -1,18 +1,19 @@
 """A run on the terminal: result, what to act on, the state of each suite, and coverage."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from math import ceil
 
-from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 from rich.text import Text
 
 from assay.model.invocation import USUAL, Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Outcome, Record
-from assay.report.explanation import Cause, Detail, Explanation, causes, explain
+from assay.report.explanation import Cause, Entry, causes, explain, suite_statuses
 from assay.report.labels import (
     DASH,
     LABELS,
@@ -23,7 +24,6 @@ from assay.report.labels import (
     plain,
     result,
 )
-from assay.report.suite_status import SuiteStatus, suite_statuses
 from assay.report.tables import (
     RERUNS_HEAD,
     TIMES_HEAD,
@@ -36,19 +36,87 @@ from assay.report.tables import (
     time_rows,
 )
 
-_INDENT = " " * 2
-_LABEL_WIDTH = 10
 _NOT_TRIED = "·"
 _MORE = "For every variant, known defect and reason, use -v or read summary.md."
 
+Styled = str | tuple[str, str]
+"""A text, or a text with its style."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layout:
-    """Widths of a grid's columns in terminal cells, and what stands above them."""
 
-    label: int
-    heads: dict[str, str]
-    widths: dict[str, int]
+class Page:
+    """Lines on a console, no wider than ``width`` and without trailing spaces.
+
+    No text can contain markup or control the terminal.
+    """
+
+    def __init__(self, console: Console, most: int | None = None) -> None:
+        self._console = console
+        self.width = min(console.width, most or console.width)
+
+    def line(self, text: Text | str = "") -> None:
+        """Write one line, however long."""
+        text = Text.assemble(text)
+        text.rstrip()
+        self._console.print(text, soft_wrap=True, highlight=False)
+
+    def text(self, *parts: Styled, first: str = "", indent: int = 0, wrap: bool = True) -> None:
+        """Write one paragraph: ``first``, then the parts; ``indent`` is that of the other lines."""
+        text = styled(*parts)
+        start = Text(first, style="dim")
+        for line in text.wrap(self._console, max(1, self.width - indent)) if wrap else [text]:
+            self.line(Text.assemble(start, line))
+            start = Text(" " * indent)
+
+    def entry(self, entry: Entry) -> None:
+        """Write a cause or a suite."""
+        styles = (LABELS[entry.verdict].style, "bold") if entry.verdict else ("bold", "")
+        self.text((entry.name, styles[0]), "  ", (entry.text, styles[1]), indent=2)
+        for detail in entry.details:
+            label = f"  {detail.label:10}"
+            self.text(detail.text, first=label, indent=len(label), wrap=not detail.verbatim)
+
+    def lines_of(self, table: Table, indent: int = 0) -> Iterator[Text]:
+        """The lines of a table, one for each row; the widest columns are shortened to fit."""
+        options = self._console.options.update(width=self.width - indent)
+        for line in self._console.render_lines(table, options, pad=False):
+            yield Text.assemble(" " * indent, *((part.text, part.style or "") for part in line))
+
+    def fits(self, table: Table) -> bool:
+        """Whether no column of the table has to be shortened."""
+        options = self._console.options.update(width=10 * self.width)
+        return Measurement.get(self._console, options, table).maximum <= self.width
+
+
+def styled(*parts: Styled) -> Text:
+    """The parts as one text."""
+    pairs = ((part, "") if isinstance(part, str) else part for part in parts)
+    return Text.assemble(*((plain(text), style) for text, style in pairs))
+
+
+def table_of(
+    heads: Iterable[str],
+    rows: Iterable[Iterable[Styled]],
+    *,
+    numbers: int = 0,
+    gap: int = 2,
+    shorten: bool = True,
+) -> Table:
+    """A table; the first ``numbers`` columns are aligned to the right.
+
+    Texts that do not fit are shortened, so that each row is one line, or else wrapped.
+    """
+
+    def cell(part: Styled) -> Text:
+        text = styled(part)
+        text.no_wrap, text.overflow = shorten, "ellipsis" if shorten else "fold"
+        return text
+
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    for number, head in enumerate(heads):
+        table.add_column(cell(head), justify="right" if number < numbers else "left")
+    for row in rows:
+        table.add_row(*map(cell, row))
+    return table
 
 
 def print_run(
@@ -60,220 +128,137 @@ def print_run(
     *,
     verbose: bool = False,
 ) -> None:
-    """Write the report; legible without colour, and no wider than the console.
+    """Write the report; readable without colour, and no wider than the console.
 
-    ``verbose`` adds the grid of all variants and every cause. Only what is there to be copied,
-    commands and links, runs past the edge.
+    ``verbose`` adds the grid of all variants and every cause. Only commands and links, which a
+    reader copies, can be wider.
     """
-    all_records = tuple(records)
-    ending = invocation.ending
-    style = "bold red" if ending.code(all_records).value else "bold green"
-    urgent, others = _causes(all_records, ending)
-    _print(console, Text(_opening(all_records, ending, urgent), style=style))
-    _print(console, Text(headline(all_records), style="dim"))
-    for cause in urgent:
-        print_explanation(console, explain(cause, invocation.command))
-    console.print()
-    for status in suite_statuses(all_records, invocation.upstream_issues):
-        print_suite(console, status)
+    page, seen, ending = Page(console), tuple(records), invocation.ending
+    style = "bold red" if ending.code(seen).value else "bold green"
+    urgent, others = _causes(seen, ending)
+    page.text((_opening(seen, ending, urgent), style))
+    page.text((headline(seen), "dim"))
+    _print_causes(page, urgent, invocation)
+    page.line()
+    for status in suite_statuses(seen, invocation.upstream_issues):
+        page.entry(status)
     if verbose:
-        print_grid(console, grid(all_records))
-        for cause in others:
-            print_explanation(console, explain(cause, invocation.command))
-    print_times(console, times)
-    print_reruns(console, reruns)
-    console.print()
+        print_grid(console, grid(seen))
+        _print_causes(page, others, invocation)
+    _print_times(page, tuple(time_rows(times)))
+    _print_reruns(page, tuple(rerun_lines(reruns)))
+    page.line()
     if others and not verbose:
-        _print(console, Text(_MORE))
+        page.text(_MORE)
     for line in coverage_lines(ending):
-        _print(console, Text(line))
-    _print(console, Text(closing_sentence(all_records, ending), style=style))
+        page.text(line)
+    page.text((closing_sentence(seen, ending), style))
 
 
 def _opening(records: Sequence[Record], ending: Ending, urgent: Iterable[Cause]) -> str:
     """Whether anything regressed, and what."""
+    words = result(records, ending)
     concerned = counts(record for cause in urgent for record in cause.records)
-    if not concerned and ending.code(records) is ExitCode.PASSED:
-        return f"{result(records, ending)}; no action is needed."
-    return ": ".join(filter(None, (result(records, ending), ", ".join(concerned.values())))) + "."
+    if concerned:
+        return f"{words}: {', '.join(concerned.values())}."
+    passed = ending.code(records) is ExitCode.PASSED
+    return f"{words}; no action is needed." if passed else f"{words}."
 
 
 def _causes(records: Sequence[Record], ending: Ending) -> tuple[list[Cause], list[Cause]]:
-    """The causes that ask for an action, and the others.
+    """The causes that require an action, and the others.
 
-    What could not be judged asks for one where no verdict tells why the run fails.
+    What could not be judged requires one if the run fails and no verdict says why.
     """
     fails = any(record.verdict.fails for record in records)
     unexplained = ending.code(records) is ExitCode.FAILED and not fails
     urgent: list[Cause] = []
     others: list[Cause] = []
     for cause in causes(records):
-        unjudged = not cause.verdict.judged and unexplained
-        acted_on = cause.verdict.fails or cause.verdict is Outcome.IMPROVED or unjudged
+        acted_on = cause.stands_alone or (unexplained and not cause.verdict.judged)
         (urgent if acted_on else others).append(cause)
     return urgent, others
 
 
-def print_suite(console: Console, status: SuiteStatus) -> None:
-    """Write what a suite came to, then the state of its upstream issues."""
-    line = Text.assemble((status.name, "bold"), f"  {status.verdicts}")
-    for number, part in enumerate(line.wrap(console, console.width - len(_INDENT))):
-        part.rstrip()
-        _copyable(console, Text.assemble(_INDENT if number else "", part))
-    for detail in status.details:
-        _print_detail(console, detail)
+def _print_causes(page: Page, found: Iterable[Cause], invocation: Invocation) -> None:
+    for cause in found:
+        page.line()
+        page.entry(explain(cause, invocation.command))
 
 
 def print_grid(console: Console, shown: Grid) -> None:
-    """Write the table, in as many even parts as the width asks for, and a legend."""
-    layout = _layout(shown, console.width)
-    for targets in _parts(shown.targets, layout, console.width):
-        console.print()
-        _copyable(console, _head_line(layout, targets))
-        for title, rows in groupby(shown.rows, key=_title):
-            _print(console, Text(title, style="bold"))
-            for row in rows:
-                _copyable(console, _row_line(shown, row, layout, targets))
-    console.print()
-    for line in _filled(_legend(shown), console.width):
-        _print(console, line)
+    """Write the grid, in as few even parts as fit the width, and a legend."""
+    page = Page(console)
+    for table in _parts(shown, page):
+        page.line()
+        head, *rows = page.lines_of(table)
+        page.line(head)
+        for (suite, workload), group in groupby(
+            zip(shown.rows, rows, strict=True), key=lambda pair: pair[0][:2]
+        ):
+            page.text((f"{suite} / {workload}", "bold"))
+            for _, line in group:
+                page.line(line)
+    page.line()
+    for parts in _legend(shown):
+        page.text(*parts)
 
 
-def print_times(console: Console, times: Iterable[Times]) -> None:
-    """Write a table of what was timed, if anything was."""
-    found = tuple(time_rows(times))
-    if not found:
-        return
-    columns = list(zip(TIMES_HEAD, *found, strict=True))
-    told = [column for column in columns if set(column[1:]) != {DASH}]
-    widths = [max(map(cell_len, map(plain, column))) for column in told]
-    console.print()
-    for number, line in enumerate(zip(*told, strict=True)):
-        cells = (
-            set_cell_size(plain(cell), width) for cell, width in zip(line, widths, strict=True)
-        )
-        text = Text("  ".join(cells), style="" if number else "bold")
-        text.rstrip()
-        _print(console, text)
+def _parts(shown: Grid, page: Page) -> list[Table]:
+    """The grid in the fewest even parts that fit; a single column is shown however wide it is."""
+    heads = short_names(shown.targets)
 
+    def row_of(row: Row, targets: Sequence[str]) -> list[Styled]:
+        return [f"  {row.variant}", *(_cell(shown.cells.get((row, name))) for name in targets)]
 
-def print_reruns(console: Console, reruns: Iterable[Rerun]) -> None:
-    """Write a line for each program that was timed on two toolchains, if any was."""
-    found = tuple(rerun_lines(reruns))
-    if found:
-        console.print()
-        _print(console, Text(RERUNS_HEAD, style="bold"))
-    for line in found:
-        _print(console, Text(plain(line)))
+    def part(targets: Sequence[str]) -> Table:
+        rows = (row_of(row, targets) for row in shown.rows)
+        return table_of(["", *(heads[name] for name in targets)], rows, gap=1)
 
-
-def print_explanation(console: Console, explanation: Explanation) -> None:
-    """Write one cause: the verdict's label and title, then its labelled lines."""
-    label = LABELS[explanation.verdict]
-    console.print()
-    _print(console, Text.assemble((label.text, label.style), "  ", (explanation.title, "bold")))
-    for detail in explanation.details:
-        _print_detail(console, detail)
-
-
-def _print_detail(console: Console, detail: Detail) -> None:
-    margin = len(_INDENT) + _LABEL_WIDTH
-    label = Text(_INDENT + detail.label.ljust(_LABEL_WIDTH), style="dim")
-    text = Text(detail.text)
-    wrapped = [text] if detail.verbatim else text.wrap(console, max(1, console.width - margin))
-    for line in wrapped:
-        line.rstrip()
-        _copyable(console, Text.assemble(label, line))
-        label = Text(" " * margin)
-
-
-def _layout(shown: Grid, width: int) -> _Layout:
-    longest = max((cell_len(_INDENT + plain(row.variant)) for row in shown.rows), default=0)
-    heads = {target: plain(name) for target, name in short_names(shown.targets).items()}
-    return _Layout(
-        label=min(longest, width // 2),
-        heads=heads,
-        widths={target: _column_width(shown, target, head) for target, head in heads.items()},
-    )
-
-
-def _column_width(shown: Grid, target: str, head: str) -> int:
-    texts = (_cell_text(shown.cell(row, target))[0] for row in shown.rows)
-    return max(map(cell_len, (head, *texts)))
-
-
-def _parts(targets: tuple[str, ...], layout: _Layout, width: int) -> list[tuple[str, ...]]:
-    """The targets in the fewest even parts that fit; a column on its own is shown however wide."""
-    for number in range(1, len(targets) + 1):
-        size = -(-len(targets) // number)
-        parts = [targets[start : start + size] for start in range(0, len(targets), size)]
-        widest = max(sum(1 + layout.widths[target] for target in part) for part in parts)
-        if size == 1 or layout.label + widest <= width:
+    total = len(shown.targets)
+    for number in range(1, total + 1):
+        size = ceil(total / number)
+        parts = [part(shown.targets[start : start + size]) for start in range(0, total, size)]
+        if size == 1 or all(map(page.fits, parts)):
             return parts
     return []
 
 
-def _head_line(layout: _Layout, targets: tuple[str, ...]) -> Text:
-    heads = (" " + set_cell_size(layout.heads[name], layout.widths[name]) for name in targets)
-    line = Text(" " * layout.label + "".join(heads), style="bold")
-    line.rstrip()
-    return line
-
-
-def _row_line(shown: Grid, row: Row, layout: _Layout, targets: tuple[str, ...]) -> Text:
-    name = _INDENT + plain(row.variant)
-    if cell_len(name) > layout.label:
-        name = set_cell_size(name, layout.label - 1) + "…"
-    line = Text(set_cell_size(name, layout.label))
-    for target in targets:
-        text, style = _cell_text(shown.cell(row, target))
-        line.append(" ").append(text, style=style)
-        line.append(" " * (layout.widths[target] - cell_len(text)))
-    line.rstrip()
-    return line
-
-
-def _title(row: Row) -> str:
-    return plain(f"{row.suite} / {row.workload}")
-
-
-def _cell_text(cell: Cell | None) -> tuple[str, str]:
+def _cell(cell: Cell | None) -> Styled:
     if cell is None:
         return _NOT_TRIED, "dim"
     label = LABELS[cell.verdict]
     return (f"{cell.passed}/{cell.measurable}" if cell.partly_measured else label.text), label.style
 
 
-def _legend(shown: Grid) -> Iterator[Text]:
-    standing = {cell.verdict for cell in shown.cells.values()}
+def _legend(shown: Grid) -> Iterator[tuple[Styled, str]]:
+    verdicts = {cell.verdict for cell in shown.cells.values()}
     for outcome, label in LABELS.items():
-        if outcome is not Outcome.PASSED and outcome in standing:
-            yield Text.assemble((label.text, label.style), f" {label.meaning}")
-    style = LABELS[Outcome.PASSED].style
-    if Outcome.PASSED in standing:
-        yield Text.assemble((LABELS[Outcome.PASSED].text, style), " all that could be judged")
+        if outcome in verdicts:
+            means = "all that could be judged" if outcome is Outcome.PASSED else label.meaning
+            yield (label.text, label.style), f" {means}"
     if any(cell.partly_measured for cell in shown.cells.values()):
-        yield Text.assemble(("3/5", style), " passed, the other 2 inconclusive")
+        yield ("3/5", LABELS[Outcome.PASSED].style), " passed, the other 2 inconclusive"
     if len(shown.cells) < len(shown.rows) * len(shown.targets):
-        yield Text.assemble((_NOT_TRIED, "dim"), " not tried")
+        yield (_NOT_TRIED, "dim"), " not tried"
 
 
-def _filled(entries: Iterable[Text], width: int) -> Iterator[Text]:
-    """The entries side by side, a new line where the next would cross the edge."""
-    line = Text()
-    for entry in entries:
-        if line and line.cell_len + 3 + entry.cell_len > width:
-            yield line
-            line = Text()
-        line = Text.assemble(line, "   ", entry) if line else entry
-    yield line
+def _print_times(page: Page, rows: Sequence[Sequence[str]]) -> None:
+    """Write a table of the times; a column without any number is left out."""
+    if not rows:
+        return
+    columns = [
+        column for column in zip(TIMES_HEAD, *rows, strict=True) if set(column[1:]) != {DASH}
+    ]
+    heads, *shown = zip(*columns, strict=True)
+    page.line()
+    for line in page.lines_of(table_of(heads, shown, shorten=False)):
+        page.line(line)
 
 
-def _print(console: Console, text: Text) -> None:
-    for line in text.wrap(console, console.width):
-        line.rstrip()
-        _copyable(console, line)
-
-
-def _copyable(console: Console, text: Text) -> None:
-    console.print(text, soft_wrap=True, highlight=False)
+def _print_reruns(page: Page, lines: Sequence[str]) -> None:
+    if lines:
+        page.line()
+        page.text((RERUNS_HEAD, "bold"))
+    for line in lines:
+        page.text(line)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from assay.model.verdict import ExitCode, Finding, Outcome, Record
 from assay.model.workload import KnownDefect, Measures
-from assay.report.qualification import Decision, FeatureStatus
+from assay.report.qualification import Decided, Decision
 from tests.faults.changes import Change, alters, gives, is_killed, raises
 from tests.faults.fault import CRASHED, FAILED, INSPECT, MISUSE, QUALIFY, Fault
 from tests.faults.reading import COMPILES
@@ -249,8 +249,8 @@ QUALIFYING = (
     ),
     Fault(
         name="qualification passes every feature",
-        place="assay.report.qualification:feature_status",
-        change=gives(FeatureStatus(decision=Decision.PASS, reason="injected")),
+        place="assay.report.qualification:decide",
+        change=gives(Decided(Decision.PASS, "injected")),
         prepare=_fails_too,
         command=QUALIFY,
         ends=FAILED,

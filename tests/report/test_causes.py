@@ -54,7 +54,7 @@ def test_a_known_defect_is_one_cause_over_targets_claims_and_workloads(record_of
     (cause,) = causes(known)
     assert (len(cause.records), cause.targets) == (8, ("gpu", "tpu"))
     explanation = explain(cause)
-    assert "8 verdicts, 2 claims on 2 targets" in explanation.title
+    assert "8 verdicts, 2 claims on 2 targets" in explanation.text
     assert [detail.text for detail in explanation.details].count(LINK) == 1
 
 

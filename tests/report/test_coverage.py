@@ -1,7 +1,7 @@
 """Coverage in words: what was reached, what is missing and what to do."""
 
 from assay.model.invocation import Count, Gap, Reached, Slot
-from assay.report.suite_status import coverage_line, missing_of, nothing_judged
+from assay.report.labels import coverage_line, missing_of, nothing_judged
 
 JAX = Slot("jax", "mine", "cpu:8", "compiles")
 TORCH = Slot("torch_xla", "lazy", "cpu:8", "compiles")

@@ -111,8 +111,8 @@ def test_rows_of_one_workload_stand_together(record_of: RecordOf) -> None:
 
 def test_a_variant_not_tried_has_no_cell(record_of: RecordOf) -> None:
     shown = grid([record_of(variant="a", target="cpu"), record_of(variant="b", target="tpu")])
-    assert shown.cell(shown.rows[0], "tpu") is None
-    assert shown.cell(shown.rows[0], "cpu") is not None
+    assert shown.cells.get((shown.rows[0], "tpu")) is None
+    assert shown.cells.get((shown.rows[0], "cpu")) is not None
 
 
 def test_live_targets_come_first() -> None:

@@ -12,8 +12,7 @@ from assay.model.evidence import Toolchain
 from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun
 from assay.model.timing import Change, Ratio
 from assay.model.verdict import Record
-from assay.report.labels import escape
-from assay.report.summary import summary
+from assay.report.summary import escape, summary
 from assay.report.tables import RERUNS_HEAD, rerun_lines
 from assay.report.terminal import print_run
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from assay.model.invocation import Invocation
 from assay.model.verdict import Outcome, Record
 from assay.model.workload import UpstreamIssue
-from assay.report.labels import code, escape, table
-from assay.report.summary import summary
+from assay.report.summary import code, escape, summary, table
 
 RecordOf = Callable[..., Record]
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -204,6 +205,15 @@ def test_no_reason_or_name_is_taken_for_markup(record_of: RecordOf) -> None:
     assert "[bold]x[/]" in output
     assert "\n[red]s[/]  1 verdict: 1 failed in Assay\n" in output
     assert "\x1b" not in output
+
+
+def test_no_text_of_an_issue_steers_the_terminal(record_of: RecordOf) -> None:
+    issue = replace(ISSUE, problem="\x1b[31m[bold]x[/]", remedy="\x1b", link="\x1b")
+    invocation = Invocation(upstream_issues={"scan_offload": (issue,)})
+    record = record_of(verdict=Outcome.UNSUPPORTED, reason="\x1b")
+    output = printed([record], 100, verbose=True, invocation=invocation)
+    assert "\x1b" not in output
+    assert "[bold]x[/]" in output
 
 
 def test_the_last_line_is_the_verdict_of_the_run(record_of: RecordOf) -> None:

@@ -8,8 +8,8 @@ from typing import TypeVar
 from assay.judge.baseline import nearest_baseline
 from assay.model.claim import Case, GrowthClaim, RerunClaim, TimingClaim, Trial
 from assay.model.evidence import Evidence, Unavailable
-from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side, Sought, not_rerun
-from assay.model.timing import PROCESSES_ALONE, Keep, TimedPair, Times, Turns
+from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side
+from assay.model.timing import PROCESSES_ALONE, Ending, Keep, Sensitivity, TimedPair, Times, Turns
 from assay.model.workload import Variant, Workload
 from assay.store import baselines, evidence
 
@@ -88,7 +88,7 @@ class Measurements:
         )
         return evidence.TIMES.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
 
-    def _rerun(self, trial: Trial, case: Case, sought: Sought) -> Rerun:
+    def _rerun(self, trial: Trial, case: Case, sought: Sensitivity) -> Rerun:
         other = self._other_toolchain(trial, case)
         request = RerunRequest(
             workload=trial.workload,
@@ -99,7 +99,16 @@ class Measurements:
             negative_control=trial.must_fail,
         )
         if isinstance(other, Unavailable):
-            return not_rerun(request, Side.OLD, other)
+            return Rerun(
+                suite=trial.workload.suite,
+                workload=trial.workload.name,
+                variant=trial.variant.name,
+                target=trial.target,
+                negative_control=trial.must_fail,
+                ended=Ending.STOPPED,
+                unavailable=other,
+                side=Side.OLD,
+            )
         return evidence.RERUNS.once(
             self.directory, request.key, lambda keep: self.rerun(request, keep)
         )

@@ -14,8 +14,8 @@ from assay.claims.measurement import (
 from assay.claims.times import times_of, too_noisy
 from assay.judge.baseline import STORE_ALL, STORE_NEW
 from assay.model.claim import Case, MeasurementMissing
-from assay.model.rerun import Rerun, Side, Sought
-from assay.model.timing import PROCESSES_ALONE, Change, Times, Turns, format_seconds
+from assay.model.rerun import Rerun, Side
+from assay.model.timing import PROCESSES_ALONE, Change, Sensitivity, Times, Turns, format_seconds
 from assay.model.units import Unit
 from assay.model.verdict import Finding, Outcome
 
@@ -117,9 +117,9 @@ class TimeAgainst(ClaimBase):
     name: str = "time-against"
     unit: ClassVar[Unit] = Unit.RATIO
 
-    def sought(self, case: Case) -> Sought:
+    def sought(self, case: Case) -> Sensitivity:
         stop_unless_executed(case, case.evidence)
-        return Sought(least=self.least_change, seen=self.seen_change)
+        return Sensitivity(least=self.least_change, seen=self.seen_change)
 
     def judge(self, case: Case) -> Finding:
         self.sought(case)

@@ -15,7 +15,6 @@ from assay.claims.measurement import (
 )
 from assay.judge.baseline import STORE_ALL, STORE_NEW
 from assay.model.claim import Case, Formula, MeasurementMissing
-from assay.model.rerun import Enough
 from assay.model.timing import Ending, Times, Turns, VariantTimes, Work, format_seconds
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import BaselineNumber, Finding, Outcome
@@ -272,12 +271,10 @@ def _undecided(times: Times, found: Ratio, question: AtMost, line: str) -> Findi
     return replace(noisy, reason=noisy.reason + _pace(times))
 
 
-def too_noisy(
-    found: Ratio, limit: float, line: str, ended: Ending | Enough, option: str
-) -> Finding:
+def too_noisy(found: Ratio, limit: float, line: str, ended: Ending, option: str) -> Finding:
     """``inconclusive``; the option is to be raised if the time limit ended the measurement."""
     why = f" ({found.reason})" if found.reason else ""
-    capped = ended in (Ending.SECONDS, Enough.SECONDS)
+    capped = ended is Ending.SECONDS
     instead = f"raise {option}" if capped else "ask for a larger change"
     return Finding(
         outcome=Outcome.INCONCLUSIVE,

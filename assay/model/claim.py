@@ -6,8 +6,8 @@ from typing import Protocol, runtime_checkable
 
 from assay.model.blame import WrongType, check_name, line_of
 from assay.model.evidence import Evidence, GrowthTimes
-from assay.model.rerun import Rerun, Sought
-from assay.model.timing import Times, Turns
+from assay.model.rerun import Rerun
+from assay.model.timing import Sensitivity, Times, Turns
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import MUST_FAIL, RECORD_SCHEMA, BaselineNumber, Finding, Record
 from assay.model.workload import Variant, Workload, matches_any
@@ -134,7 +134,7 @@ class GrowthClaim(Claim, Protocol):
 class RerunClaim(Claim, Protocol):
     """A claim on times compared with those of another toolchain; its case has the rerun."""
 
-    def sought(self, case: Case) -> Sought:
+    def sought(self, case: Case) -> Sensitivity:
         """What to rerun for a case. An exception here is raised by ``judge`` again."""
 
 

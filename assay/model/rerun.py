@@ -1,48 +1,32 @@
-"""Rerun: what came of running a baseline toolchain again beside the present one."""
+"""Reruns: one variant on a baseline toolchain and on the present one, in pairs of processes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 
 from assay.model.evidence import Coded, Failure, Toolchain, Unavailable
-from assay.model.timing import Machine, Ratio, format_seconds
+from assay.model.timing import (
+    Ending,
+    Machine,
+    ProcessTimes,
+    Ratio,
+    Sensitivity,
+    format_seconds,
+)
 from assay.model.workload import Variant, Workload
 
 
 class Side(Coded):
-    """Which of the two toolchains."""
+    """One of the two toolchains of a rerun."""
 
     OLD = "baseline", "the baseline toolchain"
     NEW = "present", "the present toolchain"
 
 
-class Enough(Coded):
-    """Why no more processes were started."""
-
-    DECIDED = "decided", "the pairs decide"
-    PAIRS = "most-pairs", "the maximum number of process pairs"
-    SECONDS = "time-limit", "the time limit"
-    UNFINISHED = "interrupted", "it was interrupted"
-    STOPPED = "failed", "a process failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessTimes:
-    """One process's times in seconds; sample k stands beside sample k of its partner.
-
-    Each sample is the mean of ``runs_per_sample`` runs.
-    """
-
-    trace: float | None
-    compile: float | None
-    first: float
-    runs_per_sample: int
-    samples: tuple[float, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two processes that took turns, one on each toolchain."""
+    """Two processes that alternate, one on each toolchain."""
 
     old: ProcessTimes
     new: ProcessTimes
@@ -50,12 +34,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
-    """One program on the baseline and on the present toolchain, the new time over the old judged.
+    """The times of one variant on the present toolchain over those on a baseline's.
 
     ``ratio`` is None with fewer than two judged pairs, unless they are far apart. ``unavailable``
-    or ``failure`` says why there are no more; ``side`` is where, None where it is the comparison
-    itself that cannot run.
-    A ``negative_control`` is a variant that must fail: see ``RerunRequest``.
+    or ``failure`` says why there are no more, and ``side`` on which toolchain; None if the
+    comparison itself cannot run. For ``negative_control`` see ``RerunRequest``.
     """
 
     suite: str
@@ -63,7 +46,7 @@ class Rerun:
     variant: str
     target: str
     negative_control: bool = False
-    ended: Enough = Enough.UNFINISHED
+    ended: Ending = Ending.UNFINISHED
     old: Toolchain | None = None
     new: Toolchain | None = None
     old_python: str = ""
@@ -76,20 +59,25 @@ class Rerun:
     side: Side | None = None
     seconds: float = 0.0
 
+    def samples(self, side: Side) -> tuple[float, ...]:
+        """A toolchain's samples in seconds, of all its processes."""
+        return tuple(chain.from_iterable(each.samples for each in self._processes(side)))
+
     def compile_seconds(self, side: Side) -> float | None:
-        """The median over processes of a toolchain's compile time, if it tells one."""
-        found = [(pair.old if side is Side.OLD else pair.new).compile for pair in self.pairs]
-        known = [seconds for seconds in found if seconds is not None]
+        """The median of a toolchain's compile times, if they are known."""
+        known = [each.compile for each in self._processes(side) if each.compile is not None]
         return median(known) if known else None
 
+    def _processes(self, side: Side) -> list[ProcessTimes]:
+        return [pair.old if side is Side.OLD else pair.new for pair in self.pairs]
+
     def versions(self, side: Side) -> str:
-        """A toolchain in words: what tells it from the other, or all of it if nothing does."""
+        """The parts of a toolchain that differ from the other; all of it if none does."""
         mine, other = (self.old, self.new) if side is Side.OLD else (self.new, self.old)
         if mine is None:
             return side.phrase
-        known = other.identity if other else {}
-        differs = {name: each for name, each in mine.identity.items() if known.get(name) != each}
-        return ", ".join(f"{name} {each}" for name, each in sorted(differs.items())) or str(mine)
+        differs = mine.identity.items() - (other.identity if other else {}).items()
+        return ", ".join(f"{name} {version}" for name, version in sorted(differs)) or str(mine)
 
     @property
     def told(self) -> str:
@@ -104,39 +92,26 @@ class Rerun:
         bounds = f"{self.ratio.low:.4g} to {self.ratio.high:.4g}"
         return f"{told} ({bounds} by {self.ratio.units} pairs of processes: {new} against {old})"
 
-    def samples(self, side: Side) -> tuple[float, ...]:
-        """A toolchain's samples in seconds, of all its processes."""
-        times = [pair.old if side is Side.OLD else pair.new for pair in self.pairs]
-        return tuple(sample for each in times for sample in each.samples)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
-    """The change that a rerun is to find, as shares: what counts, and what must have been seen."""
-
-    least: float
-    seen: float
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRequest:
-    """A request for a rerun: a variant on a target, on the baseline toolchain and on this one.
+    """A request for a rerun of a variant on a target.
 
     ``baseline`` is a baseline's toolchain, or a version as the user writes it. A
-    ``negative_control`` runs on the baseline toolchain on both sides, and does all twice on the
-    second: a slowdown that is really there, which no sound judge misses.
+    ``negative_control`` runs on the baseline toolchain on both sides, and each of its runs on the
+    second side is done twice: a slowdown that every sound judge detects.
     """
 
     workload: Workload
     variant: Variant
     target: str
     baseline: Mapping[str, str] | str
-    sought: Sought
+    sought: Sensitivity
     negative_control: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes two requests the same."""
+        """Equal for requests that share their rerun."""
         baseline = self.baseline
         text = baseline if isinstance(baseline, str) else str(sorted(baseline.items()))
         control = f"negative control {self.negative_control}"
@@ -145,18 +120,4 @@ class RerunRequest:
 
 
 KeepRerun = Callable[[Rerun], None]
-"""Takes a rerun as far as it is known, after every pair of processes."""
-
-
-def not_rerun(request: RerunRequest, side: Side, why: Unavailable) -> Rerun:
-    """The rerun that could not be begun, because of that side."""
-    return Rerun(
-        suite=request.workload.suite,
-        workload=request.workload.name,
-        variant=request.variant.name,
-        target=request.target,
-        negative_control=request.negative_control,
-        ended=Enough.STOPPED,
-        unavailable=why,
-        side=side,
-    )
+"""Receives the rerun so far, after every pair of processes."""

@@ -1,10 +1,11 @@
-"""Times of two programs, taken alternately; the machine they were taken on; how they changed."""
+"""Times of two variants that alternate, the machine that they were measured on, and verdicts."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
 from typing import Final
 
@@ -22,11 +23,39 @@ class Change(Coded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """The second over the first, with the interval that holds the truth, and what it amounts to.
+class Sensitivity:
+    """How much change matters, and how often a verdict may be wrong.
 
-    ``units`` counts what was resampled: pairs of samples, of processes, or sessions. ``reason``
-    says what beside the interval led to the verdict.
+    A change counts if its whole interval lies beyond ``least``, and reaches no further to either
+    side than ``seen``, or than half of the change itself. Two programs are the same if the
+    whole interval lies within ``seen``: the change that "same" promises to have seen. What lies
+    between is too noisy to decide. ``errors`` bounds the chance that an interval misses the truth,
+    over all looks at one comparison.
+    """
+
+    least: float = 0.02
+    seen: float = 0.04
+    errors: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least < self.seen:
+            raise ValueError(
+                f"got a least change of {self.least} and a change to be seen of {self.seen}, "
+                "wanted 0 <= least < seen; give both as shares, such as 0.02 and 0.04"
+            )
+        if not 0 < self.errors < 1:
+            raise ValueError(
+                f"got an error rate of {self.errors}, wanted a share between 0 and 1; "
+                "0.01 is one wrong interval in a hundred"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """The second time over the first, its confidence interval, and the verdict.
+
+    ``units`` counts what was resampled: pairs of samples, pairs of processes, or sessions.
+    ``reason`` says what else led to the verdict.
     """
 
     ratio: float
@@ -43,14 +72,14 @@ class Ratio:
 
 
 class Work(Coded):
-    """What of a program is timed, as a sentence begins that tells its time."""
+    """What is timed; the phrase begins a sentence on its time."""
 
     RUN = "run", "a run"
     TRACE = "trace", "tracing"
 
 
 class Ending(Coded):
-    """Why no more pairs were measured."""
+    """Why no more samples, or pairs of processes, were measured."""
 
     ENOUGH = "decided", "the pairs decide"
     TURNS = "most-pairs", "the maximum number of pairs"
@@ -58,6 +87,7 @@ class Ending(Coded):
     BELOW_CLOCK = "below-clock", "a run is too short for the clock"
     CUT_OFF = "cut-off", "a run took certainly too long"
     UNFINISHED = "interrupted", "it was interrupted"
+    STOPPED = "failed", "a process failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +102,12 @@ class Calibration:
     copy: tuple[float, ...]
     dispatch: tuple[float, ...]
 
-    def over(self, before: "Calibration") -> dict[str, float]:
-        """How many times as long each work takes now as before, by medians."""
-        works = ("matmul", "copy", "dispatch")
-        return {name: median(getattr(self, name)) / median(getattr(before, name)) for name in works}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTimes:
-    """Seconds of one run by a profile: the device at work, and moving data to and from it.
+    """Seconds of one run in a profile: computation, and transfers to and from the host.
 
-    None is what the profile of this kind of device does not tell.
+    None if the profile of this kind of device lacks the number.
     """
 
     busy: float
@@ -90,12 +115,16 @@ class DeviceTimes:
     to_device: float | None = None
 
 
+_MACHINE: Final = ("cores", "cpu", "device", "driver", "governor")
+_READABLE_CHARACTERS: Final = 48
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What the times were taken on; an empty word or None is what could not be read.
+    """The machine of a measurement; "" or None is what could not be read.
 
-    ``load`` is the load average of the last minute before the turns. ``throttles`` counts how
-    often the processor slowed down for heat while they were taken.
+    ``load`` is the load average of the last minute before the measurement. ``throttles`` counts how
+    often the processor slowed down for heat during it.
     """
 
     cpu: str
@@ -108,54 +137,37 @@ class Machine:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must be equal for times of two machines to be compared; what is unknown is left out.
+        """What must be equal to compare times of two machines; unknown parts are left out.
 
-        Two machines of one kind are the same here: what they differ by, calibration tells.
+        Two machines of one kind have the same identity. Calibration measures their difference.
         """
-        parts = (
-            ("cores", str(self.cores)),
-            ("cpu", self.cpu),
-            ("device", self.device),
-            ("driver", self.driver),
-            ("governor", self.governor),
-        )
-        return {name: text for name, text in parts if text}
+        return {name: str(getattr(self, name)) for name in _MACHINE if getattr(self, name)}
 
     @property
     def fingerprint(self) -> str:
-        """The identity as a name of a folder: readable, and different where the identity is."""
+        """The identity as a file name: readable words, and a digest of the identity."""
         words = f"{self.cpu} {self.cores} cores {self.device}".lower()
-        readable = re.sub("[^a-z0-9]+", "-", words).strip("-")[:_READABLE]
-        return f"{readable}-{digest(self.identity)}"
+        readable = re.sub("[^a-z0-9]+", "-", words).strip("-")[:_READABLE_CHARACTERS]
+        canonical = json.dumps(self.identity, sort_keys=True).encode()
+        return f"{readable}-{hashlib.sha256(canonical).hexdigest()[:8]}"
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {text}" for name, text in self.identity.items())
 
 
-_READABLE = 48
-
-
-def digest(identity: Mapping[str, str]) -> str:
-    """The last word of a fingerprint, which differs where identities do."""
-    canonical = json.dumps(dict(identity), sort_keys=True).encode()
-    return hashlib.sha256(canonical).hexdigest()[:8]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VariantTimes:
-    """One program's wall times in seconds, in the order in which they were taken.
+class ProcessTimes:
+    """Wall times in seconds of a program in one process.
 
-    ``first`` is the first run after compiling. Each of ``samples`` is the time of one steady run:
-    the mean of ``runs_per_sample`` runs, 1 where a run is long enough for the clock.
+    ``first`` is the first run after compiling. Each sample is the mean of ``runs_per_sample``
+    steady runs, more than 1 if a run is too short for the clock.
     """
 
-    variant: str
     trace: float | None = None
     compile: float | None = None
     first: float | None = None
     runs_per_sample: int = 1
     samples: tuple[float, ...] = ()
-    on_device: DeviceTimes | None = None
 
     @property
     def steady(self) -> float | None:
@@ -164,14 +176,21 @@ class VariantTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """Two programs' times, taken in turns (A B B A …): sample k of one stands beside the other's.
+class VariantTimes(ProcessTimes):
+    """The times of a variant, and those of its device."""
 
-    A program that was timed alone is the judged one, and the reference then has no name.
-    ``failure`` or ``unavailable`` says why there are no more; ``failed_variant`` is the one that
-    failed and empty where that is not known. ``at_work`` is the variant that is compiled or run for
-    the first time while these times are kept; empty while both take turns. ``not_profiled`` says
-    why there are no times of a device that has some to tell.
+    variant: str
+    on_device: DeviceTimes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Times of two variants that alternate (A B B A …), or of the judged one alone.
+
+    Sample k of one is the partner of sample k of the other. ``reference`` has no name if the judged
+    variant is timed alone. ``failure`` or ``unavailable`` says why there are no more samples.
+    ``failed_variant`` is empty if it is unknown which one failed. ``at_work`` is the variant that
+    is now compiled or run for the first time. ``not_profiled`` says why a device has no times.
     """
 
     suite: str
@@ -194,35 +213,30 @@ class Times:
 
     @property
     def drift(self) -> dict[str, float]:
-        """How many times as long each fixed work took after the turns as before, if known."""
-        return self.after.over(self.before) if self.after and self.before else {}
+        """The time of each fixed work after the measurement over that before, if known."""
+        if self.before is None or self.after is None:
+            return {}
+        return {
+            "matmul": median(self.after.matmul) / median(self.before.matmul),
+            "copy": median(self.after.copy) / median(self.before.copy),
+            "dispatch": median(self.after.dispatch) / median(self.before.dispatch),
+        }
 
     @property
     def is_alone(self) -> bool:
-        """Whether one program was timed by itself."""
+        """Whether one variant was timed by itself."""
         return not self.reference.variant
-
-    @property
-    def calibration(self) -> dict[str, tuple[float, ...]]:
-        """Seconds of all fixed work around the turns, by its kind."""
-        taken = [each for each in (self.before, self.after) if each]
-        return {
-            work: tuple(seconds for each in taken for seconds in getattr(each, work))
-            for work in ("matmul", "copy", "dispatch")
-            if taken
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """What a claim wants timed: the variant that alternates with the judged one, and until when.
+    """What a claim needs timed: the variant that alternates with the judged one, and when to end.
 
-    Without a ``reference`` the judged variant is timed alone, in ``PROCESSES_ALONE`` fresh
-    processes. ``enough`` gets the samples of both so far, the reference's first; it must be
-    picklable. ``question`` says in a word what they are to decide: times are shared by all who ask
-    the same. ``work`` says what of the programs is timed. For the first ``fewest`` samples of each,
-    turns may last twice the seconds that they are given. A first run of the judged variant that
-    lasts for ``hopeless_after`` the reference's seconds is ended, and decides.
+    Without a ``reference`` the judged variant is timed alone, in ``PROCESSES_ALONE`` processes.
+    ``enough`` gets the samples of both so far, the reference's first; it must be picklable. Claims
+    with the same ``question`` share their times. Up to ``fewest`` samples of each, sampling may
+    take twice its time limit. ``hopeless_after`` maps the reference's seconds to those after which
+    the judged variant's first run is ended, and decides.
     """
 
     reference: str
@@ -236,7 +250,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedPair:
-    """A request for times: two variants of a workload, or one alone, on a target, in seconds."""
+    """A request for the times of two variants of a workload, or of one, within seconds."""
 
     workload: Workload
     reference: Variant | None
@@ -252,51 +266,21 @@ class TimedPair:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes two requests the same."""
-        variants = (variant.name for variant in self.variants)
-        return (
-            self.workload.suite,
-            self.workload.name,
-            *variants,
-            self.target,
-            self.turns.question,
-        )
-
-
-PROCESSES_ALONE: Final = 4
-"""In so many fresh processes a program is timed alone, for the memory of each lies elsewhere."""
-
-
-def pooled(processes: Sequence[Times]) -> Times:
-    """The times of one variant alone, of several processes: all samples, the rest of the first."""
-    first = processes[0]
-    samples = tuple(sample for times in processes for sample in times.judged.samples)
-    last = processes[-1]
-    return replace(
-        first,
-        judged=replace(first.judged, samples=samples),
-        ended=last.ended,
-        after=last.after,
-        failure=last.failure,
-        failed_variant=last.failed_variant,
-        unavailable=last.unavailable,
-        seconds=sum(times.seconds for times in processes),
-    )
-
-
-def beside(times: Times, variant: VariantTimes) -> str:
-    """What a variant was timed beside: the other one's name, or that it was alone."""
-    if times.is_alone:
-        return times.question
-    return (times.judged if variant is times.reference else times.reference).variant
+        """Equal for requests that share their times."""
+        names = (variant.name for variant in self.variants)
+        workload = self.workload
+        return (workload.suite, workload.name, *names, self.target, self.turns.question)
 
 
 Keep = Callable[[Times], None]
-"""Takes the times as far as they are known, now and then while they are taken."""
+"""Receives the times so far, repeatedly while they are measured."""
+
+PROCESSES_ALONE: Final = 4
+"""Processes that time a variant alone: its memory, and so its time, differs between processes."""
 
 
 def untaken(pair: TimedPair, toolchain: Toolchain) -> Times:
-    """The times of a pair before any was taken."""
+    """The times of a pair before the first sample."""
     return Times(
         suite=pair.workload.suite,
         workload=pair.workload.name,
@@ -308,8 +292,34 @@ def untaken(pair: TimedPair, toolchain: Toolchain) -> Times:
     )
 
 
+def pooled(processes: Sequence[Times]) -> Times:
+    """The times of one variant alone in several processes.
+
+    All samples, the ending of the last process, and everything else from the first.
+    """
+    first, last = processes[0], processes[-1]
+    samples = chain.from_iterable(times.judged.samples for times in processes)
+    return replace(
+        first,
+        judged=replace(first.judged, samples=tuple(samples)),
+        ended=last.ended,
+        after=last.after,
+        failure=last.failure,
+        failed_variant=last.failed_variant,
+        unavailable=last.unavailable,
+        seconds=sum(times.seconds for times in processes),
+    )
+
+
+def beside(times: Times, variant: VariantTimes) -> str:
+    """The variant that a variant alternated with, or the question if it was timed alone."""
+    if times.is_alone:
+        return times.question
+    return (times.judged if variant is times.reference else times.reference).variant
+
+
 def format_seconds(seconds: float) -> str:
-    """A time as a person reads it, in the unit that keeps the number at 1 or more."""
+    """A time in the unit that keeps the number at 1 or more: ``1.25 ms``."""
     for step, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= step:
             return f"{seconds / step:.3g} {unit}"

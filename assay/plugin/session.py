@@ -23,7 +23,6 @@ from assay.model.verdict import ExitCode, Finding, Outcome, Record
 from assay.model.workload import Variant, Workload
 from assay.plugin.settings import Settings, SettingsError
 from assay.run import Measured, Run
-from assay.stats.changes import Sensitivity
 from assay.store import baselines, evidence
 from assay.store.evidence import MeasurementCacheError
 from assay.toolchains.environments import Environments
@@ -90,13 +89,12 @@ def rerun_as_set(
         timeout_seconds=settings.compile_timeout_seconds,
         environments=environments,
     )
-    sought = request.sought
     return rerun(
         request.workload,
         request.variant,
         request.target,
         against,
-        sensitivity=Sensitivity(least=sought.least, seen=sought.seen),
+        sensitivity=request.sought,
         keep=keep,
         negative_control=request.negative_control,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from assay.model.rerun import Enough, Rerun
+from assay.model.rerun import Rerun
 from assay.model.timing import Ending, Times, beside, format_seconds
 from assay.model.verdict import Outcome, Record
 from assay.report.labels import DASH, RANK, plural
@@ -124,7 +124,7 @@ def rerun_lines(reruns: Iterable[Rerun]) -> Iterator[str]:
         words = f"{plural(len(rerun.pairs), 'pair')} of processes, too few to be judged"
         if rerun.ratio is not None:
             words = f"{rerun.told}: {rerun.ratio.change.phrase}"
-        early = f"; {rerun.ended.phrase}" if rerun.ended is not Enough.DECIDED else ""
+        early = f"; {rerun.ended.phrase}" if rerun.ended is not Ending.ENOUGH else ""
         program = f"{rerun.workload}/{rerun.variant}@{rerun.target}"
         yield f"{rerun.suite}: {program}: {words}{early}"
 

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 
-from assay.model.timing import Change, Ratio
+from assay.model.timing import Change, Ratio, Sensitivity
 
 __all__ = [
     "DEFAULT",
@@ -32,34 +31,6 @@ class Better(Enum):
 
     LESS = "less"
     MORE = "more"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
-    """How much change matters, and how often a verdict may be wrong.
-
-    A change counts if its whole interval lies beyond ``least``, and reaches no further to either
-    side than ``seen``, or than half of the change itself. Two programs are the same if the
-    whole interval lies within ``seen``: the change that "same" promises to have seen. What lies
-    between is too noisy to decide. ``errors`` bounds the chance that an interval misses the truth,
-    over all looks at one comparison.
-    """
-
-    least: float = 0.02
-    seen: float = 0.04
-    errors: float = 0.05
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.least < self.seen:
-            raise ValueError(
-                f"got a least change of {self.least} and a change to be seen of {self.seen}, "
-                "wanted 0 <= least < seen; give both as shares, such as 0.02 and 0.04"
-            )
-        if not 0 < self.errors < 1:
-            raise ValueError(
-                f"got an error rate of {self.errors}, wanted a share between 0 and 1; "
-                "0.01 is one wrong interval in a hundred"
-            )
 
 
 DEFAULT = Sensitivity()

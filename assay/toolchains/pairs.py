@@ -11,7 +11,8 @@ from statistics import median
 from typing import Protocol
 
 from assay.model.evidence import Toolchain
-from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
+from assay.model.rerun import Pair, Rerun, Side
+from assay.model.timing import Ending, ProcessTimes
 from assay.stats.changes import DEFAULT, Change, Sensitivity
 from assay.stats.processes import (
     FEWEST_TURNS,
@@ -116,7 +117,7 @@ def take_pairs(
     sensitivity: Sensitivity = DEFAULT,
     taken: Callable[[Sequence[Pair]], None] = lambda _: None,
     clock: Clock = time.perf_counter,
-) -> Enough:
+) -> Ending:
     """Take pairs until the judge has enough of them; ``taken`` gets all of them after each.
 
     ``take`` gets the number of the pair and the time to stop at: a long program takes fewer turns,
@@ -129,21 +130,21 @@ def take_pairs(
     lasted = 0.0
     while more_pairs([turns(pair) for pair in pairs], sensitivity):
         if pairs and not is_judged(pairs[-1]):
-            return Enough.SECONDS
+            return Ending.SECONDS
         began = clock()
         end = start + most_seconds * (_STRETCH if len(pairs) < PAIR_LOOKS[0] else 1)
         if began + lasted > end:
-            return Enough.SECONDS
+            return Ending.SECONDS
         pairs.append(take(len(pairs), min(began + share, end)))
         taken(tuple(pairs))
         lasted = clock() - began
     return _why(pairs, sensitivity)
 
 
-def _why(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Enough:
+def _why(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Ending:
     """The judge wants no more: since they decide, or since it never takes more."""
     seen = ratio_of_processes([turns(pair) for pair in pairs], sensitivity)
-    return Enough.PAIRS if seen.change is Change.TOO_NOISY else Enough.DECIDED
+    return Ending.TURNS if seen.change is Change.TOO_NOISY else Ending.ENOUGH
 
 
 def page(rerun: Rerun) -> str:

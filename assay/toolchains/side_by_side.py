@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from assay.isolate.frames import pickled
 from assay.model.evidence import Failure, Unavailable
-from assay.model.rerun import Enough, KeepRerun, Pair, Rerun, Side
-from assay.model.timing import Change, Ratio
+from assay.model.rerun import KeepRerun, Pair, Rerun, Side
+from assay.model.timing import Change, Ending, Ratio
 from assay.model.workload import Variant, Workload
 from assay.stats.changes import DEFAULT, Sensitivity
 from assay.stats.processes import ratio_of_processes
@@ -147,7 +147,7 @@ class _SideBySide:
                 taken=taken,
             )
         except Halted as halted:
-            note(ended=Enough.STOPPED, side=halted.side, **_why(halted.end))
+            note(ended=Ending.STOPPED, side=halted.side, **_why(halted.end))
         else:
             note(ended=ended)
         return known
@@ -198,7 +198,7 @@ def _why(end: Failure | Unavailable) -> dict[str, Failure | Unavailable]:
 
 def _cannot(blank: Rerun, reason: str, remedy: str) -> Rerun:
     unavailable = Unavailable(reason=reason, remedy=remedy)
-    return replace(blank, ended=Enough.STOPPED, unavailable=unavailable)
+    return replace(blank, ended=Ending.STOPPED, unavailable=unavailable)
 
 
 @contextmanager

@@ -23,9 +23,9 @@ from assay.model.evidence import (
     Unavailable,
 )
 from assay.model.module import Direction, Inventory, Shape, Transfer
-from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun
+from assay.model.rerun import Pair, Rerun
 from assay.model.summary import Content, Donation, FullBufferWrite, ModuleSummary
-from assay.model.timing import Ending, Machine, Times, VariantTimes
+from assay.model.timing import Ending, Machine, ProcessTimes, Times, VariantTimes
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import BaselineNumber
 from assay.model.workload import Program, Role, SizedVariant, Variant, Workload
@@ -285,7 +285,7 @@ def rerun(old: float, new: float, pairs: int = 4, **fields: Any) -> Case:
         target=GOOD.target,
         old=Toolchain(versions={**VERSIONS, "libtpu": "1"}),
         new=Toolchain(versions={"jax": "0.12.0", "jaxlib": "0.12.0", "libtpu": "1"}),
-        ended=Enough.DECIDED,
+        ended=Ending.ENOUGH,
         pairs=taken,
         ratio=ratio_of_processes([turns(pair) for pair in taken]) if enough else None,
     )

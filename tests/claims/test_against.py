@@ -6,8 +6,8 @@ from assay import claims
 from assay.judge.case import judge, judge_negative_control
 from assay.model.claim import RerunClaim, TimingClaim
 from assay.model.evidence import Failure, FailureKind, Unavailable
-from assay.model.rerun import Enough, Side
-from assay.model.timing import Change, Ratio
+from assay.model.rerun import Side
+from assay.model.timing import Change, Ending, Ratio
 from assay.model.verdict import Outcome
 
 from .cases import case, failure, rerun
@@ -45,9 +45,9 @@ def test_a_program_that_is_as_fast_or_faster_passes_it(new: float) -> None:
 
 @pytest.mark.parametrize(
     ("ended", "advice"),
-    [(Enough.SECONDS, "raise --assay-against-seconds"), (Enough.PAIRS, "ask for a larger change")],
+    [(Ending.SECONDS, "raise --assay-against-seconds"), (Ending.TURNS, "ask for a larger change")],
 )
-def test_too_noisy_is_no_pass(ended: Enough, advice: str) -> None:
+def test_too_noisy_is_no_pass(ended: Ending, advice: str) -> None:
     finding = judge(CLAIM, rerun(1.0, 1.1, ratio=NOISY, ended=ended))
     assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, 1.1)
     assert finding.limit == 1
@@ -57,7 +57,7 @@ def test_too_noisy_is_no_pass(ended: Enough, advice: str) -> None:
 
 
 def test_too_few_pairs_are_no_pass() -> None:
-    finding = judge(CLAIM, rerun(1.0, 1.0, pairs=1, ended=Enough.SECONDS))
+    finding = judge(CLAIM, rerun(1.0, 1.0, pairs=1, ended=Ending.SECONDS))
     assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, None)
     assert "--assay-against-seconds" in finding.advice
 

@@ -178,7 +178,6 @@ def test_the_calibration_takes_its_time_for_each_work() -> None:
     assert min(taken.matmul) > min(taken.dispatch)
     assert min(taken.copy) > min(taken.dispatch)
     assert {len(each) for each in (taken.matmul, taken.copy, taken.dispatch)} == {9}
-    assert set(taken.over(taken).values()) == {1.0}
 
 
 _PROFILED = """

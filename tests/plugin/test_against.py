@@ -16,8 +16,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from assay.model.rerun import Enough, Rerun
-from assay.model.timing import Change
+from assay.model.rerun import Rerun
+from assay.model.timing import Change, Ending
 from assay.model.verdict import Outcome, Record
 from assay.store import evidence, records
 from tests.plugin.project import PREAMBLE, Ended, Project
@@ -163,7 +163,7 @@ def test_ctrl_c_keeps_the_pairs_that_were_measured(tmp_path: Path) -> None:
     run.send_signal(signal.SIGINT)
     assert run.wait(timeout=60) == pytest.ExitCode.INTERRUPTED
     (kept,) = _made(project)
-    assert kept.ended is Enough.UNFINISHED
+    assert kept.ended is Ending.UNFINISHED
     assert kept.pairs
     # The target that ``start`` adds has no baseline, and was soon done with.
     assert {one.target for one in records.load(project.newest())} == {"cpu:8"}

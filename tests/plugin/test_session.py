@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from assay.model.evidence import Evidence, Toolchain
-from assay.model.rerun import Rerun, RerunRequest, Sought
+from assay.model.rerun import Rerun, RerunRequest
+from assay.model.timing import Sensitivity
 from assay.model.workload import Level, Program, Role, Variant, Workload
 from assay.plugin import session as plugin_session
 from assay.plugin.session import Session
@@ -89,7 +90,7 @@ def test_an_accelerator_is_free_while_two_processes_are_rerun_on_it(
         variant=VARIANT,
         target=target,
         baseline="0.10.2",
-        sought=Sought(least=0.02, seen=0.04),
+        sought=Sensitivity(least=0.02, seen=0.04),
     )
     run.measurements.rerun(request, lambda _: None)
     assert seen == [alive]

@@ -9,8 +9,8 @@ from io import StringIO
 from rich.console import Console
 
 from assay.model.evidence import Toolchain
-from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun
-from assay.model.timing import Change, Ratio
+from assay.model.rerun import Pair, Rerun
+from assay.model.timing import Change, Ending, ProcessTimes, Ratio
 from assay.model.verdict import Record
 from assay.report.summary import escape, summary
 from assay.report.tables import RERUNS_HEAD, rerun_lines
@@ -28,7 +28,7 @@ MADE = Rerun(
     workload="stack",
     variant="plain",
     target="cpu",
-    ended=Enough.DECIDED,
+    ended=Ending.ENOUGH,
     old=Toolchain(versions={"jax": "0.10.2", "host-isa": "x"}),
     new=Toolchain(versions={"jax": "0.12.0", "host-isa": "x"}),
     pairs=(Pair(old=side(0.01, 0.01), new=side(0.02, 0.02)),) * 4,
@@ -57,9 +57,9 @@ def test_controls_come_last() -> None:
 
 
 def test_one_that_was_interrupted_says_so() -> None:
-    (line,) = rerun_lines([replace(MADE, ended=Enough.UNFINISHED)])
+    (line,) = rerun_lines([replace(MADE, ended=Ending.UNFINISHED)])
     assert line == f"{LINE}; it was interrupted"
-    (line,) = rerun_lines([replace(MADE, ended=Enough.SECONDS, pairs=MADE.pairs[:1], ratio=None)])
+    (line,) = rerun_lines([replace(MADE, ended=Ending.SECONDS, pairs=MADE.pairs[:1], ratio=None)])
     assert line.endswith("1 pair of processes, too few to be judged; the time limit")
 
 

@@ -9,8 +9,8 @@ import pytest
 from assay import claims
 from assay.measure import BASELINE
 from assay.model.evidence import Evidence, Failure, FailureKind
-from assay.model.rerun import Enough, KeepRerun, Pair, ProcessTimes, Rerun, RerunRequest
-from assay.model.timing import Change, Ratio
+from assay.model.rerun import KeepRerun, Pair, Rerun, RerunRequest
+from assay.model.timing import Change, Ending, ProcessTimes, Ratio
 from assay.model.verdict import Outcome
 from assay.model.workload import Variant, Workload
 from assay.run import BaselineUpdate, Run
@@ -46,7 +46,7 @@ class Rerunner:
             ratio=Ratio(ratio=seen, low=seen, high=seen, units=4, change=change),
         )
         keep(known)
-        return replace(known, ended=Enough.DECIDED)
+        return replace(known, ended=Ending.ENOUGH)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.model.evidence import Failure, FailureKind, Toolchain
-from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
-from assay.model.timing import Change, Ratio
+from assay.model.rerun import Pair, Rerun, Side
+from assay.model.timing import Change, Ending, ProcessTimes, Ratio
 from assay.store.evidence import RERUNS, MeasurementCacheError
 
 KEY = ("suite", "stack/full", "plain", "cpu:8", "0.10.2, 0.02 to 0.04, negative control False")
@@ -21,7 +21,7 @@ PLAIN = Rerun(suite="suite", workload="stack/full", variant="plain", target="cpu
 FULL = replace(
     PLAIN,
     negative_control=True,
-    ended=Enough.STOPPED,
+    ended=Ending.STOPPED,
     old=Toolchain(versions={"jax": "0.10.2"}),
     pairs=(Pair(old=PROCESS, new=PROCESS),),
     ratio=Ratio(ratio=1.0, low=0.9, high=1.1, units=4, change=Change.SAME),

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.model.evidence import Failure, FailureKind, Toolchain, Unavailable
-from assay.model.rerun import Enough, Pair, ProcessTimes, Rerun, Side
+from assay.model.rerun import Pair, Rerun, Side
+from assay.model.timing import Ending, ProcessTimes
 from assay.model.verdict import ExitCode
 from assay.stats.changes import Change, Ratio
 from assay.toolchains.__main__ import _exit_code
@@ -33,7 +34,7 @@ def ratio(change: Change) -> Ratio:
 
 
 def test_a_pair_without_a_turn_is_told_as_such() -> None:
-    words = page(rerun(pairs=(Pair(old=times(), new=times()),), ended=Enough.SECONDS))
+    words = page(rerun(pairs=(Pair(old=times(), new=times()),), ended=Ending.SECONDS))
     assert "pair 1: 0 samples, too few to judge" in words
     assert "the time limit" in words
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from assay.model.evidence import Toolchain
-from assay.model.rerun import Enough, Pair
-from assay.model.timing import Machine
+from assay.model.rerun import Pair
+from assay.model.timing import Ending, Machine
 from assay.stats.changes import Change
 from assay.stats.processes import PAIR_LOOKS, TURNS_OF_A_PAIR, ratio_of_processes
 from assay.toolchains.messages import Prepared
@@ -122,7 +122,7 @@ def test_the_fewest_pairs_decide_what_is_clear(new: float, change: Change) -> No
         taken=seen.append,
         clock=world.clock,
     )
-    assert ended is Enough.DECIDED
+    assert ended is Ending.ENOUGH
     assert [len(pairs) for pairs in seen] == list(range(1, PAIR_LOOKS[0] + 1))
     assert ratio_of_processes([turns(pair) for pair in seen[-1]]).change is change
 
@@ -136,7 +136,7 @@ def test_what_no_number_of_pairs_decides_ends_at_the_cap_of_pairs() -> None:
         taken=seen.append,
         clock=world.clock,
     )
-    assert ended is Enough.PAIRS
+    assert ended is Ending.TURNS
     assert len(seen[-1]) == PAIR_LOOKS[-1]
 
 
@@ -152,7 +152,7 @@ def test_the_seconds_are_kept_and_what_was_measured_with_them() -> None:
         taken=seen.append,
         clock=world.clock,
     )
-    assert ended is Enough.SECONDS
+    assert ended is Ending.SECONDS
     assert world.now <= 0.6 * enough
     assert PAIR_LOOKS[0] <= len(seen[-1]) < PAIR_LOOKS[-1]
 
@@ -180,7 +180,7 @@ def test_a_program_too_long_for_the_seconds_is_not_judged() -> None:
         taken=seen.append,
         clock=world.clock,
     )
-    assert ended is Enough.SECONDS
+    assert ended is Ending.SECONDS
     assert [is_judged(pair) for pair in seen[-1]] == [False]
 
 
@@ -193,7 +193,7 @@ def test_a_program_that_became_many_times_slower_is_judged_by_one_turn() -> None
         taken=seen.append,
         clock=world.clock,
     )
-    assert ended is Enough.DECIDED
+    assert ended is Ending.ENOUGH
     assert [len(pair.old.samples) for pair in seen[-1]] == [1]
     found = ratio_of_processes([turns(pair) for pair in seen[-1]])
     assert (found.change, found.ratio) == (Change.SLOWER, pytest.approx(470))

@@ -18,8 +18,9 @@ import pytest
 
 from assay.isolate import NotPortable
 from assay.model.evidence import FailureKind
-from assay.model.rerun import Enough, Rerun, Side
+from assay.model.rerun import Rerun, Side
 from assay.model.target import TargetError
+from assay.model.timing import Ending
 from assay.model.workload import Program
 from assay.stats.changes import Change
 from assay.stats.processes import PAIR_LOOKS
@@ -60,7 +61,7 @@ def test_three_times_the_work_is_slower(slower: Rerun) -> None:
     assert slower.ratio is not None
     assert slower.ratio.change is Change.SLOWER
     assert slower.ratio.ratio == pytest.approx(3, rel=0.3)
-    assert slower.ended is Enough.DECIDED
+    assert slower.ended is Ending.ENOUGH
 
 
 def test_every_sample_is_kept_with_the_pair_that_it_comes_from(slower: Rerun) -> None:
@@ -102,7 +103,7 @@ def test_a_program_that_does_not_compile_on_the_old_toolchain_is_told_of_that_si
     assert seen.failure is not None
     assert seen.failure.kind is FailureKind.COMPILER
     assert "no_such_target" in seen.failure.message
-    assert seen.ended is Enough.STOPPED
+    assert seen.ended is Ending.STOPPED
 
 
 def test_a_package_that_is_missing_there_is_unsupported_and_says_how_to_get_it() -> None:

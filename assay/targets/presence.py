@@ -8,100 +8,74 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from assay.model.target import Availability, Kind, TargetName, unavailable
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One known cause; `sign` is the part of an error's text that gives it away, if any does."""
-
-    reason: str
-    remedy: str
-    sign: str | None = None
-
-    @property
-    def availability(self) -> Availability:
-        """The fault as a target reports it."""
-        return unavailable(self.reason, self.remedy)
-
-
-NO_JAX = Fault(
-    sign="No module named 'jax",
-    reason="jax is not installed",
-    remedy="pip install jax",
+NO_JAX: Final = unavailable("jax is not installed", "pip install jax")
+NO_LIBTPU: Final = unavailable("the TPU compiler, libtpu, is not installed", "pip install libtpu")
+NO_GPU_PLUGIN: Final = unavailable(
+    "jax's CUDA plugin is not installed",
+    "pip install jax-cuda13-plugin jax-cuda13-pjrt, in the version of jaxlib",
 )
-NO_LIBTPU = Fault(
-    sign="JAX TPU support not installed",
-    reason="the TPU compiler, libtpu, is not installed",
-    remedy="pip install libtpu",
+NO_PTX_ASSEMBLER: Final = unavailable(
+    "the GPU compiler finds no PTX assembler (ptxas)",
+    "pip install nvidia-cuda-nvcc nvidia-nvvm",
 )
-NO_GPU_PLUGIN = Fault(
-    sign="topology not implemented for cuda",
-    reason="jax's CUDA plugin is not installed",
-    remedy="pip install jax-cuda13-plugin jax-cuda13-pjrt, in the version of jaxlib",
+NO_LIBDEVICE: Final = unavailable(
+    "the GPU compiler finds no libdevice", "pip install nvidia-cuda-nvcc nvidia-nvvm"
 )
-NO_PTX_ASSEMBLER = Fault(
-    sign="No PTX compilation provider",
-    reason="the GPU compiler finds no PTX assembler (ptxas)",
-    remedy="pip install nvidia-cuda-nvcc nvidia-nvvm",
+_NO_DEVICE: Final[Mapping[Kind, Availability]] = MappingProxyType(
+    {
+        "gpu": unavailable(
+            "this machine shows no NVIDIA GPU",
+            "run where /dev/nvidiactl exists, or take a compile-only target such as gpu-h100:8",
+        ),
+        "tpu": unavailable(
+            "this machine shows no TPU",
+            "run on a TPU machine, or take a compile-only target such as tpu-v5e:2x4",
+        ),
+    }
 )
-NO_LIBDEVICE = Fault(
-    sign="libdevice not found",
-    reason="the GPU compiler finds no libdevice",
-    remedy="pip install nvidia-cuda-nvcc nvidia-nvvm",
+_KNOWN_ERRORS: Final[Mapping[str, Availability]] = MappingProxyType(
+    {
+        "No module named 'jax": NO_JAX,
+        "JAX TPU support not installed": NO_LIBTPU,
+        "topology not implemented for cuda": NO_GPU_PLUGIN,
+        "No PTX compilation provider": NO_PTX_ASSEMBLER,
+        "libdevice not found": NO_LIBDEVICE,
+        "Unknown backend": unavailable(
+            "jax was started without this platform",
+            "name it in JAX_PLATFORMS, or unset that, before jax starts",
+        ),
+        "multi-process lockfile": unavailable(
+            "another process holds libtpu's lock",
+            "set ALLOW_MULTIPLE_LIBTPU_LOAD=1 before jax starts (assay does, if it may)",
+        ),
+        "chips_per_host_bounds": unavailable(
+            "the TPU compiler cannot lay the topology out on hosts",
+            "ask for sizes that divide into hosts of 2x2, such as 2x4 or 2x2x2",
+        ),
+        "GpuTargetConfigProto": unavailable(
+            "this jaxlib cannot read the device model",
+            "remove the fields that it does not know from the model's [compiler.fields]",
+        ),
+    }
 )
-NO_GPU_DEVICE = Fault(
-    reason="this machine shows no NVIDIA GPU",
-    remedy="run where /dev/nvidiactl exists, or take a compile-only target such as gpu-h100:8",
-)
-NO_TPU_DEVICE = Fault(
-    reason="this machine shows no TPU",
-    remedy="run on a TPU machine, or take a compile-only target such as tpu-v5e:2x4",
-)
-FAULTS = (
-    NO_JAX,
-    NO_LIBTPU,
-    NO_GPU_PLUGIN,
-    NO_PTX_ASSEMBLER,
-    NO_LIBDEVICE,
-    Fault(
-        sign="Unknown backend",
-        reason="jax was started without this platform",
-        remedy="name it in JAX_PLATFORMS, or unset that, before jax starts",
-    ),
-    Fault(
-        sign="multi-process lockfile",
-        reason="another process holds libtpu's lock",
-        remedy="set ALLOW_MULTIPLE_LIBTPU_LOAD=1 before jax starts (assay does, if it may)",
-    ),
-    Fault(
-        sign="chips_per_host_bounds",
-        reason="the TPU compiler cannot lay the topology out on hosts",
-        remedy="ask for sizes that divide into hosts of 2x2, such as 2x4 or 2x2x2",
-    ),
-    Fault(
-        sign="GpuTargetConfigProto",
-        reason="this jaxlib cannot read the device model",
-        remedy="remove the fields that it does not know from the model's [compiler.fields]",
-    ),
-)
+"""Faults of an installation, by the part of an error's message that identifies them."""
 
 
 def recognise(error: BaseException) -> Availability | None:
-    """The availability that a known fault of the installation amounts to; None for any other."""
+    """The fault of the installation that caused `error`; None for any other error."""
     text = str(error)
-    for fault in FAULTS:
-        if fault.sign is not None and fault.sign in text:
-            return unavailable(f"{fault.reason} ({_first_line(text)})", fault.remedy)
-    return None
+    found = next((fault for sign, fault in _KNOWN_ERRORS.items() if sign in text), None)
+    return found and unavailable(f"{found.reason} ({_first_line(text)})", found.remedy)
 
 
 def diagnose(error: BaseException) -> Availability:
-    """The availability that `error` amounts to, with a remedy where the cause is known."""
+    """Why a target that raised `error` is unavailable, with a remedy where the cause is known."""
     text = str(error) or type(error).__name__
     return recognise(error) or unavailable(
         f"{type(error).__name__}: {_first_line(text)}",
@@ -113,24 +87,22 @@ def _first_line(text: str) -> str:
     return text.strip().splitlines()[0][:300]
 
 
-_GPU_PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
-_DEVICE_NODES: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
+_GPU_PLUGINS: Final = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
+_DEVICE_NODES: Final[Mapping[Kind, tuple[str, ...]]] = MappingProxyType(
     {"gpu": ("nvidiactl", "dxg"), "tpu": ("accel[0-9]*", "vfio/[0-9]*")}
 )
 _DEVICES = Path("/dev")
-_TOOLKITS = (Path("/usr/local/cuda"), Path("/opt/cuda"))
+_TOOLKITS: Final = (Path("/usr/local/cuda"), Path("/opt/cuda"))
 
 
-def missing_compiler(kind: Kind) -> Fault | None:
-    """What lacks to compile for `kind`; None if nothing seems to."""
+def missing_compiler(kind: Kind) -> Availability | None:
+    """What is missing to compile for `kind`; None if everything seems to be installed."""
     if not (_installed("jax") and _installed("jaxlib")):
         return NO_JAX
-    if kind == "tpu":
-        return None if _installed("libtpu") else NO_LIBTPU
-    return _missing_for_gpu() if kind == "gpu" else None
-
-
-def _missing_for_gpu() -> Fault | None:
+    if kind == "tpu" and not _installed("libtpu"):
+        return NO_LIBTPU
+    if kind != "gpu":
+        return None
     if not any(map(_installed, _GPU_PLUGINS)):
         return NO_GPU_PLUGIN
     if not (_in_cuda("bin/ptxas") or shutil.which("ptxas")):
@@ -138,11 +110,10 @@ def _missing_for_gpu() -> Fault | None:
     return None if _in_cuda("nvvm/libdevice/libdevice.10.bc") else NO_LIBDEVICE
 
 
-def missing_device(kind: Kind) -> Fault | None:
-    """The fault if no device of `kind` is plugged in; a CPU always is."""
-    if any(path for node in _DEVICE_NODES.get(kind, ()) for path in _DEVICES.glob(node)):
-        return None
-    return {"gpu": NO_GPU_DEVICE, "tpu": NO_TPU_DEVICE}.get(kind)
+def missing_device(kind: Kind) -> Availability | None:
+    """Why no device of `kind` is there; None if one is plugged in, and for a CPU."""
+    nodes = (path for node in _DEVICE_NODES.get(kind, ()) for path in _DEVICES.glob(node))
+    return None if any(nodes) else _NO_DEVICE.get(kind)
 
 
 def _installed(module: str) -> bool:
@@ -160,11 +131,11 @@ def _in_cuda(file: str) -> bool:
     return any((root / file).exists() for root in (*roots, *_TOOLKITS))
 
 
-_PLATFORM: Mapping[Kind, str] = MappingProxyType({"gpu": "cuda", "tpu": "tpu"})
-_DEFAULT_CPU_DEVICES = 8
-_QUIET = MappingProxyType({"TF_CPP_MIN_LOG_LEVEL": "2"})
-# libtpu without a TPU: no metadata server, no lock, and a type so that it does not complain.
-_LIBTPU_ALONE = MappingProxyType(
+PLATFORM: Final[Mapping[Kind, str]] = MappingProxyType({"gpu": "cuda", "tpu": "tpu", "cpu": "cpu"})
+"""Jax's word for each kind, in the order of JAX_PLATFORMS: the first is jax's default."""
+_DEFAULT_CPU_DEVICES: Final = 8
+# libtpu without a TPU: no metadata server, no lock, and a type, for it complains without one.
+_LIBTPU_ALONE: Final = MappingProxyType(
     {
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_WORKER_HOSTNAMES": "localhost",
@@ -177,23 +148,20 @@ _LIBTPU_ALONE = MappingProxyType(
 def environment(names: Iterable[TargetName], base: Mapping[str, str]) -> dict[str, str]:
     """`base` with the variables that the targets `names` need; `base` takes precedence.
 
-    Live platforms are asked of jax only where a device is plugged in: one that jax cannot
-    start would take the CPU down with it.
+    Names an accelerator's platform only where a device is plugged in: if jax cannot start one
+    platform, it does not start the CPU either.
     """
-    live = live_kinds(names)
-    wanted = {"JAX_PLATFORMS": ",".join([*(_PLATFORM[kind] for kind in live), "cpu"]), **_QUIET}
+    asked = {"cpu", *(name.model for name in names)}
+    live = {
+        kind: word for kind, word in PLATFORM.items() if kind in asked and not missing_device(kind)
+    }
+    wanted = {"JAX_PLATFORMS": ",".join(live.values()), "TF_CPP_MIN_LOG_LEVEL": "2"}
     if "tpu" not in live:
         wanted |= _LIBTPU_ALONE
     return wanted | dict(base)
 
 
-def live_kinds(names: Iterable[TargetName]) -> tuple[Kind, ...]:
-    """The accelerators among `names` that are live and plugged in."""
-    asked = {name.model for name in names}
-    return tuple(kind for kind in _PLATFORM if kind in asked and missing_device(kind) is None)
-
-
 def cpu_device_count(names: Iterable[TargetName]) -> int:
     """The virtual CPU devices that `names` need: the most that one asks for, at least 8."""
-    asked = [size for name in names if name.model == "cpu" for size in name.topology]
-    return max(_DEFAULT_CPU_DEVICES, *asked) if asked else _DEFAULT_CPU_DEVICES
+    asked = (size for name in names if name.model == "cpu" for size in name.topology)
+    return max([_DEFAULT_CPU_DEVICES, *asked])

@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 from assay.model.target import Availability, State, TargetUnavailable
-from assay.targets import known, presence, resolve
+from assay.targets import check, known, presence, resolve
 from assay.targets.presence import environment
 
 COMPILE_ONLY = tuple(name for name in known() if not resolve(name).executes)
@@ -24,15 +24,14 @@ class Hidden:
         if name.partition('.')[0] == 'libtpu':
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Hidden())
-from assay.targets import resolve
-for found in (resolve('tpu-v5e:2x4').availability(), resolve('tpu-v5e:2x4').check()):
+from assay.targets import check, resolve
+for found in (resolve('tpu-v5e:2x4').availability(), check(resolve('tpu-v5e:2x4'))):
     print(found.state.value, found.remedy, sep='|')
 """
 COMPILE_FOR_TPU = """
-from assay.targets import resolve
-from assay.targets.devices import prepare
+from assay.targets import check, prepare, resolve
 prepare([])
-print(resolve('tpu-v5e:2x4').check())
+print(check(resolve('tpu-v5e:2x4')))
 input()
 """
 
@@ -40,7 +39,7 @@ input()
 @pytest.mark.parametrize("name", COMPILE_ONLY)
 def test_a_program_compiles_for_eight_devices(name: str) -> None:
     target = resolve(name)
-    assert target.check() == Availability(state=State.COMPILE_ONLY)
+    assert check(target) == Availability(state=State.COMPILE_ONLY)
     assert len(target.devices()) == 8
 
 
@@ -63,7 +62,7 @@ def test_a_topology_that_the_compiler_refuses_is_unavailable() -> None:
     target = resolve("tpu-v5e:3x5")
     with pytest.raises(TargetUnavailable, match=r"hosts .*not divisible.*; do this: "):
         target.devices()
-    assert target.check().state is State.UNAVAILABLE
+    assert check(target).state is State.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.model.target import TargetName
-from assay.targets import cpu_device_count, environment, presence
+from assay.targets import environment, presence
 
 COUNT = """
 from assay.model.target import TargetName
@@ -63,7 +63,7 @@ def test_what_the_user_has_set_stays() -> None:
     [([], 8), (["gpu-h100:32"], 8), (["cpu"], 8), (["cpu:2", "cpu:12", "tpu"], 12)],
 )
 def test_the_cpu_gets_the_most_devices_that_a_name_asks_for(names: list[str], count: int) -> None:
-    assert cpu_device_count(named(*names)) == count
+    assert presence.cpu_device_count(named(*names)) == count
 
 
 @pytest.mark.parametrize(

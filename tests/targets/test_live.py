@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.model.target import Availability, State, TargetUnavailable
-from assay.targets import presence, resolve
+from assay.targets import check, presence, resolve
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def no_accelerator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "count"), [("cpu", 1), ("cpu:8", 8)])
 def test_the_cpu_is_as_many_devices_as_the_name_says(name: str, count: int) -> None:
     assert len(resolve(name).devices()) == count
-    assert resolve(name).check() == Availability(state=State.LIVE)
+    assert check(resolve(name)) == Availability(state=State.LIVE)
 
 
 def test_more_cpu_devices_than_jax_started_with_are_refused() -> None:
@@ -32,7 +32,7 @@ def test_more_cpu_devices_than_jax_started_with_are_refused() -> None:
 @pytest.mark.parametrize("name", ["gpu", "tpu"])
 def test_an_accelerator_that_is_not_there_is_unavailable(name: str) -> None:
     target = resolve(name)
-    assert target.availability().reason == target.check().reason
+    assert target.availability().reason == check(target).reason
     assert "this machine shows no" in target.availability().reason
     with pytest.raises(TargetUnavailable, match="take a compile-only target"):
         target.devices()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.model.target import State, TargetError, TargetUnavailable
-from assay.targets import known, resolve, survey
+from assay.targets import check, known, resolve, survey
 
 PACKAGE = """
 from assay.model.target import Availability, State, TargetName
@@ -17,7 +17,6 @@ class Npu:
     model, platform, executes = None, "npu", False
     def __init__(self, text): self.name = TargetName.parse(text)
     def availability(self): return Availability(state=State.COMPILE_ONLY)
-    check = availability
     def devices(self): return ("a device",)
 
 one = Npu("npu-910b:4")
@@ -77,7 +76,7 @@ def test_a_broken_entry_point_is_an_unavailable_target(
     assert found.state is State.UNAVAILABLE
     assert reason in found.reason
     assert found.remedy == "fix, upgrade or uninstall acme-npu"
-    assert resolve("broken-npu").check() == found
+    assert check(resolve("broken-npu")) == found
     with pytest.raises(TargetUnavailable, match=reason):
         target.devices()
 

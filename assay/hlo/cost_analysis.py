@@ -103,7 +103,7 @@ def _is_on_host(instruction: Instruction) -> bool:
 def fusion_nbytes(carrier: Instruction) -> int:
     """Bytes of device or host memory that a fusion, or what a start begins, reads and writes."""
     (computation,) = carrier.called
-    fused = Fused(computation, carrier.shared_outputs)
+    fused = Fused(computation, frozenset(carrier.overwrites))
     return sum(fused.reads().values()) + fused.written()
 
 
@@ -182,7 +182,7 @@ class Fused:
             shared = any(each is leaf and path in self._shared for each, path in self._results)
             return 0 if shared else leaf.shape.nbytes
         if leaf.opcode == "fusion":
-            return Fused(leaf.called[0], leaf.shared_outputs).written()
+            return Fused(leaf.called[0], frozenset(leaf.overwrites)).written()
         chain = list(_updates_in_place(leaf))
         self._in_place.update(chain)
         return sum(map(_update_nbytes, chain)) if chain else leaf.shape.nbytes

@@ -133,11 +133,16 @@ def _of_convolution(instruction: Instruction) -> int:
     positions = prod(
         window.valid_positions(base[into], result[out])
         for window, into, out in zip(
-            instruction.window, dimensions.input_spatial, dimensions.output_spatial, strict=True
+            instruction.window,
+            dimensions.input_spatial_dimensions,
+            dimensions.output_spatial_dimensions,
+            strict=True,
         )
     )
-    channels = kernel[dimensions.kernel_input_feature] * result[dimensions.output_feature]
-    return 2 * result[dimensions.output_batch] * channels * positions
+    taps: int = kernel[dimensions.kernel_input_feature_dimension]
+    channels: int = taps * result[dimensions.output_feature_dimension]
+    batches: int = result[dimensions.output_batch_dimension]
+    return 2 * batches * channels * positions
 
 
 def _of_library_call(instruction: Instruction) -> int:
@@ -157,7 +162,7 @@ def _of_library_convolution(instruction: Instruction) -> int:
         _first(instruction.shape) if role is None else instruction.operands[role].shape
         for role in roles
     )
-    features = kernel.dimensions[dimensions.kernel_output_feature]
+    features: int = kernel.dimensions[dimensions.kernel_output_feature_dimension]
     return 2 * _elements(outputs) * _elements(kernel) // features
 
 

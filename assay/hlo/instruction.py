@@ -1,55 +1,24 @@
 """One instruction of an HLO module and its shape, decoded from the message on first use."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from assay.hlo.schema import MalformedModule, Message
 from assay.model.module import HOST_MEMORY_SPACE, Shape
 
-_TUPLE: Final = 13
-_BUFFER: Final = 34
+if TYPE_CHECKING:
+    from assay.hlo.module import Computation
 
-# PrimitiveType of xla_data.proto -> XLA's name in HLO text.
-_ELEMENT_TYPES: Final[dict[int, str]] = {
-    1: "pred",
-    30: "s1",
-    26: "s2",
-    21: "s4",
-    2: "s8",
-    3: "s16",
-    4: "s32",
-    5: "s64",
-    31: "u1",
-    27: "u2",
-    22: "u4",
-    6: "u8",
-    7: "u16",
-    8: "u32",
-    9: "u64",
-    10: "f16",
-    11: "f32",
-    12: "f64",
-    16: "bf16",
-    19: "f8e5m2",
-    28: "f8e4m3",
-    20: "f8e4m3fn",
-    23: "f8e4m3b11fnuz",
-    29: "f8e3m4",
-    24: "f8e5m2fnuz",
-    25: "f8e4m3fnuz",
-    32: "f4e2m1fn",
-    33: "f8e8m0fnu",
-    35: "f6e3m2fn",
-    36: "f6e2m3fn",
-    15: "c64",
-    18: "c128",
-    _TUPLE: "tuple",
-    14: "opaque",
-    17: "token",
-    _BUFFER: "buffer",
-}
+_PRIMITIVE_TYPES: Final = """
+    pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128
+    f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1
+    f4e2m1fn f8e8m0fnu buffer f6e3m2fn f6e2m3fn
+"""
+_ELEMENT_TYPES: Final = dict(enumerate(_PRIMITIVE_TYPES.split(), start=1))
+"""PrimitiveType of xla_data.proto -> XLA's name in HLO text."""
 
 
 def read_shape(message: Message) -> Shape:
@@ -74,11 +43,10 @@ def read_shape(message: Message) -> Shape:
     )
 
 
-def read_layouts(message: Message) -> Iterator[str]:
-    """The layout of each array of a ShapeProto: ``{1,0:T(8,128)}``, without its memory space."""
+def _layouts(message: Message) -> Iterator[str]:
     if message.tuple_shapes:
         for element in message.tuple_shapes:
-            yield from read_layouts(element)
+            yield from _layouts(element)
         return
     order = ",".join(map(str, message.layout.minor_to_major))
     tiles = "".join(f"({','.join(map(str, tile.dimensions))})" for tile in message.layout.tiles)
@@ -96,9 +64,8 @@ def may_mention_host(encoded: bytes) -> bool:
 
 def mentions_host(message: Message) -> bool:
     """Whether any array of a ShapeProto lies in host memory, without reading the whole shape."""
-    if message.element_type in {_TUPLE, _BUFFER}:
-        return any(map(mentions_host, message.tuple_shapes))
-    return bool(message.layout.memory_space == HOST_MEMORY_SPACE)
+    on_host: bool = message.layout.memory_space == HOST_MEMORY_SPACE
+    return on_host or any(map(mentions_host, message.tuple_shapes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,60 +99,48 @@ class WindowDimension:
         return max(0, (end - 1 - congruent) // period - (first - 1 - congruent) // period)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvolutionDimensions:
-    """Which dimension of a convolution's operands and of its result is which."""
-
-    kernel_input_feature: int
-    kernel_output_feature: int
-    output_batch: int
-    output_feature: int
-    input_spatial: tuple[int, ...]
-    output_spatial: tuple[int, ...]
-
-
-def read_window(message: Message) -> tuple[WindowDimension, ...]:
-    """The dimensions of a WindowProto; a field that is left out is 1, or no padding."""
-    return tuple(
-        WindowDimension(
-            size=each.size,
-            stride=each.stride or 1,
-            padding_low=each.padding_low,
-            window_dilation=each.window_dilation or 1,
-            base_dilation=each.base_dilation or 1,
-        )
-        for each in message.dimensions
-    )
-
-
-def read_convolution(message: Message) -> ConvolutionDimensions:
-    """The dimensions that a ConvolutionDimensionNumbers names."""
-    return ConvolutionDimensions(
-        kernel_input_feature=message.kernel_input_feature_dimension,
-        kernel_output_feature=message.kernel_output_feature_dimension,
-        output_batch=message.output_batch_dimension,
-        output_feature=message.output_feature_dimension,
-        input_spatial=tuple(message.input_spatial_dimensions),
-        output_spatial=tuple(message.output_spatial_dimensions),
-    )
-
-
-if TYPE_CHECKING:
-    from assay.hlo.module import Computation
-
 LOCAL_ID: Final = 0xFFFF_FFFF
 """Newer XLA numbers an instruction (computation id << 32 | local id), older XLA (unique id); the
 low half is unique within a computation in both."""
 
 _ALLOCATIONS: Final = frozenset({"AllocateBuffer", "CreateBuffer"})
-_LITERAL_BYTES: Final = {"s8": "s8s", "u8": "u8s", "s16": "s16s", "u16": "u16s"}
-_LITERAL_NUMBERS: Final = {"s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s"}
+_T = TypeVar("_T")
+
+
+class _Field(Generic[_T]):
+    """An attribute of an instruction that is a field of its message."""
+
+    def __init__(self, path: str, kind: Callable[[Any], _T]) -> None:
+        self._read = attrgetter(f"_message.{path}")
+        self._kind = kind
+
+    def __get__(self, instruction: "Instruction", owner: "type[Instruction]") -> _T:
+        return self._kind(self._read(instruction))
 
 
 class Instruction:
     """One instruction. Compared by identity; ``name`` is for people, never for a verdict."""
 
     __slots__ = ("_message", "_operands", "_shape", "computation", "id", "opcode")
+
+    name = _Field("name", str)
+    unique_id = _Field("id", int)  # as in the proto; a buffer assignment refers to it
+    parameter_number = _Field("parameter_number", int)
+    tuple_index = _Field("tuple_index", int)  # of a get-tuple-element
+    comparison_direction = _Field("comparison_direction", str)  # EQ, NE, LT, LE, GT or GE
+    custom_call_target = _Field("custom_call_target", str)
+    execution_thread = _Field("async_execution_thread", str)  # empty: the device's main thread
+    channel_id = _Field("channel_id", int)  # shared by the parts of one collective; 0 for none
+    is_host_transfer = _Field("is_host_transfer", bool)  # of a send or recv: to or from the host
+    backend_config = _Field("backend_config", bytes)  # often JSON
+    op_name = _Field("metadata.op_name", str)  # the framework's; of a parameter, the argument's
+    # Of a transpose, reverse, concatenate or reduce: the dimensions that it acts on.
+    dimensions = _Field[tuple[int, ...]]("dimensions", tuple)
+    layout = _Field[tuple[int, ...]]("shape.layout.minor_to_major", tuple)
+    # Of a dot: the dimensions of its first operand that it sums over.
+    contracting_dimensions = _Field[tuple[int, ...]](
+        "dot_dimension_numbers.lhs_contracting_dimensions", tuple
+    )
 
     def __init__(self, message: Message, computation: "Computation") -> None:
         self._message = message
@@ -199,26 +154,6 @@ class Instruction:
         return f"<{self.opcode} {self.name}>"
 
     @property
-    def unique_id(self) -> int:
-        """The id as the module's proto writes it, by which a buffer assignment refers to it."""
-        return int(self._message.id)
-
-    @property
-    def layout(self) -> tuple[int, ...]:
-        """The dimensions of an array result from minor to major."""
-        return tuple(self._message.shape.layout.minor_to_major)
-
-    @property
-    def layouts(self) -> tuple[str, ...]:
-        """The layout of each array of the result, as HLO text writes it, without its memory."""
-        return tuple(read_layouts(self._message.shape))
-
-    @property
-    def name(self) -> str:
-        """The compiler's name, unique in the module and of no meaning."""
-        return str(self._message.name)
-
-    @property
     def shape(self) -> Shape:
         """The shape of the result."""
         if self._shape is None:
@@ -226,13 +161,16 @@ class Instruction:
         return self._shape
 
     @property
+    def layouts(self) -> tuple[str, ...]:
+        """The layout of each array of the result, as HLO text writes it, without memory spaces."""
+        return tuple(_layouts(self._message.shape))
+
+    @property
     def operands(self) -> tuple["Instruction", ...]:
         """The operands, in order."""
         if self._operands is None:
-            self._operands = tuple(
-                self.computation.instruction(operand & LOCAL_ID)
-                for operand in self._message.operand_ids
-            )
+            find = self.computation.instruction
+            self._operands = tuple(find(each & LOCAL_ID) for each in self._message.operand_ids)
         return self._operands
 
     @property
@@ -241,108 +179,53 @@ class Instruction:
         return tuple(map(self.computation.module.computation, self._message.called_computation_ids))
 
     @property
-    def parameter_number(self) -> int:
-        """Which parameter of its computation a parameter is."""
-        return int(self._message.parameter_number)
-
-    @property
-    def tuple_index(self) -> int:
-        """Which element a get-tuple-element takes."""
-        return int(self._message.tuple_index)
-
-    @property
-    def comparison_direction(self) -> str:
-        """EQ, NE, LT, LE, GT or GE of a compare."""
-        return str(self._message.comparison_direction)
-
-    @property
-    def custom_call_target(self) -> str:
-        """What a custom-call calls."""
-        return str(self._message.custom_call_target)
-
-    @property
     def allocates(self) -> bool:
-        """Whether the result is memory without content, for others to write."""
+        """Whether the result is memory without content, for other instructions to write."""
         return self.opcode == "custom-call" and self.custom_call_target in _ALLOCATIONS
-
-    @property
-    def execution_thread(self) -> str:
-        """The thread that an asynchronous computation runs on; empty means the device's main."""
-        return str(self._message.async_execution_thread)
-
-    @property
-    def contracting_dimensions(self) -> tuple[int, ...]:
-        """The dimensions of its first operand that a dot sums over."""
-        return tuple(self._message.dot_dimension_numbers.lhs_contracting_dimensions)
 
     @property
     def window(self) -> tuple[WindowDimension, ...]:
         """The window of a convolution or a reduce-window, by dimension."""
-        return read_window(self._message.window)
+        return tuple(
+            WindowDimension(
+                size=each.size,
+                stride=each.stride or 1,
+                padding_low=each.padding_low,
+                window_dilation=each.window_dilation or 1,
+                base_dilation=each.base_dilation or 1,
+            )
+            for each in self._message.window.dimensions
+        )
 
     @property
-    def convolution(self) -> ConvolutionDimensions | None:
-        """The dimensions of a convolution, or of a backend's call for one."""
+    def convolution(self) -> Message | None:
+        """ConvolutionDimensionNumbers of a convolution, or of a backend's call for one."""
         if not self._message.HasField("convolution_dimension_numbers"):
             return None
-        return read_convolution(self._message.convolution_dimension_numbers)
-
-    @property
-    def channel_id(self) -> int:
-        """What the parts of one collective share; 0 for none."""
-        return int(self._message.channel_id)
-
-    @property
-    def shared_outputs(self) -> frozenset[tuple[int, ...]]:
-        """Paths to the results of a fusion or custom-call that lie in an operand's own buffer."""
-        aliasing = self._message.output_operand_aliasing
-        return frozenset(tuple(each.output_shape_index) for each in aliasing)
+        return self._message.convolution_dimension_numbers
 
     @property
     def overwrites(self) -> Mapping[tuple[int, ...], tuple[int, tuple[int, ...]]]:
-        """For the paths of `shared_outputs`: which operand's buffer it is, and where in it."""
+        """For paths of results that a fusion or custom-call writes in place: operand and path."""
         return {
             tuple(each.output_shape_index): (each.operand_index, tuple(each.operand_shape_index))
             for each in self._message.output_operand_aliasing
         }
 
     @property
-    def dimensions(self) -> tuple[int, ...]:
-        """The dimensions that a transpose, a reverse, a concatenate, a reduce is about."""
-        return tuple(self._message.dimensions)
-
-    @property
-    def is_host_transfer(self) -> bool:
-        """Whether a send or recv talks to the host rather than to another device."""
-        return bool(self._message.is_host_transfer)
-
-    @property
-    def backend_config(self) -> bytes:
-        """The backend's own words, often JSON."""
-        return bytes(self._message.backend_config)
-
-    @property
     def integer(self) -> int | None:
         """The value of a scalar integer constant; None for anything else."""
-        if self.opcode != "constant" or self.shape.dimensions:
+        kind, held = self.shape.element_type, self.shape.integer_range
+        if self.opcode != "constant" or self.shape.dimensions or held is None:
             return None
-        literal, kind = self._message.literal, self.shape.element_type
-        if kind in _LITERAL_NUMBERS:
-            numbers = getattr(literal, _LITERAL_NUMBERS[kind])
-            return int(numbers[0]) if numbers else None
-        if kind in _LITERAL_BYTES:
-            data = getattr(literal, _LITERAL_BYTES[kind])
-            return int.from_bytes(data, "little", signed=kind[0] == "s") if data else None
-        return None
-
-    @property
-    def op_name(self) -> str:
-        """What the framework calls the operation; of an entry's parameter, the argument's name."""
-        return str(self._message.metadata.op_name)
+        literal = getattr(self._message.literal, f"{kind}s", ())
+        if isinstance(literal, bytes):  # how XLA writes integers of 8 and 16 bits
+            literal = [int.from_bytes(literal, "little", signed=held.start < 0)] if literal else ()
+        return int(literal[0]) if literal else None
 
     @property
     def source(self) -> str | None:
-        """``file:line`` in the user's program, None if the compiler kept none."""
+        """``file:line`` in the user's program; None if the compiler did not store it."""
         if not self._message.HasField("metadata"):
             return None
         return self.computation.module.source_index.line(self._message.metadata)

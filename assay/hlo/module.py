@@ -1,15 +1,13 @@
 """The graph of an HLO module: its computations, their callers, and the source line of each.
 
-Instructions are decoded on first use, so time and memory grow with the module's bytes, and only the
-few instructions that loops and transfers touch are made.
+Instructions are decoded on first use, so that time and memory grow with the module's bytes.
 """
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
-from typing import Final
+from typing import Final, TypeVar
 
 from assay.hlo.instruction import LOCAL_ID, Instruction, may_mention_host, mentions_host, read_shape
 from assay.hlo.schema import (
@@ -21,8 +19,9 @@ from assay.hlo.schema import (
     decode_all,
     decode_module,
 )
-from assay.model.module import Shape
+from assay.model.module import Shape, SharedBuffer
 
+_T = TypeVar("_T")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -43,21 +42,16 @@ class SourceIndex:
     def line(self, metadata: Message) -> str | None:
         """``file:line`` of an instruction, None if its metadata names no source."""
         frame = metadata.stack_frame_id
-        if frame:
-            if frame not in self._found:
-                self._found[frame] = self._line_of_frame(frame)
-            if self._found[frame] is not None:
-                return self._found[frame]
-        if metadata.source_file:
+        if frame not in self._found:
+            self._found[frame] = self._line_of_frame(frame)
+        if self._found[frame] is None and metadata.source_file:
             return _brief(metadata.source_file, metadata.source_line)
-        return None
+        return self._found[frame]
 
     def _line_of_frame(self, frame: int) -> str | None:
-        locations = list(self._locations(frame))
-        for file, line in locations:
-            if _INSTALLED.isdisjoint(PurePath(file).parts):
-                return _brief(file, line)
-        return _brief(*locations[0]) if locations else None
+        stack = list(self._locations(frame))
+        users = [each for each in stack if _INSTALLED.isdisjoint(PurePath(each[0]).parts)]
+        return next((_brief(*each) for each in [*users, *stack]), None)
 
     def _locations(self, frame: int) -> Iterator[tuple[str, int]]:
         """Files and lines from the innermost frame outwards. All positions count from 1."""
@@ -77,6 +71,15 @@ def _brief(file: str, line: int) -> str:
     return f"{PurePath(file).name}:{line}"
 
 
+def _find(table: Mapping[int, _T], key: int, what: str) -> _T:
+    try:
+        return table[key]
+    except KeyError:
+        raise MalformedModule(
+            f"got no {what}, which is referred to; serialize the whole module again"
+        ) from None
+
+
 CALLERS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while"})
 """Opcodes that run a computation as a whole; a reduce, say, applies one to single elements."""
 
@@ -84,66 +87,41 @@ _COMPUTATION_SHIFT: Final = 32
 _MUST_ALIAS: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alias:
-    """An output that may share, or must share, the buffer of an argument.
-
-    Indices are paths into the tuple: ``(1, 0)`` is the first element of the second.
-    """
-
-    output_index: tuple[int, ...]
-    parameter_number: int
-    parameter_index: tuple[int, ...]
-    must: bool
-
-
 class Computation:
     """A function of the module. Compared by identity; operands come before their users.
 
-    Large modules are made of instructions that no analysis asks for, so an Instruction is made
-    when it is first asked for, and `of` and `around_host` look through the others unmade.
+    An Instruction is decoded when it is first asked for, as analyses need only few of them. `of`
+    and `around_host` do not decode the others. ``encoded`` are all instructions, as written.
     """
 
     def __init__(self, message: Message, module: "Module") -> None:
-        self._root_id: int = message.root_id & LOCAL_ID
-        self._encoded: Sequence[bytes] = message.instructions
-        self._made: dict[int, Instruction] = {}
-        self._around_host: dict[frozenset[str], tuple[Instruction, ...]] = {}
         self.module = module
         self.id: int = message.id
         self.name: str = message.name
         self.execution_thread: str = message.execution_thread
+        self.root_id: int = message.root_id & LOCAL_ID
+        self.encoded: Sequence[bytes] = message.instructions
+        self._decoded: dict[int, Instruction] = {}
 
     def __repr__(self) -> str:
         return f"<computation {self.name}>"
 
     def __len__(self) -> int:
-        return len(self._encoded)
-
-    @property
-    def encoded(self) -> Sequence[bytes]:
-        """The instructions as they were written, operands before their users."""
-        return self._encoded
-
-    @property
-    def root_id(self) -> int:
-        """The id of the root."""
-        return self._root_id
+        return len(self.encoded)
 
     @cached_property
-    def _ids_and_opcodes(self) -> tuple[Sequence[int], Sequence[str]]:
-        """The ids of the instructions and their opcodes, in order."""
-        ids, opcodes = list[int](), list[str]()
-        for outline in decode_all(OUTLINE, self._encoded):
-            ids.append(outline.id & LOCAL_ID)
-            opcodes.append(sys.intern(outline.opcode))
-        return ids, opcodes
+    def _opcodes(self) -> Mapping[int, str]:
+        """The opcode of each instruction by its id, in order."""
+        outlines = decode_all(OUTLINE, self.encoded)
+        return {each.id & LOCAL_ID: sys.intern(each.opcode) for each in outlines}
 
     @cached_property
-    def _positions(self) -> dict[int, int]:
-        """Where in the computation each instruction is, by id."""
-        ids, _ = self._ids_and_opcodes
-        return {identifier: position for position, identifier in enumerate(ids)}
+    def _positions(self) -> Mapping[int, int]:
+        return {identifier: position for position, identifier in enumerate(self._opcodes)}
+
+    @cached_property
+    def _parameters(self) -> Mapping[int, Instruction]:
+        return {each.parameter_number: each for each in self.of(frozenset({"parameter"}))}
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -153,14 +131,14 @@ class Computation:
     @cached_property
     def root(self) -> Instruction:
         """The instruction whose result the computation returns."""
-        return self.instruction(self._root_id)
+        return self.instruction(self.root_id)
 
     @cached_property
     def calls(self) -> tuple[Instruction, ...]:
         """The instructions that run other computations as a whole."""
         return self.of(CALLERS)
 
-    @cached_property
+    @property
     def order(self) -> Sequence[int] | None:
         """The ids of its instructions in the order in which they start; None if not scheduled."""
         return self.module.scheduled_ids.get(self.id)
@@ -169,56 +147,43 @@ class Computation:
     def readers(self) -> Mapping[int, Sequence[int]]:
         """For the id of each result that is read, the positions of the instructions that do."""
         found: dict[int, list[int]] = {}
-        for position, outline in enumerate(decode_all(OUTLINE, self._encoded)):
+        for position, outline in enumerate(decode_all(OUTLINE, self.encoded)):
             for operand in outline.operand_ids:
                 found.setdefault(operand & LOCAL_ID, []).append(position)
         return found
 
-    def opcode(self, identifier: int) -> str:
-        """The opcode of the instruction with this id, which need not be made for it."""
-        return self._ids_and_opcodes[1][self._positions[identifier]]
-
-    def but(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
-        """The instructions with none of these opcodes."""
-        _, found = self._ids_and_opcodes
-        return tuple(
-            self.at(position) for position, opcode in enumerate(found) if opcode not in opcodes
-        )
-
-    def of(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
-        """The instructions with one of these opcodes."""
-        _, found = self._ids_and_opcodes
-        if opcodes.isdisjoint(found):
-            return ()
-        return tuple(
-            self.at(position) for position, opcode in enumerate(found) if opcode in opcodes
-        )
-
-    def around_host(self, *, but: frozenset[str]) -> tuple[Instruction, ...]:
-        """The instructions with a result or an operand that lies, at least in part, on the host.
-
-        Those with an opcode of ``but`` are left out.
-        """
-        if but not in self._around_host:
-            self._around_host[but] = self._found_around_host(but)
-        return self._around_host[but]
-
-    def _found_around_host(self, but: frozenset[str]) -> tuple[Instruction, ...]:
-        suspects = decode_all(INSTRUCTION, filter(may_mention_host, self._encoded))
+    @cached_property
+    def around_host(self) -> tuple[Instruction, ...]:
+        """The instructions with a result or an operand that lies, at least in part, on the host."""
+        suspects = decode_all(INSTRUCTION, filter(may_mention_host, self.encoded))
         on_host = {each.id for each in suspects if mentions_host(each.shape)}
         if not on_host:
             return ()
         on_host |= {identifier & LOCAL_ID for identifier in on_host}
         return tuple(
             self.at(position)
-            for position, outline in enumerate(decode_all(OUTLINE, self._encoded))
-            if (outline.id in on_host or not on_host.isdisjoint(outline.operand_ids))
-            and outline.opcode not in but
+            for position, outline in enumerate(decode_all(OUTLINE, self.encoded))
+            if outline.id in on_host or not on_host.isdisjoint(outline.operand_ids)
         )
+
+    def opcode(self, identifier: int) -> str:
+        """The opcode of the instruction with this id, which is not decoded for it."""
+        return self._opcodes[identifier]
+
+    def of(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
+        """The instructions with one of these opcodes."""
+        found = self._opcodes.values()
+        if opcodes.isdisjoint(found):
+            return ()
+        return tuple(self.at(at) for at, opcode in enumerate(found) if opcode in opcodes)
+
+    def but(self, opcodes: frozenset[str]) -> tuple[Instruction, ...]:
+        """The instructions with none of these opcodes."""
+        return self.of(frozenset(self._opcodes.values()) - opcodes)
 
     def has(self, identifier: int) -> bool:
         """Whether an instruction has this id."""
-        return identifier in self._positions
+        return identifier in self._opcodes
 
     def instruction(self, identifier: int) -> Instruction:
         """The instruction with this id.
@@ -226,20 +191,15 @@ class Computation:
         Raises:
             MalformedModule: there is none.
         """
-        try:
-            return self.at(self._positions[identifier])
-        except KeyError:
-            raise MalformedModule(
-                f"got no instruction {identifier} in computation {self.name!r}, wanted every "
-                "operand and the root among its instructions; serialize the module again"
-            ) from None
+        what = f"instruction {identifier} in computation {self.name!r}"
+        return self.at(_find(self._positions, identifier, what))
 
     def at(self, position: int) -> Instruction:
         """The instruction at a position; operands come before their users."""
-        if position not in self._made:
-            message = decode(INSTRUCTION, self._encoded[position])
-            self._made[position] = Instruction(message, self)
-        return self._made[position]
+        if position not in self._decoded:
+            message = decode(INSTRUCTION, self.encoded[position])
+            self._decoded[position] = Instruction(message, self)
+        return self._decoded[position]
 
     def parameter(self, number: int) -> Instruction:
         """The parameter with this number.
@@ -247,18 +207,8 @@ class Computation:
         Raises:
             MalformedModule: there is none.
         """
-        try:
-            return self._parameters[number]
-        except KeyError:
-            raise MalformedModule(
-                f"got no parameter {number} in computation {self.name!r}, wanted one for each "
-                "operand of its caller; serialize the module again"
-            ) from None
-
-    @cached_property
-    def _parameters(self) -> Mapping[int, Instruction]:
-        """The parameters by number: a program may have thousands."""
-        return {each.parameter_number: each for each in self.of(frozenset({"parameter"}))}
+        what = f"parameter {number} of computation {self.name!r}"
+        return _find(self._parameters, number, what)
 
 
 class Module:
@@ -287,13 +237,7 @@ class Module:
         Raises:
             MalformedModule: there is none.
         """
-        try:
-            return self._by_id[identifier]
-        except KeyError:
-            raise MalformedModule(
-                f"got no computation {identifier} in module {self.name!r}, wanted the entry and "
-                "every called computation; serialize the whole module again"
-            ) from None
+        return _find(self._by_id, identifier, f"computation {identifier} in module {self.name!r}")
 
     def instruction(self, unique_id: int) -> Instruction | None:
         """The instruction with the id that its proto has, None if the module has none."""
@@ -305,10 +249,10 @@ class Module:
         return next((each.instruction(local) for each in owners if each.has(local)), None)
 
     def take_apart(self) -> None:
-        """Undo the graph's circles, so that it is freed at once; nothing in it is used after this.
+        """Break the reference cycles, so that the graph is freed at once. It is not used again.
 
-        Left to the garbage collector, a graph of 400,000 instructions took a third of the time of
-        reading it to free, and eighteen times as long as one a tenth of its size.
+        The garbage collector took a third of the reading time to free 400,000 instructions, and
+        18 times as long as for a tenth of them.
         """
         for computation in self.computations:
             vars(computation).clear()
@@ -325,16 +269,6 @@ class Module:
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     @cached_property
-    def schedule(self) -> Mapping[Computation, tuple[Instruction, ...]]:
-        """For each scheduled computation, its instructions in the order in which they start."""
-        return {
-            (computation := self.computation(entry.key)): tuple(
-                computation.instruction(each & LOCAL_ID) for each in entry.value.instruction_ids
-            )
-            for entry in self._message.schedule.sequences
-        }
-
-    @cached_property
     def scheduled_ids(self) -> Mapping[int, Sequence[int]]:
         """For the id of each scheduled computation, ids in the order in which they start."""
         return {
@@ -342,7 +276,7 @@ class Module:
             for entry in self._message.schedule.sequences
         }
 
-    @cached_property
+    @property
     def interface(self) -> tuple[tuple[Shape, ...], Shape]:
         """The shapes of the arguments and of the result, as the entry's layout gives them.
 
@@ -360,10 +294,11 @@ class Module:
         )
 
     @cached_property
-    def aliases(self) -> tuple[Alias, ...]:
+    def aliases(self) -> tuple[SharedBuffer, ...]:
         """Which outputs share the buffers of which arguments."""
         return tuple(
-            Alias(
+            SharedBuffer(
+                shape=self.entry.root.shape.at(tuple(entry.output_shape_index)),
                 output_index=tuple(entry.output_shape_index),
                 parameter_number=entry.parameter_number,
                 parameter_index=tuple(entry.parameter_shape_index),

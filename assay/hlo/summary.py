@@ -22,7 +22,7 @@ from assay.hlo.overlap import overlaps
 from assay.hlo.peak import peak
 from assay.hlo.schema import LABEL, METADATA, SHAPE, decode, decode_all
 from assay.hlo.trip_count import Executions, TripCounter, executions
-from assay.model.module import Inventory, Operations, Shape, SharedBuffer, Transfer, WhileLoop
+from assay.model.module import Inventory, Operations, Shape, Transfer, WhileLoop
 from assay.model.summary import ModuleSummary
 
 _PASSES_ON: Final = frozenset(
@@ -50,16 +50,7 @@ def inventory(module: Module) -> Inventory:
     return Inventory(
         arguments=tuple(leaf for each in parameters for leaf in each.shape.leaves()),
         outputs=tuple(entry.root.shape.leaves()),
-        shared=tuple(
-            SharedBuffer(
-                shape=entry.root.shape.at(alias.output_index),
-                output_index=alias.output_index,
-                parameter_number=alias.parameter_number,
-                parameter_index=alias.parameter_index,
-                must=alias.must,
-            )
-            for alias in module.aliases
-        ),
+        shared=module.aliases,
         operations=_operations(module),
         host_arrays=_host_arrays(module),
         argument_names=tuple(_names(parameters)),
@@ -104,7 +95,8 @@ def _host_arrays(module: Module) -> tuple[Operations, ...]:
             (instruction.opcode, leaf, instruction.source)
             for computation in module.computations
             if not _is_opened_by_its_caller(computation)
-            for instruction in computation.around_host(but=MOVES_NOTHING)
+            for instruction in computation.around_host
+            if instruction.opcode not in MOVES_NOTHING
             for leaf in _new_on_host(instruction)
         )
     )
@@ -155,7 +147,7 @@ def _that_may_move(computation: Computation) -> Iterable[Instruction]:
     unplaced = computation.of(HOST_LINKS) + tuple(
         each for each in computation.calls if each.execution_thread == HOST_THREAD
     )
-    return dict.fromkeys((*computation.around_host(but=MOVES_NOTHING), *unplaced))
+    return dict.fromkeys((*computation.around_host, *unplaced))
 
 
 def _transfer(instruction: Instruction, host_transfer: HostTransfer, runs: Executions) -> Transfer:

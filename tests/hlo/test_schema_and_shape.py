@@ -91,7 +91,9 @@ ENTRY main { x = f32[4] parameter(0)
     read = module(text)
     (alias,) = read.aliases
     assert (alias.output_index, alias.parameter_number, alias.must) == ((1,), 0, True)
-    assert [each.name for each in read.schedule[read.entry]] == ["x", "late", "y", "t"]
+    order = read.entry.order or ()
+    names = [read.entry.instruction(each).name for each in order]
+    assert names == ["x", "late", "y", "t"]
 
 
 @pytest.mark.parametrize("keep", [0, 1, 20, -1])

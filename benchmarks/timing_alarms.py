@@ -22,7 +22,7 @@ from scipy.stats import beta
 
 from assay.claims.times import AtMost
 from assay.frameworks.turns import Runner, take_turns
-from assay.stats.changes import Sensitivity
+from assay.stats.changes import Change, Sensitivity
 
 TURNS: Final = 1000
 WIDTH: Final = 64
@@ -41,11 +41,11 @@ class Row:
     undecided: int = 0
     seconds: list[float] = field(default_factory=list)
 
-    def add(self, outcome: bool | None, seconds: float) -> None:  # noqa: FBT001 - AtMost's own word
+    def add(self, change: Change, seconds: float) -> None:
         """Count one comparison."""
-        self.slower += outcome is False
-        self.kept += outcome is True
-        self.undecided += outcome is None
+        self.slower += change is Change.SLOWER
+        self.kept += change in (Change.SAME, Change.FASTER)
+        self.undecided += change is Change.TOO_NOISY
         self.seconds.append(seconds)
 
 
@@ -71,13 +71,13 @@ def _program(factor: float) -> Runner:
     return Runner(run=run)
 
 
-def compare(factor: float) -> tuple[bool | None, float]:
+def compare(factor: float) -> tuple[Change, float]:
     """The verdict on a program of so many times the work, and the seconds that it took."""
     runners = (_program(1.0), _program(factor))
     start = time.perf_counter()
-    take_turns(runners, _QUESTION.turns("one", _QUESTION), most_seconds=30.0)
+    take_turns(runners, _QUESTION.turns("one"), most_seconds=30.0)
     seconds = time.perf_counter() - start
-    return _QUESTION.outcome(runners[0].samples, runners[1].samples), seconds
+    return _QUESTION.ratio(runners[0].samples, runners[1].samples).change, seconds
 
 
 @contextmanager

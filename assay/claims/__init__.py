@@ -1,6 +1,5 @@
 """The claims that Assay ships, one family a file; each is a frozen value with one pure method."""
 
-from assay.claims.against import BaselineTime, TimeAgainst
 from assay.claims.compile import (
     Compiles,
     FitsDevice,
@@ -24,7 +23,13 @@ from assay.claims.memory import (
 )
 from assay.claims.scaling import BytesExponent, Cost, TimeExponent, TimeGrowth
 from assay.claims.steps import GraphsCompiled, LastCompile, Sent, SentPerStep, TracingSends
-from assay.claims.times import StoredTimeRatio, TimeRatio, TraceTimeRatio
+from assay.claims.times import (
+    BaselineTime,
+    StoredTimeRatio,
+    TimeAgainst,
+    TimeRatio,
+    TraceTimeRatio,
+)
 from assay.claims.values import ValuesEqual
 
 __all__ = [

@@ -11,8 +11,9 @@ from assay.claims.measurement import (
     describe_failure,
     memory_of,
     module_of,
+    noted,
+    result_of_run,
     stop,
-    stop_never_executed,
     stop_unless_available,
     stop_unless_compiled,
     traced_of,
@@ -42,8 +43,7 @@ class ResidualsOnHost(ClaimBase):
             )
         on_host = sum(nbytes(residual) for residual in residuals if residual.on_host)
         found = self._compare(case, "residuals on the host", on_host, Relation.EQUAL, self.equal)
-        saved = ", ".join(map(str, residuals)) or "nothing"
-        return replace(found, reason=f"{found.reason}; saved: {saved}")
+        return noted(found, f"saved: {', '.join(map(str, residuals)) or 'nothing'}")
 
 
 def nbytes(residual: Residual) -> int:
@@ -66,8 +66,7 @@ class NamesMatch(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        present = traced_of(case).names
-        wanted = case.variant.names
+        present, wanted = traced_of(case).names, case.variant.names
         if not wanted:
             stop(
                 Outcome.INCONCLUSIVE,
@@ -76,15 +75,11 @@ class NamesMatch(ClaimBase):
             )
         missing = [name for name in wanted if name not in present]
         if not missing:
-            return _count_failures(0, f"the program names {', '.join(wanted)}")
+            return _failures(0, f"the program names {', '.join(wanted)}")
         close = get_close_matches(missing[0], present, n=1)
-        return replace(
-            _count_failures(
-                len(missing),
-                f"the policy names {missing}, but the program names only {sorted(present)}",
-            ),
-            advice=f"did you mean {close[0]!r}?" if close else "name a value with checkpoint_name",
-        )
+        advice = f"did you mean {close[0]!r}?" if close else "name a value with checkpoint_name"
+        reason = f"the policy names {missing}, but the program names only {sorted(present)}"
+        return _failures(len(missing), reason, advice=advice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +96,10 @@ class Compiles(ClaimBase):
     def judge(self, case: Case) -> Finding:
         stop_unless_available(case.evidence)
         failure = case.evidence.failure
-        if failure is None or failure.left_executable or _does_not_fit(failure):
-            return _count_failures(0, "it compiles")
-        return _failed(failure)
+        beyond = (FailureKind.EXECUTION, FailureKind.OUT_OF_MEMORY)
+        if failure is None or failure.stage in beyond:
+            return _failures(0, "it compiles")
+        return _failures(1, describe_failure(failure), failure=failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +113,12 @@ class Runs(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        evidence = case.evidence
-        stop_unless_compiled(case, evidence)
-        if evidence.failure is not None:
-            return _failed(evidence.failure)
-        if evidence.values is None:
-            stop_never_executed(evidence, "results")
-        return _count_failures(0, "it runs")
+        stop_unless_compiled(case, case.evidence)
+        failure = case.evidence.failure
+        if failure is not None:
+            return _failures(1, describe_failure(failure), failure=failure)
+        result_of_run(case, case.evidence, case.evidence.values, "results")
+        return _failures(0, "it runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,28 +136,27 @@ class Refuses(ClaimBase):
         stop_unless_available(case.evidence)
         failure = case.evidence.failure
         if failure is None:
-            return _count_failures(1, "it was not refused")
+            return _failures(1, "it was not refused")
+        refused = failure.kind in _REFUSED and failure.message.startswith(f"{self.error}: ")
         reason = f"wanted a {self.error}; {describe_failure(failure)}"
-        if failure.kind in _REFUSED and failure.message.startswith(f"{self.error}: "):
-            return _count_failures(0, reason)
-        return replace(_failed(failure), reason=reason)
+        return _failures(0, reason) if refused else _failures(1, reason, failure=failure)
 
 
 _REFUSED = (FailureKind.TRACE, FailureKind.LOWERING, FailureKind.EXECUTION)
 
 
-def _count_failures(count: int, reason: str) -> Finding:
+def _failures(
+    count: int, reason: str, *, advice: str = "", failure: Failure | None = None
+) -> Finding:
     """Passes if there is none."""
-    outcome = Outcome.FAILED if count else Outcome.PASSED
-    return Finding(outcome=outcome, measured=count, limit=0, reason=reason)
-
-
-def _failed(failure: Failure) -> Finding:
-    return replace(_count_failures(1, describe_failure(failure)), failure=failure)
-
-
-def _does_not_fit(failure: Failure) -> bool:
-    return failure.kind is FailureKind.OUT_OF_MEMORY
+    return Finding(
+        outcome=Outcome.FAILED if count else Outcome.PASSED,
+        measured=count,
+        limit=0,
+        reason=reason,
+        advice=advice,
+        failure=failure,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,12 +173,14 @@ class FitsDevice(ClaimBase):
         evidence = case.evidence
         stop_unless_available(evidence)
         failure = evidence.failure
-        if failure is not None and _does_not_fit(failure):
-            return replace(
-                _failed(failure),
+        if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
+            return Finding(
+                outcome=Outcome.FAILED,
                 measured=failure.needed_bytes,
                 limit=failure.capacity_bytes,
+                reason=describe_failure(failure),
                 advice=_MAKE_IT_FIT,
+                failure=failure,
             )
         # Before any other failure: here no variant is judged, so no negative control need be.
         if evidence.device_memory_bytes is None:
@@ -194,11 +190,11 @@ class FitsDevice(ClaimBase):
                 reason="this target has no memory size",
                 advice="use a GPU or TPU target",
             )
-        memory_of(case, evidence)
+        memory_of(case)
         needed = Quantity(evidence.needed_bytes or 0, self.unit)
-        capacity = Quantity(evidence.device_memory_bytes, Unit.BYTES)
+        capacity = Quantity(evidence.device_memory_bytes, self.unit)
         found = compared("device memory", needed, Relation.AT_MOST, capacity, "the device's memory")
-        return replace(found, advice="" if found.outcome is Outcome.PASSED else _MAKE_IT_FIT)
+        return found if found.outcome is Outcome.PASSED else replace(found, advice=_MAKE_IT_FIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +206,7 @@ class Parameters(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        inventory = module_of(case, case.evidence).inventory
+        inventory = module_of(case).inventory
         if inventory is None:
             raise MeasurementMissing(
                 f"got no inventory of {case.evidence.variant!r}, wanted the module's arguments; "

@@ -1,7 +1,7 @@
 """What claims share: defaults, comparisons, and measurements or the reason why there is none."""
 
-from dataclasses import dataclass, fields
-from typing import ClassVar, NoReturn
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, NoReturn, TypeVar
 
 from assay.judge.baseline import Relation, compared
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
@@ -11,6 +11,8 @@ from assay.model.timing import Times
 from assay.model.units import Quantity, Unit, format_bytes
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,11 @@ class ClaimBase:
     def _references(self, variant: Variant) -> tuple[str, ...]:
         return ()
 
+    def _stop_unless_executed(self, case: Case) -> None:
+        """Raise ``Stopped`` unless the variant ran, and those that it is compared with."""
+        for evidence in (case.evidence, *map(case.other, self._references(case.variant))):
+            stop_unless_executed(case, evidence)
+
     def _compare(
         self, case: Case, what: str, measured: float, relation: Relation, formula: Formula
     ) -> Finding:
@@ -42,9 +49,9 @@ class ClaimBase:
         return compared(what, quantity, relation, formula.of(case), formula.text)
 
 
-def passed_if(passed: bool) -> Outcome:  # noqa: FBT001
-    """``passed`` or ``failed``."""
-    return Outcome.PASSED if passed else Outcome.FAILED
+def noted(finding: Finding, *notes: str) -> Finding:
+    """The finding with notes after its reason."""
+    return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
 
 
 def stop(
@@ -102,44 +109,45 @@ def stop_unless_executed(case: Case, evidence: Evidence) -> None:
     stop(Outcome.INCONCLUSIVE, reason, f"fix {name}, which it is compared with")
 
 
-def stop_never_executed(evidence: Evidence, what: str) -> NoReturn:
-    """Raise ``Stopped`` with ``unsupported``: the evidence holds none of ``what`` a run gives."""
-    why = evidence.not_executed or Unavailable(
-        reason=f"the program gives no {what}", remedy="use the claim for programs that give it"
-    )
-    stop(Outcome.UNSUPPORTED, why.reason, why.remedy)
+def result_of_run(case: Case, evidence: Evidence, result: _T | None, what: str) -> _T:
+    """What a run of the program gives, or ``Stopped``."""
+    stop_unless_executed(case, evidence)
+    if result is None:
+        why = evidence.not_executed or Unavailable(
+            reason=f"the program gives no {what}", remedy="use the claim for programs that give it"
+        )
+        stop(Outcome.UNSUPPORTED, why.reason, why.remedy)
+    return result
 
 
-def memory_of(case: Case, evidence: Evidence) -> Memory:
-    """The compiler's memory analysis, or ``Stopped``."""
-    stop_unless_compiled(case, evidence)
-    if evidence.memory is None:
-        raise _missing(evidence, "memory analysis")
-    return evidence.memory
+def memory_of(case: Case, evidence: Evidence | None = None) -> Memory:
+    """The compiler's memory analysis of the judged program or another one, or ``Stopped``."""
+    seen = evidence or case.evidence
+    return _compiled(case, seen, seen.memory, "memory analysis")
 
 
-def module_of(case: Case, evidence: Evidence) -> ModuleSummary:
-    """The optimised module's summary, or ``Stopped``."""
-    stop_unless_compiled(case, evidence)
-    if evidence.module_unreadable:
+def module_of(case: Case, evidence: Evidence | None = None) -> ModuleSummary:
+    """The optimised module's summary, of the judged program or another one, or ``Stopped``."""
+    seen = evidence or case.evidence
+    if seen.module_unreadable:
+        stop_unless_compiled(case, seen)
         stop(
             Outcome.UNSUPPORTED,
             "the program compiles, but this toolchain cannot read what it compiled: "
-            + evidence.module_unreadable,
+            + seen.module_unreadable,
             "install the plugin that this jax asks for, such as pip install 'jax[tpu]'",
         )
-    if evidence.module is None:
-        raise _missing(evidence, "HLO module")
-    return evidence.module
+    return _compiled(case, seen, seen.module, "HLO module")
 
 
-def assigned_module_of(case: Case, evidence: Evidence, purpose: str) -> ModuleSummary:
+def assigned_module_of(case: Case, evidence: Evidence | None = None) -> ModuleSummary:
     """The module, or ``Stopped`` where no buffer assignment says which bytes its arrays share."""
     module = module_of(case, evidence)
     if not module.buffers_assigned:
         stop(
             Outcome.INCONCLUSIVE,
-            f"the compiler gave no buffer assignment, which is needed to {purpose}",
+            "the compiler gave no buffer assignment, which is needed to tell a copy from an update "
+            "in place",
             "use a compiler that takes xla_dump_to as a compile option",
         )
     return module
@@ -147,12 +155,8 @@ def assigned_module_of(case: Case, evidence: Evidence, purpose: str) -> ModuleSu
 
 def traced_of(case: Case) -> Traced:
     """What tracing recorded, also if the compiler failed; or ``Stopped``."""
-    evidence = case.evidence
-    stop_unless_available(evidence)
-    if evidence.traced is None:
-        stop_unless_compiled(case, evidence)
-        raise _missing(evidence, "jaxpr")
-    return evidence.traced
+    stop_unless_available(case.evidence)
+    return case.evidence.traced or _compiled(case, case.evidence, None, "jaxpr")
 
 
 def stop_unless_placement_shows(evidence: Evidence) -> None:
@@ -174,8 +178,12 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
         )
 
 
-def _missing(evidence: Evidence, what: str) -> MeasurementMissing:
-    return MeasurementMissing(
-        f"got no {what} of {evidence.workload}/{evidence.variant} on {evidence.target}, wanted one "
-        "from a program that compiled; this is a fault of Assay or of its adapter to jax"
-    )
+def _compiled(case: Case, evidence: Evidence, found: _T | None, what: str) -> _T:
+    """What the compiler gives with an executable, or ``Stopped``."""
+    stop_unless_compiled(case, evidence)
+    if found is None:
+        raise MeasurementMissing(
+            f"got no {what} of {evidence.workload}/{evidence.variant} on {evidence.target}, wanted "
+            "one from a program that compiled; this is a fault of Assay or of its adapter to jax"
+        )
+    return found

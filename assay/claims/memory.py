@@ -1,6 +1,6 @@
 """Claims on bytes of a compiled program: memory, transfers, copies and reused buffers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -9,6 +9,7 @@ from assay.claims.measurement import (
     assigned_module_of,
     memory_of,
     module_of,
+    noted,
     stop,
     stop_unless_placement_shows,
 )
@@ -19,7 +20,6 @@ from assay.model.inspection import why_lost
 from assay.model.module import Direction, nbytes_per_run
 from assay.model.summary import (
     FullBufferWrite,
-    ModuleSummary,
     copied_bytes_outside_loops,
     copied_bytes_per_iteration,
     full_buffer_writes_in_loops,
@@ -42,7 +42,7 @@ class HostBytes(ClaimBase):
 
     def judge(self, case: Case) -> Finding:
         stop_unless_placement_shows(case.evidence)
-        host_bytes = memory_of(case, case.evidence).host_bytes
+        host_bytes = memory_of(case).host_bytes
         return self._compare(case, "host memory", host_bytes, Relation.EQUAL, self.equal)
 
 
@@ -62,7 +62,7 @@ class DeviceBytesFall(ClaimBase):
     def judge(self, case: Case) -> Finding:
         stop_unless_placement_shows(case.evidence)
         reference = case.other(case.variant.reference)
-        mine = memory_of(case, case.evidence).temp_bytes
+        mine = memory_of(case).temp_bytes
         saved = memory_of(case, reference).temp_bytes - mine
         what = f"device memory saved compared with {reference.variant!r}"
         return self._compare(case, what, saved, Relation.AT_LEAST, self.by)
@@ -88,7 +88,7 @@ class DeviceBytesAtMost(ClaimBase):
         same_unit(beyond, Quantity(0, self.unit))
         theirs = memory_of(case, case.other(self.against)).temp_bytes
         limit = Quantity(theirs + beyond.value, self.unit)
-        measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
+        measured = Quantity(memory_of(case).temp_bytes, self.unit)
         source = f"the memory of {self.against!r}, plus {self.beyond.text}"
         return compared("device memory", measured, Relation.AT_MOST, limit, source)
 
@@ -101,7 +101,7 @@ class TempBytesAtMost(ClaimBase):
     name: str = "temp-bytes-at-most"
 
     def judge(self, case: Case) -> Finding:
-        temp_bytes = memory_of(case, case.evidence).temp_bytes
+        temp_bytes = memory_of(case).temp_bytes
         return self._compare(case, "device temporaries", temp_bytes, Relation.AT_MOST, self.limit)
 
 
@@ -117,13 +117,12 @@ class FitsBudget(ClaimBase):
 
     def judge(self, case: Case) -> Finding:
         failure = case.evidence.failure
-        if failure is not None and failure.kind is not FailureKind.OUT_OF_MEMORY:
-            failure = None  # FitsBudget is about memory only
-        needed = failure.needed_bytes if failure is not None else None
+        refused = failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
+        needed = failure.needed_bytes if failure is not None and refused else None
         if needed is None:
-            needed = memory_of(case, case.evidence).device_bytes
+            needed = memory_of(case).device_bytes
         found = self._compare(case, "device memory", needed, Relation.AT_MOST, self.budget)
-        return found if failure is None else replace(found, outcome=Outcome.FAILED, failure=failure)
+        return replace(found, outcome=Outcome.FAILED, failure=failure) if refused else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +138,7 @@ class BaselineTempBytes(ClaimBase):
     uses_baseline: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
-        measured = Quantity(memory_of(case, case.evidence).temp_bytes, self.unit)
+        measured = Quantity(memory_of(case).temp_bytes, self.unit)
         versions = case.evidence.toolchain.identity
         return against_baseline(measured, case.baseline, versions, self.tolerance, case.earlier)
 
@@ -158,7 +157,7 @@ class TransferredBytes(ClaimBase):
 
     def judge(self, case: Case) -> Finding:
         stop_unless_placement_shows(case.evidence)
-        transfers = module_of(case, case.evidence).transfers
+        transfers = module_of(case).transfers
         uncertain = [
             transfer
             for transfer in transfers
@@ -182,35 +181,9 @@ _NONE = Formula("no full-buffer write", lambda _case: Quantity(0, Unit.BYTES))
 _NAMED: Final = 3
 """Arrays that a reason names."""
 
-_Bytes = Callable[[Sequence[FullBufferWrite], int], int | None]
-_Found = Callable[[Sequence[FullBufferWrite], int], Sequence[FullBufferWrite]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FullBufferWrites(ClaimBase):
-    """At most ``at_most`` bytes are written in arrays larger than ``larger_than``."""
-
-    larger_than: Formula
-    at_most: Formula = _NONE
-
-    def _judged(self, case: Case, where: str, nbytes: _Bytes, found: _Found) -> Finding:
-        """Passes if the bytes are known, and at most the formula's; names the largest arrays."""
-        writes = _assigned(case).full_buffer_writes
-        size = self.larger_than.of(case)
-        same_unit(size, Quantity(0, self.unit))
-        above = int(size.value)
-        what = f"full-buffer writes {where} (arrays above {format_bytes(above)})"
-        named = _few([_in_words(each) for each in found(writes, above)])
-        total = nbytes(writes, above)
-        if total is None:
-            unknown = "unknown, because the number of executions is unknown"
-            stop(Outcome.INCONCLUSIVE, f"{what}: {unknown}: {named}")
-        finding = self._compare(case, what, total, Relation.AT_MOST, self.at_most)
-        return replace(finding, reason="; ".join(filter(None, (finding.reason, named))))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedBytes(_FullBufferWrites):
+class CopiedBytes(ClaimBase):
     """No iteration of any loop writes more than ``at_most`` in arrays larger than ``larger_than``.
 
     It counts arrays that an instruction writes whole although most of their elements repeat another
@@ -219,16 +192,42 @@ class CopiedBytes(_FullBufferWrites):
     the row that an iteration adds to a stack.
     """
 
+    larger_than: Formula
+    at_most: Formula = _NONE
     name: str = "copied-bytes-per-iteration"
 
     def judge(self, case: Case) -> Finding:
-        return self._judged(
-            case, "per loop iteration", copied_bytes_per_iteration, full_buffer_writes_in_loops
-        )
+        writes, above = self._writes(case)
+        nbytes = copied_bytes_per_iteration(writes, above)
+        found = full_buffer_writes_in_loops(writes, above)
+        return self._judged(case, "per loop iteration", above, nbytes, found)
+
+    def _writes(self, case: Case) -> tuple[Sequence[FullBufferWrite], int]:
+        """All full-buffer writes, and the largest size in bytes that is ignored."""
+        writes = assigned_module_of(case).full_buffer_writes
+        size = self.larger_than.of(case)
+        same_unit(size, Quantity(0, self.unit))
+        return writes, int(size.value)
+
+    def _judged(
+        self,
+        case: Case,
+        where: str,
+        above: int,
+        nbytes: int | None,
+        found: Sequence[FullBufferWrite],
+    ) -> Finding:
+        """Passes if the bytes are known, and at most the formula's; names the largest arrays."""
+        what = f"full-buffer writes {where} (arrays above {format_bytes(above)})"
+        named = _few([_in_words(each) for each in found])
+        if nbytes is None:
+            unknown = "unknown, because the number of executions is unknown"
+            stop(Outcome.INCONCLUSIVE, f"{what}: {unknown}: {named}")
+        return noted(self._compare(case, what, nbytes, Relation.AT_MOST, self.at_most), named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedBytesOutsideLoops(_FullBufferWrites):
+class CopiedBytesOutsideLoops(CopiedBytes):
     """Outside loops, a run writes at most ``at_most`` in arrays larger than ``larger_than``.
 
     It counts what ``CopiedBytes`` counts inside loops, once for each execution.
@@ -237,9 +236,10 @@ class CopiedBytesOutsideLoops(_FullBufferWrites):
     name: str = "copied-bytes-outside-loops"
 
     def judge(self, case: Case) -> Finding:
-        return self._judged(
-            case, "outside loops", copied_bytes_outside_loops, full_buffer_writes_outside_loops
-        )
+        writes, above = self._writes(case)
+        nbytes = copied_bytes_outside_loops(writes, above)
+        found = full_buffer_writes_outside_loops(writes, above)
+        return self._judged(case, "outside loops", above, nbytes, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,27 +253,21 @@ class DonatedBytesReused(ClaimBase):
     name: str = "donated-bytes-reused"
 
     def judge(self, case: Case) -> Finding:
-        donations = _assigned(case).donations
-        honoured = sum(each.shape.nbytes for each in donations if each.honoured)
-        found = self._compare(
-            case, "donated bytes reused", honoured, Relation.AT_LEAST, self.at_least
-        )
+        donations = assigned_module_of(case).donations
+        reused = sum(each.shape.nbytes for each in donations if each.honoured)
+        what = "donated bytes reused"
+        found = self._compare(case, what, reused, Relation.AT_LEAST, self.at_least)
         if found.outcome is Outcome.PASSED:
             return found
         lost = [f"{each.argument} {why_lost(each)}" for each in donations if not each.honoured]
         lost = lost if donations else ["no donation reaches the compiler", *case.evidence.warnings]
-        return replace(found, reason=f"{found.reason}; {_few(lost)}")
-
-
-def _assigned(case: Case) -> ModuleSummary:
-    return assigned_module_of(case, case.evidence, "tell a copy from an update in place")
+        return noted(found, _few(lost))
 
 
 def _in_words(write: FullBufferWrite) -> str:
     """``copy f32[15,128] of 7.5 KiB, model.py:41``."""
     source = f", {write.source}" if write.source else ""
-    size = format_bytes(write.shape.nbytes)
-    return f"{write.opcode} {write.shape} of {size}{source}"
+    return f"{write.opcode} {write.shape} of {format_bytes(write.shape.nbytes)}{source}"
 
 
 def _few(words: Sequence[str]) -> str:

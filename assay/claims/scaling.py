@@ -1,17 +1,10 @@
 """Claims on growth with a size: the exponent of a power law, or the ratio of two sizes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Final
 
-from assay.claims.measurement import (
-    ClaimBase,
-    assigned_module_of,
-    memory_of,
-    stop,
-    stop_never_executed,
-    stop_unless_executed,
-)
+from assay.claims.measurement import ClaimBase, assigned_module_of, memory_of, result_of_run, stop
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.summary import copied_bytes_per_iteration
@@ -22,6 +15,12 @@ from assay.model.workload import SizedVariant, Variant
 from assay.stats.ratios import ratio_of_turns
 from assay.stats.scaling import Exponent, Growth, fitted_exponent, grows
 
+_OUTCOMES: Final = {
+    Growth.WITHIN: Outcome.PASSED,
+    Growth.BEYOND: Outcome.FAILED,
+    Growth.CANNOT_SAY: Outcome.INCONCLUSIVE,
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GrowthOfTime(ClaimBase):
@@ -29,10 +28,7 @@ class _GrowthOfTime(ClaimBase):
 
     def growth(self, case: Case) -> GrowthTimes:
         """Times of the loop on each length, or ``Stopped``."""
-        stop_unless_executed(case, case.evidence)
-        if case.evidence.growth is None:
-            stop_never_executed(case.evidence, "times of a growing loop")
-        return case.evidence.growth
+        return result_of_run(case, case.evidence, case.evidence.growth, "times of a growing loop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +50,7 @@ class TimeGrowth(_GrowthOfTime):
         longer = long / short
         limit = longer**-0.5
         found = ratio_of_turns(times.seconds[0], times.seconds[-1], against=longer * limit, looks=1)
+        grown = grows(found, at_most=longer * limit, slack=0)
         line = (
             f"{format_seconds(times.fastest[-1])} at length {long}, "
             f"{format_seconds(times.fastest[0])} at {short}: ratio of times / "
@@ -61,14 +58,8 @@ class TimeGrowth(_GrowthOfTime):
             f"{found.high / longer:.3g} from {found.units} pairs), expected at most {limit:.3g} "
             f"(the square root of {short}/{long})"
         )
-        grown = grows(found, at_most=longer * limit, slack=0)
-        finding = Finding(
-            outcome=_OUTCOMES[grown], measured=found.ratio / longer, limit=limit, reason=line
-        )
-        if grown is not Growth.CANNOT_SAY:
-            return finding
         advice = "run it on a quieter machine, or use lengths further apart"
-        return replace(finding, reason=f"too noisy to decide: {line}", advice=advice)
+        return _by_growth(grown, found.ratio / longer, limit, line, ("too noisy to decide", advice))
 
 
 class Cost(Enum):
@@ -81,8 +72,7 @@ class Cost(Enum):
         """The bytes of a program, or ``Stopped``."""
         if self is Cost.TEMP:
             return memory_of(case, evidence).temp_bytes
-        module = assigned_module_of(case, evidence, "find copies")
-        return copied_bytes_per_iteration(module.full_buffer_writes, 0)
+        return copied_bytes_per_iteration(assigned_module_of(case, evidence).full_buffer_writes, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +111,7 @@ class BytesExponent(ClaimBase):
             )
         ends = [f"{format_bytes(costs[size])} at {size}" for size in (min(costs), max(costs))]
         fitted = fitted_exponent(list(costs), list(costs.values()))
-        return _finding(f"growth of {self.of.value}", fitted, self.at_most, case, ends, slack=0.1)
+        return _by_exponent(self.of.value, fitted, self.at_most, case, ends, slack=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,36 +130,38 @@ class TimeExponent(_GrowthOfTime):
         times = self.growth(case)
         fitted = fitted_exponent(times.lengths, times.fastest)
         ends = [f"{format_seconds(times.fastest[end])} at {times.lengths[end]}" for end in (0, -1)]
-        return _finding("growth of time", fitted, self.at_most, case, ends, slack=0.0)
+        return _by_exponent("time", fitted, self.at_most, case, ends, slack=0.0)
 
 
-def _finding(
+def _by_exponent(
     what: str, fitted: Exponent, at_most: Formula, case: Case, ends: list[str], *, slack: float
 ) -> Finding:
     """The verdict on a fitted exponent; ``ends`` are the costs at the least and largest size."""
     limit = at_most.of(case)
     same_unit(limit, Quantity(1, Unit.RATIO))
-    grown = grows(fitted, at_most=float(limit.value), slack=slack)
     line = (
-        f"{what}: size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} from "
+        f"growth of {what}: size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} from "
         f"{fitted.sizes} sizes; {', '.join(ends)}), expected at most {float(limit.value):g} "
         f"({at_most.text})"
     )
-    finding = Finding(
-        outcome=_OUTCOMES[grown], measured=fitted.value, limit=limit.value, reason=line
-    )
-    if grown is not Growth.CANNOT_SAY:
-        return finding
     why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
-    advice = "measure at more sizes, further apart"
-    return replace(finding, reason=f"undecided ({why}): {line}", advice=advice)
+    unclear = (f"undecided ({why})", "measure at more sizes, further apart")
+    grown = grows(fitted, at_most=float(limit.value), slack=slack)
+    return _by_growth(grown, fitted.value, limit.value, line, unclear)
 
 
-_OUTCOMES: Final = {
-    Growth.WITHIN: Outcome.PASSED,
-    Growth.BEYOND: Outcome.FAILED,
-    Growth.CANNOT_SAY: Outcome.INCONCLUSIVE,
-}
+def _by_growth(
+    grown: Growth, measured: float, limit: float, line: str, unclear: tuple[str, str]
+) -> Finding:
+    """The verdict; ``unclear`` is the cause and the advice where the interval holds the limit."""
+    cause, advice = unclear if grown is Growth.CANNOT_SAY else ("", "")
+    return Finding(
+        outcome=_OUTCOMES[grown],
+        measured=measured,
+        limit=limit,
+        reason=f"{cause}: {line}" if cause else line,
+        advice=advice,
+    )
 
 
 def _sized(variant: Variant) -> SizedVariant:

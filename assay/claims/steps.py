@@ -1,17 +1,11 @@
 """Claims on loops of steps: what a lazy-tensor framework sends, and how often it compiles."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import ClassVar, Final
 
-from assay.claims.measurement import (
-    ClaimBase,
-    stop,
-    stop_never_executed,
-    stop_unless_compiled,
-    stop_unless_executed,
-)
+from assay.claims.measurement import ClaimBase, noted, result_of_run, stop, stop_unless_compiled
 from assay.judge.baseline import Relation, compared
 from assay.judge.differences.step_graphs import difference_of_steps
 from assay.model.claim import Case, Formula, MeasurementMissing
@@ -83,10 +77,13 @@ class SentPerStep(ClaimBase):
             for number, (our, their) in enumerate(zip(ours, theirs, strict=True))
         ]
         measured, wanted, number = max(pairs, key=lambda pair: (abs(pair[0] - pair[1]), pair[2]))
-        what = f"what step {number} sends ({self.sent.value})"
-        limit = Quantity(wanted, self.unit)
-        source = f"step {number} of {case.variant.reference!r}"
-        return compared(what, Quantity(measured, self.unit), Relation.EQUAL, limit, source)
+        return compared(
+            f"what step {number} sends ({self.sent.value})",
+            Quantity(measured, self.unit),
+            Relation.EQUAL,
+            Quantity(wanted, self.unit),
+            f"step {number} of {case.variant.reference!r}",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,15 +94,14 @@ class TracingSends(ClaimBase):
     name: str = "sent-bytes-while-tracing"
 
     def judge(self, case: Case) -> Finding:
-        evidence = case.evidence
-        stop_unless_compiled(case, evidence)
-        if evidence.traced is None:
+        stop_unless_compiled(case, case.evidence)
+        if case.evidence.traced is None:
             stop(
                 Outcome.UNSUPPORTED,
                 "this target also runs the steps, so tracing is not measured alone",
                 "use a compile-only target, such as gpu-h100",
             )
-        sent = Sent.BYTES.of(evidence.traced.counters)
+        sent = Sent.BYTES.of(case.evidence.traced.counters)
         return self._compare(case, "what tracing sends", sent, Relation.AT_MOST, self.at_most)
 
 
@@ -146,24 +142,17 @@ class LastCompile(ClaimBase):
 
 
 def _steps_of(case: Case, evidence: Evidence) -> StepsSeen:
-    """The steps that were run, or ``Stopped``."""
-    stop_unless_executed(case, evidence)
-    if evidence.steps is None:
-        stop_never_executed(evidence, "loop of steps")
-    return evidence.steps
+    return result_of_run(case, evidence, evidence.steps, "loop of steps")
 
 
 def _with_differences(found: Finding, seen: StepsSeen) -> Finding:
-    """The finding, and how each compiled graph differs from the one before it."""
+    """A failed finding also says how each compiled graph differs from the one before it."""
     if found.outcome is Outcome.PASSED:
         return found
-    graphs = enumerate(pairwise(seen.graphs), 1)
-    lines = [
-        f"step {_first_step_of(number, seen)}: {difference_of_steps(*pair, seen.parameters)}"
-        for number, pair in graphs
-    ]
-    return replace(found, reason="; ".join((found.reason, *lines[:_SHOWN])))
-
-
-def _first_step_of(graph: int, seen: StepsSeen) -> int:
-    return next(number for number, step in enumerate(seen.steps, 1) if graph in step.graphs)
+    step_of = {graph: number for number, step in enumerate(seen.steps, 1) for graph in step.graphs}
+    pairs = islice(enumerate(pairwise(seen.graphs), 1), _SHOWN)
+    differences = (
+        f"step {step_of[graph]}: {difference_of_steps(*pair, seen.parameters)}"
+        for graph, pair in pairs
+    )
+    return noted(found, *differences)

@@ -1,39 +1,62 @@
-"""Claims on times of programs that alternate in one run, so that other load slows both alike."""
+"""Claims on times of two programs, of one program on this machine, and of two toolchains.
 
-from collections.abc import Callable, Sequence
+Two programs alternate in one run, so that other load slows both alike.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NoReturn
+from typing import ClassVar, Final, TypeVar
 
-from assay.claims.measurement import (
-    ClaimBase,
-    describe_failure,
-    passed_if,
-    stop,
-    stop_unless_available,
-    stop_unless_executed,
-)
-from assay.judge.baseline import STORE_ALL, STORE_NEW
+from assay.claims.measurement import ClaimBase, describe_failure, stop, stop_unless_available
+from assay.judge.baseline import STORE_ALL, STORE_NEW, against_baseline
 from assay.model.claim import Case, Formula, MeasurementMissing
-from assay.model.timing import Ending, Times, Turns, VariantTimes, Work, format_seconds
+from assay.model.rerun import Rerun, Side
+from assay.model.timing import (
+    PROCESSES_ALONE,
+    Change,
+    Ending,
+    Ratio,
+    Sensitivity,
+    Times,
+    Turns,
+    Work,
+    format_seconds,
+)
 from assay.model.units import Quantity, Unit, same_unit
-from assay.model.verdict import BaselineNumber, Finding, Outcome
+from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
-from assay.stats.changes import Change, Ratio, Sensitivity
 from assay.stats.ratios import LOOKS, certainly_slower_after, ratio_of_turns, separated
 
-_AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
-_DRIFT = 1.25
+_FEWEST_SAMPLES: Final = 10 * PROCESSES_ALONE
+_FEWEST_OF_A_PROCESS: Final = 48
+_SECONDS_OF_A_PROCESS: Final = 0.4
+_MOST_OF_A_PROCESS: Final = 300
+_PAIRS_TO_STORE: Final = LOOKS[5]
+_DRIFT: Final = 1.25
 """If the machine's own speed changed by more than this factor, the verdict mentions it."""
+
+_AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
+_NO_SLOWER: Final = {
+    Change.SLOWER: Outcome.FAILED,
+    Change.FASTER: Outcome.PASSED,
+    Change.SAME: Outcome.PASSED,
+    Change.TOO_NOISY: Outcome.INCONCLUSIVE,
+}
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtMost:
-    """Whether turns decide that one program takes at most ``limit`` times what the other takes."""
+    """The question whether one program takes at most ``limit`` times what another takes.
+
+    With ``tells_faster``, whether it is faster or takes as long is a part of the question.
+    """
 
     limit: float
     sensitivity: Sensitivity
     work: Work = Work.RUN
+    tells_faster: bool = False
 
     def __str__(self) -> str:
         asked = f"at most {self.limit:g}, {self.sensitivity.least:g} to {self.sensitivity.seen:g}"
@@ -42,45 +65,29 @@ class AtMost:
     def __call__(self, reference: Sequence[float], judged: Sequence[float]) -> bool:
         """Whether the samples so far decide it; repeated looks keep the error rate."""
         if len(reference) in LOOKS:
-            return self.outcome(reference, judged) is not None
-        return separated(reference, judged, against=self.limit) is not None
-
-    def settles(self, reference: Sequence[float], judged: Sequence[float]) -> bool:
-        """Whether the samples so far show slower, faster or the same; looked at as often."""
-        if len(reference) in LOOKS:
             return self.ratio(reference, judged).change is not Change.TOO_NOISY
         return separated(reference, judged, against=self.limit) is not None
 
     def ratio(self, reference: Sequence[float], judged: Sequence[float]) -> Ratio:
-        return ratio_of_turns(reference, judged, self.sensitivity, against=self.limit)
+        """The ratio; without ``tells_faster``, one that is faster or the same is the same."""
+        found = ratio_of_turns(reference, judged, self.sensitivity, against=self.limit)
+        if self.tells_faster or found.reason or found.change is not Change.TOO_NOISY:
+            return found
+        beyond = 1 + self.sensitivity.seen
+        narrow, below = found.high <= found.low * beyond**2, found.high < self.limit * beyond
+        return replace(found, change=Change.SAME) if narrow and below else found
 
-    def outcome(self, reference: Sequence[float], judged: Sequence[float]) -> bool | None:
-        """Whether it passes; None if the interval lies on both sides of the line."""
-        found = self.ratio(reference, judged)
-        if found.change is Change.SLOWER:
-            return False
-        if found.change in {Change.SAME, Change.FASTER} or self._within(found):
-            return True
-        return None
-
-    def turns(
-        self, reference: str, enough: Callable[[Sequence[float], Sequence[float]], bool]
-    ) -> Turns:
+    def turns(self, reference: str) -> Turns:
+        """Turns with the reference variant until they decide."""
         return Turns(
             reference=reference,
             question=str(self),
-            enough=enough,
+            enough=self,
             most=LOOKS[-1],
             fewest=LOOKS[0],
             hopeless_after=partial(certainly_slower_after, against=self.limit),
             work=self.work,
         )
-
-    def _within(self, found: Ratio) -> bool:
-        """Whether it is faster or as fast, though not which: a narrow interval below the line."""
-        beyond = 1 + self.sensitivity.seen
-        narrow = found.high <= found.low * beyond**2 and not found.reason
-        return narrow and found.high < self.limit * beyond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +97,6 @@ class _RatioOfVariants(ClaimBase):
 
     def _references(self, variant: Variant) -> tuple[str, ...]:
         return (self.against or variant.reference,)
-
-    def _executed(self, case: Case) -> str:
-        """The name of the other variant, or ``Stopped`` unless both ran."""
-        (other,) = self._references(case.variant)
-        stop_unless_executed(case, case.evidence)
-        stop_unless_executed(case, case.other(other))
-        return other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,32 +115,23 @@ class TimeRatio(_RatioOfVariants):
     name: str = "time-ratio"
 
     def turns(self, case: Case) -> Turns:
-        question, other = self._question(case)
-        return question.turns(other, question)
+        self._stop_unless_executed(case)
+        return self._question(case).turns(*self._references(case.variant))
 
     def judge(self, case: Case) -> Finding:
-        question, _ = self._question(case)
+        self._stop_unless_executed(case)
+        question = self._question(case)
         times = _times_of_both(case)
-        samples = (times.reference.samples, times.judged.samples)
-        found, passed = question.ratio(*samples), question.outcome(*samples)
-        limit = f"{question.limit:.4g} ({self.at_most.text})"
-        line = f"{self.work.phrase} takes {_in_words(times, found)}, expected at most {limit}"
-        if passed is None:
-            return _undecided(times, found, question, line)
-        return Finding(
-            outcome=passed_if(passed),
-            measured=found.ratio,
-            limit=question.limit,
-            reason=line + _pace(times),
-        )
+        found = question.ratio(times.reference.samples, times.judged.samples)
+        expected = f"expected at most {question.limit:.4g} ({self.at_most.text})"
+        line = f"{self.work.phrase} takes {_in_words(times, found)}, {expected}"
+        return _by_ratio(found, question.limit, line, times)
 
-    def _question(self, case: Case) -> tuple[AtMost, str]:
-        """What is asked of two programs that ran, and the other's name; or ``Stopped``."""
-        other = self._executed(case)
+    def _question(self, case: Case) -> AtMost:
         limit = self.at_most.of(case)
         same_unit(limit, Quantity(1, self.unit))
         sensitivity = Sensitivity(least=self.least_change, seen=self.seen_change)
-        return AtMost(limit=float(limit.value), sensitivity=sensitivity, work=self.work), other
+        return AtMost(limit=float(limit.value), sensitivity=sensitivity, work=self.work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,33 +161,27 @@ class StoredTimeRatio(_RatioOfVariants):
     uses_baseline: ClassVar[bool] = True
 
     def turns(self, case: Case) -> Turns:
-        other = self._executed(case)
-        if case.baseline is None:
-            question, most = f"{_PAIRS_TO_STORE} pairs", _PAIRS_TO_STORE
-            return Turns(reference=other, question=question, enough=_enough_to_store, most=most)
-        asked = self._question(case.baseline)
-        return asked.turns(other, asked.settles)
+        self._stop_unless_executed(case)
+        (other,) = self._references(case.variant)
+        if case.baseline is not None:
+            return self._question(case.baseline.value).turns(other)
+        question, most = f"{_PAIRS_TO_STORE} pairs", _PAIRS_TO_STORE
+        return Turns(reference=other, question=question, enough=_enough_to_store, most=most)
 
     def judge(self, case: Case) -> Finding:
-        self._executed(case)
+        self._stop_unless_executed(case)
         times = _times_of_both(case)
         samples = (times.reference.samples, times.judged.samples)
         if case.baseline is None:
             return self._unstored(times, ratio_of_turns(*samples))
-        question = self._question(case.baseline)
+        question = self._question(case.baseline.value)
         found = question.ratio(*samples)
         stored = f"{question.limit:.4g} \N{PLUS-MINUS SIGN} {self.tolerance:.0%}"
         line = f"a run takes {_in_words(times, found)}, stored ratio {stored}"
-        outcome = _STORED[found.change]
-        if outcome is Outcome.INCONCLUSIVE:
-            return _undecided(times, found, question, line)
-        return Finding(
-            outcome=outcome,
-            measured=found.ratio,
-            limit=question.limit,
-            reason=f"{line}: {found.change.phrase}{_pace(times)}",
-            advice="" if outcome is Outcome.PASSED else STORE_ALL,
-        )
+        outcomes = {**_NO_SLOWER, Change.FASTER: Outcome.IMPROVED}
+        finding = _by_ratio(found, question.limit, line, times, outcomes, says_change=True)
+        changed = found.change in (Change.SLOWER, Change.FASTER)
+        return replace(finding, advice=STORE_ALL) if changed else finding
 
     def _unstored(self, times: Times, found: Ratio) -> Finding:
         line = f"a run takes {_in_words(times, found)}"
@@ -210,40 +195,130 @@ class StoredTimeRatio(_RatioOfVariants):
             advice=STORE_NEW,
         )
 
-    def _question(self, stored: BaselineNumber) -> AtMost:
+    def _question(self, stored: float) -> AtMost:
         sensitivity = Sensitivity(least=self.tolerance, seen=self.seen)
-        return AtMost(limit=float(stored.value), sensitivity=sensitivity)
-
-
-_PAIRS_TO_STORE = LOOKS[5]
-_STORED = {
-    Change.SLOWER: Outcome.FAILED,
-    Change.FASTER: Outcome.IMPROVED,
-    Change.SAME: Outcome.PASSED,
-    Change.TOO_NOISY: Outcome.INCONCLUSIVE,
-}
+        return AtMost(limit=float(stored), sensitivity=sensitivity, tells_faster=True)
 
 
 def _enough_to_store(reference: Sequence[float], _judged: Sequence[float]) -> bool:
     return len(reference) >= _PAIRS_TO_STORE
 
 
-def _times_of_both(case: Case) -> Times:
-    """The times, with at least one pair of samples, or ``Stopped``."""
-    times = times_of(case, "measured in turns")
-    if not times.judged.samples:
-        _stop_too_few(times)
-    return times
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineTime(ClaimBase):
+    """A run takes no longer than the time stored for this machine.
+
+    Samples come from ``PROCESSES_ALONE`` fresh processes. The fastest is compared, because a busy
+    machine only adds time. A change beyond ``tolerance`` (a share) fails or is an improvement:
+    minimum times of one program differ by 1 to 4 % between processes. The verdict is
+    ``inconclusive`` on a machine without a stored time, and at a load average above ``most_load``
+    per core, where nothing is stored either.
+    """
+
+    tolerance: float = 0.1
+    most_load: float = 3.0
+    name: str = "baseline-time"
+    unit: ClassVar[Unit] = Unit.SECONDS
+    uses_baseline: ClassVar[bool] = True
+
+    def turns(self, case: Case) -> Turns:
+        self._stop_unless_executed(case)
+        return Turns(reference="", question="alone", enough=_process_done, most=_MOST_OF_A_PROCESS)
+
+    def judge(self, case: Case) -> Finding:
+        self._stop_unless_executed(case)
+        times = _times_of(case)
+        if len(times.judged.samples) < _FEWEST_SAMPLES:
+            stop(
+                Outcome.INCONCLUSIVE,
+                f"{len(times.judged.samples)} samples of {PROCESSES_ALONE} processes, "
+                f"wanted at least {_FEWEST_SAMPLES}: {times.ended.phrase}",
+                "raise --assay-timing-seconds, or time a program of another size",
+            )
+        measured, busy = min(times.judged.samples), self._busy(times)
+        fastest = f"the fastest run takes {format_seconds(measured)}"
+        if case.baseline is None:
+            return Finding(
+                outcome=Outcome.INCONCLUSIVE,
+                measured=None if busy else measured,
+                reason=f"{fastest}, but no time is stored for this machine, {times.machine}{busy}",
+                advice=STORE_NEW,
+            )
+        # Without a toolchain, so that the tolerance holds on every one.
+        found = against_baseline(Quantity(measured, self.unit), case.baseline, {}, self.tolerance)
+        reason = f"{fastest}: {found.reason}, tolerance {self.tolerance:.0%}{busy}"
+        slower = Outcome.INCONCLUSIVE if busy else Outcome.FAILED
+        outcome = slower if found.outcome is Outcome.FAILED else found.outcome
+        return replace(found, outcome=outcome, reason=reason)
+
+    def _busy(self, times: Times) -> str:
+        load = times.machine.load if times.machine else None
+        cores = times.machine.cores if times.machine else 1
+        if load is None or load <= self.most_load * cores:
+            return ""
+        most = f"{self.most_load * cores:g}"
+        return f"; the load average is {load:.1f} on {cores} cores, wanted at most {most}"
 
 
-def times_of(case: Case, how: str) -> Times:
-    """The times of a case, or ``Stopped``: only the judged variant's failure fails the claim."""
-    times = case.times
-    if times is None:
+def _process_done(_reference: Sequence[float], judged: Sequence[float]) -> bool:
+    """Whether a process took enough samples to have reached its minimum time."""
+    return len(judged) >= _FEWEST_OF_A_PROCESS and sum(judged) >= _SECONDS_OF_A_PROCESS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeAgainst(ClaimBase):
+    """A run takes no longer than it does on the toolchain that ``--assay-against`` names.
+
+    Processes of the two toolchains run alternately. The check exists only with
+    ``--assay-against``. ``least_change`` and ``seen_change`` are those of the command. A faster
+    program passes: there is no baseline to improve.
+    """
+
+    least_change: float = 0.02
+    seen_change: float = 0.04
+    name: str = "time-against"
+    unit: ClassVar[Unit] = Unit.RATIO
+
+    def sought(self, case: Case) -> Sensitivity:
+        self._stop_unless_executed(case)
+        return Sensitivity(least=self.least_change, seen=self.seen_change)
+
+    def judge(self, case: Case) -> Finding:
+        """Judge the rerun. Only the present toolchain's failure fails the claim."""
+        self.sought(case)
+        rerun = _given(case, case.rerun, "rerun")
+        old = rerun.side is Side.OLD
+        if rerun.unavailable is not None:
+            where = f"{rerun.side.phrase}: " if rerun.side else ""
+            outcome = Outcome.INCONCLUSIVE if old else Outcome.UNSUPPORTED
+            stop(outcome, f"{where}{rerun.unavailable.reason}", rerun.unavailable.remedy)
+        if rerun.failure is not None:
+            side = (rerun.side or Side.NEW).phrase
+            reason = f"nothing to compare: on {side}, {describe_failure(rerun.failure)}"
+            if old:
+                stop(Outcome.INCONCLUSIVE, reason, "name another version with --assay-against")
+            stop(Outcome.FAILED, reason, failure=rerun.failure)
+        if rerun.ratio is None:
+            stop(
+                Outcome.INCONCLUSIVE,
+                f"{rerun.ended.phrase} was reached before two pairs of processes, "
+                "and the times so far do not differ enough to decide",
+                "raise --assay-against-seconds, or time a smaller program",
+            )
+        return _by_ratio(rerun.ratio, 1, rerun.told, rerun, says_change=True)
+
+
+def _given(case: Case, measurement: _T | None, what: str) -> _T:
+    if measurement is None:
         raise MeasurementMissing(
-            f"got no times of {case.variant.name!r}, wanted times {how}; use the claim in a run "
-            "that measures times"
+            f"got no {what} of {case.variant.name!r}, wanted one for this claim; use it in a run"
         )
+    return measurement
+
+
+def _times_of(case: Case) -> Times:
+    """The times of a case, or ``Stopped``: only the judged variant's failure fails the claim."""
+    times = _given(case, case.times, "time")
     stop_unless_available(times)
     if times.failure is not None:
         failed = describe_failure(times.failure)
@@ -255,51 +330,61 @@ def times_of(case: Case, how: str) -> Times:
     return times
 
 
-def _stop_too_few(times: Times) -> NoReturn:
-    variants = (times.reference, times.judged)
-    if times.ended is Ending.BELOW_CLOCK:
-        runs = max(variant.runs_per_sample for variant in variants)
+def _times_of_both(case: Case) -> Times:
+    """The times, with at least one pair of samples, or ``Stopped``."""
+    times = _times_of(case)
+    both = (times.reference, times.judged)
+    if not times.judged.samples and times.ended is Ending.BELOW_CLOCK:
+        runs = max(each.runs_per_sample for each in both)
         reason = f"even {runs} runs in one sample are too short for this machine's clock"
         stop(Outcome.INCONCLUSIVE, reason, "time a larger program")
-    longest = format_seconds(max(variant.first or 0.0 for variant in variants))
-    reason = f"the time limit is too short to alternate the two: a run takes up to {longest}"
-    stop(Outcome.INCONCLUSIVE, reason, "raise --assay-timing-seconds, or time a smaller program")
+    if not times.judged.samples:
+        longest = format_seconds(max(each.first or 0.0 for each in both))
+        reason = f"the time limit is too short to alternate the two: a run takes up to {longest}"
+        advice = "raise --assay-timing-seconds, or time a smaller program"
+        stop(Outcome.INCONCLUSIVE, reason, advice)
+    return times
 
 
-def _undecided(times: Times, found: Ratio, question: AtMost, line: str) -> Finding:
-    noisy = too_noisy(found, question.limit, line, times.ended, "--assay-timing-seconds")
-    return replace(noisy, reason=noisy.reason + _pace(times))
-
-
-def too_noisy(found: Ratio, limit: float, line: str, ended: Ending, option: str) -> Finding:
-    """``inconclusive``; the option is to be raised if the time limit ended the measurement."""
-    why = f" ({found.reason})" if found.reason else ""
-    capped = ended is Ending.SECONDS
-    instead = f"raise {option}" if capped else "ask for a larger change"
+def _by_ratio(
+    found: Ratio,
+    limit: float,
+    line: str,
+    measured: Times | Rerun,
+    outcomes: Mapping[Change, Outcome] = _NO_SLOWER,
+    *,
+    says_change: bool = False,
+) -> Finding:
+    """The verdict on a ratio. A larger time limit helps if that limit ended the measurement."""
+    reason = f"{line}: {found.change.phrase}" if says_change else line
+    advice = ""
+    if found.change is Change.TOO_NOISY:
+        why = f" ({found.reason})" if found.reason else ""
+        reason = f"{found.change.phrase}{why}: {line}; {measured.ended.phrase} was reached"
+        option = "against" if isinstance(measured, Rerun) else "timing"
+        capped = measured.ended is Ending.SECONDS
+        instead = f"raise --assay-{option}-seconds" if capped else "ask for a larger change"
+        advice = f"run it on a quieter machine, or {instead}"
+    pace = "" if isinstance(measured, Rerun) else _pace(measured)
     return Finding(
-        outcome=Outcome.INCONCLUSIVE,
+        outcome=outcomes[found.change],
         measured=found.ratio,
         limit=limit,
-        reason=f"{Change.TOO_NOISY.phrase}{why}: {line}; {ended.phrase} was reached",
-        advice=f"run it on a quieter machine, or {instead}",
+        reason=reason + pace,
+        advice=advice,
     )
 
 
 def _in_words(times: Times, found: Ratio) -> str:
-    if times.ended is Ending.CUT_OFF:
-        return (
-            f"at least {found.ratio:.4g} times what {times.reference.variant!r} takes "
-            f"({_steady(times.reference)}): its run was ended after {_steady(times.judged)}"
-        )
-    return (
-        f"{found.ratio:.4g} times what {times.reference.variant!r} takes "
-        f"({found.low:.4g} to {found.high:.4g} from {found.units} pairs: "
-        f"{_steady(times.judged)} against {_steady(times.reference)})"
+    ours, theirs = (
+        "no time" if each.steady is None else format_seconds(each.steady)
+        for each in (times.judged, times.reference)
     )
-
-
-def _steady(variant: VariantTimes) -> str:
-    return "no time" if variant.steady is None else format_seconds(variant.steady)
+    what = f"{found.ratio:.4g} times what {times.reference.variant!r} takes"
+    if times.ended is Ending.CUT_OFF:
+        return f"at least {what} ({theirs}): its run was ended after {ours}"
+    interval = f"{found.low:.4g} to {found.high:.4g} from {found.units} pairs"
+    return f"{what} ({interval}: {ours} against {theirs})"
 
 
 def _pace(times: Times) -> str:

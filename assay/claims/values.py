@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -10,16 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv
 
-from assay.claims.measurement import (
-    ClaimBase,
-    passed_if,
-    stop_never_executed,
-    stop_unless_executed,
-)
+from assay.claims.measurement import ClaimBase, result_of_run
 from assay.model.claim import Case
 from assay.model.evidence import Evidence, Tensor
 from assay.model.units import Unit
-from assay.model.verdict import Finding
+from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant, matches_any
 
 _CHANCE: Final = 1e-6
@@ -29,13 +25,13 @@ _LEVELS: Final = 2.0 ** -np.arange(0, 60, 0.5)
 _Array = npt.NDArray[np.float64] | npt.NDArray[np.complex128]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Difference:
     """The largest difference between two result sets.
 
     ``ratio`` is the smallest tolerance that would accept the array at ``path``, the worst of all
-    arrays; it is infinite where shapes or types differ, an array is missing, or one side is not
-    finite where the other is or is so otherwise.
+    arrays. It is infinite where shapes or types differ, an array is missing, or values that are not
+    finite differ.
     """
 
     ratio: float
@@ -54,45 +50,49 @@ def largest_difference(
     mine = {tensor.path: tensor for tensor in results}
     theirs = {tensor.path: tensor for tensor in reference}
     if not theirs:
-        return _unlike("", "the reference has no results")
-    if mine.keys() != theirs.keys():
-        odd = sorted(mine.keys() ^ theirs.keys())
-        return _unlike(odd[0], f"only one side has {odd}")
-    return max(
-        (_difference(mine[path], theirs[path], tolerance, same_types) for path in theirs),
-        key=lambda difference: difference.ratio,
-    )
+        return Difference(inf, "", "the reference has no results")
+    odd = sorted(mine.keys() ^ theirs.keys())
+    if odd:
+        return Difference(inf, odd[0], f"only one side has {odd}")
+    differences = []
+    for path, other in theirs.items():
+        own = mine[path]
+        if own.shape != other.shape or (same_types and own.dtype != other.dtype):
+            types = (f"{each.dtype}{list(each.shape)}" for each in (own, other))
+            differences.append(Difference(inf, path, " against ".join(types)))
+        else:
+            differences.append(_difference(path, _array(own), _array(other), tolerance))
+    return max(differences, key=lambda difference: difference.ratio)
 
 
-def _unlike(path: str, reason: str) -> Difference:
-    return Difference(ratio=float("inf"), path=path, reason=reason)
+def _difference(path: str, ours: _Array, reference: _Array, tolerance: float) -> Difference:
+    def at(where: int) -> str:
+        index = [int(each) for each in np.unravel_index(where, ours.shape)]
+        place = f" at {index}" if index else ""
+        return f"{ours.flat[where]:.9g} against {reference.flat[where]:.9g}{place}"
 
-
-def _difference(mine: Tensor, theirs: Tensor, tolerance: float, same_types: bool) -> Difference:  # noqa: FBT001
-    if mine.shape != theirs.shape or (same_types and mine.dtype != theirs.dtype):
-        types = f"{mine.dtype}{list(mine.shape)} against {theirs.dtype}{list(theirs.shape)}"
-        return _unlike(mine.path, types)
-    ours, reference = _array(mine), _array(theirs)
-    odd = ~(np.isfinite(ours) & np.isfinite(reference)) & ~_alike(ours, reference)
+    finite = np.isfinite(ours) & np.isfinite(reference)
+    odd = ~finite & ~_alike(ours, reference)
     if odd.any():
-        where = int(np.argmax(odd))
-        words = f"{_at(where, ours, reference)}; not finite, or not alike, in {_count(odd)}"
-        return _unlike(mine.path, words)
-    finite = np.isfinite(reference)
+        reason = f"{at(int(np.argmax(odd)))}; not finite, or not alike, in {_count(odd)}"
+        return Difference(inf, path, reason)
     gaps = np.abs(np.where(finite, ours, 0) - np.where(finite, reference, 0))
     scale = float(np.max(np.abs(reference), where=finite, initial=0.0))
     gap = float(np.max(gaps, initial=0.0))
     if gap == 0.0:
-        return Difference(ratio=0.0, path=mine.path, reason=f"all {gaps.size} elements are equal")
-    whole = gap / scale if scale else float("inf")
-    relative = _relative(gaps, ours, reference, floor=scale * tolerance * _NOISE)
+        return Difference(0.0, path, f"all {gaps.size} elements are equal")
+    whole = gap / scale if scale else inf
+    size = np.maximum(np.abs(ours), np.abs(reference))
+    # What is off by rounding errors of the largest value is not held to its own size.
+    held = np.isfinite(size) & (gaps > scale * tolerance * _NOISE)
+    relative = np.divide(gaps, size, out=np.zeros(gaps.shape), where=held)
     each = _beyond_chance(relative)
     where = int(np.argmax(gaps if whole >= each else relative))
     reason = (
-        f"{_at(where, ours, reference)}; {_count(gaps > 0)} differ, by {gap:.3g} at most where the "
-        f"largest value is {scale:.3g}"
+        f"{at(where)}; {_count(gaps > 0)} differ, by {gap:.3g} at most where the largest value is "
+        f"{scale:.3g}"
     )
-    return Difference(ratio=max(whole, each), path=mine.path, reason=reason)
+    return Difference(max(whole, each), path, reason)
 
 
 def _alike(ours: _Array, reference: _Array) -> npt.NDArray[np.bool_]:
@@ -103,27 +103,12 @@ def _alike(ours: _Array, reference: _Array) -> npt.NDArray[np.bool_]:
     return alike
 
 
-def _relative(
-    gaps: npt.NDArray[np.float64], ours: _Array, reference: _Array, floor: float
-) -> npt.NDArray[np.float64]:
-    """How far each element is off relative to itself; 0 for what is off by the floor at most."""
-    size = np.maximum(np.abs(ours), np.abs(reference))
-    held = np.isfinite(size) & (gaps > floor)
-    return np.divide(gaps, size, out=np.zeros(gaps.shape), where=held)
-
-
 def _beyond_chance(relative: npt.NDArray[np.float64]) -> float:
     """The smallest tolerance under which no more elements are so far off than chance explains."""
     counts = np.array([np.count_nonzero(relative >= level) for level in _LEVELS])
     # The mean of a Poisson variable that reaches the count with that chance.
     means = gammaincinv(np.maximum(counts, 1), _CHANCE) * (counts > 0)
     return float(np.max(means * _LEVELS) / max(relative.size, 1))
-
-
-def _at(where: int, ours: _Array, reference: _Array) -> str:
-    index = [int(each) for each in np.unravel_index(where, ours.shape)]
-    left, right = ours.flat[where], reference.flat[where]
-    return f"{left:.9g} against {right:.9g}{f' at {index}' if index else ''}"
 
 
 def _count(which: npt.NDArray[np.bool_]) -> str:
@@ -163,47 +148,40 @@ class ValuesEqual(ClaimBase):
     def judge(self, case: Case) -> Finding:
         ours = _values(case, case.evidence)
         theirs, whose = self._truth(case)
-        exact = matches_any(case.evidence.target, self.exact_on)
-        limit = 0.0 if exact else self.relative_tolerance
-        worst = largest_difference(
-            ours, theirs, self.relative_tolerance, same_types=self.truth is None
-        )
+        tolerance, same_types = self.relative_tolerance, self.truth is None
+        worst = largest_difference(ours, theirs, tolerance, same_types=same_types)
+        limit = 0.0 if matches_any(case.evidence.target, self.exact_on) else tolerance
         passed = worst.ratio <= limit
         many = f"all {len(theirs)} results" if passed else worst.path
         return Finding(
-            outcome=passed_if(passed),
+            outcome=Outcome.PASSED if passed else Outcome.FAILED,
             measured=worst.ratio,
             limit=limit,
             reason=f"{many} against {whose}: {worst.reason}",
         )
 
-    def _truth(self, case: Case) -> tuple[tuple[Tensor, ...], str]:
+    def _truth(self, case: Case) -> tuple[Sequence[Tensor], str]:
+        """What the results are compared with, and its name."""
         if self.truth is None:
             reference = case.variant.reference
             return _values(case, case.other(reference)), repr(reference)
         if callable(self.truth):
             name = getattr(self.truth, "__name__", "the truth")
-            return tuple(_tensors("", self.truth())), f"{name}()"
+            return list(_tensors("", self.truth())), f"{name}()"
         with np.load(self.truth) as stored:
-            named = tuple(_tensor(path, array) for path, array in stored.items())
-        return named, self.truth.name
+            return [_tensor(path, array) for path, array in stored.items()], self.truth.name
 
 
 def _values(case: Case, evidence: Evidence) -> tuple[Tensor, ...]:
-    stop_unless_executed(case, evidence)
-    if evidence.values is None:
-        stop_never_executed(evidence, "results")
-    return evidence.values
+    return result_of_run(case, evidence, evidence.values, "results")
 
 
 def _tensors(path: str, results: Any) -> Iterator[Tensor]:
     """The arrays of a nested result, under the paths that JAX gives them."""
-    if isinstance(results, Mapping):
-        for key, each in results.items():
+    if isinstance(results, Mapping | tuple | list):
+        parts = results.items() if isinstance(results, Mapping) else enumerate(results)
+        for key, each in parts:
             yield from _tensors(f"{path}[{key!r}]", each)
-    elif isinstance(results, tuple | list):
-        for number, each in enumerate(results):
-            yield from _tensors(f"{path}[{number}]", each)
     else:
         yield _tensor(path, np.asarray(results))
 

@@ -234,7 +234,7 @@ class Difference:
         return bool(self.comparison.differences)
 
     def __repr__(self) -> str:
-        return _printed(lambda console: print_comparison(console, self.comparison, _WIDTH))
+        return _printed(lambda console: print_comparison(console, self.comparison))
 
 
 class Compiled:

@@ -97,7 +97,7 @@ def test_inspect_gives_the_same_numbers(on_v5e: assay.Compiled, tmp_path: Path) 
 def test_it_prints_the_page_of_inspect(on_v5e: assay.Compiled) -> None:
     page = str(on_v5e)
     assert page.startswith(f"step on {V5E}\n")
-    assert "\nMEMORY  fits: 40.0 MiB needed of 15.7 GiB" in page
+    assert "\nMEMORY  fits: 40.0 MiB needed of 15.75 GiB" in page
     assert max(map(len, page.splitlines())) <= 100
     html = on_v5e._repr_html_()
     assert html.startswith("<pre>")

@@ -1,252 +1,217 @@
-"""An inspection as ``assay inspect`` prints it: a page of text, or one JSON object."""
+"""An inspection as ``assay inspect`` prints it: a page of sections, or one JSON object."""
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from enum import Enum
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.text import Text
 
-from assay.model.evidence import Evidence
-from assay.model.inspection import Comparison, Difference, Inspection, Means, Overlap
+from assay.model.evidence import Failure, Memory
+from assay.model.inspection import Comparison, Difference, Inspection, Means, Overlap, why_lost
 from assay.model.module import Shape, Transfer, WhileLoop
 from assay.model.summary import Donation, FullBufferWrite, LiveBuffer, ModuleSummary
-from assay.report.inspection_sections import ROWS, Section, count, duration, sections
-from assay.report.labels import plain
+from assay.model.timing import format_seconds
+from assay.model.units import format_bytes
+from assay.report.labels import plural
+from assay.report.terminal import Page, table_of
 
 Json = dict[str, Any]
 
+_MEMORY_KEYS: Final = (
+    *("temp_bytes", "argument_bytes", "output_bytes", "alias_bytes"),
+    *("host_temp_bytes", "host_argument_bytes", "host_output_bytes", "host_alias_bytes"),
+)
+_KEYS: Final[dict[type, str]] = {
+    Difference: "aspect subject before after bytes=nbytes source",
+    Donation: "argument parameter=parameter_number shape bytes=shape.nbytes honoured "
+    "output=output_index copied_by",
+    Failure: "kind message source=line needed_bytes capacity_bytes",
+    FullBufferWrite: "computation instruction bytes=nbytes_per_execution trips_per_step=executions "
+    "source at_most bytes_per_step=nbytes_per_run content opcode shape loop in_place",
+    LiveBuffer: "buffer=name bytes=nbytes source=line holds opcode shape",
+    Overlap: "kind=pair.kind opcode=pair.opcode computation=pair.computation start=pair.start "
+    "done=pair.done bytes=pair.nbytes trips_per_step=pair.executions at_most=pair.at_most "
+    "needed_seconds hidden_seconds exposed_seconds_per_step=exposed_seconds_per_run",
+    Transfer: "direction opcode computation instruction bytes=nbytes_per_execution "
+    "trips_per_step=executions at_most bytes_per_step=nbytes_per_run source",
+    WhileLoop: "instruction body trips trips_from reason runs_per_step=executions at_most source",
+}
+"""The keys of each object; ``key=attribute`` where the two have different names."""
+
 
 def to_json(inspection: Inspection, comparison: Comparison | None = None) -> str:
-    """The object, indented; ``error`` and ``failure`` are there only if the program failed.
+    """The object, indented; null for what is not known.
 
-    ``diff`` is there only if the program was compared with another.
+    ``error`` and ``failure`` are there only if the program failed, ``diff`` only if the program was
+    compared with another.
     """
-    page = _inspection(inspection)
-    if comparison is not None:
-        page["diff"] = _comparison(comparison)
-    return json.dumps(page, indent=2, ensure_ascii=False)
-
-
-def _comparison(comparison: Comparison) -> Json:
-    found = comparison.differences
-    return {
-        "before": comparison.before,
-        "error": comparison.error or None,
-        "differences": None if found is None else [_difference(each) for each in found],
-        "notes": list(comparison.notes),
-    }
-
-
-def _difference(difference: Difference) -> Json:
-    return {
-        "aspect": difference.aspect.value,
-        "text": str(difference),
-        "subject": difference.subject,
-        "before": difference.before,
-        "after": difference.after,
-        "bytes": difference.nbytes,
-        "source": difference.source,
-    }
-
-
-def _inspection(inspection: Inspection) -> Json:
     evidence, module = inspection.evidence, inspection.evidence.module
-    known = module is not None
     page: Json = {
         "subject": inspection.subject,
         "target": evidence.target or None,
         "toolchain": evidence.toolchain.identity or None,
         "means": inspection.means.value,
-        "memory": _memory(inspection),
-        "transfers": _transfers(module),
-        "copies": [_copy(each) for each in inspection.copies] if known else None,
-        "overlap": [_overlap(each) for each in inspection.overlaps] if known else None,
-        "peak": [_live(each) for each in module.peak.buffers] if module and module.peak else None,
-        "donations": [_donation(each) for each in module.donations] if module else None,
-        "arguments": _arguments(module),
-        "outputs": _outputs(module),
-        "loops": [_loop(each) for each in module.loops] if module else None,
+        "memory": {
+            **{key: getattr(evidence.memory, key, None) for key in _MEMORY_KEYS},
+            "peak_bytes": inspection.peak_bytes,
+            "fits": inspection.fits,
+            "device_bytes": evidence.memory.device_bytes if evidence.memory else None,
+            "capacity_bytes": evidence.device_memory_bytes,
+            "headroom_bytes": inspection.headroom_bytes,
+        },
+        "transfers": {
+            "to_host_bytes_per_step": module.to_host_bytes_per_run if module else None,
+            "to_device_bytes_per_step": module.to_device_bytes_per_run if module else None,
+            "ops": list(map(_object, module.transfers)) if module else None,
+        },
+        "copies": list(map(_object, inspection.copies)) if module else None,
+        "overlap": list(map(_overlap, inspection.overlaps)) if module else None,
+        "peak": list(map(_object, module.peak.buffers)) if module and module.peak else None,
+        "donations": list(map(_object, module.donations)) if module else None,
+        "arguments": _arrays(module)[0],
+        "outputs": _arrays(module)[1],
+        "loops": list(map(_object, module.loops)) if module else None,
         "fingerprint": (module.fingerprint or None) if module else None,
-        "warnings": list(inspection.warnings),
+        "warnings": inspection.warnings,
     }
     if inspection.error:
-        page |= {"error": inspection.error, "failure": _failure(evidence)}
-    return page
+        failure = _object(evidence.failure) if evidence.failure else None
+        page |= {"error": inspection.error, "failure": failure}
+    if comparison is not None:
+        found = comparison.differences
+        page["diff"] = {
+            "before": comparison.before,
+            "error": comparison.error or None,
+            "differences": None if found is None else list(map(_difference, found)),
+            "notes": comparison.notes,
+        }
+    return json.dumps(page, indent=2, ensure_ascii=False)
 
 
-def _memory(inspection: Inspection) -> Json:
-    memory = inspection.evidence.memory
-    return {
-        "temp_bytes": memory.temp_bytes if memory else None,
-        "argument_bytes": memory.argument_bytes if memory else None,
-        "output_bytes": memory.output_bytes if memory else None,
-        "alias_bytes": memory.alias_bytes if memory else None,
-        "host_temp_bytes": memory.host_temp_bytes if memory else None,
-        "host_argument_bytes": memory.host_argument_bytes if memory else None,
-        "host_output_bytes": memory.host_output_bytes if memory else None,
-        "host_alias_bytes": memory.host_alias_bytes if memory else None,
-        "peak_bytes": inspection.peak_bytes,
-        "fits": inspection.fits,
-        "device_bytes": memory.device_bytes if memory else None,
-        "capacity_bytes": inspection.evidence.device_memory_bytes,
-        "headroom_bytes": inspection.headroom_bytes,
-    }
+def _object(value: Any) -> Json:
+    pairs = (field.partition("=") for field in _KEYS[type(value)].split())
+    return {key: _encoded(attrgetter(path or key)(value)) for key, _, path in pairs}
 
 
-def _arguments(module: ModuleSummary | None) -> list[Json] | None:
-    if module is None or module.inventory is None:
-        return None
-    named = zip(module.inventory.argument_names, module.inventory.arguments, strict=True)
-    return [{"argument": name, **_placed(shape)} for name, shape in named]
+def _encoded(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Shape):
+        return str(value)
+    return None if value == "" else value
 
 
-def _outputs(module: ModuleSummary | None) -> list[Json] | None:
-    if module is None or module.inventory is None:
-        return None
-    return [_placed(shape) for shape in module.inventory.outputs]
-
-
-def _placed(shape: Shape) -> Json:
-    memory = "host" if shape.on_host else "device"
-    return {"shape": str(shape), "bytes": shape.nbytes, "memory": memory}
-
-
-def _transfers(module: ModuleSummary | None) -> Json:
-    return {
-        "to_host_bytes_per_step": module.to_host_bytes_per_run if module else None,
-        "to_device_bytes_per_step": module.to_device_bytes_per_run if module else None,
-        "ops": [_transfer(each) for each in module.transfers] if module else None,
-    }
-
-
-def _transfer(transfer: Transfer) -> Json:
-    return {
-        "direction": transfer.direction.value,
-        "opcode": transfer.opcode,
-        "computation": transfer.computation,
-        "instruction": transfer.instruction,
-        "bytes": transfer.nbytes_per_execution,
-        "trips_per_step": transfer.executions,
-        "at_most": transfer.at_most,
-        "bytes_per_step": transfer.nbytes_per_run,
-        "source": transfer.source,
-    }
-
-
-def _copy(write: FullBufferWrite) -> Json:
-    return {
-        "computation": write.computation,
-        "instruction": write.instruction,
-        "bytes": write.nbytes_per_execution,
-        "trips_per_step": write.executions,
-        "source": write.source,
-        "at_most": write.at_most,
-        "bytes_per_step": write.nbytes_per_run,
-        "content": write.content.value,
-        "opcode": write.opcode,
-        "shape": str(write.shape),
-        "loop": write.loop or None,
-        "in_place": write.in_place,
-    }
+def _difference(difference: Difference) -> Json:
+    return {"aspect": difference.aspect.value, "text": str(difference), **_object(difference)}
 
 
 def _overlap(overlap: Overlap) -> Json:
-    pair = overlap.pair
-    return {
-        "kind": pair.kind.value,
-        "opcode": pair.opcode,
-        "computation": pair.computation,
-        "start": pair.start,
-        "done": pair.done,
-        "bytes": pair.nbytes,
-        "trips_per_step": pair.executions,
-        "at_most": pair.at_most,
-        "needed_seconds": overlap.needed_seconds,
-        "hidden_seconds": overlap.hidden_seconds,
-        "exposed_seconds_per_step": overlap.exposed_seconds_per_run,
-        "between_flops": pair.between.flops if pair.between else None,
-        "between_bytes": pair.between.nbytes if pair.between else None,
-        "source": pair.source,
-    }
+    work = overlap.pair.between
+    between = {"between_flops": work and work.flops, "between_bytes": work and work.nbytes}
+    return {**_object(overlap), **between, "source": overlap.pair.source}
 
 
-def _live(buffer: LiveBuffer) -> Json:
-    return {
-        "buffer": buffer.name,
-        "bytes": buffer.nbytes,
-        "source": buffer.line,
-        "holds": buffer.holds.value,
-        "opcode": buffer.opcode,
-        "shape": str(buffer.shape),
-    }
+def _arrays(module: ModuleSummary | None) -> tuple[list[Json] | None, list[Json] | None]:
+    """The arguments and the outputs."""
+    if module is None or module.inventory is None:
+        return None, None
+    arguments, outputs = (
+        [
+            {
+                "shape": str(shape),
+                "bytes": shape.nbytes,
+                "memory": "host" if shape.on_host else "device",
+            }
+            for shape in shapes
+        ]
+        for shapes in (module.inventory.arguments, module.inventory.outputs)
+    )
+    names = zip(module.inventory.argument_names, arguments, strict=True)
+    return [{"argument": name, **each} for name, each in names], outputs
 
 
-def _donation(donation: Donation) -> Json:
-    return {
-        "argument": donation.argument,
-        "parameter": donation.parameter_number,
-        "shape": str(donation.shape),
-        "bytes": donation.shape.nbytes,
-        "honoured": donation.honoured,
-        "output": None if donation.output_index is None else list(donation.output_index),
-        "copied_by": list(donation.copied_by),
-    }
+_COLUMNS: Final = 100
+_ROWS: Final = 10
+_NEGLIGIBLE: Final = 1000  # a buffer of less than a thousandth of the peak explains nothing
+_UNKNOWN: Final = "?"
+_NO_ASSIGNMENT: Final = "no buffer assignment in this dump: dump with --xla_dump_hlo_as_proto"
+# jax itself drops a donation whose shape no output has, with a Python warning.
+_NO_DONATION: Final = "none reaches the compiler (donate_argnums; jax drops what fits no output)"
+_KEY_OF: Final = {
+    "from start": "start",
+    "hidden": "hidden_seconds",
+    "per step": "bytes_per_step",
+    "takes": "needed_seconds",
+    "trips": "trips_per_step",
+    "way": "direction",
+}
+"""The key in the JSON object of what stands under a head, if the two have different names."""
 
 
-def _loop(loop: WhileLoop) -> Json:
-    return {
-        "instruction": loop.instruction,
-        "body": loop.body,
-        "trips": loop.trips,
-        "trips_from": loop.trips_from.value,
-        "reason": loop.reason or None,
-        "runs_per_step": loop.executions,
-        "at_most": loop.at_most,
-        "source": loop.source,
-    }
+class Section(NamedTuple):
+    """A line that sums up, then a table or a list, of which the first ten rows are shown.
 
+    ``rows`` are the objects of ``--json``. The first ``numbers`` columns are bytes, seconds or
+    counts. ``omitted`` counts rows that are left out already.
+    """
 
-def _failure(evidence: Evidence) -> Json | None:
-    failure = evidence.failure
-    if failure is None:
-        return None
-    return {
-        "kind": failure.kind.value,
-        "message": failure.message,
-        "source": failure.line or None,
-        "needed_bytes": failure.needed_bytes,
-        "capacity_bytes": failure.capacity_bytes,
-    }
+    title: str
+    text: str = ""
+    style: str = ""
+    heads: Sequence[str] = ()
+    rows: Sequence[Json] = ()
+    numbers: int = 1
+    omitted: int = 0
+    items: Sequence[str] = ()
 
-
-_INDENT: Final = "  "
-_WIDEST: Final = 100
+    def cells(self, row: Json) -> Iterator[str]:
+        """The row as text."""
+        for column, head in enumerate(self.heads):
+            value = row[_KEY_OF.get(head, head)]
+            if value is None:
+                yield _UNKNOWN if column < self.numbers else ""
+            elif head == "trips":
+                yield f"{'≤' if row['at_most'] else ''}{value:,}"
+            elif isinstance(value, str):
+                yield value
+            else:
+                yield _duration(value) if isinstance(value, float) else _size(value)
 
 
 def print_inspection(
     console: Console, inspection: Inspection, comparison: Comparison | None = None
 ) -> None:
-    """Write the page; no line is wider than the console or 100 columns, but for commands."""
-    width = min(console.width, _WIDEST)
-    console.print(Text(_headline(inspection), style="bold"), soft_wrap=True, highlight=False)
+    """Write the page; only the first line can be wider than the console or 100 columns."""
+    page = Page(console, _COLUMNS)
+    on = f" on {inspection.evidence.target}" if inspection.evidence.target else ""
+    page.text((f"{inspection.subject}{on}", "bold"), wrap=False)
     for line in _provenance(inspection):
-        _print(console, Text(plain(line), style="dim"), width)
-    if inspection.error:
-        console.print()
-        _print(console, Text.assemble(("ERROR ", "bold red"), plain(inspection.error)), width)
-    for section in sections(inspection):
-        console.print()
-        _print_section(console, section, width)
-    if comparison is not None:
-        print_comparison(console, comparison, width)
-    _print_list(console, Text("WARNINGS", style="bold yellow"), inspection.warnings, width)
+        page.text((line, "dim"))
+    for section in _sections(inspection, comparison):
+        _print_section(page, section)
 
 
-def _headline(inspection: Inspection) -> str:
-    target = inspection.evidence.target
-    return plain(f"{inspection.subject}{f' on {target}' if target else ''}")
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Write how one program differs from another."""
+    for section in _differences(comparison):
+        _print_section(Page(console, _COLUMNS), section)
+
+
+def _print_section(page: Page, section: Section) -> None:
+    page.line()
+    page.text((section.title, f"bold {section.style}"), "  ", (section.text, section.style))
+    if section.rows:
+        rows = map(section.cells, section.rows[:_ROWS])
+        table = table_of(section.heads, rows, numbers=section.numbers)
+        for line in page.lines_of(table, indent=2):
+            page.line(line)
+    for item in section.items[:_ROWS]:
+        page.text(item, first="  - ", indent=4)
+    more = section.omitted + max(0, len(section.rows) - _ROWS, len(section.items) - _ROWS)
+    if more:
+        page.text((f"… and {more} more", "dim"), first="  ")
 
 
 def _provenance(inspection: Inspection) -> Iterator[str]:
@@ -254,84 +219,182 @@ def _provenance(inspection: Inspection) -> Iterator[str]:
     how = inspection.means.value
     if inspection.means is Means.COMPILED:
         yield str(evidence.toolchain)
-        how = f"compiled in {duration(evidence.seconds.compile)}"
+        how = f"compiled in {_duration(evidence.seconds.compile)}"
     if module:
-        loops = count(len(module.loops), "loop")
-        yield f"{how}; {module.instructions:,} instructions, {loops}"
+        loops = plural(len(module.loops), "loop")
+        yield f"{how}; {plural(module.instructions, 'instruction')}, {loops}"
 
 
-def _print_section(console: Console, section: Section, width: int) -> None:
-    title = Text(section.title.upper(), style="bold")
-    _print(console, Text.assemble(title, "  ", (plain(section.says), section.style)), width)
-    for line in _lines(section, width):
-        console.print(line, soft_wrap=True, highlight=False)
-    if section.more > 0:
-        console.print(Text(f"{_INDENT}… and {section.more} more", style="dim"), soft_wrap=True)
+def _sections(inspection: Inspection, comparison: Comparison | None) -> Iterator[Section]:
+    """What is known of the program; nothing of one that failed before it was compiled."""
+    evidence, module = inspection.evidence, inspection.evidence.module
+    if inspection.error:
+        yield Section("ERROR", inspection.error, "red")
+    if evidence.memory:
+        yield _memory(inspection, evidence.memory)
+    elif module:
+        yield Section("MEMORY", _NO_ASSIGNMENT)
+    if evidence.memory and evidence.memory.host_bytes:
+        yield _host_memory(evidence.memory, module)
+    if module:
+        yield _transfers(module, one_memory=not evidence.separate_host_memory)
+        yield _copies(inspection.copies)
+        yield _overlaps(inspection)
+        yield _peak(module)
+        yield _donations(module, inspection.lost_donations)
+    if comparison:
+        yield from _differences(comparison)
+    if inspection.warnings:
+        yield Section("WARNINGS", style="yellow", items=inspection.warnings)
 
 
-def _lines(section: Section, width: int) -> Iterator[Text]:
-    if not section.rows:
-        return
-    table = [section.heads, *[tuple(map(plain, row)) for row in section.rows]]
-    widths = _widths(table, width - len(_INDENT))
-    for index, row in enumerate(table):
-        cells = [
-            _cell(text, widths[column], right=column < section.numbers)
-            for column, text in enumerate(row)
-        ]
-        line = Text(_INDENT + _INDENT.join(cells), style="" if index else "dim")
-        line.rstrip()
-        yield line
+def _memory(inspection: Inspection, memory: Memory) -> Section:
+    needed = f"{_size(inspection.evidence.needed_bytes)} needed"
+    text, style = f"{needed}; the memory of this device is not known", ""
+    if (headroom := inspection.headroom_bytes) is not None:
+        needed += f" of {_size(inspection.evidence.device_memory_bytes)}"
+        text, style = f"fits: {needed}, {_size(headroom)} free", "green"
+        if headroom < 0:
+            text, style = f"DOES NOT FIT: {needed}, {_size(-headroom)} too much", "red"
+    parts = {
+        "temporaries": memory.temp_bytes,
+        "arguments": memory.argument_bytes,
+        "outputs": memory.output_bytes,
+        "of them shared": memory.alias_bytes,
+        "host": memory.host_bytes,
+        "peak": inspection.peak_bytes,
+    }
+    return Section("MEMORY", text, style, tuple(parts), [parts], numbers=len(parts))
 
 
-def _widths(table: Sequence[tuple[str, ...]], room: int) -> list[int]:
-    """The widest cell of each column; the widest columns give way until all fit."""
-    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
-    while sum(widths) + len(_INDENT) * (len(widths) - 1) > room:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        widths[widest] -= 1
-    return widths
+def _host_memory(memory: Memory, module: ModuleSummary | None) -> Section:
+    parts = {
+        "temporaries": memory.host_temp_bytes,
+        "arguments": memory.host_argument_bytes,
+        "outputs": memory.host_output_bytes,
+        "of them shared": memory.host_alias_bytes,
+    }
+    arguments, outputs = _arrays(module)
+    arrays = [{**each, "holds": "argument", "name": each["argument"]} for each in arguments or ()]
+    for number, each in enumerate(outputs or ()):
+        arrays.append({**each, "holds": "output", "name": str(number)})
+    return Section(
+        "HOST MEMORY",
+        ", ".join(f"{name} {_size(nbytes)}" for name, nbytes in parts.items()),
+        heads=("bytes", "holds", "name", "shape"),
+        rows=[each for each in arrays if each["memory"] == "host"],
+    )
 
 
-def _cell(text: str, width: int, *, right: bool) -> str:
-    if cell_len(text) > width:
-        return set_cell_size(text, width - 1) + "…"
-    return text.rjust(width) if right else set_cell_size(text, width)
+def _transfers(module: ModuleSummary, *, one_memory: bool) -> Section:
+    out, back = _size(module.to_host_bytes_per_run), _size(module.to_device_bytes_per_run)
+    text = f"{out} to the host and {back} to the device per step"
+    if not module.transfers:
+        text = "none between host and device"
+        if one_memory:
+            text = "cannot be seen: a CPU has one memory"
+    found = sorted(module.transfers, key=lambda each: -(each.nbytes_per_run or 0))
+    heads = ("bytes", "trips", "way", "instruction", "source")
+    return Section("TRANSFERS", text, heads=heads, rows=list(map(_object, found)), numbers=2)
 
 
-def print_comparison(console: Console, comparison: Comparison, width: int) -> None:
-    """Write how one program differs from another."""
-    found = comparison.differences
-    says = f"none from {comparison.before}: the same HLO but for names"
-    if found is None:
-        says = f"not compared with {comparison.before}: {comparison.error or 'no module to read'}"
-    elif found:
-        says = f"{len(found)} from {comparison.before}, the most important first"
-    head = Text.assemble(("DIFFERENCES", "bold"), "  ", plain(says))
-    if found:
-        _print_list(console, head, [str(each) for each in found], width)
+def _copies(copies: Sequence[FullBufferWrite]) -> Section:
+    if not copies:
+        return Section("COPIES", "no full-buffer copies", "green")
+    inside = sum(bool(each.loop) for each in copies)
+    per_run = [each.nbytes_per_run for each in copies]
+    per_step = _UNKNOWN if None in per_run else _size(sum(filter(None, per_run)))
+    rows = [
+        {
+            **_object(each),
+            "what": f"{each.content.value} {each.shape}",
+            "source": each.source or each.instruction,
+        }
+        for each in copies
+    ]
+    return Section(
+        "COPIES",
+        f"{inside} in loops, {len(copies) - inside} outside; {per_step} per step",
+        "yellow" if inside else "",
+        heads=("bytes", "trips", "per step", "loop", "what", "source"),
+        rows=rows,
+        numbers=3,
+    )
+
+
+def _overlaps(inspection: Inspection) -> Section:
+    found = inspection.overlaps
+    if not found:
+        return Section("OVERLAP", "no asynchronous operation")
+    exposed = [each.exposed_seconds_per_run for each in found]
+    if inspection.device is None:
+        text = "name a --target to estimate how much of their time is hidden"
+    elif None in exposed:
+        text = f"{exposed.count(None)} of unknown duration on this device"
     else:
-        console.print()
-        _print(console, head, width)
-    _print_list(console, Text("NOT COMPARED", style="bold"), comparison.notes, width)
+        text = f"{_duration(sum(filter(None, exposed)))} per step exposed, by the device model"
+    return Section(
+        "OVERLAP",
+        f"{plural(len(found), 'asynchronous operation')}, {text}",
+        heads=("bytes", "trips", "takes", "hidden", "kind", "from start", "source"),
+        rows=[_overlap(each) for each in found],
+        numbers=4,
+    )
 
 
-def _print_list(console: Console, head: Text, items: Sequence[str], width: int) -> None:
-    if not items:
-        return
-    console.print()
-    _print(console, head, width)
-    for item in items[:ROWS]:
-        lines = Text(plain(item)).wrap(console, width - 2 * len(_INDENT))
-        for index, line in enumerate(lines):
-            line.rstrip()
-            bulleted = Text.assemble(_INDENT, "  " if index else "- ", line)
-            console.print(bulleted, soft_wrap=True, highlight=False)
-    if len(items) > ROWS:
-        console.print(Text(f"{_INDENT}… and {len(items) - ROWS} more", style="dim"))
+def _peak(module: ModuleSummary) -> Section:
+    if (peak := module.peak) is None:
+        return Section("ALIVE AT THE PEAK", _NO_ASSIGNMENT)
+    line = f" ({peak.line})" if peak.line else ""
+    shown = [each for each in peak.buffers if each.nbytes * _NEGLIGIBLE >= peak.nbytes]
+    return Section(
+        "ALIVE AT THE PEAK",
+        _size(peak.nbytes) + (f" at {peak.at}{line}" if peak.at else ""),
+        heads=("bytes", "holds", "buffer", "shape", "source"),
+        rows=list(map(_object, shown)),
+        omitted=len(peak.buffers) - len(shown),
+    )
 
 
-def _print(console: Console, text: Text, width: int) -> None:
-    for line in text.wrap(console, width):
-        line.rstrip()
-        console.print(line, soft_wrap=True, highlight=False)
+def _donations(module: ModuleSummary, lost: Sequence[Donation]) -> Section:
+    given = module.donations
+    if not given:
+        return Section("DONATION", _NO_DONATION)
+    honoured = [each.shape.nbytes for each in given if each.honoured]
+    text = f"{len(honoured)} of {len(given)} honoured, {_size(sum(honoured))} reused"
+    style = "green"
+    if unknown := sum(each.honoured is None for each in given):
+        text = (
+            f"{unknown} of {len(given)} reused by an output; without a buffer assignment it is "
+            "unknown whether they are also copied"
+        )
+        style = ""
+    return Section(
+        "DONATION",
+        text,
+        "yellow" if lost else style,
+        heads=("bytes", "argument", "what became of it"),
+        rows=[{**_object(each), "what became of it": why_lost(each)} for each in lost],
+    )
+
+
+def _differences(comparison: Comparison) -> Iterator[Section]:
+    found = comparison.differences
+    if found is None:
+        why = comparison.error or "no module to read"
+        text = f"not compared with {comparison.before}: {why}"
+    elif found:
+        text = f"{len(found)} from {comparison.before}, the most important first"
+    else:
+        text = f"none from {comparison.before}: the same HLO but for names"
+    yield Section("DIFFERENCES", text, items=[str(each) for each in found or ()])
+    if comparison.notes:
+        yield Section("NOT COMPARED", items=comparison.notes)
+
+
+def _size(nbytes: float | None) -> str:
+    return _UNKNOWN if nbytes is None else format_bytes(nbytes, decimals=2)
+
+
+def _duration(seconds: float | None) -> str:
+    return _UNKNOWN if seconds is None else format_seconds(seconds)

@@ -215,10 +215,12 @@ class Instruction:
     @property
     def integer(self) -> int | None:
         """The value of a scalar integer constant; None for anything else."""
-        kind, held = self.shape.element_type, self.shape.integer_range
-        if self.opcode != "constant" or self.shape.dimensions or held is None:
+        if self.opcode != "constant" or self.shape.dimensions:
             return None
-        literal = getattr(self._message.literal, f"{kind}s", ())
+        held = self.shape.integer_range
+        if held is None:
+            return None
+        literal = getattr(self._message.literal, f"{self.shape.element_type}s", ())
         if isinstance(literal, bytes):  # how XLA writes integers of 8 and 16 bits
             literal = [int.from_bytes(literal, "little", signed=held.start < 0)] if literal else ()
         return int(literal[0]) if literal else None

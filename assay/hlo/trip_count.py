@@ -1,7 +1,7 @@
 """Trip counts: how often a while loop's body runs, and how often each computation is executed."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +12,6 @@ from assay.hlo.values import Value, origin
 from assay.model.module import Shape, TripSource
 
 _DEPTH: Final = 64
-_PASSES_OPERANDS: Final = frozenset({"while", "call", "fusion", "async-start"})
 _NEGATION: Final = {"LT": "GE", "GE": "LT", "LE": "GT", "GT": "LE", "EQ": "NE", "NE": "EQ"}
 
 Variable = tuple[int, ...]
@@ -68,87 +67,77 @@ class TripCounter:
         self._module = module
         self._linears: dict[Value, _Linear] = {}
         self._counts: dict[Instruction, TripCount] = {}
+        self._depth = 0
 
     def count(self, loop: Instruction) -> TripCount:
         """The trip count of a while instruction."""
-        return self._count(loop, 0)
-
-    def _count(self, loop: Instruction, depth: int) -> TripCount:
         if loop not in self._counts:
             known = _known_trip_count(loop.backend_config)
             if known is not None:
                 self._counts[loop] = TripCount(trips=known, found=TripSource.KNOWN)
             else:
-                self._counts[loop] = self._derived(loop, depth)
+                self._counts[loop] = self._derived(loop)
         return self._counts[loop]
 
-    def _derived(self, loop: Instruction, depth: int) -> TripCount:
+    def _derived(self, loop: Instruction) -> TripCount:
         try:
-            trips = self._derive(loop, depth)
-        except _Endless as reason:
-            return TripCount(trips=None, found=TripSource.UNKNOWN, reason=str(reason))
-        except _NotDerivable as reason:
-            return self._evaluated(loop, depth, str(reason))
-        return TripCount(trips=trips, found=TripSource.DERIVED)
-
-    def _evaluated(self, loop: Instruction, depth: int, reason: str) -> TripCount:
-        """The count by doing what the loop does; ``reason`` is why it could not be derived."""
+            return TripCount(trips=self._trips(loop), found=TripSource.DERIVED)
+        except _Endless as error:
+            return TripCount(trips=None, found=TripSource.UNKNOWN, reason=str(error))
+        except _NotDerivable as error:
+            reason = str(error)
         try:
-            trips = evaluated_trip_count(
-                loop, lambda path: self._constant(Value(loop.operands[0], path), depth + 1)
-            )
+            trips = evaluated_trip_count(loop, lambda path: self._initial(loop, path))
         except (NotEvaluated, _NotDerivable):
             return TripCount(trips=None, found=TripSource.UNKNOWN, reason=reason)
         return TripCount(trips=trips, found=TripSource.EVALUATED)
 
-    def _derive(self, loop: Instruction, depth: int) -> int:
+    def _trips(self, loop: Instruction) -> int:
         compare, direction = _comparison(loop.called[1])
-        sides = [
-            origin(Value(operand, (), compare.site)) for operand in compare.instruction.operands
-        ]
-        lines = [self._line(loop, side, depth) for side in sides]
+        operands = compare.instruction.operands
+        lines = [self._line(loop, Value(operand, (), compare.site)) for operand in operands]
         (left, left_step), (right, right_step) = lines
         trips = _first_end(left - right, left_step - right_step, direction)
-        for operand, (first, step) in zip(compare.instruction.operands, lines, strict=True):
+        for operand, (first, step) in zip(operands, lines, strict=True):
             held = operand.shape.integer_range
             if held is None or first not in held or first + trips * step not in held:
                 raise _Endless(f"the counter leaves the range of {operand.shape}")
         return trips
 
-    def _line(self, loop: Instruction, side: Value, depth: int) -> tuple[int, int]:
+    def _line(self, loop: Instruction, side: Value) -> tuple[int, int]:
         """A side of the comparison as (value in iteration 0, change per iteration)."""
-        linear = self._linear(side, depth)
+        linear = self._linear(side)
         first, change = linear.offset, 0
         for variable, multiple in linear.multiples.items():
-            path = variable[1:]
-            first += multiple * self._constant(Value(loop.operands[0], path), depth + 1)
-            change += multiple * self._step(loop, path, depth)
+            first += multiple * self._initial(loop, variable[1:])
+            change += multiple * self._step(loop, variable[1:])
         return first, change
 
-    def _step(self, loop: Instruction, path: tuple[int, ...], depth: int) -> int:
+    def _initial(self, loop: Instruction, path: tuple[int, ...]) -> int:
+        """The loop-carried integer at ``path`` before the loop."""
+        return self._constant(Value(loop.operands[0], path))
+
+    def _step(self, loop: Instruction, path: tuple[int, ...]) -> int:
         """What one iteration adds to the loop-carried integer at ``path``."""
-        before = _Linear(offset=0, multiples={(0, *path): 1})
-        after = self._linear(Value(loop.called[0].root, path), depth + 1)
-        change = after.plus(before, -1)
+        change = self._linear(Value(loop.called[0].root, path)).plus(_carried(path), -1)
         step = change.offset
         for variable, multiple in change.multiples.items():
-            if variable == (0, *path) or not self._is_kept(loop, variable[1:], depth):
+            if variable == (0, *path) or not self._is_kept(loop, variable[1:]):
                 raise _NotDerivable("the body changes the counter by no constant")
-            step += multiple * self._constant(Value(loop.operands[0], variable[1:]), depth + 1)
+            step += multiple * self._initial(loop, variable[1:])
         return _shortest(step, loop.shape.at(path))
 
-    def _is_kept(self, loop: Instruction, path: tuple[int, ...], depth: int) -> bool:
-        kept = self._linear(Value(loop.called[0].root, path), depth + 1)
-        return kept == _Linear(offset=0, multiples={(0, *path): 1})
+    def _is_kept(self, loop: Instruction, path: tuple[int, ...]) -> bool:
+        return self._linear(Value(loop.called[0].root, path)) == _carried(path)
 
-    def _constant(self, value: Value, depth: int) -> int:
-        linear = self._linear(value, depth)
+    def _constant(self, value: Value) -> int:
+        linear = self._linear(value)
         return linear.offset + sum(
-            multiple * self._argument(value.instruction.computation, variable, depth + 1)
+            multiple * self._argument(value.instruction.computation, variable)
             for variable, multiple in linear.multiples.items()
         )
 
-    def _argument(self, computation: Computation, variable: Variable, depth: int) -> int:
+    def _argument(self, computation: Computation, variable: Variable) -> int:
         """The value that a computation's only caller passes for a parameter."""
         number, *path = variable
         callers = self._module.callers.get(computation, ())
@@ -157,24 +146,24 @@ class TripCounter:
             raise _NotDerivable(f"a value depends on {where} of {computation.name}")
         (caller,) = callers
         if caller.opcode == "conditional":
-            operand = caller.operands[1 + caller.called.index(computation)]
-        elif caller.opcode in _PASSES_OPERANDS:
-            operand = caller.operands[number]
-        else:
-            raise _NotDerivable(f"a value is a parameter of what {caller.opcode} calls")
-        if caller.opcode == "while" and not self._is_kept(caller, tuple(path), depth):
+            number = 1 + caller.called.index(computation)
+        if caller.opcode == "while" and not self._is_kept(caller, tuple(path)):
             raise _NotDerivable(f"a value changes in the loop around it, {caller.name}")
-        return self._constant(Value(operand, tuple(path)), depth)
+        return self._constant(Value(caller.operands[number], tuple(path)))
 
-    def _linear(self, value: Value, depth: int) -> _Linear:
-        if depth > _DEPTH:
-            raise _NotDerivable("a value is computed in too many steps")
+    def _linear(self, value: Value) -> _Linear:
         value = origin(value)
         if value not in self._linears:
-            self._linears[value] = self._computed(value, depth + 1)
+            if self._depth == _DEPTH:
+                raise _NotDerivable("a value is computed in too many steps")
+            self._depth += 1
+            try:
+                self._linears[value] = self._computed(value)
+            finally:
+                self._depth -= 1
         return self._linears[value]
 
-    def _computed(self, value: Value, depth: int) -> _Linear:
+    def _computed(self, value: Value) -> _Linear:
         instruction = value.instruction
         opcode = instruction.opcode
         if opcode == "parameter":
@@ -183,38 +172,44 @@ class TripCounter:
         if constant is not None:
             return _Linear(offset=constant)
         if opcode == "while":
-            return self._after(value, depth)
+            return self._after(value)
         operands = [Value(operand, (), value.site) for operand in instruction.operands]
         if opcode in {"add", "subtract"}:
-            left, right = (self._linear(operand, depth) for operand in operands)
+            left, right = map(self._linear, operands)
             return left.plus(right, 1 if opcode == "add" else -1)
         if opcode == "negate":
-            return _Linear(offset=0).plus(self._linear(operands[0], depth), -1)
+            return _Linear(offset=0).plus(self._linear(operands[0]), -1)
         if opcode in {"convert", "bitcast"}:
-            return self._converted(value, self._linear(operands[0], depth))
+            return _converted(value, self._linear(operands[0]))
         raise _NotDerivable(f"a value comes from {opcode}, which is not followed")
 
-    def _converted(self, value: Value, linear: _Linear) -> _Linear:
-        """``linear`` in another integer type, if no value can change on the way."""
-        into = value.instruction.shape.integer_range
-        come_from = value.instruction.operands[0].shape.integer_range
-        if into is not None and come_from is not None:
-            fits = linear.offset in into if not linear.multiples else _within(come_from, into)
-            if fits:
-                return linear
-        raise _NotDerivable(f"a value is converted to {value.instruction.shape}")
-
-    def _after(self, value: Value, depth: int) -> _Linear:
+    def _after(self, value: Value) -> _Linear:
         """An integer that a loop carried, after the loop."""
         loop, path = value.instruction, value.path
-        change = 0 if self._is_kept(loop, path, depth) else self._step(loop, path, depth)
+        change = 0 if self._is_kept(loop, path) else self._step(loop, path)
         if change:
-            count = self._count(loop, depth)
+            count = self.count(loop)
             if count.trips is None:
                 raise _NotDerivable(f"a value comes from the loop {loop.name}: {count.reason}")
             change *= count.trips
-        before = self._linear(Value(loop.operands[0], path, value.site), depth)
+        before = self._linear(Value(loop.operands[0], path, value.site))
         return before.plus(_Linear(offset=change))
+
+
+def _carried(path: tuple[int, ...]) -> _Linear:
+    """The integer at ``path`` of a loop body's parameter."""
+    return _Linear(offset=0, multiples={(0, *path): 1})
+
+
+def _converted(value: Value, linear: _Linear) -> _Linear:
+    """``linear`` in another integer type, if no value can change on the way."""
+    into = value.instruction.shape.integer_range
+    held = value.instruction.operands[0].shape.integer_range
+    if into is not None and held is not None:
+        fits = held.start >= into.start and held.stop <= into.stop
+        if fits or (not linear.multiples and linear.offset in into):
+            return linear
+    raise _NotDerivable(f"a value is converted to {value.instruction.shape}")
 
 
 def _comparison(condition: Computation) -> tuple[Value, str]:
@@ -259,10 +254,6 @@ def _shortest(step: int, shape: Shape) -> int:
     return (step + count // 2) % count - count // 2
 
 
-def _within(inner: range, outer: range) -> bool:
-    return outer.start <= inner.start and inner.stop <= outer.stop
-
-
 def _known_trip_count(backend_config: bytes) -> int | None:
     if b"known_trip_count" not in backend_config:
         return None
@@ -283,12 +274,12 @@ class Executions:
     count: int | None
     at_most: bool = False
 
-    def times(self, factor: int | None) -> "Executions":
-        """Executions of what each execution runs ``factor`` times."""
+    def times(self, factor: int | None, *, at_most: bool = False) -> "Executions":
+        """Executions of what each execution runs ``factor`` times, or at most so often."""
         if self.count == 0 or factor == 0:
             return Executions(count=0)
         count = None if self.count is None or factor is None else self.count * factor
-        return Executions(count=count, at_most=self.at_most)
+        return Executions(count=count, at_most=self.at_most or at_most)
 
     def plus(self, other: "Executions") -> "Executions":
         """Executions through either of two callers."""
@@ -303,46 +294,14 @@ def executions(module: Module, trips: TripCounter) -> Mapping[Computation, Execu
     Functions that a reduce, sort or scatter applies to single elements are not among them.
     """
     counts = {module.entry: Executions(count=1)}
-    for computation in _callers_first(module):
-        runs = counts[computation]
-        for callee, factor, at_most in _calls(computation, trips):
-            through = runs.times(factor)
-            if at_most and through.count != 0:
-                through = Executions(count=through.count, at_most=True)
-            counts[callee] = counts[callee].plus(through) if callee in counts else through
+    for computation in reversed(module.computations):  # callers come after what they call
+        for instruction in computation.calls if computation in counts else ():
+            factors: Sequence[int | None] = [1] * len(instruction.called)
+            if instruction.opcode == "while":  # runs its body, then its condition once more
+                count = trips.count(instruction).trips
+                factors = [count, None if count is None else count + 1]
+            at_most = instruction.opcode == "conditional"
+            for callee, factor in zip(instruction.called, factors, strict=True):
+                runs = counts[computation].times(factor, at_most=at_most)
+                counts[callee] = counts[callee].plus(runs) if callee in counts else runs
     return counts
-
-
-def _calls(
-    computation: Computation, trips: TripCounter
-) -> Iterator[tuple[Computation, int | None, bool]]:
-    """Callee, its runs per run of ``computation``, and whether that is an upper bound."""
-    for instruction in computation.calls:
-        if instruction.opcode == "while":
-            count = trips.count(instruction).trips
-            body, condition = instruction.called
-            yield body, count, False
-            yield condition, None if count is None else count + 1, False
-        else:
-            for callee in instruction.called:
-                yield callee, 1, instruction.opcode == "conditional"
-
-
-def _callers_first(module: Module) -> list[Computation]:
-    """Every reached computation, after all that call it."""
-    finished: dict[Computation, None] = {}
-    pending = [(module.entry, False)]
-    entered: set[Computation] = set()
-    while pending:
-        computation, leaving = pending.pop()
-        if leaving:
-            finished[computation] = None
-        elif computation not in entered:
-            entered.add(computation)
-            pending.append((computation, True))
-            pending.extend(
-                (callee, False)
-                for instruction in computation.calls
-                for callee in instruction.called
-            )
-    return list(reversed(finished))

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.frameworks.hlo_file import (
+from assay.frameworks.hlo import (
     HloFile,
     NoModule,
-    Source,
+    program_of,
     recognise,
     why_not_compiled_again,
 )
@@ -81,9 +81,7 @@ def inspect(
     for target in resolved:
         if why := why_not_compiled_again(file, target.platform):
             raise InspectionError(f"got {path}, which cannot be compiled for {target.name}: {why}")
-    variant = Variant(
-        name=path.name, role=Role.CONTROL, program=partial(_module_program, file.source)
-    )
+    variant = Variant(name=path.name, role=Role.CONTROL, program=partial(program_of, file.source))
     workload = Workload(suite="inspect", name=path.name, variants=(variant,), framework="hlo")
     yield from _compiled(subject, workload, resolved, _notes(file), timeout_seconds)
 
@@ -149,15 +147,9 @@ def _read(path: Path) -> HloFile:
 
 # Called in the observer's process: this one never imports jax.
 def _function_program(path: str, function: str, devices: Sequence[Any]) -> Program:
-    from assay.frameworks.jax_file import program
+    from assay.frameworks.jax_placement import program_of_file
 
-    return program(path, function, devices)
-
-
-def _module_program(source: Source, devices: Sequence[Any]) -> Program:
-    from assay.frameworks.hlo import program_of
-
-    return program_of(source, devices)
+    return program_of_file(path, function, devices)
 
 
 def _notes(file: HloFile) -> tuple[str, ...]:

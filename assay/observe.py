@@ -3,25 +3,22 @@
 import gzip
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from assay.frameworks.failures import classified, shortened
-from assay.frameworks.framework import Compiled, Framework, RanSteps, built, steps_seen
-from assay.frameworks.installed import FrameworkMissing, framework, toolchain
-from assay.frameworks.timing import PairTimer, ProgramFailed
+from assay.frameworks.failures import Ended, classified, shortened, stage
+from assay.frameworks.framework import Compiled, Framework, Unsupported, built
+from assay.frameworks.installed import framework, toolchain
+from assay.frameworks.timing import PairTimer
+from assay.hlo.canonical import canonical
+from assay.hlo.module import Module
 from assay.hlo.schema import split
 from assay.hlo.summary import read
-from assay.model.evidence import (
-    Evidence,
-    Failure,
-    FailureKind,
-    Seconds,
-    Tensor,
-    Unavailable,
-)
+from assay.model.evidence import Evidence, Failure, FailureKind, Seconds, Unavailable
 from assay.model.target import TargetUnavailable
 from assay.model.timing import Keep, TimedPair, Times, untaken
 from assay.model.workload import Program, Variant, Workload
@@ -40,7 +37,6 @@ _NO_VALUES = Unavailable(
 _NO_GROWTH = Unavailable(
     reason="the program offers no growing loop to time", remedy="give it one: Program(growth=…)"
 )
-_T = TypeVar("_T")
 
 Begin = Callable[[FailureKind | None, Evidence | None], None]
 """Called when a stage begins, with the failure kind of that stage (None for Assay's own work).
@@ -49,38 +45,7 @@ The second argument is the evidence collected before the stage, or None. It is k
 dies in the stage."""
 
 
-class _Halted(Exception):
-    """A stage failed. ``end`` is the failure or the reason why it cannot run."""
-
-    def __init__(self, end: Failure | Unavailable) -> None:
-        super().__init__(str(end))
-        self.end = end
-
-
-@dataclass(slots=True)
-class _Watch:
-    """Times the stages, and turns what programs and compilers raise in them into evidence."""
-
-    begin: Begin
-    cache: CompileCache | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def stage(self, name: str, kind: FailureKind, work: Callable[[], _T]) -> _T:
-        self.begin(kind, None)
-        start = time.perf_counter()
-        try:
-            return work()
-        # A program or a compiler may raise any exception. It is recorded as evidence.
-        except Exception as error:
-            raise _Halted(classified(kind, error)) from error
-        finally:
-            self.seconds[name] = time.perf_counter() - start
-
-
-_Look = Callable[[Evidence, Framework, Target, Program, _Watch], Evidence]
-
-
-def _tell_no_one(stage: FailureKind | None, seen: Evidence | None) -> None:
+def _ignore(kind: FailureKind | None, seen: Evidence | None) -> None:
     pass
 
 
@@ -88,7 +53,7 @@ def observe(
     workload: Workload,
     variant: Variant,
     target_name: str,
-    begin: Begin = _tell_no_one,
+    begin: Begin = _ignore,
     cache: CompileCache | None = None,
 ) -> Evidence:
     """Measure one variant on one target in this process. Its growing loop is not timed.
@@ -101,7 +66,8 @@ def observe(
     Raises:
         TargetError: no target has that name.
     """
-    return _observed(workload, variant, target_name, _through_stages, _Watch(begin, cache))
+    observation = _Observation(workload, variant, resolve(target_name), begin, cache)
+    return observation.take(workload, variant, observation.compile_and_execute)
 
 
 def observe_growth(
@@ -109,7 +75,7 @@ def observe_growth(
     variant: Variant,
     target_name: str,
     most_seconds: float,
-    begin: Begin = _tell_no_one,
+    begin: Begin = _ignore,
 ) -> Evidence:
     """Time only the growing loop of one variant, or record why that is not possible.
 
@@ -118,28 +84,8 @@ def observe_growth(
     Raises:
         TargetError: no target has that name.
     """
-    look = partial(_time_growth, most_seconds)
-    return _observed(workload, variant, target_name, look, _Watch(begin))
-
-
-def _observed(
-    workload: Workload, variant: Variant, target_name: str, look: _Look, watch: _Watch
-) -> Evidence:
-    target = resolve(target_name)
-    evidence = unseen(workload, variant, target)
-    try:
-        tools, devices = _reach(workload, target)
-    except _Halted as halted:
-        return _ended(evidence, halted.end)
-    known = replace(evidence, device_count=len(devices))
-    if target.executes:
-        known = replace(known, device_memory_bytes=tools.device_memory_bytes(devices[0]))
-    with tools.machine(devices):
-        try:
-            program = watch.stage("build", FailureKind.BUILD, lambda: built(variant, devices))
-        except _Halted as halted:
-            return _ended(known, halted.end)
-        return _stages(known, tools, target, program, watch, look)
+    observation = _Observation(workload, variant, resolve(target_name), begin)
+    return observation.take(workload, variant, partial(observation.time_growth, most_seconds))
 
 
 def observe_times(pair: TimedPair, keep: Keep) -> Times:
@@ -160,22 +106,11 @@ def observe_times(pair: TimedPair, keep: Keep) -> Times:
         tools, devices = _reach(pair.workload, target)
         with tools.machine(devices):
             timer.run(tools, devices, target.platform)
-    except _Halted as halted:
-        return _untimed(known, halted.end, "")
-    except ProgramFailed as failed:
-        return _untimed(timer.times, classified(failed.kind, failed.cause), failed.variant)
+    except Ended as ended:
+        if isinstance(ended.end, Unavailable):
+            return replace(timer.times, unavailable=ended.end)
+        return replace(timer.times, failure=ended.end, failed_variant=ended.variant)
     return replace(timer.times, seconds=time.perf_counter() - start)
-
-
-def _reach(workload: Workload, target: Target) -> tuple[Framework, tuple[Any, ...]]:
-    """The workload's framework, and the devices to compile for."""
-    try:
-        return framework(workload.framework), target.devices()
-    except FrameworkMissing as missing:
-        raise _Halted(Unavailable(reason=str(missing))) from missing
-    except TargetUnavailable as absent:
-        why = absent.availability
-        raise _Halted(Unavailable(reason=why.reason, remedy=why.remedy)) from absent
 
 
 def unseen(workload: Workload, variant: Variant, target: Target) -> Evidence:
@@ -192,176 +127,179 @@ def unseen(workload: Workload, variant: Variant, target: Target) -> Evidence:
     )
 
 
-def _stages(
-    evidence: Evidence,
-    tools: Framework,
-    target: Target,
-    program: Program,
-    watch: _Watch,
-    look: _Look,
-) -> Evidence:
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        evidence = look(evidence, tools, target, program, watch)
-    said = dict.fromkeys(shortened(str(each.message)) for each in heard)
-    return replace(evidence, warnings=tuple(said), seconds=_seconds(watch))
-
-
-def _through_stages(
-    evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
-) -> Evidence:
-    if program.function is not None:
-        evidence = _compile(evidence, tools, target, program, watch)
-    if evidence.failure is not None or evidence.unavailable is not None:
-        return evidence
+def _reach(workload: Workload, target: Target) -> tuple[Framework, tuple[Any, ...]]:
+    """The workload's framework, and the devices to compile for."""
     try:
-        return _execute(evidence, tools, target, program, watch)
-    except _Halted as halted:
-        return _ended(evidence, halted.end)
+        return framework(workload.framework), target.devices()
+    except (Unsupported, TargetUnavailable) as absent:
+        raise Ended(classified(FailureKind.BUILD, absent)) from absent
 
 
-def _time_growth(
-    most_seconds: float,
-    evidence: Evidence,
-    tools: Framework,
-    target: Target,
-    program: Program,
-    watch: _Watch,
-) -> Evidence:
-    growth = program.growth
-    if not target.executes:
-        return replace(evidence, not_executed=_RUNS_NOTHING)
-    if growth is None:
-        return replace(evidence, not_executed=_NO_GROWTH)
-    devices = target.devices()
-    try:
-        times = watch.stage(
-            "time",
-            FailureKind.EXECUTION,
-            lambda: tools.time_growth(growth, devices, most_seconds),
-        )
-    except _Halted as halted:
-        return _ended(evidence, halted.end)
-    return replace(evidence, growth=times)
+class _Observation:
+    """The stages of one program on one target, and the evidence that they have found so far."""
 
+    def __init__(
+        self,
+        workload: Workload,
+        variant: Variant,
+        target: Target,
+        begin: Begin,
+        cache: CompileCache | None = None,
+    ) -> None:
+        self._target = target
+        self._begin = begin
+        self._cache = cache
+        self._evidence = unseen(workload, variant, target)
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
-def _compile(
-    evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
-) -> Evidence:
-    traced: Any = None
-    lowered: Any = None
-    end: Failure | Unavailable | None = None
-    try:
-        traced = watch.stage(
-            "trace", FailureKind.TRACE, lambda: tools.trace(program, target.devices())
-        )
-        lowered = watch.stage(
-            "lower",
-            FailureKind.LOWERING,
-            lambda: tools.lower(traced, target.platform, target.devices()),
-        )
-        evidence = _compile_lowered(evidence, tools, target, lowered, watch)
-    except _Halted as halted:
-        end = halted.end
-    if traced is not None:
+    def take(
+        self,
+        workload: Workload,
+        variant: Variant,
+        measure: Callable[[Framework, tuple[Any, ...], Program], None],
+    ) -> Evidence:
+        """Build the program and measure it. A stage that fails is recorded as the end."""
         try:
+            tools, devices = _reach(workload, self._target)
+            self._found(device_count=len(devices))
+            if self._target.executes:
+                self._found(device_memory_bytes=tools.device_memory_bytes(devices[0]))
+            with tools.machine(devices):
+                with self._stage(FailureKind.BUILD, "build"):
+                    program = built(variant, devices)
+                with self._recording():
+                    measure(tools, devices, program)
+        except Ended as ended:
+            self._record_end(ended.end)
+        return self._evidence
+
+    def compile_and_execute(
+        self, tools: Framework, devices: tuple[Any, ...], program: Program
+    ) -> None:
+        """Compile the program's function and read the module; then run it, if the target can."""
+        if program.function is not None:
+            self._compile(tools, devices, program)
+        if self._evidence.failure is None and self._evidence.unavailable is None:
+            self._execute(tools, devices, program)
+
+    def time_growth(
+        self, most_seconds: float, tools: Framework, devices: tuple[Any, ...], program: Program
+    ) -> None:
+        """Time the program's growing loop."""
+        if not self._target.executes:
+            self._found(not_executed=_RUNS_NOTHING)
+        elif program.growth is None:
+            self._found(not_executed=_NO_GROWTH)
+        else:
+            with self._stage(FailureKind.EXECUTION, "execute"):
+                times = tools.time_growth(program.growth, devices, most_seconds)
+            self._found(growth=times)
+
+    def _compile(self, tools: Framework, devices: tuple[Any, ...], program: Program) -> None:
+        traced: Any = None
+        lowered: Any = None
+        try:
+            with self._stage(FailureKind.TRACE, "trace"):
+                traced = tools.trace(program, devices)
+            with self._stage(FailureKind.LOWERING, "lower"):
+                lowered = tools.lower(traced, self._target.platform, devices)
+            self._compile_lowered(tools, devices, lowered)
+        except Ended as ended:
+            self._record_end(ended.end)
+        if traced is not None:
             # The program's differentiated function is traced here.
-            told = watch.stage(
-                "describe", FailureKind.TRACE, lambda: tools.describe(program, traced, lowered)
-            )
-            evidence = replace(evidence, traced=told)
-        except _Halted as halted:
-            end = end or halted.end
-    return _ended(evidence, end) if end else evidence
+            with self._stage(FailureKind.TRACE, "describe"):
+                described = tools.describe(program, traced, lowered)
+            self._found(traced=described)
 
+    def _compile_lowered(self, tools: Framework, devices: tuple[Any, ...], lowered: Any) -> None:
+        """The compiled program, from the compiler or from an earlier run's cache."""
+        cache, key = self._cache, self._cache_key(tools, lowered)
+        if cache and key and (known := cache.load(key)):
+            self._found(memory=known.memory, module=known.module, hlo_gz=known.hlo_gz, cached=True)
+            return
+        with self._stage(FailureKind.COMPILER, "compile"):
+            compiled = tools.compile(lowered, devices)
+        with self._stage(FailureKind.COMPILER, "read"):
+            memory = compiled.memory()
+        self._found(memory=memory)
+        self._read_module(compiled)
+        module, hlo_gz = self._evidence.module, self._evidence.hlo_gz
+        if cache and key and module is not None:
+            cache.save(key, CompiledProgram(memory=memory, module=module, hlo_gz=hlo_gz))
 
-def _compile_lowered(
-    evidence: Evidence, tools: Framework, target: Target, lowered: Any, watch: _Watch
-) -> Evidence:
-    """The evidence with the compiled program, from the compiler or from an earlier run's cache."""
-    cache, key = watch.cache, ""
-    if cache is not None and (target.platform == "cpu" or target.model is not None):
-        watch.begin(None, None)
+    def _cache_key(self, tools: Framework, lowered: Any) -> str:
+        """The name of the program in the cache; empty if it cannot be cached."""
+        target = self._target
+        if self._cache is None or (target.platform != "cpu" and target.model is None):
+            return ""
+        self._begin(None, None)
         what = tools.what_is_compiled(lowered)
         tag = f"{target.name} {target.model!r}"
-        key = key_of(what, tag, evidence.toolchain.identity) if what else ""
-    known = cache.load(key) if cache is not None and key else None
-    if known is not None:
-        return replace(
-            evidence, memory=known.memory, module=known.module, hlo_gz=known.hlo_gz, cached=True
-        )
-    compiled = watch.stage(
-        "compile", FailureKind.COMPILER, lambda: tools.compile(lowered, target.devices())
-    )
-    memory = watch.stage("analyse", FailureKind.COMPILER, compiled.memory)
-    evidence = _read_module(replace(evidence, memory=memory), compiled, watch)
-    if cache is not None and key and evidence.module is not None:
-        program = CompiledProgram(memory=memory, module=evidence.module, hlo_gz=evidence.hlo_gz)
-        cache.save(key, program)
-    return evidence
+        return key_of(what, tag, self._evidence.toolchain.identity) if what else ""
 
+    def _read_module(self, compiled: Compiled) -> None:
+        """Read the module. An exception while reading is a fault of Assay."""
+        with self._stage(None, "read"):
+            try:
+                proto = compiled.hlo_proto()
+                module = read(*split(proto))
+            # A jaxlib may be unable to read a newer plugin's output. The program is not at fault.
+            except ModuleUnreadable as error:
+                self._found(module_unreadable=shortened(str(error)))
+                return
+        self._found(module=module, hlo_gz=gzip.compress(proto, _FASTEST, mtime=0))
 
-def _read_module(evidence: Evidence, compiled: Compiled, watch: _Watch) -> Evidence:
-    """The evidence with the module's summary. An exception while reading is a fault of Assay."""
-    watch.begin(None, None)
-    start = time.perf_counter()
-    try:
-        proto = compiled.hlo_proto()
-        module = read(*split(proto))
-    # A jaxlib may be unable to read the output of a newer plugin. The program is not at fault.
-    except ModuleUnreadable as error:
-        return replace(evidence, module_unreadable=shortened(str(error)))
-    watch.seconds["read"] = time.perf_counter() - start
-    return replace(evidence, module=module, hlo_gz=gzip.compress(proto, _FASTEST, mtime=0))
+    def _execute(self, tools: Framework, devices: tuple[Any, ...], program: Program) -> None:
+        if not self._target.executes:
+            self._found(not_executed=_RUNS_NOTHING)
+            return
+        self._begin(None, self._evidence)
+        if program.steps is not None:
+            with self._stage(FailureKind.EXECUTION, "execute"):
+                steps, values = tools.run_steps(program.steps, devices)
+            with self._stage(None, "read"):
+                modules = (Module.from_proto(split(proto)[0]) for proto in steps.modules)
+                steps = replace(steps, graphs=tuple(map(canonical, modules)))
+            self._found(steps=steps, values=values)
+        elif program.values is None or program.observe is None:
+            self._found(not_executed=_NO_VALUES)
+        else:
+            with self._stage(FailureKind.EXECUTION, "execute"):
+                values = tools.execute(program, devices)
+            self._found(values=values)
 
-
-def _execute(
-    evidence: Evidence, tools: Framework, target: Target, program: Program, watch: _Watch
-) -> Evidence:
-    if not target.executes:
-        return replace(evidence, not_executed=_RUNS_NOTHING)
-    devices, loop = target.devices(), program.steps
-    watch.begin(None, evidence)
-    if loop is not None:
-        ran = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.run_steps(loop, devices))
-        watch.begin(None, None)
+    @contextmanager
+    def _stage(self, kind: FailureKind | None, name: str) -> Iterator[None]:
+        """Time a stage; what is raised in it is Assay's own fault if it has no kind."""
+        self._begin(kind, None)
         start = time.perf_counter()
-        evidence = replace(evidence, steps=steps_seen(ran), values=_results(ran))
-        watch.seconds["read"] = watch.seconds.get("read", 0.0) + time.perf_counter() - start
-        return evidence
-    if program.values is None or program.observe is None:
-        return replace(evidence, not_executed=_NO_VALUES)
-    values = watch.stage("execute", FailureKind.EXECUTION, lambda: tools.execute(program, devices))
-    return replace(evidence, values=values)
+        try:
+            if kind is None:
+                yield
+            else:
+                with stage(kind):
+                    yield
+        finally:
+            self._seconds[name] += time.perf_counter() - start
 
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        """Record warnings and the seconds of the stages, also if one of them fails."""
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            try:
+                yield
+            finally:
+                said = dict.fromkeys(shortened(str(each.message)) for each in heard)
+                seconds = {each.name: self._seconds[each.name] for each in fields(Seconds)}
+                self._found(warnings=tuple(said), seconds=Seconds(**seconds))
 
-def _results(ran: RanSteps) -> tuple[Tensor, ...]:
-    """The results of every step, labelled with the number of the step."""
-    return tuple(
-        replace(tensor, path=f"step {number}: {tensor.path}")
-        for number, step in enumerate(ran.steps)
-        for tensor in step.results
-    )
+    def _found(self, **known: Any) -> None:
+        self._evidence = replace(self._evidence, **known)
 
-
-def _seconds(watch: _Watch) -> Seconds:
-    spent = watch.seconds
-    return Seconds(
-        trace=spent.get("trace", 0.0),
-        lower=spent.get("lower", 0.0),
-        compile=spent.get("compile", 0.0),
-        read=sum(spent.get(stage, 0.0) for stage in ("read", "analyse")),
-        execute=spent.get("execute", 0.0) + spent.get("time", 0.0),
-    )
-
-
-def _untimed(times: Times, end: Failure | Unavailable, variant: str) -> Times:
-    if isinstance(end, Unavailable):
-        return replace(times, unavailable=end)
-    return replace(times, failure=end, failed_variant=variant)
-
-
-def _ended(evidence: Evidence, end: Failure | Unavailable | None) -> Evidence:
-    if isinstance(end, Unavailable):
-        return replace(evidence, unavailable=end)
-    return replace(evidence, failure=end)
+    def _record_end(self, end: Failure | Unavailable) -> None:
+        """Record why the observation ended; of several reasons the first."""
+        if self._evidence.failure is None and self._evidence.unavailable is None:
+            name = "unavailable" if isinstance(end, Unavailable) else "failure"
+            self._found(**{name: end})

@@ -21,7 +21,7 @@ from typing import Any, Final
 from scipy.stats import beta
 
 from assay.claims.times import AtMost
-from assay.frameworks.turns import Runner, take_turns
+from assay.frameworks.timing import Runner, take_turns
 from assay.stats.changes import Change, Sensitivity
 
 TURNS: Final = 1000

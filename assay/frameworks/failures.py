@@ -1,6 +1,8 @@
 """How a stage ended that raised: a failure of the program, or a part that is missing here."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from assay.frameworks.framework import Unsupported
 from assay.model.blame import is_ours, message_of, users_line
@@ -12,13 +14,31 @@ from assay.targets.presence import recognise
 _MESSAGE_CHARACTERS = 400
 _SIZE = r"([0-9.]+)([KMGT]?)i?B?"
 # libtpu's two wordings (0.0.51): a little over the device's memory, and far over it.
-_OUT_OF_MEMORY = (
-    re.compile(rf"Used {_SIZE} of {_SIZE} hbm", re.IGNORECASE),
-    re.compile(rf"\({_SIZE}\) exceeds available HBM \({_SIZE}\)", re.IGNORECASE),
+_OUT_OF_MEMORY = re.compile(
+    rf"Used {_SIZE} of {_SIZE} hbm|\({_SIZE}\) exceeds available HBM \({_SIZE}\)", re.IGNORECASE
 )
 # A kernel that asks for more on-chip memory than there is compiles on no device, however large.
 _ON_CHIP = re.compile(r"space[= ](vmem|smem|cmem|sflag)|shared memory", re.IGNORECASE)
-_STEP = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_EXPONENT = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+class Ended(Exception):
+    """A stage did not succeed. ``variant`` is whose it was, where two programs are measured."""
+
+    def __init__(self, end: Failure | Unavailable, variant: str = "") -> None:
+        super().__init__(str(end))
+        self.end = end
+        self.variant = variant
+
+
+@contextmanager
+def stage(kind: FailureKind, variant: str = "") -> Iterator[None]:
+    """Raise ``Ended`` for all that a program, a compiler or a target raises in this stage."""
+    try:
+        yield
+    # A program or a compiler may raise any exception. It is recorded as evidence.
+    except Exception as error:
+        raise Ended(classified(kind, error), variant) from error
 
 
 def classified(kind: FailureKind, error: Exception) -> Failure | Unavailable:
@@ -34,25 +54,29 @@ def classified(kind: FailureKind, error: Exception) -> Failure | Unavailable:
         return Unavailable(reason=why.reason, remedy=why.remedy)
     if isinstance(error, InternalsMoved) or is_ours(error):
         raise error
-    # A missing part of an installation is no fault of the compiler.
-    fault = recognise(error) if kind is FailureKind.COMPILER else None
-    if fault is not None:
-        return Unavailable(reason=fault.reason, remedy=fault.remedy)
-    message, line = shortened(message_of(error)), users_line(error)
-    out_of_memory = "RESOURCE_EXHAUSTED" in text and not _ON_CHIP.search(text)
-    if kind is not FailureKind.COMPILER or not out_of_memory:
-        return Failure(kind=kind, message=message, line=line)
-    sizes = next(filter(None, (wording.search(text) for wording in _OUT_OF_MEMORY)), None)
+    message = shortened(message_of(error))
+    if kind is FailureKind.COMPILER:
+        # A missing part of an installation is no fault of the compiler.
+        if fault := recognise(error):
+            return Unavailable(reason=fault.reason, remedy=fault.remedy)
+        if "RESOURCE_EXHAUSTED" in text and not _ON_CHIP.search(text):
+            return _out_of_memory(text, message)
+    return Failure(kind=kind, message=message, line=users_line(error))
+
+
+def _out_of_memory(text: str, message: str) -> Failure:
+    """The failure with the needed bytes and the capacity, if the text names them."""
+    found = _OUT_OF_MEMORY.search(text)
+    numbers = [each for each in found.groups() if each is not None] if found else []
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    sizes = [round(float(number) * 1024.0 ** _EXPONENT[unit.upper()]) for number, unit in pairs]
+    needed, capacity = sizes or (None, None)
     return Failure(
         kind=FailureKind.OUT_OF_MEMORY,
         message=message,
-        needed_bytes=_bytes(sizes[1], sizes[2]) if sizes else None,
-        capacity_bytes=_bytes(sizes[3], sizes[4]) if sizes else None,
+        needed_bytes=needed,
+        capacity_bytes=capacity,
     )
-
-
-def _bytes(number: str, step: str) -> int:
-    return round(float(number) * 1024.0 ** _STEP[step.upper()])
 
 
 def shortened(text: str) -> str:

@@ -1,15 +1,14 @@
-"""The contract between Assay and a framework; the built program, and what all frameworks read."""
+"""What Assay asks of a framework, and what all frameworks share."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from assay.hlo.canonical import canonical
-from assay.hlo.module import Module
-from assay.hlo.schema import split
+from assay.hlo.schema import wrap
 from assay.model.blame import WrongType, line_of
 from assay.model.evidence import (
     Counters,
@@ -17,35 +16,26 @@ from assay.model.evidence import (
     Loop,
     Memory,
     Step,
-    StepGraph,
     Steps,
     StepsSeen,
     Tensor,
     Traced,
 )
-from assay.model.timing import Calibration, DeviceTimes
+from assay.model.timing import DeviceTimes
 from assay.model.workload import Growth, Program, Variant
+from assay.targets import jax_internals
+
+_MEMORY_PARTS = (
+    *("temp", "argument", "output", "alias"),
+    *("host_temp", "host_argument", "host_output", "host_alias"),
+)
 
 
-def memory_of(stats: Any) -> Memory:
-    """The compiler's memory analysis, bytes per device."""
-    return Memory(
-        temp_bytes=stats.temp_size_in_bytes,
-        argument_bytes=stats.argument_size_in_bytes,
-        output_bytes=stats.output_size_in_bytes,
-        alias_bytes=stats.alias_size_in_bytes,
-        host_temp_bytes=stats.host_temp_size_in_bytes,
-        host_argument_bytes=stats.host_argument_size_in_bytes,
-        host_output_bytes=stats.host_output_size_in_bytes,
-        host_alias_bytes=stats.host_alias_size_in_bytes,
-        reported_peak_bytes=getattr(stats, "peak_memory_in_bytes", None),
-    )
+class Unsupported(NotImplementedError):
+    """The installed version of a framework lacks what is asked of it; the message says what to do.
 
-
-def tensor_of(path: str, leaf: Any) -> Tensor:
-    """An array, or what numpy makes one of, by the name that it has among results."""
-    array = np.asarray(leaf)  # tobytes is row-major for all strides
-    return Tensor(path=path, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())
+    Neither the program nor the compiler is at fault.
+    """
 
 
 class Misplaced(RuntimeError):
@@ -71,210 +61,202 @@ def _names(devices: Iterable[Hashable]) -> str:
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if names[2:] else "")
 
 
-def built(variant: Variant, devices: Sequence[Any]) -> Program:
-    """The variant's program; every function of it says so where it gives a wrong type.
-
-    Raises:
-        WrongType: what ``Variant.program`` returned is no program. Any other exception is its own.
-    """
-    program: Program = _Giving(
-        variant.program,
-        Program,
-        f"program(devices) of variant {variant.name!r}",
-        "Program(function=…, …)",
-    )(devices)
-    return replace(
-        program,
-        values=_checked(program.values, (tuple, list), "Program.values()", "(first argument, …)"),
-        steps=_steps(program.steps),
-        growth=_growth(program.growth),
-    )
+def tensor_of(path: str, value: Any) -> Tensor:
+    """The result at that path, as numpy converts it."""
+    array = np.asarray(value)  # tobytes is row-major for all strides
+    return Tensor(path=path, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())
 
 
-def _steps(steps: Steps | None) -> Steps | None:
-    if steps is None:
-        return None
-    build = _Giving(steps.build, Loop, "Steps.build()", "Loop(step=…)")
-
-    def build_loop() -> Loop:
-        loop: Loop = build()
-        return replace(loop, step=_Giving(loop.step, Mapping, "Loop.step()", "{name: result}"))
-
-    return replace(steps, build=build_loop)
-
-
-def _growth(growth: Growth | None) -> Growth | None:
-    if growth is None:
-        return None
-    build = _Giving(growth.build, tuple, "Growth.build(length)", "(function, make_arguments)")
-    return replace(growth, build=build)
-
-
-def _checked(
-    function: Callable[..., Any] | None, wanted: type | tuple[type, ...], what: str, do: str
-) -> Callable[..., Any] | None:
-    return _Giving(function, wanted, what, do) if function is not None else None
+def memory_of(stats: Any) -> Memory:
+    """The compiler's memory analysis, bytes per device, from jaxlib's ``CompiledMemoryStats``."""
+    sizes = {f"{part}_bytes": getattr(stats, f"{part}_size_in_bytes") for part in _MEMORY_PARTS}
+    return Memory(**sizes, reported_peak_bytes=getattr(stats, "peak_memory_in_bytes", None))
 
 
 @dataclass(frozen=True, slots=True)
-class _Giving:
-    """The user's function, which gives one of the wanted types or raises ``WrongType``."""
+class Compiled:
+    """An executable of jaxlib, and the HloProto that its compiler dumped, None if it dumped none.
 
-    function: Callable[..., Any]
-    wanted: type | tuple[type, ...]
-    what: str
-    do: str
-
-    def __call__(self, *arguments: Any) -> Any:
-        given = self.function(*arguments)
-        if not isinstance(given, self.wanted):
-            line = line_of(self.function)
-            types = self.wanted if isinstance(self.wanted, tuple) else (self.wanted,)
-            names = " or ".join(each.__name__ for each in types)
-            raise WrongType(
-                f"{f'{line}: ' if line else ''}got {type(given).__name__} from {self.what}, "
-                f"wanted {names}; return {self.do}"
-            )
-        return given
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RanStep:
-    """One step that ran: ``compiled`` are the serialised modules that it had compiled."""
-
-    counters: Counters
-    results: tuple[Tensor, ...]
-    compiled: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RanSteps:
-    """A loop that ran; ``parameters`` are the shapes of its model's tensors by name."""
-
-    steps: tuple[RanStep, ...]
-    parameters: Mapping[str, tuple[int, ...]]
-
-
-class Compiled(Protocol):
-    """An executable, live or compile-only."""
-
-    def memory(self) -> Memory:
-        """The compiler's memory analysis."""
-
-    def hlo_proto(self) -> bytes:
-        """The optimised module as a serialised HloProto, with the buffer assignment if it is known.
-
-        Raises what the toolchain raises where it cannot hand over what it compiled.
-        """
-
-
-class Ready(Protocol):
-    """A program that was compiled and can be run again and again, to be timed.
-
-    ``trace_seconds`` and ``compile_seconds`` are None where they fall into the first run.
-    ``most_runs`` bounds the runs that may be asked for at once.
+    A compile-only compiler's executable cannot run.
     """
 
-    @property
-    def trace_seconds(self) -> float | None:
-        """What tracing and lowering took."""
+    executable: Any
+    dumped: bytes | None
 
-    @property
-    def compile_seconds(self) -> float | None:
-        """What compiling took."""
+    def memory(self) -> Memory:
+        """The compiler's memory analysis, bytes per device."""
+        return memory_of(self.executable.get_compiled_memory_stats())
 
-    @property
-    def most_runs(self) -> int:
-        """How many runs can be made ready at a time."""
+    def hlo_proto(self) -> bytes:
+        """The optimised module as a serialised HloProto, with the buffer assignment if dumped.
 
-    def run(self, count: int) -> float:
-        """The seconds of so many runs, each waited for; what they consume is made before."""
+        Raises:
+            ModuleUnreadable: this jaxlib cannot parse the plugin's module.
+        """
+        return self.dumped or wrap(jax_internals.loaded_protos(self.executable)[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A program that is compiled and can be run repeatedly, to be timed.
+
+    ``run(count)`` returns the seconds of ``count`` runs, each waited for; arguments that a run
+    consumes are made before. ``most_runs`` is the largest count. ``trace_seconds`` and
+    ``compile_seconds`` are None where the first run traces and compiles.
+    """
+
+    run: Callable[[int], float]
+    most_runs: int = 64
+    trace_seconds: float | None = None
+    compile_seconds: float | None = None
 
 
 class Framework(Protocol):
     """The stages of one framework, each of which may fail with the framework's own exception.
 
     Laws: a stage that returns has really done its work; it reads nothing from a cache of another
-    run. Every compiled, run or timed program goes through ``check_placement``.
+    run. Every compiled, run or timed program goes through ``check_placement``. ``devices`` are
+    the target's. A method that is not overridden says that the framework cannot do it.
     """
 
-    # ``Any`` is the framework's own object, passed from stage to stage untouched.
+    # ``Any`` is the framework's own object, passed from stage to stage unchanged.
+    name: str
 
     def machine(self, devices: Sequence[Any]) -> AbstractContextManager[None]:
         """In it, code that asks the framework for its devices is given these."""
+        return nullcontext()
 
     def trace(self, program: Program, devices: Sequence[Any]) -> Any:
-        """The traced program; ``devices`` are the target's, which tracing may ask about."""
+        """The traced program."""
 
     def lower(self, traced: Any, platform: str, devices: Sequence[Any]) -> Any:
         """The traced program lowered for ``cpu``, ``cuda`` or ``tpu``.
 
-        ``devices`` are the target's; a program that names none is for the first.
+        A program that names no devices is lowered for the first.
         """
 
     def describe(self, program: Program, traced: Any, lowered: Any) -> Traced | None:
-        """What tracing and lowering tell, if they do; ``lowered`` is None where that failed."""
+        """What tracing and lowering tell; ``lowered`` is None if that failed."""
+        return None
 
     def what_is_compiled(self, lowered: Any) -> str:
-        """All that the compiler is given: module, devices, options; empty if that is not known."""
+        """Everything that the compiler is given: module, devices, options.
+
+        Empty if that is not known: the program is then compiled in every run.
+        """
+        return ""
 
     def compile(self, lowered: Any, devices: Sequence[Any]) -> Compiled:
         """The executable, for the devices that the program was lowered for."""
 
     def device_memory_bytes(self, device: Any) -> int | None:
-        """The memory that a live device says programs can use; None where it says nothing."""
+        """The memory that programs can use on a live device of jax; None if it does not say."""
+        limit: int | None = (device.memory_stats() or {}).get("bytes_limit")
+        return limit
 
     def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
-        """The results that the program lets be observed, computed on the devices."""
+        """The results of ``program.observe`` on ``program.values()``, computed on the devices."""
+        raise self._lacks("values to run")
+
+    def run_steps(
+        self, steps: Steps, devices: Sequence[Any]
+    ) -> tuple[StepsSeen, tuple[Tensor, ...]]:
+        """Run a training loop: the counters and modules of each step, and its results.
+
+        The modules are not analysed: ``graphs`` is empty.
+        """
+        raise self._lacks("a training loop")
 
     def time_growth(
         self, growth: Growth, devices: Sequence[Any], most_seconds: float
     ) -> GrowthTimes:
-        """Wall times of the growing loop, or of tracing it, short and long in turns, each anew.
+        """Wall times of the growing loop, or of tracing it, at each length alternately.
 
-        A few turns are taken even after ``most_seconds``, and one however long it lasts.
+        A few are taken even after ``most_seconds``, and one however long it lasts.
         """
+        raise self._lacks("a growing loop")
 
     def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
         """The program's function on its values, or its loop's step, ready to be timed.
 
-        Raises ``Unsupported`` where the program has neither, or the framework cannot time it.
+        Raises:
+            Unsupported: the program has neither, or the framework cannot time it.
         """
+        raise self._lacks("a program to time")
 
     def forget(self) -> None:
-        """Drop what tracing left behind, so that the next tracing finds nothing done."""
-
-    def calibrate(self, devices: Sequence[Any]) -> Calibration:
-        """Times of fixed work on the first of the devices."""
+        """Clear what tracing left in caches, so that the next tracing does all its work again."""
 
     def profile(self, ready: Ready) -> DeviceTimes | None:
-        """The device's own times of a run, None where it has none to tell."""
+        """The device's own times of a run; None if it has none."""
+        return None
 
-    def run_steps(self, steps: Steps, devices: Sequence[Any]) -> RanSteps:
-        """Run a training loop and tell what was counted in each step, and what it compiled.
-
-        Raises ``Unsupported`` where the framework has no steps that could be counted.
-        """
+    def _lacks(self, what: str) -> Unsupported:
+        return Unsupported(f"got {what} for {self.name}, wanted one for jax; write it for jax")
 
 
-class Unsupported(NotImplementedError):
-    """The installed version of a framework lacks what is asked of it; the message says what to do.
+def steps_seen(
+    loop: Loop,
+    count: int,
+    step: Callable[[], tuple[Counters, Mapping[str, Any], Sequence[bytes]]],
+) -> tuple[StepsSeen, tuple[Tensor, ...]]:
+    """Run ``count`` steps, each of which gives its counters, results and serialised modules."""
+    steps: list[Step] = []
+    modules: list[bytes] = []
+    results: list[Tensor] = []
+    for number in range(count):
+        counters, arrays, compiled = step()
+        graphs = range(len(modules), len(modules) + len(compiled))
+        steps.append(Step(counters=counters, graphs=tuple(graphs)))
+        modules += compiled
+        results += [tensor_of(f"step {number}: {name}", each) for name, each in arrays.items()]
+    parameters = {name: tuple(tensor.shape) for name, tensor in loop.parameters.items()}
+    seen = StepsSeen(steps=tuple(steps), modules=tuple(modules), parameters=parameters)
+    return seen, tuple(results)
 
-    Neither the program nor the compiler is at fault.
+
+def built(variant: Variant, devices: Sequence[Any]) -> Program:
+    """The variant's program. Each of its functions raises ``WrongType`` for a wrong result.
+
+    Raises:
+        WrongType: ``Variant.program`` returned no program. Any other exception is its own.
     """
-
-
-def steps_seen(ran: RanSteps) -> StepsSeen:
-    """Each step with what was counted in it, and the graphs that it had compiled."""
-    graphs: list[StepGraph] = []
-    steps = []
-    for step in ran.steps:
-        first = len(graphs)
-        graphs += [canonical(Module.from_proto(split(proto)[0])) for proto in step.compiled]
-        steps.append(Step(counters=step.counters, graphs=tuple(range(first, len(graphs)))))
-    return StepsSeen(
-        steps=tuple(steps),
-        graphs=tuple(graphs),
-        modules=tuple(proto for step in ran.steps for proto in step.compiled),
-        parameters=dict(ran.parameters),
+    what = f"program(devices) of variant {variant.name!r}"
+    program: Program = _checked(variant.program, (Program,), what, "Program(function=…, …)")(
+        devices
     )
+    values, steps, growth = program.values, program.steps, program.growth
+    if values is not None:
+        values = _checked(values, (tuple, list), "Program.values()", "(first argument, …)")
+    if steps is not None:
+        build = _checked(steps.build, (Loop,), "Steps.build()", "Loop(step=…)")
+        steps = replace(steps, build=partial(_checked_loop, build))
+    if growth is not None:
+        do = "(function, make_arguments)"
+        build = _checked(growth.build, (tuple,), "Growth.build(length)", do)
+        growth = replace(growth, build=build)
+    return replace(program, values=values, steps=steps, growth=growth)
+
+
+def _checked_loop(build: Callable[[], Loop]) -> Loop:
+    loop = build()
+    return replace(loop, step=_checked(loop.step, (Mapping,), "Loop.step()", "{name: result}"))
+
+
+def _checked(
+    function: Callable[..., Any], wanted: tuple[type, ...], what: str, do: str
+) -> Callable[..., Any]:
+    """The user's function, which returns one of the wanted types or raises ``WrongType``."""
+
+    def call(*arguments: Any) -> Any:
+        given = function(*arguments)
+        if not isinstance(given, wanted):
+            line = line_of(function)
+            names = " or ".join(each.__name__ for each in wanted)
+            raise WrongType(
+                f"{f'{line}: ' if line else ''}got {type(given).__name__} from {what}, "
+                f"wanted {names}; return {do}"
+            )
+        return given
+
+    return call

@@ -1,23 +1,208 @@
-"""HLO as a framework: programs that are there as a module already, compiled for a target."""
+"""HLO as a framework: modules from files, recognised by their content, compiled for a target."""
 
+import gzip
+import zlib
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from assay.frameworks.framework import Compiled, RanSteps, Ready, check_placement, memory_of
-from assay.frameworks.hlo_file import Source
-from assay.frameworks.jax import JaxFramework
+from assay.frameworks.framework import Compiled, Framework, check_placement
 from assay.hlo.module import Module
-from assay.hlo.schema import wrap
+from assay.hlo.schema import MalformedModule, split, wrap
 from assay.model.blame import WrongValue
-from assay.model.evidence import GrowthTimes, Memory, Steps, Tensor, Traced
-from assay.model.timing import Calibration, DeviceTimes
-from assay.model.workload import Growth, Program
+from assay.model.module import Shape
+from assay.model.workload import Program
 from assay.targets import jax_internals
-from assay.targets.hlo_text import compile_with_dump
+from assay.targets.hlo_text import compile_with_dump, device_counts, module_of_text
 
-_PLACEMENT = "annotate_device_placement"
+_GZIP = b"\x1f\x8b"
+_BYTECODE = b"ML\xefR"
+_MLIR_BEGINS = ("module", "builtin.module", "#", "!", "//")
+_WANTED = (
+    "HLO text, a serialized HloProto or HloModuleProto (.hlo.pb), StableHLO text or bytecode, "
+    "or one of these under gzip"
+)
+_MADE_BY_COMPILERS = frozenset({"add-dependency", "async-update", "bitcast", "domain", "fusion"})
+_PHASES = ("-start", "-done")
+_LIBRARY_CALLS = ("__cublas$", "__cudnn$", "__onednn$", "AllocateBuffer")
+_ACROSS_DEVICES = frozenset(
+    {
+        *("all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute"),
+        *("partition-id", "reduce-scatter", "replica-id"),
+    }
+)
+
+
+class NoModule(ValueError):
+    """The file holds no module. The message names its format, the accepted ones and the remedy."""
+
+
+class Form(Enum):
+    """How a file holds its module."""
+
+    HLO_TEXT = "HLO text"
+    HLO_PROTO = "an HLO proto"
+    STABLEHLO = "StableHLO"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A module from before the compiler: StableHLO (text or bytecode), or an HloModuleProto.
+
+    StableHLO itself says for how many devices it is; HLO does not, so ``replicas`` and
+    ``partitions`` do.
+    """
+
+    module: bytes
+    is_stablehlo: bool
+    replicas: int = 1
+    partitions: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HloFile:
+    """The module of a file.
+
+    ``source`` is what a compiler takes. ``hlo_proto`` is the serialized HloProto, b"" of StableHLO.
+    A ``scheduled`` module has been compiled: it can be read without compiling it.
+    """
+
+    form: Form
+    source: Source
+    hlo_proto: bytes = b""
+    scheduled: bool = False
+
+    @property
+    def says_how_many_devices(self) -> bool:
+        """Whether the file states the number of devices of its module. A proto does not."""
+        return self.form is not Form.HLO_PROTO
+
+
+def why_not_compiled_again(file: HloFile, platform: str) -> str:
+    """What in a module no compiler accepts, and what to do; "" where a compiler may accept it.
+
+    Compilers accept StableHLO, which cannot express operations that only compilers create. It can
+    express a copy for a CPU only.
+    """
+    if file.form is Form.STABLEHLO:
+        return ""
+    found: Counter[str] = Counter()
+    devices: Counter[str] = Counter()
+    for computation in Module.from_proto(file.source.module).computations:
+        for instruction in computation.instructions:
+            opcode = instruction.opcode
+            if opcode in _ACROSS_DEVICES and not file.says_how_many_devices:
+                devices[opcode] += 1
+            elif opcode == "custom-call":
+                target = instruction.custom_call_target
+                found[target] += target.startswith(_LIBRARY_CALLS)
+            else:
+                is_own = opcode in _MADE_BY_COMPILERS or opcode.endswith(_PHASES)
+                found[opcode] += is_own or (opcode == "copy" and platform != "cpu")
+    if found := +found:
+        return (
+            f"operations that a compiler creates and does not accept ({_listed(found)}), wanted a "
+            "module from before its passes: use the file of the dump that ends in "
+            "before_optimizations.hlo.pb, or StableHLO; to inspect this file, omit --compile"
+        )
+    if devices:
+        return (
+            f"operations across devices ({_listed(devices)}) in a proto, which does not record "
+            "the number of devices, wanted HLO text, whose first line does; dump it with "
+            "--xla_dump_hlo_as_text"
+        )
+    return ""
+
+
+def _listed(found: Counter[str]) -> str:
+    return ", ".join(f"{count} × {opcode}" for opcode, count in found.most_common())
+
+
+def recognise(data: bytes, name: str) -> HloFile:
+    """The module that ``data`` holds; errors call the file ``name``.
+
+    Raises:
+        NoModule: it holds none, or only a part of one.
+    """
+    if data.startswith(_GZIP):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise NoModule(
+                f"got {name}, a damaged or truncated gzip file ({error}), wanted a complete file; "
+                "copy it again"
+            ) from error
+    if not data.strip():
+        raise NoModule(f"got {name}, which is empty, wanted {_WANTED}; write the dump again")
+    text = _text(data)
+    is_mlir = (
+        text is not None and text.lstrip().startswith(_MLIR_BEGINS) and "HloModule" not in text
+    )
+    if is_mlir or data.startswith(_BYTECODE):
+        try:
+            jax_internals.parse_stablehlo(data)
+        except ValueError as error:
+            raise NoModule(f"{name}: {error}") from error
+        return HloFile(form=Form.STABLEHLO, source=Source(module=data, is_stablehlo=True))
+    if text is None:
+        return _proto(data, name)
+    try:
+        module = module_of_text(text)
+    except ValueError as error:
+        raise NoModule(f"{name}: {error}\nwanted {_WANTED}") from error
+    return _hlo_file(Form.HLO_TEXT, module, wrap(module), *device_counts(text))
+
+
+def _text(data: bytes) -> str | None:
+    """``data`` decoded as text, or None if it is binary."""
+    if b"\0" in data:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    control = sum(character < " " and character not in "\t\n\r\f" for character in text[:4096])
+    return None if control else text
+
+
+def _proto(data: bytes, name: str) -> HloFile:
+    """An HloProto, an HloSnapshot around one, or a bare HloModuleProto."""
+    for hlo_proto in (data, _first_field(data), wrap(data)):
+        module = _first_field(hlo_proto)
+        if module and _is_module(module):
+            return _hlo_file(Form.HLO_PROTO, module, hlo_proto)
+    raise NoModule(
+        f"got {name}, {len(data)} bytes that are not a complete module, wanted {_WANTED}; "
+        "if it is truncated, copy it again; if it is another file of the dump, use the one that "
+        "ends in after_optimizations.hlo.pb"
+    )
+
+
+def _first_field(data: bytes) -> bytes:
+    try:
+        return split(data)[0]
+    except MalformedModule:
+        return b""
+
+
+def _is_module(data: bytes) -> bool:
+    try:
+        return len(Module.from_proto(data).entry) > 0
+    except (MalformedModule, LookupError):
+        return False
+
+
+def _hlo_file(
+    form: Form, module: bytes, hlo_proto: bytes, replicas: int = 1, partitions: int = 1
+) -> HloFile:
+    return HloFile(
+        form=form,
+        source=Source(module=module, is_stablehlo=False, replicas=replicas, partitions=partitions),
+        hlo_proto=hlo_proto,
+        scheduled=bool(Module.from_proto(module).scheduled_ids),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,31 +215,10 @@ class Parsed:
     devices: tuple[Any, ...]
 
 
-class HloCompiled:
-    """An executable, live or compile-only; ``dumped`` is the HloProto that its compiler dumped."""
+class HloFramework(Framework):
+    """The stages of a module: it is lowered already, and nothing runs it."""
 
-    def __init__(self, executable: Any, dumped: bytes | None) -> None:
-        self._executable = executable
-        self._dumped = dumped
-
-    def memory(self) -> Memory:
-        """The compiler's memory analysis, bytes per device."""
-        return memory_of(self._executable.get_compiled_memory_stats())
-
-    def hlo_proto(self) -> bytes:
-        """The optimised module; one program is one module."""
-        return self._dumped or wrap(jax_internals.loaded_protos(self._executable)[0])
-
-
-class HloFramework:
-    """The stages of a module; what concerns devices is as in JAX."""
-
-    def __init__(self) -> None:
-        self._jax = JaxFramework()
-
-    def machine(self, devices: Sequence[Any]) -> AbstractContextManager[None]:
-        """Nothing: no code of these programs asks for devices."""
-        return nullcontext()
+    name = "hlo"
 
     def trace(self, program: Program, devices: Sequence[Any]) -> Parsed:
         """What ``program.function`` parses, see ``program_of``."""
@@ -66,56 +230,9 @@ class HloFramework:
         """A module is lowered already."""
         return traced
 
-    def describe(self, program: Program, traced: Parsed, lowered: Parsed | None) -> Traced:
-        """Of names and residuals nothing is left in a module."""
-        placements = str(traced.module).count(_PLACEMENT)
-        return Traced(
-            names=(),
-            host_placements_traced=placements,
-            placements_lowered=placements,
-            residuals=None,
-        )
-
-    def what_is_compiled(self, lowered: Parsed) -> str:
-        """Not known: such programs are compiled in every run."""
-        return ""
-
     def compile(self, lowered: Parsed, devices: Sequence[Any]) -> Compiled:
         """Compile for the devices that the module was parsed for."""
         return compile_parsed(lowered, devices)
-
-    def device_memory_bytes(self, device: Any) -> int | None:
-        """The allocator's limit."""
-        return self._jax.device_memory_bytes(device)
-
-    def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
-        """As in JAX; the program of a module gives no values, so nothing is run."""
-        return self._jax.execute(program, devices)
-
-    def time_growth(
-        self, growth: Growth, devices: Sequence[Any], most_seconds: float
-    ) -> GrowthTimes:
-        """As in JAX; the program of a module has no growing loop."""
-        return self._jax.time_growth(growth, devices, most_seconds)
-
-    def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
-        """As in JAX; the program of a module gives no values, so nothing is timed."""
-        return self._jax.ready(program, devices, platform)
-
-    def forget(self) -> None:
-        """Each call parses the module again."""
-
-    def calibrate(self, devices: Sequence[Any]) -> Calibration:
-        """As in JAX."""
-        return self._jax.calibrate(devices)
-
-    def profile(self, ready: Ready) -> DeviceTimes | None:
-        """As in JAX."""
-        return self._jax.profile(ready)
-
-    def run_steps(self, steps: Steps, devices: Sequence[Any]) -> RanSteps:
-        """As in JAX."""
-        return self._jax.run_steps(steps, devices)
 
 
 def program_of(source: Source, devices: Sequence[Any]) -> Program:
@@ -127,15 +244,14 @@ def parse(source: Source, devices: Sequence[Any]) -> Parsed:
     """The module, ready to be compiled.
 
     Raises:
-        WrongValue: it is none that a compiler takes, or it is for more devices than there are.
+        WrongValue: no compiler accepts it, or it is for more devices than there are.
     """
     text = source.module if source.is_stablehlo else jax_internals.stablehlo_from_hlo(source.module)
     module = jax_internals.parse_stablehlo(text)
     if not source.is_stablehlo and devices[0].platform != "cpu":
         _keep_on_host(module, source.module)
     replicas = _count(module, "mhlo.num_replicas") or source.replicas
-    partitions = _count(module, "mhlo.num_partitions") or source.partitions
-    wanted = replicas * partitions
+    wanted = replicas * (_count(module, "mhlo.num_partitions") or source.partitions)
     if wanted > len(devices):
         raise WrongValue(
             f"got a module for {wanted} devices and a target of {len(devices)}; wanted a target "
@@ -144,10 +260,15 @@ def parse(source: Source, devices: Sequence[Any]) -> Parsed:
     return Parsed(module=module, replicas=replicas, devices=tuple(devices[:wanted]))
 
 
-def _keep_on_host(module: Any, hlo: bytes) -> None:
-    """Places the entry's arguments and results as the HLO did: the conversion drops ``S(5)``.
+def _count(module: Any, attribute: str) -> int:
+    attributes = module.operation.attributes
+    return int(attributes[attribute].value) if attribute in attributes else 0
 
-    A dump from before the passes has it in the entry's layout alone.
+
+def _keep_on_host(module: Any, hlo: bytes) -> None:
+    """Place the entry's arguments and results as the HLO did: the conversion drops ``S(5)``.
+
+    A dump from before the passes has it in the entry's layout only.
     """
     found = Module.from_proto(hlo)
     given, made = found.interface
@@ -155,28 +276,28 @@ def _keep_on_host(module: Any, hlo: bytes) -> None:
         found.entry.of(frozenset({"parameter"})), key=lambda parameter: parameter.parameter_number
     )
     arguments = [
-        leaf.on_host or placed.on_host
+        is_on_host
         for parameter, shape in zip(parameters, given, strict=True)
-        for leaf, placed in zip(parameter.shape.leaves(), shape.leaves(), strict=True)
+        for is_on_host in _on_host(parameter.shape, shape)
     ]
-    results = [
-        leaf.on_host or placed.on_host
-        for leaf, placed in zip(found.entry.root.shape.leaves(), made.leaves(), strict=True)
-    ]
+    results = _on_host(found.entry.root.shape, made)
     if any(arguments) or any(results):
         jax_internals.place_on_host(module, arguments, results)
 
 
-def compile_parsed(parsed: Parsed, target: Sequence[Any]) -> HloCompiled:
+def _on_host(shape: Shape, placed: Shape) -> list[bool]:
+    """For each array of the shape, whether it is on the host by its own layout or the entry's."""
+    pairs = zip(shape.leaves(), placed.leaves(), strict=True)
+    return [leaf.on_host or other.on_host for leaf, other in pairs]
+
+
+def compile_parsed(parsed: Parsed, target: Sequence[Any]) -> Compiled:
     """The executable for the target's devices. Raises what the compiler raises."""
-    module, devices, replicas = parsed.module, parsed.devices, parsed.replicas
-    executable, proto = compile_with_dump(
-        lambda options: jax_internals.compile_stablehlo(module, devices, options, replicas)
+    devices = parsed.devices
+    executable, dumped = compile_with_dump(
+        lambda options: jax_internals.compile_stablehlo(
+            parsed.module, devices, options, parsed.replicas
+        )
     )
     check_placement({*devices, *jax_internals.loaded_devices(executable)}, target)
-    return HloCompiled(executable, proto)
-
-
-def _count(module: Any, attribute: str) -> int | None:
-    attributes = module.operation.attributes
-    return int(attributes[attribute].value) if attribute in attributes else None
+    return Compiled(executable, dumped)

@@ -3,32 +3,60 @@
 import importlib.metadata
 import os
 import platform
-from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from assay.frameworks.framework import Framework
+from assay.frameworks.framework import Framework, Unsupported
 from assay.model.evidence import Toolchain
 
-_FRAMEWORK_PACKAGES = {
-    "jax": ("jax", "jaxlib"),
-    "hlo": ("jax", "jaxlib"),
-    # Its own XLA runs the programs; jax's compilers compile them for targets that are not there.
-    "torch_xla": ("torch", "torch-xla", "jax", "jaxlib"),
-}
-_PLATFORM_PACKAGES = {
-    "cuda": (
-        "jax-cuda13-plugin",
-        "jax-cuda13-pjrt",
-        "jax-cuda12-plugin",
-        "jax-cuda12-pjrt",
-        "nvidia-cuda-nvcc",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A framework: its class, the module that it needs, how to install that, its packages.
+
+    ``keeps_state``: what was compiled and counted for one program affects the next.
+    """
+
+    module: str
+    class_name: str
+    needs: str
+    install: str
+    packages: tuple[str, ...]
+    keeps_state: bool = False
+
+
+_ENTRIES = {
+    "jax": _Entry(
+        module="assay.frameworks.jax",
+        class_name="JaxFramework",
+        needs="jax",
+        install="pip install jax",
+        packages=("jax", "jaxlib"),
     ),
-    "tpu": ("libtpu",),
+    "hlo": _Entry(
+        module="assay.frameworks.hlo",
+        class_name="HloFramework",
+        needs="jaxlib",
+        install="pip install jax",
+        packages=("jax", "jaxlib"),
+    ),
+    "torch_xla": _Entry(
+        module="assay.frameworks.torch_xla",
+        class_name="TorchXlaFramework",
+        needs="torch_xla",
+        install="tox run -e torch_xla, or pip install 'assay-xla[torch_xla]' (7 GB)",
+        # Its own XLA runs the programs; jax's compilers compile for compile-only targets.
+        packages=("torch", "torch-xla", "jax", "jaxlib"),
+        keeps_state=True,
+    ),
 }
+KNOWN = tuple(_ENTRIES)
+_CUDA_PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "jax-cuda12-plugin", "jax-cuda12-pjrt")
+_COMPILER_PACKAGES = {"cuda": (*_CUDA_PLUGINS, "nvidia-cuda-nvcc"), "tpu": ("libtpu",)}
 PACKAGES = frozenset(
     name
-    for names in (*_FRAMEWORK_PACKAGES.values(), *_PLATFORM_PACKAGES.values())
+    for names in (*(each.packages for each in _ENTRIES.values()), *_COMPILER_PACKAGES.values())
     for name in names
 )
 """Every package that a toolchain of Assay's own frameworks names."""
@@ -41,18 +69,13 @@ _FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
 def toolchain(framework: str, backend: str) -> Toolchain:
     """The toolchain that compiles the framework's programs for ``cpu``, ``cuda`` or ``tpu``."""
-    names = (
-        *_FRAMEWORK_PACKAGES.get(framework, (framework,)),
-        *_PLATFORM_PACKAGES.get(backend, ()),
-    )
-    flags = [f"{name}={os.environ[name]}" for name in _FLAG_VARIABLES if os.environ.get(name)]
-    found = {name: installed_version(name) for name in names}
+    own = _ENTRIES[framework].packages if framework in _ENTRIES else (framework,)
+    names = (*own, *_COMPILER_PACKAGES.get(backend, ()))
+    versions = {name: version for name in names if (version := installed_version(name))}
     if backend == "cpu":
-        found["host-isa"] = host_isa()
-    return Toolchain(
-        versions={name: version for name, version in found.items() if version},
-        flags=" ".join(flags),
-    )
+        versions["host-isa"] = host_isa()
+    flags = [f"{name}={os.environ[name]}" for name in _FLAG_VARIABLES if os.environ.get(name)]
+    return Toolchain(versions=versions, flags=" ".join(flags))
 
 
 def host_isa() -> str:
@@ -73,50 +96,9 @@ def installed_version(package: str) -> str:
         return ""
 
 
-class FrameworkMissing(LookupError):
-    """The framework is not installed; the message names the command that installs it."""
-
-
-def _jax() -> Framework:
-    from assay.frameworks.jax import JaxFramework
-
-    return JaxFramework()
-
-
-def _hlo() -> Framework:
-    from assay.frameworks.hlo import HloFramework
-
-    return HloFramework()
-
-
-def _torch_xla() -> Framework:
-    preload("torch_xla")
-    from assay.frameworks.torch_xla import TorchXlaFramework
-
-    return TorchXlaFramework()
-
-
-_FRAMEWORKS: dict[str, Callable[[], Framework]] = {
-    "jax": _jax,
-    "hlo": _hlo,
-    "torch_xla": _torch_xla,
-}
-_PACKAGE = {"jax": "jax", "hlo": "jaxlib", "torch_xla": "torch_xla"}
-_INSTALL = {
-    "jax": "pip install jax",
-    "hlo": "pip install jax",
-    "torch_xla": "tox run -e torch_xla, or pip install 'assay-xla[torch_xla]' (7 GB)",
-}
-KNOWN = tuple(_FRAMEWORKS)
-_KEEPS_STATE = frozenset({"torch_xla"})
-
-
 def keeps_state(name: str) -> bool:
-    """Whether what a framework compiled and counted for one program shows in the next one.
-
-    Its programs are then observed in a process each.
-    """
-    return name in _KEEPS_STATE
+    """Whether each program of the framework must be observed in a process of its own."""
+    return name in _ENTRIES and _ENTRIES[name].keeps_state
 
 
 def preload(name: str) -> None:
@@ -128,21 +110,24 @@ def preload(name: str) -> None:
 
 
 def why_missing(name: str) -> str:
-    """That a known framework is not installed and how to install it, empty if it is there."""
-    if name not in _PACKAGE or find_spec(_PACKAGE[name]) is not None:
+    """That a known framework is not installed and how to install it; empty if it is installed."""
+    if name not in _ENTRIES or find_spec(_ENTRIES[name].needs) is not None:
         return ""
-    return f"{name} is not installed; {_INSTALL[name]}"
+    return f"{name} is not installed; {_ENTRIES[name].install}"
 
 
 def framework(name: str) -> Framework:
     """The framework of that name.
 
     Raises:
-        FrameworkMissing: unknown or not installed.
+        Unsupported: no framework has that name, or it is not installed.
     """
-    if name not in _FRAMEWORKS:
-        known = ", ".join(sorted(_FRAMEWORKS))
-        raise FrameworkMissing(f"got framework {name!r}, wanted one of {known}")
+    if name not in _ENTRIES:
+        known = ", ".join(sorted(_ENTRIES))
+        raise Unsupported(f"got framework {name!r}, wanted one of {known}")
     if missing := why_missing(name):
-        raise FrameworkMissing(missing)
-    return _FRAMEWORKS[name]()
+        raise Unsupported(missing)
+    preload(name)
+    entry = _ENTRIES[name]
+    made: Framework = getattr(importlib.import_module(entry.module), entry.class_name)()
+    return made

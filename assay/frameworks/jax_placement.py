@@ -1,8 +1,12 @@
-"""A JAX program placed on the devices of a target."""
+"""A JAX program, also one from a user's file, placed on the devices of a target."""
 
+import importlib.util
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -10,17 +14,57 @@ import jax
 import numpy as np
 
 from assay.frameworks.framework import check_placement
-from assay.model.blame import WrongValue
+from assay.model.blame import WrongType, WrongValue
 from assay.model.workload import Program
 from assay.targets import jax_internals
 from assay.targets.emulation import mesh_settable
 
 
+def program_of_file(path: str, function: str, devices: Sequence[Any]) -> Program:
+    """The program ``FILE.py:FUNCTION`` on these devices.
+
+    The file's ``example_args()`` gives the arguments, ``example_shardings(devices)`` their
+    shardings; without it they are on the first device.
+
+    Raises:
+        WrongValue: the file lacks the function or ``example_args``.
+        WrongType: ``example_args`` gives no tuple.
+    """
+    module = _imported(Path(path))
+    for name in (function, "example_args"):
+        if not hasattr(module, name):
+            raise WrongValue(f"got {path} without {name}, wanted a function of that name")
+    arguments = module.example_args()
+    if not isinstance(arguments, (tuple, list)):
+        raise WrongType(
+            f"got {type(arguments).__name__} from example_args(), wanted a tuple of the arguments "
+            f"of {function}; return ({function}'s first argument, …)"
+        )
+    shardings: Any = jax.sharding.SingleDeviceSharding(devices[0])
+    if hasattr(module, "example_shardings"):
+        shardings = module.example_shardings(devices)
+    shapes = jax.tree.map(shape_of, tuple(arguments))
+    return Program(function=getattr(module, function), arguments=shapes, in_shardings=shardings)
+
+
+def _imported(path: Path) -> ModuleType:
+    sys.path.insert(0, str(path.parent.resolve()))
+    # A file may have the name of a module that is loaded already.
+    name = path.stem if path.stem not in sys.modules else f"inspected_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # it ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def jitted(program: Program, devices: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
     """The program's function, jitted, and its arguments, under the program's shardings.
 
-    A function that is jitted already keeps what it was jitted with: its arguments get the
-    shardings, as an outer ``jax.jit`` would drop its donations and static arguments.
+    A jitted function is not jitted again, as that would drop its donations and static arguments:
+    its arguments get the shardings.
 
     Raises:
         WrongValue: a jitted function is given further jit options.
@@ -28,14 +72,13 @@ def jitted(program: Program, devices: Sequence[Any]) -> tuple[Any, tuple[Any, ..
     function: Any = program.function
     arguments = arguments_of(program, devices)
     if not is_jitted(function):
-        options = {
+        shardings = {
             name: value
             for name in ("in_shardings", "out_shardings")
             if (value := getattr(program, name)) is not None
         }
-        options["donate_argnums"] = program.donate_argnums
-        options["static_argnums"] = program.static_argnums
-        return jax.jit(function, **options), arguments
+        numbers = {name: getattr(program, name) for name in ("donate_argnums", "static_argnums")}
+        return jax.jit(function, **shardings, **numbers), arguments
     for name in ("out_shardings", "donate_argnums", "static_argnums"):
         if getattr(program, name) not in (None, ()):
             raise WrongValue(
@@ -53,9 +96,9 @@ def is_jitted(function: Any) -> bool:
 
 
 def arguments_of(program: Program, devices: Sequence[Any]) -> tuple[Any, ...]:
-    """The program's arguments; those that it makes, as shapes with the shardings they are given.
+    """The program's arguments; those of ``make_arguments`` as shapes with shardings.
 
-    What makes them is traced: it may be a model that no machine here could hold.
+    ``make_arguments`` is traced, not run: its model may be larger than this machine.
     """
     if program.make_arguments is None:
         return program.arguments
@@ -74,10 +117,7 @@ def arguments_of(program: Program, devices: Sequence[Any]) -> tuple[Any, ...]:
     lowered = lowered_for(traced, "cuda" if platform == "gpu" else platform, devices)
     shapes = list(traced.out_info)
     if len(jax_internals.lowered_devices(lowered)) > 1:
-        shapes = [
-            shape.update(sharding=sharding)
-            for shape, sharding in zip(shapes, _result_shardings(lowered), strict=True)
-        ]
+        shapes = list(map(shape_of, shapes, _result_shardings(lowered)))
     tree, others = known
     made = iter(shapes)
     leaves = [next(made) if leaf is None else leaf for leaf in others]
@@ -111,33 +151,34 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array | np.ndarray | np.generic)
 
 
-def shape_of(leaf: Any) -> Any:
-    """The shape of an array, so that no argument is on a device; any other value unchanged."""
-    if isinstance(leaf, jax.ShapeDtypeStruct) or not hasattr(leaf, "shape"):
+def shape_of(leaf: Any, sharding: Any = None) -> Any:
+    """The shape of an array, with the sharding if there is one; any other value unchanged."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf if sharding is None else leaf.update(sharding=sharding)
+    if not hasattr(leaf, "shape"):
         return leaf
     weak = getattr(leaf, "weak_type", False)
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak)
 
 
 def shapes_of(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """The shapes of all arrays, with the shardings that are more than one device's."""
-    shapes: tuple[Any, ...] = jax.tree.map(_portable, arguments)
+
+    def shape(leaf: Any) -> Any:
+        sharding = getattr(leaf, "sharding", None)
+        return shape_of(
+            leaf, sharding if isinstance(sharding, jax.sharding.NamedSharding) else None
+        )
+
+    shapes: tuple[Any, ...] = jax.tree.map(shape, arguments)
     return shapes
-
-
-def _portable(leaf: Any) -> Any:
-    shape = shape_of(leaf)
-    sharding = getattr(leaf, "sharding", None)
-    if shape is leaf or not isinstance(sharding, jax.sharding.NamedSharding):
-        return shape
-    return shape.update(sharding=sharding)
 
 
 def placed(arguments: Any, shardings: Any) -> Any:
     """The arguments' shapes with the shardings, of which one may stand for a whole subtree."""
 
     def place(sharding: Any, below: Any) -> Any:
-        return jax.tree.map(lambda leaf: _on(shape_of(leaf), sharding), below)
+        return jax.tree.map(lambda leaf: shape_of(leaf, sharding), below)
 
     if isinstance(shardings, jax.sharding.Sharding):
         return place(shardings, arguments)
@@ -145,7 +186,7 @@ def placed(arguments: Any, shardings: Any) -> Any:
 
 
 def abstractly_on(device: Any) -> AbstractContextManager[Any]:
-    """Tells what is traced within the kind of the device, which Pallas kernels for a TPU ask for.
+    """In it, what is traced knows the kind of the device, which Pallas kernels for a TPU ask for.
 
     An abstract mesh without axes changes no sharding; ``jax.default_device`` would run on the
     device what a program computes while it is traced.
@@ -168,12 +209,9 @@ class LowersItself:
 
     def lower(self, **_rest: Any) -> jax.stages.Lowered:
         """What jax lowered within it, for the platform of its shardings or the default device."""
-        lowered: jax.stages.Lowered = unwrapped(
-            self.function.lower(*jax.tree.map(_as_array, self.arguments)),
-            jax.stages.Lowered,
-            "lowered",
-        )
-        return lowered
+        lowered = self.function.lower(*jax.tree.map(_as_array, self.arguments))
+        own: jax.stages.Lowered = unwrapped(lowered, jax.stages.Lowered, "lowered")
+        return own
 
 
 class _Array(np.ndarray[Any, Any]):
@@ -184,7 +222,7 @@ class _Array(np.ndarray[Any, Any]):
 
 
 def _as_array(leaf: Any) -> Any:
-    """An array for a shape: equinox takes all that is no array for a constant."""
+    """An array for a shape: equinox treats everything else as a constant."""
     if not isinstance(leaf, jax.ShapeDtypeStruct) or not isinstance(leaf.dtype, np.dtype):
         return leaf
     array = np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape).view(_Array)
@@ -193,7 +231,7 @@ def _as_array(leaf: Any) -> Any:
 
 
 def unwrapped(stage: Any, wanted: type, name: str) -> Any:
-    """The stage of jax's own in one of a library over jax (flax.nnx, equinox), which holds it.
+    """The stage of jax's own within one of a library over jax (flax.nnx, equinox).
 
     Raises:
         WrongValue: it holds none.
@@ -243,9 +281,3 @@ def check_results(results: Any, devices: Sequence[Any]) -> None:
     """Raise ``Misplaced`` unless all arrays among the results are on these devices."""
     arrays = (leaf for leaf in jax.tree.leaves(results) if isinstance(leaf, jax.Array))
     check_placement({device for array in arrays for device in array.devices()}, devices)
-
-
-def _on(leaf: Any, sharding: Any) -> Any:
-    if not isinstance(leaf, jax.ShapeDtypeStruct) or sharding is None:
-        return leaf
-    return leaf.update(sharding=sharding)

@@ -1,55 +1,55 @@
-"""Timing in JAX: programs and training loops, ready to be run again and again; calibration."""
+"""Loops, times and profiles in JAX: what is run again and again, and read from the profiler.
+
+A profile has planes (a device or the host) of lines (a stream or a thread) of events. On a GPU
+each stream is a line, and a transfer is an event named ``MemcpyD2H`` or ``MemcpyH2D``. A TPU has a
+line of whole modules. A CPU has no plane: its work is the host's events with a stat ``hlo_op``.
+"""
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from assay.frameworks.framework import RanStep, RanSteps, tensor_of
+from assay.frameworks.framework import Ready, steps_seen
 from assay.frameworks.jax_placement import check_compiled, check_results
-from assay.frameworks.xspace import device_times
-from assay.model.evidence import Counters, Steps
+from assay.frameworks.timing import run_first
+from assay.model.evidence import Counters, GrowthTimes, Steps, StepsSeen, Tensor
 from assay.model.timing import Calibration, DeviceTimes
-from assay.model.workload import Program
+from assay.model.workload import Growth, Program
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
-def run_steps(steps: Steps, devices: Sequence[Any]) -> RanSteps:
-    """Build the loop, then count what each step has compiled; what is sent is not counted.
+def run_steps(steps: Steps, devices: Sequence[Any]) -> tuple[StepsSeen, tuple[Tensor, ...]]:
+    """Build the loop, then count what each step compiles; what is sent is not counted.
 
     Caches are cleared first: what another program had compiled would not be compiled again.
     """
     with jax.default_device(devices[0]):
-        return _run(steps, devices)
+        loop = steps.build()
+        jax.clear_caches()
 
+        def step() -> tuple[Counters, Mapping[str, Any], Sequence[bytes]]:
+            with _compile_seconds() as seconds:
+                given = dict(loop.step())
+                results = jax.device_get(given)
+            check_results(given, devices)
+            counters = Counters(
+                sent=None,
+                sent_bytes=None,
+                handles=None,
+                compiles=len(seconds),
+                compile_seconds=sum(seconds),
+            )
+            return counters, results, ()
 
-def _run(steps: Steps, devices: Sequence[Any]) -> RanSteps:
-    loop = steps.build()
-    jax.clear_caches()
-    ran = []
-    for _ in range(steps.count):
-        with _compile_seconds() as seconds:
-            given = dict(loop.step())
-            results = jax.device_get(given)
-        check_results(given, devices)
-        counted = Counters(
-            sent=None,
-            sent_bytes=None,
-            handles=None,
-            compiles=len(seconds),
-            compile_seconds=sum(seconds),
-        )
-        tensors = tuple(tensor_of(name, array) for name, array in results.items())
-        ran.append(RanStep(counters=counted, results=tensors, compiled=()))
-    shapes = {name: tuple(array.shape) for name, array in loop.parameters.items()}
-    return RanSteps(steps=tuple(ran), parameters=shapes)
+        return steps_seen(loop, steps.count, step)
 
 
 @contextmanager
@@ -68,83 +68,36 @@ def _compile_seconds() -> Iterator[list[float]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
-_MATRIX = 512
-_COPIED = 2**22  # of four bytes
-_WORKS = 9
-_PROFILED_RUNS = 5
-_BYTES_OF_SPARE_ARGUMENTS = 2**28
-
-_Leaves = list[Any]
+_MOST_SPARE_BYTES = 2**28
+_LEAST_SPARE_BYTES = 2**18
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyProgram:
-    """A compiled program and its arguments on the device, ready for repeated runs.
+def ready_steps(steps: Steps, devices: Sequence[Any]) -> Ready:
+    """The loop, built, ready to be timed; what a step compiles falls into its first run."""
+    with jax.default_device(devices[0]):
+        step = steps.build().step
 
-    Arguments that it gives away are copied anew for each run, on the device and before the clock
-    starts.
-    """
-
-    compiled: jax.stages.Compiled
-    arguments: _Leaves
-    donated: tuple[bool, ...]
-    tree: Any
-    trace_seconds: float
-    compile_seconds: float
-
-    @property
-    def most_runs(self) -> int:
-        """The largest number of runs whose arguments are copied at a time."""
-        given = zip(self.arguments, self.donated, strict=True)
-        nbytes = sum(int(leaf.nbytes) for leaf, donated in given if donated)
-        return max(1, _BYTES_OF_SPARE_ARGUMENTS // max(nbytes, 2**18))
-
-    def run(self, count: int) -> float:
-        """The total seconds of ``count`` runs, waiting for each."""
-        prepared = [self._arguments() for _ in range(count)]
-        result = None
-        start = time.perf_counter()
-        for arguments in prepared:
-            result = jax.block_until_ready(self.compiled(*arguments))
-        seconds = time.perf_counter() - start
-        del result
-        return seconds
-
-    def _arguments(self) -> tuple[Any, ...]:
-        leaves = [
-            jax.device_put(leaf, leaf.sharding, may_alias=False) if donated else leaf
-            for leaf, donated in zip(self.arguments, self.donated, strict=True)
-        ]
-        arguments: tuple[Any, ...] = jax.tree.unflatten(self.tree, jax.block_until_ready(leaves))
-        return arguments
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadySteps:
-    """A loop whose steps are timed; what a step compiles falls into its first run."""
-
-    step: Callable[[], Mapping[str, Any]]
-    devices: Sequence[Any]
-    trace_seconds: float | None = None
-    compile_seconds: float | None = None
-    most_runs: int = 64
-
-    def run(self, count: int) -> float:
-        """The seconds of so many steps, the results of each of which are waited for."""
+    def run(count: int) -> float:
         results: Mapping[str, Any] = {}
-        with jax.default_device(self.devices[0]):
+        with jax.default_device(devices[0]):
             start = time.perf_counter()
             for _ in range(count):
-                results = jax.block_until_ready(dict(self.step()))
+                results = jax.block_until_ready(dict(step()))
             seconds = time.perf_counter() - start
-        check_results(results, self.devices)
+        check_results(results, devices)
         return seconds
+
+    return Ready(run=run)
 
 
 def ready_program(
     program: Program, lower: Callable[[], jax.stages.Lowered], devices: Sequence[Any]
-) -> ReadyProgram:
-    """The program, compiled, with its values where it was compiled to take them."""
+) -> Ready:
+    """The program, compiled, with its values where it was compiled to take them.
+
+    Arguments that it donates are copied for each run, on the device and before the clock starts.
+    The memory of these copies bounds the runs at a time.
+    """
     assert program.values is not None
     start = time.perf_counter()
     with (program.context or nullcontext)(), jax.default_device(devices[0]):
@@ -156,34 +109,112 @@ def ready_program(
         values = jax.device_put(program.values(), compiled.input_shardings[0])
     leaves, tree = jax.tree.flatten(values)
     infos = jax.tree.leaves(compiled.args_info[0], is_leaf=lambda each: hasattr(each, "donated"))
-    return ReadyProgram(
-        compiled=compiled,
-        arguments=leaves,
-        donated=tuple(info.donated for info in infos),
-        tree=tree,
+    donated = [info.donated for info in infos]
+
+    def arguments() -> tuple[Any, ...]:
+        fresh = [
+            jax.device_put(leaf, leaf.sharding, may_alias=False) if is_donated else leaf
+            for leaf, is_donated in zip(leaves, donated, strict=True)
+        ]
+        made: tuple[Any, ...] = jax.tree.unflatten(tree, jax.block_until_ready(fresh))
+        return made
+
+    spare = sum(int(leaf.nbytes) for leaf, given in zip(leaves, donated, strict=True) if given)
+    return Ready(
+        run=partial(run_program, compiled, arguments),
+        most_runs=max(1, _MOST_SPARE_BYTES // max(spare, _LEAST_SPARE_BYTES)),
         trace_seconds=traced - start,
         compile_seconds=end - traced,
     )
 
 
-def ready_steps(steps: Steps, devices: Sequence[Any]) -> ReadySteps:
-    """The loop, built."""
+def run_program(
+    compiled: jax.stages.Compiled, arguments: Callable[[], tuple[Any, ...]], count: int
+) -> float:
+    """The total seconds of ``count`` runs on new arguments, waiting for each."""
+    prepared = [arguments() for _ in range(count)]
+    result = None
+    start = time.perf_counter()
+    for each in prepared:
+        result = jax.block_until_ready(compiled(*each))
+    seconds = time.perf_counter() - start
+    del result
+    return seconds
+
+
+# The fewest that ``TimeGrowth`` can judge; and more lengths ask for a finer answer.
+_LEAST_TURNS, _TURNS_A_LENGTH = 7, 12
+_STRETCH = 2  # While there are fewer than the least turns, they may last so many times the seconds.
+_GROWTH_SECONDS = 2.0  # in which most loops take all turns, of which the fastest is then steady
+
+
+def time_growth(growth: Growth, devices: Sequence[Any], most_seconds: float) -> GrowthTimes:
+    """Run every length, or trace it, once unmeasured, then time them in turns."""
+    seconds: list[list[float]] = [[] for _ in growth.lengths]
+    longest = time.perf_counter() + _STRETCH * max(most_seconds, _GROWTH_SECONDS)
     with jax.default_device(devices[0]):
-        return ReadySteps(step=steps.build().step, devices=devices)
+        runs = [_grown(growth, *growth.build(each), devices[0]) for each in growth.lengths]
+        for run in runs:
+            run()
+        with run_first():
+            end = time.perf_counter() + min(most_seconds, _GROWTH_SECONDS)
+            turn = list(zip(seconds, runs, strict=True))
+            for number in range(_TURNS_A_LENGTH * len(growth.lengths)):
+                if number and time.perf_counter() > (end if number >= _LEAST_TURNS else longest):
+                    break
+                for times, run in turn if number % 2 == 0 else reversed(turn):
+                    times.append(run())
+    return GrowthTimes(lengths=growth.lengths, seconds=tuple(map(tuple, seconds)))
+
+
+def _grown(
+    growth: Growth,
+    function: Callable[..., Any],
+    make: Callable[[], tuple[Any, ...]],
+    device: jax.Device,
+) -> Callable[[], float]:
+    """A function that times one run of this length, or one tracing, in seconds."""
+    if growth.traced:
+        return partial(_traced, function, make())
+    run = jax.jit(function, donate_argnums=growth.donate_argnums)
+    return partial(_timed, run, jax.device_put(make(), device), device)
+
+
+def _traced(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    # A new function each time: jax does not trace a jitted function again.
+    anew = jax.jit(partial(function))
+    start = time.perf_counter()
+    anew.trace(*arguments)
+    return time.perf_counter() - start
+
+
+def _timed(run: Callable[..., Any], made: tuple[Any, ...], device: jax.Device) -> float:
+    # The run may donate its arguments, hence a copy.
+    arguments = jax.block_until_ready(jax.device_put(made, device, may_alias=False))
+    start = time.perf_counter()
+    results = jax.block_until_ready(run(*arguments))
+    seconds = time.perf_counter() - start
+    check_results(results, [device])
+    return seconds
+
+
+_MATRIX = 512
+_COPIED = 2**22  # of four bytes
+_WORKS = 9
 
 
 def calibrate(device: jax.Device) -> Calibration:
-    """Time the fixed work on the device, each of it after one run that is not counted."""
+    """Time a product, a copy and a dispatch on the device, each after one run not counted."""
     with jax.default_device(device):
         works = {
             "matmul": (jax.jit(lambda x: x @ x), jnp.full((_MATRIX, _MATRIX), 1e-3)),
             "copy": (jax.jit(jnp.copy), jnp.zeros(_COPIED)),
             "dispatch": (jax.jit(lambda x: x + 1), jnp.zeros(())),
         }
-        return Calibration(**{name: _seconds(*work) for name, work in works.items()})
+        return Calibration(**{name: _repeated(*work) for name, work in works.items()})
 
 
-def _seconds(work: Callable[[Any], Any], argument: Any) -> tuple[float, ...]:
+def _repeated(work: Callable[[Any], Any], argument: Any) -> tuple[float, ...]:
     jax.block_until_ready(work(argument))
     seconds = []
     for _ in range(_WORKS):
@@ -193,12 +224,78 @@ def _seconds(work: Callable[[Any], Any], argument: Any) -> tuple[float, ...]:
     return tuple(seconds)
 
 
-def profile(run: Callable[[int], float], count: int = _PROFILED_RUNS) -> DeviceTimes | None:
+_PROFILED_RUNS = 5
+_GPU = "/device:GPU:"
+# libtpu always adds a plane /device:CUSTOM:Megascale Trace, which is not a device.
+_DEVICES = (_GPU, "/device:TPU:")
+_HOST = "/host:CPU"
+_OPERATION = "hlo_op"
+_MODULES = "XLA Modules"
+# Lines that sum up a GPU's streams. Their events are not additional work.
+_DERIVED = frozenset(
+    {"Steps", _MODULES, "XLA Ops", "Framework Ops", "Framework Name Scope", "Source code"}
+)
+
+
+def profile(run: Callable[[int], float]) -> DeviceTimes | None:
     """What the device does in a run, by JAX's profiler; None where the profile shows no device."""
     with tempfile.TemporaryDirectory(prefix="assay-profile-") as folder:
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0  # The host's calls would slow it down, and are not read.
         with jax.profiler.trace(folder, profiler_options=options):
-            run(count)
+            run(_PROFILED_RUNS)
         found = sorted(Path(folder).rglob("*.xplane.pb"))
-        return device_times([path.read_bytes() for path in found], count)
+        return device_times([path.read_bytes() for path in found], _PROFILED_RUNS)
+
+
+def device_times(profiles: Sequence[bytes], runs: int) -> DeviceTimes | None:
+    """Seconds of one of ``runs`` runs, summed over the devices that worked; None if none did.
+
+    ``profiles`` are serialised XSpaces. Raises what jaxlib raises for other bytes.
+    """
+    read = jax.profiler.ProfileData.from_serialized_xspace
+    planes = [plane for each in profiles for plane in read(each).planes]
+    devices = [plane for plane in planes if plane.name.startswith(_DEVICES)]
+    hosts = [plane for plane in planes if plane.name == _HOST]
+    seen = list(map(_device_times, devices)) if devices else list(map(_host_times, hosts))
+    worked = [times for times in seen if times.busy]
+    if not worked:
+        return None
+    return DeviceTimes(
+        busy=sum(each.busy for each in worked) / runs,
+        to_host=_sum([each.to_host for each in worked], runs),
+        to_device=_sum([each.to_device for each in worked], runs),
+    )
+
+
+def _sum(parts: Iterable[float | None], runs: int) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) / runs if known else None
+
+
+def _device_times(plane: Any) -> DeviceTimes:
+    modules = [line for line in plane.lines if line.name == _MODULES]
+    if modules and not plane.name.startswith(_GPU):
+        return DeviceTimes(busy=_covered(event for line in modules for event in line.events))
+    lines = [line for line in plane.lines if line.name not in _DERIVED]
+    events = [event for line in lines for event in line.events]
+    return DeviceTimes(
+        busy=_covered(events),
+        to_host=_covered(each for each in events if each.name.startswith("MemcpyD2H")),
+        to_device=_covered(each for each in events if each.name.startswith("MemcpyH2D")),
+    )
+
+
+def _host_times(plane: Any) -> DeviceTimes:
+    events = (event for line in plane.lines for event in line.events)
+    works = (each for each in events if any(name == _OPERATION for name, _ in each.stats))
+    return DeviceTimes(busy=_covered(works))
+
+
+def _covered(events: Iterable[Any]) -> float:
+    """The seconds in which at least one of the events lasted."""
+    total = until = 0.0
+    for start, end in sorted((event.start_ns, event.end_ns) for event in events):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total * 1e-9

@@ -1,8 +1,7 @@
-"""PyTorch/XLA's own interfaces below its documented ones, in one place.
+"""PyTorch/XLA's interfaces below its documented ones.
 
-Each is looked up where it is used, by what it can do: PyTorch/XLA 2.6 has no placeholders, and says
-so in words. What is compiled is read from XLA's own dump, which names neither hash nor step but is
-whole: one module for each graph that the cache did not have.
+Each is looked up where it is used: PyTorch/XLA 2.6 has no placeholders. What is compiled is read
+from XLA's own dump: one module for each graph that the cache did not have.
 """
 
 import os
@@ -16,15 +15,13 @@ from typing import Any
 from assay.frameworks.framework import Unsupported
 from assay.model.evidence import Counters
 
-_BEFORE = "*.before_optimizations.hlo.pb"
-
 
 @cache
 def import_only() -> str:
     """Import PyTorch/XLA without starting a client, so that a fork may start its own.
 
-    Gives the XLA flags that the import adds to the environment, which is left as it was: they are
-    for PyTorch/XLA's own XLA, not for the compilers of other targets.
+    Returns the XLA flags that the import adds, and restores the environment: they are for
+    PyTorch/XLA's own XLA, not for the compilers of other targets.
     """
     on_tpu = "tpu" in os.environ.get("JAX_PLATFORMS", "").split(",")
     os.environ.setdefault("PJRT_DEVICE", "TPU" if on_tpu else "CPU")
@@ -38,7 +35,7 @@ def start(environment: Mapping[str, str]) -> None:
     """Start PyTorch/XLA under these variables, which it reads once; they stay set in this process.
 
     Raises:
-        Unsupported: it runs in this process already, and other than so.
+        Unsupported: it was started in this process without them.
     """
     other = {name for name, value in environment.items() if os.environ.get(name) != value}
     if other and dump_folder.cache_info().currsize:
@@ -61,7 +58,12 @@ def dump_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="assay-torch-xla-"))
     # XLA reads its flags once, when its first client starts.
     with _flags(f"{flags} --xla_dump_to={folder} --xla_dump_hlo_as_proto"):
-        _run_something()
+        import torch
+        import torch_xla
+
+        one = torch.ones(1).to(torch_xla.device()) + 1
+        torch_xla.sync(wait=True)
+        del one
     if not any(folder.iterdir()):
         raise Unsupported(
             "got no dump of the first graph, wanted XLA to read its flags only now; observe "
@@ -72,7 +74,7 @@ def dump_folder() -> Path:
 
 @contextmanager
 def _flags(flags: str) -> Iterator[None]:
-    """XLA's flags for a while, and then what they were."""
+    """In it, XLA's flags are these."""
     before = os.environ.get("XLA_FLAGS")
     os.environ["XLA_FLAGS"] = flags
     try:
@@ -84,15 +86,6 @@ def _flags(flags: str) -> Iterator[None]:
             os.environ["XLA_FLAGS"] = before
 
 
-def _run_something() -> None:
-    import torch
-    import torch_xla
-
-    one = torch.ones(1).to(torch_xla.device()) + 1
-    torch_xla.sync(wait=True)
-    del one
-
-
 def platform() -> str:
     """The platform of PyTorch/XLA's own devices, in the word of jax's devices."""
     from torch_xla import runtime
@@ -102,7 +95,7 @@ def platform() -> str:
 
 
 def wait() -> None:
-    """Wait until the device has done all that it was given; stages and compiles nothing."""
+    """Wait until the device has finished all its work; stages and compiles nothing."""
     import torch_xla
 
     torch_xla._XLAC._xla_wait_device_ops([])
@@ -110,7 +103,7 @@ def wait() -> None:
 
 def compiled_so_far() -> tuple[Path, ...]:
     """The dumps of all graphs that were compiled until now, oldest first."""
-    return tuple(sorted(dump_folder().glob(_BEFORE)))
+    return tuple(sorted(dump_folder().glob("*.before_optimizations.hlo.pb")))
 
 
 def clear_counters() -> None:
@@ -121,30 +114,22 @@ def clear_counters() -> None:
 
 
 def counters() -> Counters:
-    """What was counted since `clear_counters`; times are in nanoseconds, sizes in bytes."""
+    """What was counted since `clear_counters`."""
     from torch_xla.debug import metrics
 
-    sent, _, _ = _samples(metrics, "IrValueTensorToXlaData")
-    _, sent_bytes, _ = _samples(metrics, "OutboundData")
-    _, compile_nanoseconds, _ = _samples(metrics, "CompileTime")
-    _, _, nodes = _samples(metrics, "TensorsGraphSize")
+    def samples(name: str) -> tuple[int, float, Sequence[float]]:
+        """How often, how much in all (nanoseconds or bytes), and each of the latest samples."""
+        count, total, latest = metrics.metric_data(name) or (0, 0.0, ())
+        return int(count), float(total), [value for _, value in latest]
+
     return Counters(
-        sent=sent,
-        sent_bytes=int(sent_bytes),
+        sent=samples("IrValueTensorToXlaData")[0],
+        sent_bytes=int(samples("OutboundData")[1]),
         handles=metrics.counter_value("CreateDataHandles") or 0,
         compiles=metrics.counter_value("UncachedCompile") or 0,
-        compile_seconds=compile_nanoseconds * 1e-9,
-        graph_nodes=tuple(int(size) for size in nodes),
+        compile_seconds=samples("CompileTime")[1] * 1e-9,
+        graph_nodes=tuple(int(size) for size in samples("TensorsGraphSize")[2]),
     )
-
-
-def _samples(metrics: Any, name: str) -> tuple[int, float, Sequence[float]]:
-    """How often, how much in all, and each of a metric's latest samples."""
-    data = metrics.metric_data(name)
-    if data is None:
-        return 0, 0.0, ()
-    count, total, samples = data
-    return int(count), float(total), [value for _, value in samples]
 
 
 def placeholder(shape: Sequence[int], dtype: Any) -> Any:

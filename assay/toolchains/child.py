@@ -17,8 +17,8 @@ import cloudpickle
 
 from assay.frameworks.failures import classified, shortened
 from assay.frameworks.framework import Unsupported, built
-from assay.frameworks.installed import FrameworkMissing, framework, toolchain
-from assay.frameworks.turns import Runner, clock_step, machine, run_first
+from assay.frameworks.installed import framework, toolchain
+from assay.frameworks.timing import Runner, clock_step, machine, run_first
 from assay.isolate.frames import READY, own_pipes, read, write
 from assay.model.blame import message_of, users_line
 from assay.model.evidence import Failure, FailureKind, Unavailable
@@ -95,7 +95,7 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
         why = absent.availability
         unavailable = Unavailable(reason=why.reason, remedy=why.remedy)
         raise _Ended(Answer(unavailable=unavailable)) from absent
-    except (FrameworkMissing, TargetError) as missing:
+    except (Unsupported, TargetError) as missing:
         raise _Ended(Answer(unavailable=Unavailable(reason=str(missing)))) from missing
     with tools.machine(devices):
         program = _stage(FailureKind.BUILD, lambda: built(variant, devices))

@@ -29,8 +29,8 @@ _ANALYSES = (
     "trip_count:TripCounter.__init__",
 )
 _ADAPTER = (
-    "frameworks.jax:JaxCompiled.hlo_proto",
-    "frameworks.jax:JaxCompiled.memory",
+    "frameworks.framework:Compiled.hlo_proto",
+    "frameworks.framework:Compiled.memory",
     "frameworks.jax:JaxFramework.compile",
     "frameworks.jax:JaxFramework.describe",
     "frameworks.jax:JaxFramework.execute",
@@ -109,7 +109,7 @@ READING = (
     ),
     Fault(
         name="the compiler hands over an empty module",
-        place="assay.frameworks.jax:JaxCompiled.hlo_proto",
+        place="assay.frameworks.framework:Compiled.hlo_proto",
         change=gives(b""),
         more=COMPILES,
         ends=CRASHED,
@@ -117,7 +117,7 @@ READING = (
     ),
     Fault(
         name="the compiler hands over half of a module",
-        place="assay.frameworks.jax:JaxCompiled.hlo_proto",
+        place="assay.frameworks.framework:Compiled.hlo_proto",
         change=alters(lambda proto: proto[: len(proto) // 2]),
         more=COMPILES,
         ends=CRASHED,

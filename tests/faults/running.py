@@ -319,7 +319,7 @@ INSPECTING = (
     ),
     Fault(
         name="an empty module is inspected",
-        place="assay.frameworks.jax:JaxCompiled.hlo_proto",
+        place="assay.frameworks.framework:Compiled.hlo_proto",
         change=gives(b""),
         command=INSPECT,
         ends=CRASHED,

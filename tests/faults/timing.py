@@ -21,13 +21,13 @@ def _raises(place: str) -> Fault:
 
 TIMING = (
     _raises("frameworks.jax_timing:calibrate"),
-    _raises("frameworks.jax_timing:ReadyProgram.run"),
-    _raises("frameworks.turns:take_turns"),
-    _raises("frameworks.turns:Runner.sample"),
+    _raises("frameworks.jax_timing:run_program"),
+    _raises("frameworks.timing:take_turns"),
+    _raises("frameworks.timing:Runner.sample"),
     _raises("frameworks.timing:PairTimer.run"),
     Fault(
         name="a run takes no time",
-        place="assay.frameworks.jax_timing:ReadyProgram.run",
+        place="assay.frameworks.jax_timing:run_program",
         change=gives(0.0),
         command=TIMES,
         ends=FAILED,
@@ -35,7 +35,7 @@ TIMING = (
     ),
     Fault(
         name="all runs take equally long",
-        place="assay.frameworks.jax_timing:ReadyProgram.run",
+        place="assay.frameworks.jax_timing:run_program",
         change=gives(0.001),
         command=TIMES,
         ends=FAILED,
@@ -43,7 +43,7 @@ TIMING = (
     ),
     Fault(
         name="no samples are kept",
-        place="assay.frameworks.turns:Runner.sample",
+        place="assay.frameworks.timing:Runner.sample",
         change=gives(None),
         command=TIMES,
         ends=FAILED,
@@ -51,7 +51,7 @@ TIMING = (
     ),
     Fault(
         name="times are not numbers",
-        place="assay.frameworks.jax_timing:ReadyProgram.run",
+        place="assay.frameworks.jax_timing:run_program",
         change=gives(float("nan")),
         command=TIMES,
         ends=CRASHED,
@@ -59,7 +59,7 @@ TIMING = (
     ),
     Fault(
         name="the observer's process is killed while it times",
-        place="assay.frameworks.turns:take_turns",
+        place="assay.frameworks.timing:take_turns",
         change=is_killed(),
         command=TIMES,
         ends=FAILED,

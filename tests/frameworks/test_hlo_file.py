@@ -9,8 +9,14 @@ import jax.export
 import jax.numpy
 import pytest
 
-from assay.frameworks.hlo import compile_parsed, parse
-from assay.frameworks.hlo_file import Form, NoModule, recognise, why_not_compiled_again
+from assay.frameworks.hlo import (
+    Form,
+    NoModule,
+    compile_parsed,
+    parse,
+    recognise,
+    why_not_compiled_again,
+)
 from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split, wrap
 from assay.hlo.summary import read

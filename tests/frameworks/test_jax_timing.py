@@ -18,7 +18,8 @@ import pytest
 
 from assay.frameworks.framework import Ready, Unsupported
 from assay.frameworks.jax import JaxFramework
-from assay.frameworks.turns import machine
+from assay.frameworks.jax_timing import calibrate
+from assay.frameworks.timing import machine
 from assay.model.evidence import Loop, Steps
 from assay.model.workload import Growth, Program
 
@@ -174,7 +175,7 @@ def test_a_program_without_values_cannot_be_timed() -> None:
 
 
 def test_the_calibration_takes_its_time_for_each_work() -> None:
-    taken = JaxFramework().calibrate(jax.devices())
+    taken = calibrate(jax.devices()[0])
     assert min(taken.matmul) > min(taken.dispatch)
     assert min(taken.copy) > min(taken.dispatch)
     assert {len(each) for each in (taken.matmul, taken.copy, taken.dispatch)} == {9}

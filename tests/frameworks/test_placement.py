@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from assay.frameworks import hlo, jax_placement
 from assay.frameworks.framework import Misplaced, check_placement
-from assay.frameworks.hlo_file import Source
+from assay.frameworks.hlo import Source
 from assay.frameworks.jax import JaxFramework
 from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split

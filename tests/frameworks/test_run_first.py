@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from assay.frameworks import turns
-from assay.frameworks.turns import Runner, run_first, take_turns
+from assay.frameworks import timing
+from assay.frameworks.timing import Runner, run_first, take_turns
 from assay.model.timing import Turns
 
 
@@ -38,7 +38,7 @@ def test_who_may_not_run_first_is_timed_all_the_same(monkeypatch: pytest.MonkeyP
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "setpriority", refuse)
-    monkeypatch.setattr(turns, "_SESSION", turns._THREADS / "none")
+    monkeypatch.setattr(timing, "_AUTOGROUP", timing._THREADS / "none")
     with run_first():
         nice = os.getpriority(os.PRIO_PROCESS, 0)
     assert nice == os.getpriority(os.PRIO_PROCESS, 0)

@@ -27,14 +27,15 @@ def _loop() -> Loop:
 
 
 def test_jax_compiles_once_for_each_shape_and_is_counted_in_the_step_that_has_it() -> None:
-    ran = run_steps(Steps(count=len(_WIDTHS), build=_loop), jax.devices())
+    ran, results = run_steps(Steps(count=len(_WIDTHS), build=_loop), jax.devices())
     assert [step.counters.compiles for step in ran.steps] == [1, 1, 0, 0, 1]
-    assert [step.results[0].shape for step in ran.steps] == [(width,) for width in _WIDTHS]
+    assert [result.shape for result in results] == [(width,) for width in _WIDTHS]
+    assert results[1].path == "step 1: double"
     assert ran.parameters == {"none": (2, 2)}
 
 
 def test_loop_is_counted_as_if_nothing_had_run_before() -> None:
-    first, second = (run_steps(Steps(count=2, build=_loop), jax.devices()) for _ in range(2))
+    first, second = (run_steps(Steps(count=2, build=_loop), jax.devices())[0] for _ in range(2))
     assert [step.counters.compiles for step in first.steps] == [1, 1]
     assert [step.counters.compiles for step in second.steps] == [1, 1]
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from assay.frameworks.jax import JaxFramework
-from assay.frameworks.timing import ReadyToTrace
+from assay.frameworks.timing import ready_to_trace
 from assay.isolate import Observer
 from assay.model.evidence import FailureKind
 from assay.model.target import TargetName
@@ -50,12 +50,8 @@ def _program(function: Any, _devices: Any) -> Program:
 
 
 def test_a_function_within_is_traced_again_each_time() -> None:
-    ready = ReadyToTrace(
-        tools=JaxFramework(),
-        program=_program(_outer, None),
-        platform=jax.default_backend(),
-        devices=jax.devices(),
-    )
+    program = _program(_outer, None)
+    ready = ready_to_trace(JaxFramework(), program, jax.devices(), jax.default_backend())
     SEEN.clear()
     assert ready.run(3) >= 3 * SLEEP
     assert len(SEEN) == 3

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.frameworks.turns import Runner, clock_step, take_turns
+from assay.frameworks.timing import Runner, clock_step, take_turns
 from assay.model.timing import Ending, Turns
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from assay.frameworks.hlo import HloCompiled, compile_parsed, parse
-from assay.frameworks.hlo_file import Source
+from assay.frameworks.framework import Compiled
+from assay.frameworks.hlo import Source, compile_parsed, parse
 from assay.hlo.schema import split
 from assay.hlo.summary import read
 from assay.model.summary import ModuleSummary
@@ -24,7 +24,7 @@ def compile_text(text: str, target: str) -> ModuleSummary:
 
 
 @functools.cache
-def executable(text: str, target: str) -> HloCompiled:
+def executable(text: str, target: str) -> Compiled:
     """The executable of the text, compiled once per test run."""
     _ready_for_every_compiler()
     is_stablehlo = text.lstrip().startswith("module")

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import pytest
 
-from assay.frameworks.jax import JaxCompiled, JaxFramework
+from assay.frameworks.framework import Compiled
+from assay.frameworks.jax import JaxFramework
 from assay.model.target import State, TargetName
 from assay.model.workload import Program
 from assay.targets import known, prepare, resolve
@@ -24,7 +25,7 @@ def installed(*names: str) -> list[Any]:
 
 def compiled(
     target: str, function: Callable[..., Any], *arguments: Any, donate: tuple[int, ...] = ()
-) -> JaxCompiled:
+) -> Compiled:
     """A function compiled for one device of a target; arguments are pytrees of shapes."""
     prepare(map(TargetName.parse, known()))
     found = resolve(target)

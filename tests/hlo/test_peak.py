@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.frameworks.jax import JaxCompiled
+from assay.frameworks.framework import Compiled
 from assay.hlo.schema import split
 from assay.hlo.summary import read
 from assay.model.summary import Holds, Peak
@@ -248,16 +248,16 @@ PROGRAMS = {
     "a scan with its gradient": lambda target: compiled(target, gradients, WEIGHTS, ROWS),
     "a step with donated state": lambda target: compiled(target, train, TRAINED, ROWS, donate=(0,)),
 }
-Compile = Callable[[str], JaxCompiled]
+Compile = Callable[[str], Compiled]
 
 
-def peak_of(program: JaxCompiled) -> Peak:
+def peak_of(program: Compiled) -> Peak:
     found = read(*split(program.hlo_proto())).peak
     assert found is not None
     return found
 
 
-def peak_by_xla(program: JaxCompiled) -> int:
+def peak_by_xla(program: Compiled) -> int:
     nbytes: int = program._compiled.memory_analysis().peak_memory_in_bytes
     return nbytes
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.frameworks.hlo import program_of
-from assay.frameworks.hlo_file import Source
+from assay.frameworks.hlo import Source, program_of
 from assay.model.evidence import Evidence
 from assay.model.workload import Program, Role, Variant, Workload
 from assay.observe import observe

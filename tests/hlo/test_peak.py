@@ -258,7 +258,7 @@ def peak_of(program: Compiled) -> Peak:
 
 
 def peak_by_xla(program: Compiled) -> int:
-    nbytes: int = program._compiled.memory_analysis().peak_memory_in_bytes
+    nbytes: int = program.executable.get_compiled_memory_stats().peak_memory_in_bytes
     return nbytes
 
 

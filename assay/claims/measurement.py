@@ -92,7 +92,7 @@ def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
     The judged variant's own failure fails the claim; a reference variant's leaves it inconclusive.
     """
     stop_unless_available(evidence)
-    if evidence.failure is None or not evidence.failure.left_executable:
+    if evidence.failure is None or evidence.failure.stage is not FailureKind.EXECUTION:
         stop_unless_executed(case, evidence)
 
 

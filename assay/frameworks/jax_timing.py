@@ -43,7 +43,6 @@ def run_steps(steps: Steps, devices: Sequence[Any]) -> tuple[StepsSeen, tuple[Te
             counters = Counters(
                 sent=None,
                 sent_bytes=None,
-                handles=None,
                 compiles=len(seconds),
                 compile_seconds=sum(seconds),
             )

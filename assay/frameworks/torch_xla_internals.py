@@ -117,18 +117,16 @@ def counters() -> Counters:
     """What was counted since `clear_counters`."""
     from torch_xla.debug import metrics
 
-    def samples(name: str) -> tuple[int, float, Sequence[float]]:
-        """How often, how much in all (nanoseconds or bytes), and each of the latest samples."""
-        count, total, latest = metrics.metric_data(name) or (0, 0.0, ())
-        return int(count), float(total), [value for _, value in latest]
+    def samples(name: str) -> tuple[int, float]:
+        """The number of samples, and their sum in nanoseconds or bytes."""
+        count, total, _ = metrics.metric_data(name) or (0, 0.0, ())
+        return int(count), float(total)
 
     return Counters(
         sent=samples("IrValueTensorToXlaData")[0],
         sent_bytes=int(samples("OutboundData")[1]),
-        handles=metrics.counter_value("CreateDataHandles") or 0,
         compiles=metrics.counter_value("UncachedCompile") or 0,
         compile_seconds=samples("CompileTime")[1] * 1e-9,
-        graph_nodes=tuple(int(size) for size in samples("TensorsGraphSize")[2]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Claims, checks that put them to workloads, and trials: one check, one variant, one target."""
+"""Claims, checks of claims on workloads, and trials: one check, one variant, one target."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from assay.model.workload import Variant, Workload, matches_any
 
 
 class MeasurementMissing(LookupError):
-    """A measurement that was needed does not exist: an error or a failure, never a pass."""
+    """A claim needs a measurement that does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Case:
     """The input of a claim: the measurements of a variant and of others, and the baseline.
 
     ``earlier`` are the baselines stored on toolchains no newer than this one, oldest first.
-    Only a ``TimingClaim`` gets ``times``, and only a ``RerunClaim`` gets ``rerun``.
+    ``times`` are those of a ``TimingClaim``, ``rerun`` is that of a ``RerunClaim``.
     """
 
     workload: Workload
@@ -38,19 +38,14 @@ class Case:
         """Another variant's evidence on the same target.
 
         Raises:
-            MeasurementMissing: the claim did not announce that it needs the variant.
+            MeasurementMissing: ``Claim.needs`` does not name the variant.
         """
-        try:
-            return self.others[variant]
-        except KeyError:
+        if variant not in self.others:
             raise MeasurementMissing(
-                f"got no evidence of variant {variant!r} beside {self.variant.name!r}, "
-                "wanted it for the comparison; list it in the claim's needs()"
-            ) from None
-
-
-def _no_other(_variant: Variant) -> tuple[str, ...]:
-    return ()
+                f"got no evidence of variant {variant!r}, wanted it to compare "
+                f"{self.variant.name!r} with; list it in the claim's needs()"
+            )
+        return self.others[variant]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +56,26 @@ class Formula:
     """
 
     text: str
-    of: Callable[[Case], Quantity]
-    needs: Callable[[Variant], tuple[str, ...]] = _no_other
+    function: Callable[[Case], Quantity]
+    needs: Callable[[Variant], tuple[str, ...]] = lambda _: ()
 
-    def __post_init__(self) -> None:
-        """Have ``of`` say so where it gives no quantity."""
-        formula = self.of
+    def of(self, case: Case) -> Quantity:
+        """The limit of a case.
 
-        def of(case: Case) -> Quantity:
-            limit = formula(case)
-            if not isinstance(limit, Quantity):
-                raise WrongType(
-                    f"{line_of(formula)}: got {limit!r} from the formula {self.text!r}, wanted a "
-                    "Quantity; return Quantity(…, Unit.BYTES)"
-                )
-            return limit
-
-        object.__setattr__(self, "of", of)
+        Raises:
+            WrongType: the function returns no quantity.
+        """
+        limit = self.function(case)
+        if not isinstance(limit, Quantity):
+            raise WrongType(
+                f"{line_of(self.function)}: got {limit!r} from the formula {self.text!r}, wanted a "
+                "Quantity; return Quantity(…, Unit.BYTES)"
+            )
+        return limit
 
 
 class Stopped(Exception):
-    """There is no measurement to judge; carries the verdict that follows."""
+    """There is no measurement to judge, and this finding follows."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.reason)
@@ -89,10 +83,10 @@ class Stopped(Exception):
 
 
 class Claim(Protocol):
-    """A promise with a name and a unit.
+    """The measurements that a property needs, and a pure function from them to a verdict.
 
-    ``judge`` is pure. It returns ``passed`` only if it compared a measurement with a limit. It may
-    raise ``Stopped``; any other exception becomes an ``error`` verdict.
+    ``judge`` returns ``passed`` only if it compared a measurement with a limit. It may raise
+    ``Stopped``; any other exception becomes an ``error`` verdict.
     """
 
     @property
@@ -116,26 +110,26 @@ class Claim(Protocol):
 
 @runtime_checkable
 class TimingClaim(Claim, Protocol):
-    """A claim on the times of two programs, taken alternately; its case has them."""
+    """A claim on the times of two programs that alternate, or of one alone."""
 
     def turns(self, case: Case) -> Turns:
-        """What to time for a case. An exception here is raised by ``judge`` again."""
+        """What to time for a case; ``judge`` raises the same exceptions."""
 
 
 @runtime_checkable
 class GrowthClaim(Claim, Protocol):
-    """A claim on how time grows with a length; its case has only the times of that loop."""
+    """A claim on how time grows with a length; its evidence holds only these times."""
 
     def growth(self, case: Case) -> GrowthTimes:
-        """The times that it judges, or ``Stopped`` where there are none."""
+        """The times that it judges, or ``Stopped``."""
 
 
 @runtime_checkable
 class RerunClaim(Claim, Protocol):
-    """A claim on times compared with those of another toolchain; its case has the rerun."""
+    """A claim on times compared with those of another toolchain."""
 
     def sought(self, case: Case) -> Sensitivity:
-        """What to rerun for a case. An exception here is raised by ``judge`` again."""
+        """The change to detect in a case; ``judge`` raises the same exceptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,12 +150,8 @@ class Check:
     @property
     def negative_controls(self) -> tuple[str, ...]:
         """Names of the negative controls, each once."""
-        names = (
-            (self.negative_control,)
-            if isinstance(self.negative_control, str)
-            else self.negative_control
-        )
-        return tuple(dict.fromkeys(filter(None, names)))
+        names = self.negative_control
+        return tuple(dict.fromkeys(filter(None, (names,) if isinstance(names, str) else names)))
 
     def covers(self, variant: str) -> bool:
         """Whether the check is put to the variant of that name."""

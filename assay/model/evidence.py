@@ -1,4 +1,4 @@
-"""Evidence: what was seen of one program on one target with one toolchain."""
+"""Evidence: the measurements of one program on one target with one toolchain."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,7 @@ from assay.model.summary import ModuleSummary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepParameter:
-    """A parameter; its ``colour`` says how it is used, whatever its number.
-
-    ``donated`` tells whether an output may take over its buffer.
-    """
+    """A parameter; its ``colour`` identifies its use, whatever its number."""
 
     number: int
     shape: Shape
@@ -24,7 +21,7 @@ class StepParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutput:
-    """An output; its ``value`` says what it is computed from, its ``colour`` its place as well."""
+    """An output; ``value`` identifies its computation, ``colour`` its computation and place."""
 
     index: int
     shape: Shape
@@ -34,9 +31,9 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCollective:
-    """A collective, coalesced if it has several operands; these in the order as written.
+    """A collective, coalesced if it has several operands, which are in the order of the HLO.
 
-    ``shapes`` are those of the whole arrays: what an all-gather gives, what the others take.
+    ``shapes`` are those of the whole arrays: outputs of an all-gather, inputs of all others.
     """
 
     opcode: str
@@ -48,7 +45,7 @@ class StepCollective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOperation:
-    """Equal operations; ``attributes`` tells apart what opcode and shape do not."""
+    """Operations of equal opcode, shape and attributes."""
 
     opcode: str
     shape: Shape
@@ -58,13 +55,12 @@ class StepOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepGraph:
-    """What two steps share if they are the same but for names and orders that mean nothing.
+    """The graph of a step, without names and orders that have no effect.
 
-    ``canonical`` is the fingerprint that they share; ``raw`` is `assay.hlo.fingerprint`'s, which
-    differs where they were written differently. ``instructions`` are those that are alive and do
-    more than pack or unpack a tuple; of these, ``duplicate_constants`` could be left out.
-    ``operations`` holds all but parameters and collectives. Text and numbers only, so that it can
-    be stored.
+    ``canonical`` is its fingerprint. ``raw`` is that of `assay.hlo.fingerprint`, which also depends
+    on how the graph is written. ``instructions`` counts live instructions other than tuples and
+    their elements; ``duplicate_constants`` of these are redundant. ``operations`` are all but
+    parameters and collectives.
     """
 
     canonical: str
@@ -81,8 +77,8 @@ class StepGraph:
 class Loop:
     """A loop that is ready to run: ``step`` does one step and returns results by name.
 
-    A step ends as in training: it has asked the framework to run what it staged. ``parameters``
-    are the model's tensors by name; graphs are explained with them.
+    A step ends by having the framework run what it staged, as in training. ``parameters`` are the
+    model's tensors by name, which explanations of graphs use.
     """
 
     # The framework's own tensors, hence Any: the model knows no framework.
@@ -92,10 +88,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """A loop to run ``count`` steps of; ``build`` makes it, on the framework's default device.
+    """``count`` steps of the loop that ``build`` makes on the framework's default device.
 
-    ``environment`` holds variables that the framework reads once, when it starts (how many virtual
-    devices there are); they are set before it does.
+    ``environment`` holds variables to set before the framework starts, such as its number of
+    virtual devices.
     """
 
     count: int
@@ -103,33 +99,29 @@ class Steps:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Reject a loop without a step."""
+        """Raise ValueError without a step."""
         if self.count < 1:
             raise ValueError(f"got {self.count} steps, wanted 1 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What a lazy-tensor runtime counted over a stretch of a program.
+    """Counters of a lazy-tensor runtime over a part of a program; None if it has no such counter.
 
-    ``sent`` counts the tensors that an operation's need of an IR value sent to the device
+    ``sent`` counts the tensors sent to the device because an operation needs an IR value
     (PyTorch/XLA's IrValueTensorToXlaData), ``sent_bytes`` all bytes sent (OutboundData), and
-    ``handles`` the device buffers made (CreateDataHandles). ``compiles`` are graphs that the cache
-    did not have (UncachedCompile); ``graph_nodes`` the IR nodes of each graph run
-    (TensorsGraphSize). None is what the framework does not count.
+    ``compiles`` the graphs that were not cached (UncachedCompile).
     """
 
     sent: int | None = 0
     sent_bytes: int | None = 0
-    handles: int | None = 0
     compiles: int = 0
     compile_seconds: float = 0.0
-    graph_nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step: what was counted, and which of the loop's graphs were compiled in it."""
+    """One step: its counters, and the indices of the loop's graphs that it compiled."""
 
     counters: Counters
     graphs: tuple[int, ...] = ()
@@ -137,10 +129,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsSeen:
-    """The steps of a loop in order, and the graphs that they compiled, in that order.
+    """The steps of a loop and the graphs that they compiled, in order.
 
-    ``modules`` are the same graphs as serialised HloProtos, which the store keeps as files of their
-    own. ``parameters`` are the shapes of the model's tensors by name.
+    ``modules`` are the graphs as serialised HloProtos, which the store writes to separate files.
+    ``parameters`` are the shapes of the model's tensors by name.
     """
 
     steps: tuple[Step, ...]
@@ -150,12 +142,12 @@ class StepsSeen:
 
 
 class Coded(Enum):
-    """Members with a code, which files hold, and a phrase for people."""
+    """An enum of codes, which files contain, with a phrase for people."""
 
     phrase: str
 
     def __new__(cls, code: str, phrase: str) -> Self:
-        """A member whose value is its code."""
+        """Make the code the member's value."""
         member = object.__new__(cls)
         member._value_ = code
         member.phrase = phrase
@@ -163,10 +155,10 @@ class Coded(Enum):
 
 
 class FailureKind(Coded):
-    """The stage at which a program stopped, as far as the toolchain tells.
+    """The stage at which a program failed.
 
-    ``OUT_OF_MEMORY`` is about the device's memory. A kernel that needs too much on-chip memory does
-    not compile.
+    ``OUT_OF_MEMORY`` is about the device's main memory. A kernel that needs too much on-chip memory
+    is a failure of ``COMPILER``.
     """
 
     BUILD = "build", "cannot be built"
@@ -181,11 +173,11 @@ class FailureKind(Coded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a program gave no executable, or no results.
+    """Why a program has no executable, or no results.
 
-    ``needed_bytes`` and ``capacity_bytes`` are what an out-of-memory error names, per device.
-    ``during`` is the stage that a crash or a timeout ended, named by that stage's own failure.
-    ``line`` is the innermost line of the user's code, ``file:line``, if the exception passed one.
+    ``needed_bytes`` and ``capacity_bytes`` are those of an out-of-memory error, per device.
+    ``during`` is the stage that a crash or a timeout ended.
+    ``line`` is the innermost line of the user's code in the traceback, ``file:line``.
     """
 
     kind: FailureKind
@@ -197,18 +189,13 @@ class Failure:
 
     @property
     def stage(self) -> FailureKind:
-        """The stage that failed; for a crash or a timeout, the one that it ended."""
+        """The stage that failed, or that a crash or a timeout ended."""
         return self.during or self.kind
-
-    @property
-    def left_executable(self) -> bool:
-        """Whether the program was compiled, and failed when it ran."""
-        return self.stage is FailureKind.EXECUTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """The target or toolchain cannot do it: the reason, and what would fix it."""
+    """Why the target or the toolchain cannot do it, and what would fix it."""
 
     reason: str
     remedy: str = ""
@@ -216,14 +203,14 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """Versions of every part that decides what a compiler emits, and its flags."""
+    """Versions of the packages that determine compiled programs, and compiler flags."""
 
     versions: dict[str, str]
     flags: str = ""
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must be equal for two toolchains to be the same: versions, and flags if any."""
+        """Equal for equal toolchains: versions, and flags if any."""
         return {**self.versions, "flags": self.flags} if self.flags else dict(self.versions)
 
     def __str__(self) -> str:
@@ -233,7 +220,7 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residual:
-    """One value that autodiff keeps from the forward pass for the backward pass."""
+    """One value that autodiff stores in the forward pass for the backward pass."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -247,12 +234,11 @@ class Residual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """What the jaxpr and the lowered module tell before any compiler ran.
+    """Measurements of the jaxpr and the lowered module, before compilation.
 
-    ``residuals`` is None where the program names no differentiated function.
-    ``host_placements_traced`` counts the moves to host memory in the jaxpr,
-    ``placements_lowered`` the placement annotations that survived lowering. ``counters`` are what
-    the framework counted while it traced and lowered, None where it counts nothing.
+    ``host_placements_traced`` counts the moves to host memory in the jaxpr, ``placements_lowered``
+    the placement annotations in the lowered module. ``residuals`` is None if the program has no
+    differentiated function, ``counters`` if the framework counts nothing while it traces.
     """
 
     names: tuple[str, ...]
@@ -266,7 +252,7 @@ class Traced:
 class Memory:
     """The compiler's memory analysis, bytes per device (XLA ``CompiledMemoryStats``).
 
-    What lies in host memory counts in the ``host_…`` fields alone.
+    Arrays in host memory count only in the ``host_…`` fields.
     """
 
     temp_bytes: int
@@ -281,12 +267,12 @@ class Memory:
 
     @property
     def device_bytes(self) -> int:
-        """Device memory the step needs: temp + argument + output − alias."""
+        """Device memory that the program needs: temp + argument + output − alias."""
         return self.temp_bytes + self.argument_bytes + self.output_bytes - self.alias_bytes
 
     @property
     def host_bytes(self) -> int:
-        """Host memory the step needs: temp + argument + output − alias."""
+        """Host memory that the program needs: temp + argument + output − alias."""
         needed = self.host_temp_bytes + self.host_argument_bytes + self.host_output_bytes
         return needed - self.host_alias_bytes
 
@@ -303,20 +289,20 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthTimes:
-    """Wall times of one loop over buffers of several lengths, run in turns: ``seconds`` of each."""
+    """Wall times of one loop over buffers of several lengths, which alternate."""
 
     lengths: tuple[int, ...]
     seconds: tuple[tuple[float, ...], ...]
 
     @property
     def fastest(self) -> tuple[float, ...]:
-        """For each length the run that other work disturbed least."""
+        """The fastest run of each length."""
         return tuple(map(min, self.seconds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seconds:
-    """Wall time of each stage; ``read`` is ours, the rest the toolchain's."""
+    """Wall time of each stage; ``read`` is Assay's, the others are the toolchain's."""
 
     trace: float = 0.0
     lower: float = 0.0
@@ -327,16 +313,14 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was seen of (workload, variant, target, toolchain), computed once a run.
+    """The measurements of a variant on a target; None is what was not measured.
 
-    ``separate_host_memory`` is False where host and device share one memory (CPU), so that
-    placement cannot be observed. ``module_unreadable`` says why the toolchain would not hand over
-    the module that it compiled. ``values`` is None where the program was not executed, and
-    ``not_executed`` then says why; ``steps`` where no loop of steps was run. ``growth`` is there
-    where the growing loop was timed, and nothing else of the variant was looked at then.
-    ``hlo_gz`` is the HloProto of the module, gzipped, which the store keeps as a file of its own.
-    ``warnings`` are what the framework warned of on the way (a donation that no output can use).
-    ``cached`` says that an earlier run compiled the program.
+    ``separate_host_memory`` is False if host and device share one memory (CPU), so that placement
+    cannot be observed. ``module_unreadable`` says why the toolchain did not return the compiled
+    module, ``not_executed`` why there are no ``values``. With ``growth``, the times of the growing
+    loop, nothing else was measured. ``hlo_gz`` is the gzipped HloProto of the module, which the
+    store writes to a separate file. ``warnings`` are the framework's, such as a donation that no
+    output can use. ``cached``: an earlier run compiled the program.
     """
 
     workload: str
@@ -365,16 +349,14 @@ class Evidence:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What it is the evidence of: suite, workload, variant and target."""
+        """Suite, workload, variant and target."""
         return self.suite, self.workload, self.variant, self.target
 
     @property
     def needed_bytes(self) -> int | None:
-        """Device memory that the program needs: what the compiler reserves, at least the peak.
+        """Device memory that the program needs: the compiler's sum, and at least the peak.
 
-        The compiler's own sum leaves constants out, which are alive at the peak.
+        The compiler's sum lacks constants, which are alive at the peak.
         """
-        if self.memory is None:
-            return None
-        peak = self.module.peak if self.module else None
-        return max(self.memory.device_bytes, peak.nbytes if peak else 0)
+        peak = self.module.peak.nbytes if self.module and self.module.peak else 0
+        return max(self.memory.device_bytes, peak) if self.memory else None

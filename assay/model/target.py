@@ -1,4 +1,4 @@
-"""Words for targets: a compiler, and the device it compiles for. Standard library only."""
+"""Targets: a compiler and the device that it compiles for."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ NAME_SHAPE = (
 
 
 class TargetError(ValueError):
-    """A target is asked for in a way that cannot be meant. Says what to do instead."""
+    """A wrong target. Says what was given, what is accepted and what to do."""
 
 
 def misuse(*, got: str, wanted: str, do: str) -> TargetError:
-    """The error for a misused target: what came, what was wanted, what to do about it."""
+    """The error for a wrong target."""
     return TargetError(f"got {got}; wanted {wanted}; do this: {do}")
 
 
 class State(enum.Enum):
-    """What a target can do here: run programs, compile them only, or neither."""
+    """What a target can do on this machine: run programs, only compile them, or neither."""
 
     LIVE = "live"
     COMPILE_ONLY = "compile-only"
@@ -41,7 +41,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """What a target can do here; if nothing, why not and the command or step that fixes it."""
+    """What a target can do on this machine; if nothing, why, and what to do about it."""
 
     state: State
     reason: str = ""
@@ -62,12 +62,12 @@ class Availability:
 
 
 def unavailable(reason: str, remedy: str) -> Availability:
-    """Short for an Availability of state UNAVAILABLE."""
+    """The Availability of an unavailable target."""
     return Availability(state=State.UNAVAILABLE, reason=reason, remedy=remedy)
 
 
 class TargetUnavailable(TargetError):
-    """A well-formed target is unavailable here. Carries the Availability that says why."""
+    """A well-formed target is unavailable on this machine."""
 
     def __init__(self, target: str, availability: Availability) -> None:
         super().__init__(target, availability)
@@ -81,9 +81,9 @@ class TargetUnavailable(TargetError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TargetName:
-    """A device model and the topology asked for; `parse(str(name)) == name`.
+    """A device model and a topology; `parse(str(name)) == name`.
 
-    An empty topology means one compiled-for device, or, on a live target, all of its devices.
+    An empty topology means one device to compile for, or all devices of a live target.
     No part of a model's name looks like a topology.
     """
 
@@ -100,7 +100,7 @@ class TargetName:
 
     @classmethod
     def parse(cls, text: str) -> TargetName:
-        """The name that `text` spells. Raises TargetError where it spells none."""
+        """The name in `text`. Raises TargetError if it is malformed."""
         model, colon, topology = text.partition(":")
         if colon and not _TOPOLOGY.fullmatch(topology):
             raise _malformed(text)
@@ -111,7 +111,7 @@ class TargetName:
 
     @property
     def topology_text(self) -> str:
-        """The topology in text form, `2x4`; empty if none was given."""
+        """The topology as text, `2x4`."""
         return "x".join(map(str, self.topology))
 
 
@@ -121,10 +121,10 @@ def _malformed(text: str) -> TargetError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceModel:
-    """Data of one device as the compiler sees it (a core, if the compiler splits the chip).
+    """One device as the compiler sees it (a core, if the compiler splits the chip).
 
     `memory_bytes` is what programs can use; `nominal_memory_bytes` is the vendor's number.
-    The host link counts one direction. `on_chip_memory_bytes` is memory outside the main memory
+    The host link counts one direction. `on_chip_memory_bytes` is the memory outside the main memory
     in which the compiler places temporaries; 0 if it places none. `compiler` is passed to the
     compiler unchanged. `sources` names the origin of every number, by field.
     """

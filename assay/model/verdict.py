@@ -1,4 +1,4 @@
-"""Verdicts: what a claim came to, and the one line that is kept of it."""
+"""Verdicts, their records, and the exit code that follows from them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ RECORD_SCHEMA = 2
 
 
 class Outcome(Enum):
-    """The closed set of verdicts; *fixed*, other tools read these words."""
+    """The verdicts; *fixed*: other tools read these words."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -29,17 +29,17 @@ class Outcome(Enum):
 
     @property
     def judged(self) -> bool:
-        """Whether the claim was really put to the test."""
+        """Whether the claim was tested."""
         return self not in (Outcome.UNSUPPORTED, Outcome.INCONCLUSIVE, Outcome.ERROR)
 
     @property
     def holds(self) -> bool:
-        """Whether the claim was measured and found true."""
+        """Whether the claim was tested and holds."""
         return self in (Outcome.PASSED, Outcome.IMPROVED, Outcome.FIXED_UPSTREAM)
 
 
 class ExitCode(Enum):
-    """How every Assay command ends; *fixed*."""
+    """The exit code of every command; *fixed*."""
 
     PASSED = 0
     FAILED = 1
@@ -49,9 +49,9 @@ class ExitCode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one claim says of one case: numbers in the claim's unit, the cause, the next step.
+    """The verdict on one case, with numbers in the claim's unit, the reason and the next step.
 
-    ``failure`` is the program's, where it decided the finding.
+    ``failure`` is the program's failure, if it decided the verdict.
     """
 
     outcome: Outcome
@@ -64,10 +64,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineNumber:
-    """A baseline as it stood when a verdict was reached.
-
-    ``machine`` is the fingerprint of the one that it holds for, empty where it holds anywhere.
-    """
+    """A stored number; ``machine`` is the fingerprint of the one it is valid on, "" for all."""
 
     value: int | float
     toolchain: dict[str, str]
@@ -78,7 +75,7 @@ class BaselineNumber:
 class Record:
     """One line of ``records.jsonl``; field names are *fixed*.
 
-    ``cached`` says that an earlier run compiled the program, or one that it is compared with.
+    ``cached``: an earlier run compiled the program, or one that it is compared with.
     """
 
     schema: int
@@ -102,21 +99,21 @@ class Record:
 
     @property
     def must_fail(self) -> bool:
-        """Whether this line is a negative control's: it passes if the claim failed, as it must."""
+        """Whether this is a negative control's record: it passes if the claim failed."""
         return self.claim.endswith(MUST_FAIL)
 
 
 MUST_FAIL = ".negative-control"
-"""Suffix of a claim's name on the line of its negative control."""
+"""Suffix of a claim's name in the record of its negative control."""
 
 
 def judged_claims(records: Iterable[Record]) -> bool:
-    """Whether any record judges a claim; a negative control judges a detector only."""
+    """Whether any record judges a claim; a negative control judges only a detector."""
     return any(record.verdict.judged and not record.must_fail for record in records)
 
 
 def exit_code(records: Iterable[Record]) -> ExitCode:
-    """The fixed rule: an error outranks a failed claim; a run that judged no claim is no pass."""
+    """An error outranks a failed claim; a run that judged no claim fails. *Fixed*."""
     seen = tuple(records)
     if any(record.verdict is Outcome.ERROR for record in seen):
         return ExitCode.CRASHED

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from assay.judge.baseline import nearest_baseline
+from assay.judge.baseline import no_newer
 from assay.model.claim import Case, GrowthClaim, RerunClaim, TimingClaim, Trial
 from assay.model.evidence import Evidence, Unavailable
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side
@@ -123,13 +123,13 @@ class Measurements:
         here = case.evidence.toolchain.identity
         stored = baselines.load(self.baselines, trial.workload.suite, trial.target)
         numbers = stored.of_variant(trial.workload.name, trial.variant.name)
-        nearest = nearest_baseline(numbers, here)
-        if nearest is None:
+        older = no_newer(numbers, here)
+        if not older:
             reason = f"no number of {name} is stored on {trial.target}"
-        elif nearest.toolchain == here:
+        elif older[-1].toolchain == here:
             reason = f"the newest number of {name} was stored on the present toolchain itself"
         else:
-            return nearest.toolchain
+            return older[-1].toolchain
         return Unavailable(reason=reason, remedy="name a version with --assay-against VERSION")
 
 

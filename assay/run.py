@@ -6,7 +6,7 @@ from enum import Enum
 from pathlib import Path
 from time import perf_counter
 
-from assay.judge.baseline import nearest_baseline, no_newer
+from assay.judge.baseline import no_newer
 from assay.judge.case import blind, judge, judge_negative_control, judge_variant, vouched
 from assay.measure import Measurements
 from assay.model.claim import Case, Claim, TimingClaim, Trial, record_of
@@ -146,8 +146,8 @@ class Run:
         found = baselines.load(self.baselines, workload.suite, trial.target)
         numbers = found.numbers((workload.name, name, claim.name))
         numbers = tuple(number for number in numbers if number.machine == machine)
-        nearest, earlier = nearest_baseline(numbers, versions), no_newer(numbers, versions)
-        return replace(case, baseline=nearest, earlier=earlier)
+        earlier = no_newer(numbers, versions)
+        return replace(case, baseline=earlier[-1] if earlier else None, earlier=earlier)
 
     def _updated(self, claim: Claim, case: Case, finding: Finding) -> tuple[Finding, Case]:
         """The verdict, and the case with the number that ``--assay-update-baselines`` stores.

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from assay.claims.measurement import (
     ClaimBase,
-    describe_failure,
     memory_of,
     module_of,
     noted,
@@ -21,6 +20,7 @@ from assay.claims.measurement import (
 from assay.judge.baseline import Relation, compared
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Failure, FailureKind, Residual
+from assay.model.inspection import describe
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 
@@ -99,7 +99,7 @@ class Compiles(ClaimBase):
         beyond = (FailureKind.EXECUTION, FailureKind.OUT_OF_MEMORY)
         if failure is None or failure.stage in beyond:
             return _failures(0, "it compiles")
-        return _failures(1, describe_failure(failure), failure=failure)
+        return _failures(1, describe(failure), failure=failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class Runs(ClaimBase):
         stop_unless_compiled(case, case.evidence)
         failure = case.evidence.failure
         if failure is not None:
-            return _failures(1, describe_failure(failure), failure=failure)
+            return _failures(1, describe(failure), failure=failure)
         result_of_run(case, case.evidence, case.evidence.values, "results")
         return _failures(0, "it runs")
 
@@ -138,7 +138,7 @@ class Refuses(ClaimBase):
         if failure is None:
             return _failures(1, "it was not refused")
         refused = failure.kind in _REFUSED and failure.message.startswith(f"{self.error}: ")
-        reason = f"wanted a {self.error}; {describe_failure(failure)}"
+        reason = f"wanted a {self.error}; {describe(failure)}"
         return _failures(0, reason) if refused else _failures(1, reason, failure=failure)
 
 
@@ -178,7 +178,7 @@ class FitsDevice(ClaimBase):
                 outcome=Outcome.FAILED,
                 measured=failure.needed_bytes,
                 limit=failure.capacity_bytes,
-                reason=describe_failure(failure),
+                reason=describe(failure),
                 advice=_MAKE_IT_FIT,
                 failure=failure,
             )

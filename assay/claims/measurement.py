@@ -5,10 +5,11 @@ from typing import ClassVar, NoReturn, TypeVar
 
 from assay.judge.baseline import Relation, compared
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
-from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced, Unavailable
+from assay.model.evidence import Evidence, Failure, Memory, Traced, Unavailable
+from assay.model.inspection import describe
 from assay.model.summary import ModuleSummary
 from assay.model.timing import Times
-from assay.model.units import Quantity, Unit, format_bytes
+from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
 
@@ -61,25 +62,6 @@ def stop(
     raise Stopped(Finding(outcome=outcome, reason=reason, advice=advice, failure=failure))
 
 
-_DURING = {
-    FailureKind.BUILD: "is built",
-    FailureKind.TRACE: "is traced",
-    FailureKind.LOWERING: "is lowered",
-    FailureKind.COMPILER: "is compiled",
-    FailureKind.EXECUTION: "runs",
-}
-
-
-def describe_failure(failure: Failure) -> str:
-    """One line: the stage that failed, the sizes that an out-of-memory error named, the message."""
-    if failure.needed_bytes is not None and failure.capacity_bytes is not None:
-        needed, capacity = format_bytes(failure.needed_bytes), format_bytes(failure.capacity_bytes)
-        return f"the compiler needs {needed} of {capacity} per device"
-    when = f" while it {_DURING[failure.during]}" if failure.during in _DURING else ""
-    place = f"{failure.line}: " if failure.line else ""
-    return f"the program {failure.kind.phrase}{when}: {place}{failure.message}"
-
-
 def stop_unless_available(seen: Evidence | Times) -> None:
     """Raise ``Stopped`` with ``unsupported`` where target or toolchain cannot do it."""
     if seen.unavailable is not None:
@@ -101,7 +83,7 @@ def stop_unless_executed(case: Case, evidence: Evidence) -> None:
     stop_unless_available(evidence)
     if evidence.failure is None:
         return
-    failed = describe_failure(evidence.failure)
+    failed = describe(evidence.failure)
     if evidence is case.evidence:
         stop(Outcome.FAILED, f"nothing to measure: {failed}", failure=evidence.failure)
     name = repr(evidence.variant)

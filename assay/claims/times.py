@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Final, TypeVar
 
-from assay.claims.measurement import ClaimBase, describe_failure, stop, stop_unless_available
+from assay.claims.measurement import ClaimBase, stop, stop_unless_available
 from assay.judge.baseline import STORE_ALL, STORE_NEW, against_baseline
 from assay.model.claim import Case, Formula, MeasurementMissing
+from assay.model.inspection import describe
 from assay.model.rerun import Rerun, Side
 from assay.model.timing import (
     PROCESSES_ALONE,
@@ -294,7 +295,7 @@ class TimeAgainst(ClaimBase):
             stop(outcome, f"{where}{rerun.unavailable.reason}", rerun.unavailable.remedy)
         if rerun.failure is not None:
             side = (rerun.side or Side.NEW).phrase
-            reason = f"nothing to compare: on {side}, {describe_failure(rerun.failure)}"
+            reason = f"nothing to compare: on {side}, {describe(rerun.failure)}"
             if old:
                 stop(Outcome.INCONCLUSIVE, reason, "name another version with --assay-against")
             stop(Outcome.FAILED, reason, failure=rerun.failure)
@@ -321,7 +322,7 @@ def _times_of(case: Case) -> Times:
     times = _given(case, case.times, "time")
     stop_unless_available(times)
     if times.failure is not None:
-        failed = describe_failure(times.failure)
+        failed = describe(times.failure)
         if times.is_alone or times.failed_variant == case.variant.name:
             stop(Outcome.FAILED, f"nothing to time: {failed}", failure=times.failure)
         whose = repr(times.failed_variant) if times.failed_variant else "one of the two"

@@ -26,16 +26,6 @@ _HOLDS = {
 }
 
 
-def holds(measured: Quantity, relation: Relation, limit: Quantity) -> bool:
-    """Whether the measurement stands to the limit as asked; deterministic numbers, no tolerance.
-
-    Raises:
-        UnitError: the two count different things.
-    """
-    same_unit(measured, limit)
-    return bool(_HOLDS[relation](measured.value, limit.value))
-
-
 def compared(
     what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str
 ) -> Finding:
@@ -44,7 +34,8 @@ def compared(
     Raises:
         UnitError: the two count different things.
     """
-    passed = holds(measured, relation, limit)
+    same_unit(measured, limit)
+    passed = _HOLDS[relation](measured.value, limit.value)
     reason = f"{what}: {measured}, expected {relation.value} {limit} ({source})"
     if not passed:
         gap = Quantity(abs(measured.value - limit.value), measured.unit)
@@ -89,16 +80,6 @@ def no_newer(
     compiler, _ = age(versions)
     older = (number for number in numbers if age(number.toolchain)[0] <= compiler)
     return tuple(sorted(older, key=lambda each: (each.toolchain == versions, age(each.toolchain))))
-
-
-def nearest_baseline(
-    numbers: Iterable[BaselineNumber], versions: Mapping[str, str]
-) -> BaselineNumber | None:
-    """The number of this very toolchain, else of the newest older one, else None.
-
-    Of several the last counts.
-    """
-    return next(reversed(no_newer(numbers, versions)), None)
 
 
 def in_range(specifiers: Mapping[str, str], versions: Mapping[str, str]) -> bool:

@@ -263,13 +263,14 @@ def why_lost(donation: Donation) -> str:
 
 
 def describe(failure: Failure) -> str:
-    """The failure in one line, with the sizes of an out-of-memory error."""
+    """The failure in one line, with its stage or its sizes, if they are known."""
+    stage = f" (stage: {failure.during.value})" if failure.during else ""
     sizes = ""
     if failure.needed_bytes is not None and failure.capacity_bytes is not None:
         needed, capacity = format_bytes(failure.needed_bytes), format_bytes(failure.capacity_bytes)
         sizes = f": needs {needed}, the device has {capacity}"
     place = f"{failure.line}: " if failure.line else ""
-    return f"it {failure.kind.phrase}{sizes}: {place}{failure.message}"
+    return f"it {failure.kind.phrase}{stage}{sizes}: {place}{failure.message}"
 
 
 def _loops_first(write: FullBufferWrite) -> tuple[bool, float, str]:

@@ -42,7 +42,10 @@ def test_running_out_of_memory_fails_the_fit_with_both_sizes() -> None:
         20 * 2**30,
         16 * 2**30,
     )
-    assert finding.reason == "the compiler needs 20.0 GiB of 16.0 GiB per device"
+    assert (
+        finding.reason
+        == "it runs out of memory: needs 20.0 GiB, the device has 16.0 GiB: Used 20G of 16G hbm"
+    )
     assert judge(claims.Compiles(), evidence).outcome is Outcome.PASSED
 
 

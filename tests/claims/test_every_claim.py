@@ -142,7 +142,7 @@ def test_the_variants_own_failure_fails_the_claim_without_a_number(
     assert finding.outcome is Outcome.FAILED
     assert finding.measured is None
     assert finding.failure == failure(kind)
-    assert finding.reason == f"nothing to measure: the program {kind.phrase}: INTERNAL: it broke"
+    assert finding.reason == f"nothing to measure: it {kind.phrase}: INTERNAL: it broke"
 
 
 @pytest.mark.parametrize("example", TRACED_ONLY, ids=name_of)

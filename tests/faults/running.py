@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from assay.model.verdict import ExitCode, Finding, Outcome, Record
@@ -141,8 +142,8 @@ RUNNING = (
     ),
     Fault(
         name="every comparison holds",
-        place="assay.judge.baseline:holds",
-        change=gives(1),  # Which is true.
+        place="assay.judge.baseline:compared",
+        change=alters(lambda finding: replace(finding, outcome=Outcome.PASSED)),
         ends=FAILED,
         says=("negative-control", "The run fails (exit 1)"),
     ),

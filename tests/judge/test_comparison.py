@@ -2,8 +2,13 @@
 
 import pytest
 
-from assay.judge.baseline import Relation, compared, holds
+from assay.judge.baseline import Relation, compared
 from assay.model.units import Quantity, Unit, UnitError
+from assay.model.verdict import Outcome
+
+
+def outcome(measured: Quantity, relation: Relation, limit: Quantity) -> Outcome:
+    return compared("", measured, relation, limit, "").outcome
 
 
 @pytest.mark.parametrize(
@@ -18,20 +23,20 @@ def test_a_relation_holds_exactly(
     *, relation: Relation, below: bool, equal: bool, above: bool
 ) -> None:
     limit = Quantity(10, Unit.BYTES)
-    held = [holds(Quantity(value, Unit.BYTES), relation, limit) for value in (9, 10, 11)]
-    assert held == [below, equal, above]
+    held = [outcome(Quantity(value, Unit.BYTES), relation, limit) for value in (9, 10, 11)]
+    assert held == [Outcome.PASSED if holds else Outcome.FAILED for holds in (below, equal, above)]
 
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_equal_numbers_of_two_units_do_not_compare(relation: Relation) -> None:
     with pytest.raises(UnitError, match="one unit"):
-        holds(Quantity(1, Unit.BYTES), relation, Quantity(1, Unit.COUNT))
+        outcome(Quantity(1, Unit.BYTES), relation, Quantity(1, Unit.COUNT))
 
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_a_value_that_is_no_number_holds_nothing(relation: Relation) -> None:
     nan = Quantity(float("nan"), Unit.RATIO)
-    assert not holds(nan, relation, nan)
+    assert outcome(nan, relation, nan) is Outcome.FAILED
 
 
 @pytest.mark.parametrize(

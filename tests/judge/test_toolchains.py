@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.judge.baseline import age, in_range, nearest_baseline, no_newer
+from assay.judge.baseline import age, in_range, no_newer
 from assay.model.verdict import BaselineNumber
 
 
@@ -12,8 +12,12 @@ def baseline(value: int, **versions: str) -> BaselineNumber:
     return BaselineNumber(value=value, toolchain=versions)
 
 
+def nearest(numbers: list[BaselineNumber], versions: dict[str, str]) -> BaselineNumber | None:
+    return next(reversed(no_newer(numbers, versions)), None)
+
+
 def value_for(numbers: list[BaselineNumber], **versions: str) -> int | float | None:
-    found = nearest_baseline(numbers, versions)
+    found = nearest(numbers, versions)
     return found.value if found else None
 
 
@@ -104,7 +108,7 @@ def test_the_nearest_number_is_never_newer_and_none_older_lies_between(
 ) -> None:
     numbers = [BaselineNumber(value=0, toolchain=toolchain) for toolchain in known]
     older = [age(toolchain) for toolchain in known if age(toolchain)[0] <= age(mine)[0]]
-    found = nearest_baseline(numbers, mine)
+    found = nearest(numbers, mine)
     best = age(mine) if mine in known else max(older, default=None)
     assert (age(found.toolchain) if found else None) == best
 
@@ -112,7 +116,7 @@ def test_the_nearest_number_is_never_newer_and_none_older_lies_between(
 def test_another_machine_with_the_same_compiler_is_compared_with() -> None:
     baseline = BaselineNumber(value=1, toolchain={"jaxlib": "0.12.0", "host-isa": "x86_64-avx512f"})
     mine = {"jaxlib": "0.12.0", "host-isa": "x86_64-avx2"}
-    assert nearest_baseline([baseline], mine) == baseline
+    assert nearest([baseline], mine) == baseline
 
 
 @pytest.mark.parametrize(

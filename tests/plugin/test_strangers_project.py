@@ -145,7 +145,7 @@ def test_a_module_that_pytest_loaded_from_a_file_reaches_the_observer(failing: E
 def test_a_failed_claim_is_told_in_words_and_without_a_traceback(failing: Ended) -> None:
     words = (
         "failed: compiles of small/mismatched on cpu:8\n"
-        "  the program does not trace: checks/test_mismatched.py:14: TypeError: add got "
+        "  it does not trace: checks/test_mismatched.py:14: TypeError: add got "
         "incompatible shapes for broadcasting: (8,), (9,).\n"
         "  measured: 1 (1)\n"
         "  limit: 0 (0)\n"

@@ -5,7 +5,7 @@ from typing import ClassVar, NoReturn, TypeVar
 
 from assay.judge.baseline import Relation, compared
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
-from assay.model.evidence import Evidence, Failure, Memory, Traced, Unavailable
+from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced, Unavailable
 from assay.model.inspection import describe
 from assay.model.summary import ModuleSummary
 from assay.model.timing import Times

@@ -4,7 +4,7 @@ The child is started once and serves many requests. A child that dies is evidenc
 request starts another.
 """
 
-from assay.isolate.frames import NotPortable
+from assay.isolate.messages import NotPortable
 from assay.isolate.observer import ObservationError, Observer, Processes
 
 __all__ = ["NotPortable", "ObservationError", "Observer", "Processes"]

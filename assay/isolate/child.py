@@ -1,19 +1,26 @@
-"""A child process with frames on its pipes: how its parent starts, hears and ends it."""
+"""A child process with frames on its pipes: both ends, and how it starts and ends."""
 
 import contextlib
 import os
+import select
 import signal
+import struct
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Mapping, Sequence
-from typing import IO
+from typing import IO, Final
 
-from assay.isolate.frames import how_it_ended, read, write
+READY: Final = b"ready"
+"""The first frame that a child sends."""
 
-_STDERR_TAIL_CHARACTERS = 400
-_WORDS_READ = 65_536
+_LENGTH: Final = struct.Struct("<I")
+_MOST_AT_ONCE: Final = 2**20
+_STDERR_TAIL_CHARACTERS: Final = 400
+_STDERR_BYTES_READ: Final = 65_536
 # Importing a framework on a cold disk takes tens of seconds; no program is part of it.
-_START_SECONDS = 300.0
+_START_SECONDS: Final = 300.0
 
 
 class NotStartedError(RuntimeError):
@@ -21,19 +28,19 @@ class NotStartedError(RuntimeError):
 
 
 class Child:
-    """One process with a separate session and temporary folder. Its output is kept."""
+    """One process with a separate session and temporary folder, seen from its parent."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        # Both are kept for the child's lifetime and go in close().
-        self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        # Both exist as long as the child, and are removed in close().
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         # Temporary files of compilers are removed with the child, also after a crash.
         self._folder = tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
-        self._heard = 0  # where in its words the present request began
+        self._stderr_start = 0  # of the present request
         self._process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._words,
+            stderr=self._stderr,
             env={**environment, "TMPDIR": self._folder.name},
             # Ctrl-C is for the parent, which then ends the child itself.
             start_new_session=True,
@@ -65,52 +72,114 @@ class Child:
             raise NotStartedError(f"did not start: {self.ending_with_stderr_tail()}") from None
 
     def send(self, request: bytes) -> None:
-        """Send a request; words from here on belong to it.
+        """Send a request. The stderr tail begins here.
 
         Raises:
             BrokenPipeError: the child is gone.
         """
         assert self._process.stdin
-        self._heard = os.fstat(self._words.fileno()).st_size
+        self._stderr_start = os.fstat(self._stderr.fileno()).st_size
         write(self._process.stdin, request)
 
     def receive(self, timeout_seconds: float) -> bytes:
         """The next frame that it sends.
 
         Raises:
-            TimeoutError: nothing came in that time.
+            TimeoutError: no whole frame arrived in that time.
             EOFError: the child is gone.
         """
         assert self._process.stdout
         return read(self._process.stdout, timeout_seconds)
 
     def ending_with_stderr_tail(self) -> str:
-        """What a child that is gone died of; it is closed."""
-        ended = how_it_ended(self._process.wait())
-        words = self.with_stderr_tail(ended)
+        """How a child that is gone ended; it is closed."""
+        words = self.with_stderr_tail(how_it_ended(self._process.wait()))
         self.close()
         return words
 
     def with_stderr_tail(self, ended: str) -> str:
-        """What ended the request's program, and what that wrote last; it writes nowhere else."""
-        file = self._words.fileno()
-        start = max(self._heard, os.fstat(file).st_size - _WORDS_READ)
-        # The child writes at this file's own offset, which is left where it is.
-        words = os.pread(file, _WORDS_READ, start).decode(errors="replace")
-        last = " ".join(words.split())[-_STDERR_TAIL_CHARACTERS:] or "none"
-        return f"the process ended by {ended}; stderr tail: {last}"
+        """How the process of the request's program ended, and the last that it wrote to stderr."""
+        file = self._stderr.fileno()
+        start = max(self._stderr_start, os.fstat(file).st_size - _STDERR_BYTES_READ)
+        # The child writes at the file's own offset, which pread does not move.
+        words = os.pread(file, _STDERR_BYTES_READ, start).decode(errors="replace")
+        tail = " ".join(words.split())[-_STDERR_TAIL_CHARACTERS:] or "none"
+        return f"the process ended by {ended}; stderr tail: {tail}"
 
     def close(self) -> None:
         """Kill the process and its children. May be called again."""
-        if self._words.closed:
+        if self._stderr.closed:
             return
         # Its forks belong to its session and must end with it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._words):
+        for stream in (self._process.stdin, self._process.stdout, self._stderr):
             # A request that a dead child did not read is still in the buffer.
             with contextlib.suppress(BrokenPipeError):
                 if stream is not None:
                     stream.close()
         self._folder.cleanup()
+
+
+def how_it_ended(code: int) -> str:
+    """``SIGABRT``, or ``exit status 3``, of a process's exit code as ``subprocess`` gives it."""
+    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+
+def own_pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """In the child: the streams of requests and of answers, removed from standard input and output.
+
+    From here on this process ends when the parent closes its end of the pipe.
+    """
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    # What a program reads or prints must reach neither the requests nor the answers.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    end_with_parent(requests)
+    return requests, answers
+
+
+def end_with_parent(requests: IO[bytes]) -> None:
+    """End this process when no parent can send requests, even in the middle of a program."""
+
+    def wait() -> None:
+        hangup = select.poll()
+        hangup.register(requests.fileno(), 0)
+        hangup.poll()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def write(stream: IO[bytes], payload: bytes) -> None:
+    """Send one frame."""
+    stream.write(_LENGTH.pack(len(payload)) + payload)
+    stream.flush()
+
+
+def read(stream: IO[bytes], timeout_seconds: float | None) -> bytes:
+    """The next frame.
+
+    Raises:
+        TimeoutError: the whole frame did not arrive in that time.
+        EOFError: the other side is gone.
+    """
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, deadline))
+    return _exactly(stream, length, deadline)
+
+
+def _exactly(stream: IO[bytes], count: int, deadline: float | None) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if not select.select([stream], [], [], left)[0]:
+            raise TimeoutError
+        # Not through the stream's buffer: select does not see a frame that is in it.
+        part = os.read(stream.fileno(), min(count - len(data), _MOST_AT_ONCE))
+        if not part:
+            raise EOFError
+        data += part
+    return bytes(data)

@@ -4,18 +4,17 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import cloudpickle
 
 from assay.frameworks.installed import toolchain
 from assay.frameworks.timing import ends_when_hopeless
 from assay.isolate.child import Child, NotStartedError
-from assay.isolate.frames import Answer, GrowthRequest, NotPortable, TimesRequest, decoded, pickled
+from assay.isolate.messages import Answer, NotPortable, Request, decoded, encoded, pickled
 from assay.model.blame import FaultElsewhere
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
@@ -24,9 +23,9 @@ from assay.model.workload import Variant, Workload
 from assay.observe import unseen
 from assay.targets import environment, resolve
 
-_LOST = (FailureKind.CRASH, FailureKind.TIMEOUT)
-_LEAST_PATIENCE = 1.0
-_MOST_PROCESSES = 2
+_LOST: Final = (FailureKind.CRASH, FailureKind.TIMEOUT)
+_LEAST_PATIENCE: Final = 1.0
+_MOST_PROCESSES: Final = 2
 
 
 class ObservationError(FaultElsewhere):
@@ -57,12 +56,7 @@ class Observer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def observe(self, workload: Workload, variant: Variant, target: str) -> Evidence:
@@ -72,7 +66,8 @@ class Observer:
             NotPortable: the workload holds something that cannot be pickled.
             ObservationError: Assay itself failed in the child.
         """
-        return self._evidence(workload, variant, target, pickled(workload, variant, target))
+        request = Request(program=pickled(workload, variant, target))
+        return self._evidence(workload, variant, target, request)
 
     def time_growth(
         self, workload: Workload, variant: Variant, target: str, most_seconds: float
@@ -83,66 +78,52 @@ class Observer:
             NotPortable: the workload holds something that cannot be pickled.
             ObservationError: Assay itself failed in the child.
         """
-        request = GrowthRequest(
-            program=pickled(workload, variant, target), most_seconds=most_seconds
-        )
-        return self._evidence(workload, variant, target, bytes(cloudpickle.dumps(request)))
+        program = pickled(workload, variant, target)
+        request = Request(program=program, most_seconds=most_seconds)
+        return self._evidence(workload, variant, target, request)
 
     def time(self, pair: TimedPair, keep: Keep) -> Times:
-        """The times of two variants in turns, or of one alone; ``keep`` gets them as far as known.
+        """The times of two variants in turns, or of one alone; ``keep`` gets intermediate results.
 
-        A crash is in the times; so is a child that tells of no progress for as long as a program
-        may take. A first run of the judged variant that is hopelessly slower than the reference's
-        is ended: what it took till then is its sample.
+        A crash is recorded in the times, and so is a child that reports no progress for as long as
+        a program may take. A first run of the judged variant that is hopelessly slower than the
+        reference's is ended: the time until then is its sample.
 
         Raises:
             NotPortable: the workload holds something that cannot be pickled.
             ObservationError: Assay itself failed in the child.
         """
-        tools = toolchain(pair.workload.framework, resolve(pair.target).platform)
-        latest = untaken(pair, tools)
-
-        def heard(answer: Answer) -> None:
-            nonlocal latest
-            if answer.times is not None:
-                latest = answer.times
-                keep(latest)
+        latest = untaken(pair, toolchain(pair.workload.framework, resolve(pair.target).platform))
 
         def patience() -> float:
             return min(self._timeout_seconds, _hopeless_after(pair, latest))
 
-        answer = self._ask(_request(pair), heard, patience)
-        if isinstance(answer, Failure) and answer.kind is FailureKind.TIMEOUT:
-            seconds = patience()
-            if seconds >= _hopeless_after(pair, latest):
-                return _cut_off(latest, seconds)
-        if isinstance(answer, Failure) and latest.ended is not Ending.UNFINISHED:
-            return replace(latest, not_profiled=answer.message)
-        if isinstance(answer, Failure):
-            return replace(latest, failure=answer, failed_variant=latest.at_work)
-        if answer.failure is not None:
-            return replace(latest, failure=answer.failure)
-        if answer.times is None:
-            raise _fault_of(answer)
-        return answer.times
+        for answer in self._answers(_times_request(pair), patience):
+            if answer.times is not None and not answer.final:
+                latest = answer.times
+                keep(latest)
+        failure = answer.failure
+        if failure is None:
+            if answer.times is None:
+                raise _fault_of(answer)
+            return answer.times
+        if failure.kind is FailureKind.TIMEOUT and _hopeless_after(pair, latest) <= patience():
+            return _cut_off(latest, patience())
+        if latest.ended is not Ending.UNFINISHED:
+            return replace(latest, not_profiled=failure.message)
+        return replace(latest, failure=failure, failed_variant=latest.at_work)
 
     def _evidence(
-        self, workload: Workload, variant: Variant, target: str, request: bytes
+        self, workload: Workload, variant: Variant, target: str, request: Request
     ) -> Evidence:
         seen: Evidence | None = None
-
-        def heard(answer: Answer) -> None:
-            nonlocal seen
+        for answer in self._answers(request, lambda: self._timeout_seconds):
             seen = answer.evidence or seen
-
-        answer = self._ask(request, heard)
-        failure = answer if isinstance(answer, Failure) else answer.failure
+        failure = answer.failure
         if failure is not None:
-            if failure.stage in _LOST and failure.during is None:
+            if failure.kind in _LOST and failure.during is None:
                 raise ObservationError(f"Assay's own work came to an end: {failure.message}")
-            before = seen or unseen(workload, variant, resolve(target))
-            return replace(before, failure=failure)
-        assert isinstance(answer, Answer)
+            return replace(seen or unseen(workload, variant, resolve(target)), failure=failure)
         if answer.evidence is None:
             raise _fault_of(answer)
         asked = (workload.suite, workload.name, variant.name, str(resolve(target).name))
@@ -151,41 +132,32 @@ class Observer:
             raise ObservationError(f"the observer was asked for {asked} and answered for {given}")
         return answer.evidence
 
-    def _ask(
-        self,
-        request: bytes,
-        heard: Callable[[Answer], None] = lambda _: None,
-        patience: Callable[[], float] | None = None,
-    ) -> Answer | Failure:
-        """The final answer, after ``heard`` got those before it; or how the child came to none.
+    def _answers(self, request: Request, patience: Callable[[], float]) -> Iterator[Answer]:
+        """The answers to a request, of which the last one is final, or says how the child ended.
 
-        A program has one time limit for all its stages; times have one from each answer to the
-        next, of as many seconds as ``patience`` says.
+        A program has one time limit for all its stages. Times have one from each answer to the
+        next, of as many seconds as ``patience`` says then.
         """
-        patience = patience or (lambda: self._timeout_seconds)
         child = self._running()
         stage: FailureKind | None = None
         try:
-            child.send(request)
+            child.send(encoded(request))
             deadline = time.monotonic() + patience()
             while not (answer := decoded(child.receive(deadline - time.monotonic()))).final:
                 stage = answer.stage
-                heard(answer)
+                yield answer
                 if answer.times is not None:
                     deadline = time.monotonic() + patience()
         except TimeoutError:
             self.close()
-            message = f"no answer within {self._timeout_seconds:g} s; raise the compile timeout"
-            return Failure(kind=FailureKind.TIMEOUT, message=message, during=stage)
+            words = f"no answer within {self._timeout_seconds:g} s; raise the compile timeout"
+            answer = _lost(FailureKind.TIMEOUT, words, stage)
         except (EOFError, BrokenPipeError):
             self._child = None
-            return Failure(
-                kind=FailureKind.CRASH, message=child.ending_with_stderr_tail(), during=stage
-            )
+            answer = _lost(FailureKind.CRASH, child.ending_with_stderr_tail(), stage)
         if answer.died:
-            message = child.with_stderr_tail(answer.died)
-            return Failure(kind=FailureKind.CRASH, message=message, during=stage)
-        return answer
+            answer = _lost(FailureKind.CRASH, child.with_stderr_tail(answer.died), stage)
+        yield answer
 
     def close(self) -> None:
         """Kill the child, also in the middle of a request."""
@@ -198,10 +170,10 @@ class Observer:
         if self._child is not None and not self._child.is_alive:
             self.close()
         if self._child is None:
-            command = [sys.executable, "-m", "assay.isolate", *self._arguments()]
+            forks_for = ["--forks-for", self._forks_for] if self._forks_for else []
+            command = ["-m", "assay.isolate", *map(str, self._targets), *forks_for]
             # Stored before it is ready: Ctrl-C may interrupt the start.
-            base = os.environ if self._cached else {**os.environ, "ASSAY_NO_CACHE": "1"}
-            self._child = Child(command, _child_environment(self._targets, base))
+            self._child = Child([sys.executable, *command], self._environment())
             try:
                 self._child.await_ready()
             except NotStartedError as error:
@@ -209,9 +181,20 @@ class Observer:
                 raise ObservationError(f"the observer {error}") from None
         return self._child
 
-    def _arguments(self) -> list[str]:
-        forks_for = ["--forks-for", self._forks_for] if self._forks_for else []
-        return [*map(str, self._targets), *forks_for]
+    def _environment(self) -> dict[str, str]:
+        return {
+            **environment(self._targets, os.environ),
+            "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path),
+            # A cached compilation would make the compile time meaningless.
+            "JAX_ENABLE_COMPILATION_CACHE": "false",
+            # Assay needs the frames that JAX removes to decide who caused an exception.
+            "JAX_TRACEBACK_FILTERING": "off",
+            **({} if self._cached else {"ASSAY_NO_CACHE": "1"}),
+        }
+
+
+def _lost(kind: FailureKind, message: str, stage: FailureKind | None) -> Answer:
+    return Answer(failure=Failure(kind=kind, message=message, during=stage))
 
 
 def _fault_of(answer: Answer) -> ObservationError:
@@ -220,16 +203,8 @@ def _fault_of(answer: Answer) -> ObservationError:
     return fault
 
 
-def _child_environment(targets: Sequence[TargetName], base: Mapping[str, str]) -> dict[str, str]:
-    path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-    # A cached compilation would make the compile time meaningless.
-    fresh = {"JAX_ENABLE_COMPILATION_CACHE": "false", "PYTHONPATH": path}
-    # Assay needs the frames that JAX removes to decide who caused an exception.
-    return environment(targets, base) | fresh | {"JAX_TRACEBACK_FILTERING": "off"}
-
-
-def _request(pair: TimedPair) -> bytes:
-    *others, judged = (pickled(pair.workload, variant, pair.target) for variant in pair.variants)
+def _times_request(pair: TimedPair) -> Request:
+    programs = [pickled(pair.workload, variant, pair.target) for variant in pair.variants]
     try:
         turns = cloudpickle.dumps(pair.turns)
     # Pickling runs the claim's own code, which may raise anything.
@@ -238,19 +213,18 @@ def _request(pair: TimedPair) -> bytes:
             f"got a question {pair.turns.question!r} that cannot be sent to another process "
             f"({error}), wanted one of plain values; use a function of a module"
         ) from error
-    request = TimesRequest(
-        reference=others[0] if others else None,
-        judged=judged,
+    return Request(
+        program=programs[-1],
+        reference=programs[0] if pair.reference else None,
         turns=turns,
         most_seconds=pair.most_seconds,
     )
-    return bytes(cloudpickle.dumps(request))
 
 
 def _hopeless_after(pair: TimedPair, latest: Times) -> float:
-    """For how long the judged variant's first run may last; without end while it does not run.
+    """The seconds that the judged variant's first run may last; infinite while it does not run.
 
-    To end it ends the process, so a second at least is worth waiting for.
+    To end the run ends the process, so it may last at least a second.
     """
     reference, after = latest.reference.first, pair.turns.hopeless_after
     is_first_run = (

@@ -8,30 +8,19 @@ never uses it, and forks for each request.
 import os
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import IO, Any
+from typing import IO, NoReturn
 
 import cloudpickle
 
 from assay.frameworks.installed import preload
-from assay.isolate.frames import (
-    READY,
-    Answer,
-    GrowthRequest,
-    TimesRequest,
-    encoded,
-    end_with_parent,
-    how_it_ended,
-    own_pipes,
-    read,
-    write,
-)
+from assay.isolate.child import READY, end_with_parent, how_it_ended, own_pipes, read, write
+from assay.isolate.messages import Answer, decoded_request, encoded
 from assay.model.blame import in_words, message_of, users_line
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetError, TargetName
-from assay.model.timing import Keep, Times
+from assay.model.timing import Keep, TimedPair, Times
 from assay.observe import Begin, observe, observe_growth, observe_times
 from assay.store.compile_cache import CompileCache, usual_folder
 from assay.targets import prepare, resolve
@@ -45,10 +34,8 @@ def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
     """
     requests, answers = own_pipes()
     prepare(targets)
-    answer: Callable[[bytes], bytes] = partial(_answer, answers)
     if forks_for:
         preload(forks_for)
-        answer = _Forks(requests, answers)
     with _machine(targets, forks_for):
         write(answers, READY)
         while True:
@@ -56,19 +43,22 @@ def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
                 request = read(requests, None)
             except EOFError:
                 return
-            write(answers, answer(request))
+            if forks_for:
+                write(answers, _answer_in_fork(request, requests, answers))
+            else:
+                write(answers, _answer(answers, request))
 
 
 def _machine(targets: Sequence[TargetName], forks_for: str) -> AbstractContextManager[None]:
     """The one target's devices for all that the user's modules ask, from their import on.
 
-    A process for several targets imports a module once, and has no one answer.
+    A process for several targets imports a module once, and cannot answer for each of them.
     """
     if len(targets) != 1 or forks_for:
         return nullcontext()
     try:
         return emulated(resolve(str(targets[0])).devices())
-    # What it is, the first observation tells.
+    # The first observation reports it.
     except TargetError:
         return nullcontext()
 
@@ -90,64 +80,66 @@ def _answer(answers: IO[bytes], request: bytes) -> bytes:
     return encoded(found)
 
 
-def _found(request: bytes, keep: Keep, begin: Begin) -> Answer:
+def _found(payload: bytes, keep: Keep, begin: Begin) -> Answer:
+    request = decoded_request(payload)
     begin(FailureKind.BUILD, None)
     try:
-        asked: Any = cloudpickle.loads(request)
-        if isinstance(asked, TimesRequest):
-            loaded: Any = asked.pair()
-        else:
-            loaded = cloudpickle.loads(asked.program) if isinstance(asked, GrowthRequest) else asked
+        workload, variant, target = cloudpickle.loads(request.program)
+        reference = cloudpickle.loads(request.reference)[1] if request.reference else None
+        turns = cloudpickle.loads(request.turns) if request.turns else None
     # Loading imports the user's modules, which may raise anything.
     except Exception as error:  # noqa: BLE001
         words = f"it cannot be loaded in the observer's process: {message_of(error)}"
         failure = Failure(kind=FailureKind.BUILD, message=words, line=users_line(error))
         return Answer(failure=failure)
     begin(None, None)
-    if isinstance(asked, TimesRequest):
-        return Answer(times=observe_times(loaded, keep))
-    workload, variant, target = loaded
-    if isinstance(asked, GrowthRequest):
-        return Answer(evidence=observe_growth(workload, variant, target, asked.most_seconds, begin))
-    folder = usual_folder(os.environ)
-    cache = CompileCache(folder) if folder else None
-    return Answer(evidence=observe(workload, variant, target, begin, cache))
+    most_seconds = request.most_seconds
+    if most_seconds is None:
+        folder = usual_folder(os.environ)
+        cache = CompileCache(folder) if folder else None
+        return Answer(evidence=observe(workload, variant, target, begin, cache))
+    if turns is None:
+        return Answer(evidence=observe_growth(workload, variant, target, most_seconds, begin))
+    pair = TimedPair(
+        workload=workload,
+        reference=reference,
+        judged=variant,
+        target=target,
+        turns=turns,
+        most_seconds=most_seconds,
+    )
+    return Answer(times=observe_times(pair, keep))
 
 
-class _Forks:
-    """Answers each request in a fork, which may die of it."""
-
-    def __init__(self, requests: IO[bytes], answers: IO[bytes]) -> None:
-        self._requests = requests
-        self._answers = answers  # Empty at every fork, for each frame is flushed.
-
-    def __call__(self, request: bytes) -> bytes:
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            return self._answered(request, folder)
-
-    def _answered(self, request: bytes, folder: str) -> bytes:
-        mine, theirs = os.pipe()
+def _answer_in_fork(request: bytes, requests: IO[bytes], answers: IO[bytes]) -> bytes:
+    """The last answer to a request that is served in a fork. The fork may crash."""
+    mine, theirs = os.pipe()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        # The buffer of ``answers`` is empty at every fork, because each frame is flushed.
         process = os.fork()
         if process == 0:
             os.close(mine)
             tempfile.tempdir = os.environ["TMPDIR"] = folder
-            self._answer_and_exit(request, theirs)
+            _answer_and_exit(request, requests, answers, theirs)
         os.close(theirs)
         with os.fdopen(mine, "rb") as pipe:
             answer = pipe.read()
         _, status = os.waitpid(process, 0)
-        code = os.waitstatus_to_exitcode(status)
-        return encoded(Answer(died=how_it_ended(code))) if code else answer
+    code = os.waitstatus_to_exitcode(status)
+    return encoded(Answer(died=how_it_ended(code))) if code else answer
 
-    def _answer_and_exit(self, request: bytes, pipe: int) -> None:
-        """Never returns: nothing of the server's is tidied up here, nor of the framework's."""
-        code = 1
-        try:
-            end_with_parent(self._requests)
-            with os.fdopen(pipe, "wb") as stream:
-                stream.write(_answer(self._answers, request))
-            code = 0
-        except SystemExit as left:
-            code = left.code if isinstance(left.code, int) else 1
-        finally:
-            os._exit(code)
+
+def _answer_and_exit(
+    request: bytes, requests: IO[bytes], answers: IO[bytes], pipe: int
+) -> NoReturn:
+    """Leave without cleanup: the objects of the server and of the framework are not the fork's."""
+    code = 1
+    try:
+        end_with_parent(requests)
+        with os.fdopen(pipe, "wb") as stream:
+            stream.write(_answer(answers, request))
+        code = 0
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else 1
+    finally:
+        os._exit(code)

@@ -19,7 +19,7 @@ from assay.frameworks.failures import classified, shortened
 from assay.frameworks.framework import Unsupported, built
 from assay.frameworks.installed import framework, toolchain
 from assay.frameworks.timing import Runner, clock_step, machine, run_first
-from assay.isolate.frames import READY, own_pipes, read, write
+from assay.isolate.child import READY, own_pipes, read, write
 from assay.model.blame import message_of, users_line
 from assay.model.evidence import Failure, FailureKind, Unavailable
 from assay.model.target import TargetError, TargetName, TargetUnavailable

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from assay.isolate.frames import pickled
+from assay.isolate.messages import pickled
 from assay.model.evidence import Failure, Unavailable
 from assay.model.rerun import KeepRerun, Pair, Rerun, Side
 from assay.model.timing import Change, Ending, Ratio

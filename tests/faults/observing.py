@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from assay.isolate.frames import Answer
+from assay.isolate.messages import Answer
 from tests.faults.changes import alters, gives, hangs, is_killed, raises
 from tests.faults.fault import CRASHED, FAILED, SUITE, Fault
 from tests.faults.reading import COMPILES
 
 _MINE = (*SUITE, *COMPILES)
-_FRAMES = "assay/isolate/frames.py"
+_MESSAGES = "assay/isolate/messages.py"
 _FAILS = "Assay itself failed (exit 3)"
 _NOT_KEPT = ("compiles · mine/stacks/looped", "(exit 1)")
 
@@ -88,15 +88,15 @@ OBSERVING = (
     ),
     Fault(
         name="the frame of an answer breaks off",
-        place="assay.isolate.frames:read",
+        place="assay.isolate.child:read",
         change=alters(lambda payload: payload[: len(payload) // 2]),
         command=_MINE,
         ends=CRASHED,
-        says=(_FRAMES, _FAILS),
+        says=(_MESSAGES, _FAILS),
     ),
-    _answers("an answer is garbled", lambda answer: bytes(reversed(answer)), _FRAMES),
-    _answers("an answer breaks off", lambda answer: answer[: len(answer) // 2], _FRAMES),
-    _answers("an answer is empty", lambda _: b"", _FRAMES),
+    _answers("an answer is garbled", lambda answer: bytes(reversed(answer)), _MESSAGES),
+    _answers("an answer breaks off", lambda answer: answer[: len(answer) // 2], _MESSAGES),
+    _answers("an answer is empty", lambda _: b"", _MESSAGES),
     _answers("an answer holds nothing", lambda _: msgspec.msgpack.encode(Answer()), "observer"),
     _answers("an answer is of another program", _of_another, "another"),
     Fault(
@@ -105,7 +105,7 @@ OBSERVING = (
         change=alters(lambda answer: struct.pack("<I", 2**31) + answer),
         command=_MINE,
         ends=CRASHED,
-        says=(_FRAMES, _FAILS),
+        says=(_MESSAGES, _FAILS),
     ),
     Fault(
         name="resolve raises",
@@ -125,10 +125,10 @@ OBSERVING = (
     ),
     Fault(
         name="pickled raises",
-        place="assay.isolate.frames:pickled",
+        place="assay.isolate.messages:pickled",
         change=raises(),
         command=_MINE,
         ends=CRASHED,
-        says=("assay/isolate/frames.py", _FAILS),
+        says=(_MESSAGES, _FAILS),
     ),
 )

@@ -12,7 +12,8 @@ from typing import IO
 
 import pytest
 
-from assay.isolate.frames import Answer, decoded, encoded, pickled, read, write
+from assay.isolate.child import read, write
+from assay.isolate.messages import Answer, decoded, encoded, pickled
 from assay.model.evidence import Evidence, Failure, FailureKind, Tensor, Toolchain
 from assay.model.workload import Program, Role, Variant, Workload
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from assay.isolate import NotPortable, ObservationError, Observer
-from assay.isolate.frames import Answer
+from assay.isolate.messages import Answer
 from assay.model.evidence import Failure, FailureKind
 from assay.model.target import TargetName
 from assay.model.timing import Ending, TimedPair, Times, Turns
@@ -272,16 +272,14 @@ def test_a_profiler_that_takes_the_process_down_leaves_the_times(
     whole = timed(observer)
     died = Failure(kind=FailureKind.CRASH, message="SIGSEGV")
 
-    def dies(_request: bytes, heard: Any, _patience: Any) -> Failure:
-        heard(Answer(times=whole, final=False))
-        return died
+    def dies_after(times: Times, *_: object) -> Iterator[Answer]:
+        yield Answer(times=times, final=False)
+        yield Answer(failure=died)
 
-    monkeypatch.setattr(observer, "_ask", dies)
+    monkeypatch.setattr(observer, "_answers", partial(dies_after, whole))
     assert timed(observer) == replace(whole, not_profiled="SIGSEGV")
     unfinished = replace(whole, ended=Ending.UNFINISHED)
-    monkeypatch.setattr(
-        observer, "_ask", lambda _, heard, __: heard(Answer(times=unfinished)) or died
-    )
+    monkeypatch.setattr(observer, "_answers", partial(dies_after, unfinished))
     assert timed(observer).failure == died
 
 

@@ -14,24 +14,8 @@ from typing import Any, Final
 
 from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation, Module
+from assay.hlo.opcodes import COMMUTATIVE, EFFECTS
 from assay.hlo.schema import ANONYMOUS, MalformedModule, Message, decode_all
-
-COMMUTATIVE: Final = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
-"""Opcodes that mean the same with their operands the other way round."""
-
-EFFECTS: Final = frozenset(
-    {
-        "infeed",
-        "outfeed",
-        "recv",
-        "recv-done",
-        "rng",
-        "rng-get-and-update-state",
-        "send",
-        "send-done",
-    }
-)
-"""Opcodes with side effects: not dead code even if no instruction uses their results."""
 
 _ESTIMATES: Final = frozenset(
     {

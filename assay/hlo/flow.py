@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from assay.hlo.fingerprint import COMMUTATIVE, EFFECTS, own_bytes
+from assay.hlo.fingerprint import own_bytes
 from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation
+from assay.hlo.opcodes import COMMUTATIVE, EFFECTS
 from assay.hlo.schema import ANONYMOUS, RESULT, MalformedModule, Message, decode, decode_all
 
 Edge = tuple[int, bytes]

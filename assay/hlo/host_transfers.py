@@ -11,47 +11,15 @@ from typing import Final
 
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation
+from assay.hlo.opcodes import HOST_LINKS, MOVES_NOTHING, SLICES
 from assay.model.module import Direction, Shape
 
 HOST_THREAD: Final = "host"
 """The execution thread of computations that run on the host's processor."""
 
-HOST_LINKS: Final = frozenset({"infeed", "outfeed", "recv", "send"})
-"""Opcodes that may move bytes to or from the host without naming host memory."""
-
-MOVES_NOTHING: Final = frozenset(
-    {
-        "add-dependency",
-        "after-all",
-        "all-gather-done",
-        "all-reduce-done",
-        "async-done",
-        "async-update",
-        "bitcast",
-        "call",
-        "collective-permute-done",
-        "conditional",
-        "constant",
-        "copy-done",
-        "domain",
-        "get-tuple-element",
-        "opt-barrier",
-        "parameter",
-        "partition-id",
-        "recv-done",
-        "replica-id",
-        "send-done",
-        "tuple",
-        "while",
-    }
-)
-"""Opcodes that pass values on, or name what another instruction moved. What a while, a call and a
-conditional run is looked at in their computations."""
-
 _TUPLES: Final = frozenset({"buffer", "tuple"})  # also those of no element, which hold no array
 _CARRIERS: Final = frozenset({"async-start", "fusion"})
 _VIEWS: Final = frozenset({"bitcast", "reshape"})
-_SLICES: Final = frozenset({"dynamic-slice", "gather", "slice"})
 # Of a start's result, the element that it writes; the rest repeats operands or is bookkeeping.
 _WRITTEN: Final = {
     "all-gather-start": 1,
@@ -131,7 +99,7 @@ def _by_operation(
     instruction: Instruction, operands: Sequence[Place], shape: Shape, result: Place
 ) -> Iterator[HostTransfer]:
     """An operation on the device reads its operands, a slice only what it takes."""
-    slices = instruction.opcode in _SLICES
+    slices = instruction.opcode in SLICES
     sources = list(zip(instruction.operands, operands, strict=True))[: 1 if slices else None]
     places = [each for _, where in sources for each in _flat(where)]
     if places and all(places) and all(_flat(result)):

@@ -138,6 +138,12 @@ class Computation:
         """The instructions that run other computations as a whole."""
         return self.of(CALLERS)
 
+    @cached_property
+    def is_inlined(self) -> bool:
+        """Whether a fusion or an asynchronous start runs it, with which it is then analysed."""
+        callers = self.module.callers.get(self, ())
+        return any(caller.opcode in {"async-start", "fusion"} for caller in callers)
+
     @property
     def order(self) -> Sequence[int] | None:
         """The ids of its instructions in the order in which they start; None if not scheduled."""

@@ -4,41 +4,20 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
 
 from assay.hlo.assignment import BufferAssignment
 from assay.hlo.fingerprint import fingerprint
 from assay.hlo.full_buffer_writes import donations, full_writes, plain
-from assay.hlo.host_transfers import (
-    HOST_LINKS,
-    HOST_THREAD,
-    MOVES_NOTHING,
-    HostTransfer,
-    host_transfers,
-)
+from assay.hlo.host_transfers import HOST_THREAD, host_transfers
 from assay.hlo.instruction import Instruction, read_shape
 from assay.hlo.module import Computation, Module
-from assay.hlo.overlap import overlaps
+from assay.hlo.opcodes import HOST_LINKS, MOVES_NOTHING, PASSES_ON
+from assay.hlo.overlap import overlaps, source_line
 from assay.hlo.peak import peak
 from assay.hlo.schema import LABEL, METADATA, SHAPE, decode, decode_all
 from assay.hlo.trip_count import Executions, TripCounter, executions
 from assay.model.module import Inventory, Operations, Shape, Transfer, WhileLoop
 from assay.model.summary import ModuleSummary
-
-_PASSES_ON: Final = frozenset(
-    {
-        "add-dependency",
-        "after-all",
-        "bitcast",
-        "constant",
-        "domain",
-        "get-tuple-element",
-        "opt-barrier",
-        "parameter",
-        "tuple",
-    }
-)
-_OPENED_BY_CALLER: Final = frozenset({"async-start", "fusion"})
 
 
 def inventory(module: Module) -> Inventory:
@@ -85,7 +64,7 @@ def _keys(computation: Computation) -> Iterator[tuple[str, bytes, bytes]]:
         opcode = label.opcode
         if opcode == "custom-call":
             yield f"{opcode} {label.custom_call_target}", label.shape, label.metadata
-        elif opcode not in _PASSES_ON:
+        elif opcode not in PASSES_ON:
             yield opcode, label.shape, label.metadata
 
 
@@ -94,17 +73,12 @@ def _host_arrays(module: Module) -> tuple[Operations, ...]:
         Counter(
             (instruction.opcode, leaf, instruction.source)
             for computation in module.computations
-            if not _is_opened_by_its_caller(computation)
+            if not computation.is_inlined
             for instruction in computation.around_host
             if instruction.opcode not in MOVES_NOTHING
             for leaf in _new_on_host(instruction)
         )
     )
-
-
-def _is_opened_by_its_caller(computation: Computation) -> bool:
-    callers = computation.module.callers.get(computation, ())
-    return any(caller.opcode in _OPENED_BY_CALLER for caller in callers)
 
 
 def _new_on_host(instruction: Instruction) -> Iterator[Shape]:
@@ -127,79 +101,55 @@ def _sorted(counts: Counter[tuple[str, Shape, str | None]]) -> tuple[Operations,
 def transfers(module: Module, counts: Mapping[Computation, Executions]) -> tuple[Transfer, ...]:
     """Every transfer of the computations in ``counts``."""
     return tuple(
-        _transfer(instruction, host_transfer, counts[computation])
+        Transfer(
+            direction=transfer.direction,
+            nbytes_per_execution=transfer.nbytes,
+            executions=counts[computation].count,
+            at_most=counts[computation].at_most,
+            opcode=transfer.by.opcode,
+            computation=computation.name,
+            instruction=instruction.name,
+            source=source_line(instruction, transfer.by),
+        )
         for computation in module.computations
-        if computation in counts and not _is_looked_at_by_its_caller(computation)
-        for instruction in _that_may_move(computation)
-        for host_transfer in host_transfers(instruction)
+        if computation in counts
+        and not computation.is_inlined
+        and computation.execution_thread != HOST_THREAD
+        for instruction in _around_host(computation)
+        for transfer in host_transfers(instruction)
     )
 
 
-def _is_looked_at_by_its_caller(computation: Computation) -> bool:
-    callers = computation.module.callers.get(computation, ())
-    return computation.execution_thread == HOST_THREAD or any(
-        caller.opcode in {"fusion", "async-start"} for caller in callers
-    )
-
-
-def _that_may_move(computation: Computation) -> Iterable[Instruction]:
-    """The few instructions that touch the host."""
-    unplaced = computation.of(HOST_LINKS) + tuple(
-        each for each in computation.calls if each.execution_thread == HOST_THREAD
-    )
-    return dict.fromkeys((*computation.around_host, *unplaced))
-
-
-def _transfer(instruction: Instruction, host_transfer: HostTransfer, runs: Executions) -> Transfer:
-    return Transfer(
-        direction=host_transfer.direction,
-        nbytes_per_execution=host_transfer.nbytes,
-        executions=runs.count,
-        at_most=runs.at_most,
-        opcode=host_transfer.by.opcode,
-        computation=instruction.computation.name,
-        instruction=instruction.name,
-        source=instruction.source or host_transfer.by.source or _source_of_operands(instruction),
-    )
-
-
-def _source_of_operands(instruction: Instruction) -> str | None:
-    """A compiler that makes a transfer may leave its source on the value that moves."""
-    return next((each.source for each in instruction.operands if each.source), None)
+def _around_host(computation: Computation) -> Iterable[Instruction]:
+    """The few instructions that may move bytes to or from the host."""
+    on_host = [each for each in computation.calls if each.execution_thread == HOST_THREAD]
+    links = computation.of(HOST_LINKS)
+    return dict.fromkeys((*computation.around_host, *links, *on_host))
 
 
 def loops(
     module: Module, trips: TripCounter, counts: Mapping[Computation, Executions]
-) -> tuple[WhileLoop, ...]:
-    """Every while loop of the module, in the module's order: callees before callers."""
-    never = Executions(count=0)
-    return tuple(
-        loop
-        for computation in module.computations
-        for loop in _loops_in(computation, trips, counts.get(computation, never))
-    )
-
-
-def _loops_in(
-    computation: Computation, trips: TripCounter, runs: Executions
 ) -> Iterator[WhileLoop]:
-    for instruction in computation.calls:
-        if instruction.opcode == "while":
-            body, condition = instruction.called
-            count = trips.count(instruction)
-            yield WhileLoop(
-                instruction=instruction.name,
-                computation=computation.name,
-                body=body.name,
-                condition=condition.name,
-                trips=count.trips,
-                trips_from=count.found,
-                reason=count.reason,
-                executions=runs.count,
-                at_most=runs.at_most,
-                carries=tuple(instruction.shape.leaves()),
-                source=instruction.source,
-            )
+    """Every while loop of the module, in the module's order: callees before callers."""
+    for computation in module.computations:
+        runs = counts.get(computation, Executions(count=0))
+        for instruction in computation.calls:
+            if instruction.opcode == "while":
+                body, condition = instruction.called
+                count = trips.count(instruction)
+                yield WhileLoop(
+                    instruction=instruction.name,
+                    computation=computation.name,
+                    body=body.name,
+                    condition=condition.name,
+                    trips=count.trips,
+                    trips_from=count.found,
+                    reason=count.reason,
+                    executions=runs.count,
+                    at_most=runs.at_most,
+                    carries=tuple(instruction.shape.leaves()),
+                    source=instruction.source,
+                )
 
 
 def read(data: bytes, buffer_assignment: bytes = b"") -> ModuleSummary:
@@ -212,12 +162,12 @@ def read(data: bytes, buffer_assignment: bytes = b"") -> ModuleSummary:
         module = Module.from_proto(data)
         assigned = BufferAssignment.from_proto(buffer_assignment) if buffer_assignment else None
         try:
-            return _read(module, assigned)
+            return _summary(module, assigned)
         finally:
             module.take_apart()
 
 
-def _read(module: Module, assignment: BufferAssignment | None) -> ModuleSummary:
+def _summary(module: Module, assignment: BufferAssignment | None) -> ModuleSummary:
     trips = TripCounter(module)
     counts = executions(module, trips)
     found = full_writes(module, counts, assignment)
@@ -225,7 +175,7 @@ def _read(module: Module, assignment: BufferAssignment | None) -> ModuleSummary:
         name=module.name,
         instructions=sum(map(len, module.computations)),
         computations=len(module.computations),
-        loops=loops(module, trips, counts),
+        loops=tuple(loops(module, trips, counts)),
         transfers=transfers(module, counts),
         full_buffer_writes=tuple(plain(each, counts) for each in found),
         donations=donations(module, found, assignment),

@@ -26,9 +26,11 @@ class Cost:
     flops: int = 0
     nbytes: int = 0
 
-    def plus(self, other: "Cost") -> "Cost":
-        """Both together."""
+    def __add__(self, other: "Cost") -> "Cost":
         return Cost(flops=self.flops + other.flops, nbytes=self.nbytes + other.nbytes)
+
+    def __mul__(self, times: int) -> "Cost":
+        return Cost(flops=self.flops * times, nbytes=self.nbytes * times)
 
     def seconds(self, model: DeviceModel) -> float:
         """The roofline's time on a device: the longer of arithmetic and memory traffic.

@@ -150,6 +150,15 @@ FUSIONS = {
         "(f32[8,4], f32[8,4]) fusion(x, y), output_to_operand_aliasing={{0}: (0, {})}",
         Cost(flops=32, nbytes=2 * 128),
     ),
+    "operand of an asynchronous collective passed on": (
+        f"""{P} {Q}
+  all = f32[16,4] all-gather(p), channel_id=7, replica_groups={{{{0,1}}}}, dimensions={{0}}
+  row = f32[1,4] slice(q), slice={{[2:3], [0:4]}}
+  minus = f32[1,4] negate(row)
+  ROOT f = (f32[8,4], f32[1,4]) tuple(p, minus)""",
+        "(f32[8,4], f32[1,4]) fusion(x, y), output_to_operand_aliasing={{0}: (0, {})}",
+        Cost(flops=4, nbytes=2 * 16),
+    ),
 }
 
 

@@ -319,11 +319,11 @@ def pipelined(bound: str) -> str:
 
 def test_a_copy_that_a_loop_carries_spans_two_iterations(module: Read) -> None:
     found = {(pair.start, pair.done): pair for pair in pairs_of(module(pipelined("constant(5)")))}
-    tail = units(2).plus(NEXT).plus(CONDITION)
+    tail = units(2) + NEXT + CONDITION
     assert {ends: (pair.between, pair.executions) for ends, pair in found.items()} == {
-        ("first", "landed"): (units(2).plus(CONDITION), 1),
-        ("again", "landed"): (units(1).plus(tail), 4),
-        ("again", "last"): (units(3).plus(tail), 1),
+        ("first", "landed"): (units(2) + CONDITION, 1),
+        ("again", "landed"): (units(1) + tail, 4),
+        ("again", "last"): (units(3) + tail, 1),
     }
     assert not any(pair.at_most for pair in found.values())
 
@@ -361,7 +361,7 @@ def around_a_loop(bound: str) -> str:
 def test_a_loop_under_a_copy_counts_with_its_trips(module: Read) -> None:
     expected = Cost()
     for part in [units(4), NEXT] * 5 + [CONDITION] * 6:
-        expected = expected.plus(part)
+        expected += part
     found = matched(pairs_of(module(around_a_loop("constant(5)"))))
     assert found == {"first": ("last", expected)}
 

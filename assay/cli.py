@@ -208,10 +208,10 @@ def _run_suites(target: str, level: str, suites: Path, results_dir: Path, worker
     arguments += ["--assay-results-dir", str(results_dir.resolve())]
     if workers != "0":
         arguments += ["-n", workers]
-    launched = launch(arguments)
-    if launched.directory is None:
-        raise typer.Exit(launched.exit_code or ExitCode.CRASHED.value)
-    return launched.directory
+    code, directory = launch(arguments)
+    if directory is None:
+        raise typer.Exit(code or ExitCode.CRASHED.value)
+    return directory
 
 
 def _deliver(qualification: Qualification, directory: Path) -> None:

@@ -1,10 +1,11 @@
-"""The pytest plugin's entry: options, the fixture, and what starts the rest.
+"""The pytest plugin: its options, its fixture, and the start of ``assay.plugin.hooks``.
 
 pytest imports this module in every project where Assay is installed, so it imports nothing else of
-Assay. ``assay.plugin.hooks`` is registered when Assay is first used: by an option, a stored file of
-expected coverage, a ``Check``, the ``assay`` fixture, or an xdist worker that met one of them.
+Assay. The hooks are registered when Assay is first used: by an option, a file of expected coverage,
+a ``Check``, the ``assay`` fixture, or an xdist worker that used one of them.
 """
 
+import re
 import secrets
 import sys
 from collections.abc import Iterable
@@ -13,117 +14,66 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from assay.plugin.progress import program_of
-
 if TYPE_CHECKING:
-    from assay.plugin.controller import Controller
     from assay.plugin.fixture import Assay
 
 PAYLOAD: Final = "assay_verdicts"
 """The attribute of a report that holds its verdicts."""
-RUN_NAME: Final = "assay_run"
-"""The key of an xdist worker's input that names the run, and of the run's name below."""
 COVERAGE: Final = "coverage.json"
 """The file of expected coverage in the folder of baselines."""
 BASELINES: Final = "baselines"
-"""The folder of baselines unless another one is named."""
+"""The default folder of baselines."""
 TARGET: Final = "assay_target"
-"""The argument of a test that is run once for each target."""
+"""The argument of a test that runs once for each target."""
 _HOOKS: Final = "assay-hooks"
+_RUN_NAME: Final = "assay_run"
+"""The key of the run's name in an xdist worker's input."""
 _NAME: pytest.StashKey[str] = pytest.StashKey()
+_PROGRAM: Final = re.compile(r"\[([^\[/@]+/[^/@]+@[^/@\]]+)(/negative-control)?\]$")
 
-_OPTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    (
-        "--assay-target",
-        {
-            "action": "append",
-            "default": [],
-            "metavar": "NAME",
-            "help": "target to judge on (repeatable, comma-separated); default: all available",
-        },
-    ),
-    (
-        "--assay-level",
-        {"default": "quick", "metavar": "LEVEL", "help": "quick (default), full, device or soak"},
-    ),
-    (
-        "--assay-update-baselines",
-        {
-            "default": "nothing",
-            "metavar": "{new,all}",
-            "help": "store measured numbers that have no baseline (new), or replace all (all)",
-        },
-    ),
-    (
-        "--assay-results-dir",
-        {"default": "results", "metavar": "DIR", "help": "folder for runs; default: results"},
-    ),
-    (
-        "--assay-baselines-dir",
-        {
-            "default": BASELINES,
-            "metavar": "DIR",
-            "help": "folder of baselines; default: baselines",
-        },
-    ),
-    (
-        "--assay-timing-seconds",
-        {"default": "30", "metavar": "SECONDS", "help": "time limit of one timing; default: 30"},
-    ),
-    (
-        "--assay-against",
-        {
-            "metavar": "VERSION",
-            "help": "compare timings with another JAX release (0.10.2, or versions: "
-            "jax==0.10.2,jaxlib==0.10.2), or with the toolchain of the baselines (baseline)",
-        },
-    ),
-    (
-        "--assay-against-seconds",
-        {
-            "metavar": "SECONDS",
-            "help": "time limit of one comparison of two toolchains; default: 300",
-        },
-    ),
-    (
-        "--assay-require-framework",
-        {
-            "action": "append",
-            "default": [],
-            "metavar": "NAME",
-            "help": "fail if this framework (torch_xla) is not installed; default: skip its checks",
-        },
-    ),
-    (
-        "--assay-no-cache",
-        {
-            "action": "store_true",
-            "default": False,
-            "help": "compile every program again, also those of earlier runs; default in CI",
-        },
-    ),
-    (
-        "--assay-compile-timeout",
-        {"default": "900", "metavar": "SECONDS", "help": "time limit of one program; default: 900"},
-    ),
+_AGAINST: Final = (
+    "toolchain to compare timings with: a JAX release (0.10.2), versions "
+    "(jax==0.10.2,jaxlib==0.10.2), or that of the baselines (baseline)"
+)
+# Name, default, metavar, help. A list can be given repeatedly, False is a flag.
+_OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
+    ("target", [], "NAME", "targets (repeatable, comma-separated); default: all available"),
+    ("level", "quick", "LEVEL", "quick (default), full, device or soak"),
+    ("update-baselines", "nothing", "{new,all}", "store missing (new) or all numbers (all)"),
+    ("results-dir", "results", "DIR", "folder for runs; default: results"),
+    ("baselines-dir", BASELINES, "DIR", "folder of baselines; default: baselines"),
+    ("timing-seconds", "30", "SECONDS", "time limit of one timing; default: 30"),
+    ("against", None, "VERSION", _AGAINST),
+    ("against-seconds", None, "SECONDS", "time limit of one such comparison; default: 300"),
+    ("require-framework", [], "NAME", "fail, not skip, without this framework (torch_xla)"),
+    ("no-cache", False, "", "compile every program again, ignore earlier runs; default in CI"),
+    ("compile-timeout", "900", "SECONDS", "time limit of one program; default: 900"),
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add Assay's options; their names are *fixed*."""
     group = parser.getgroup("assay", "XLA regression checks")
-    for name, settings in _OPTIONS:
-        group.addoption(name, **settings)
+    for name, default, metavar, text in _OPTIONS:
+        kind: dict[str, Any] = {"action": "store_true"}
+        if metavar:
+            action = "append" if isinstance(default, list) else "store"
+            kind = {"action": action, "metavar": metavar}
+        group.addoption(f"--assay-{name}", default=default, help=text, **kind)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start Assay if this run asks for it; wait for its first use otherwise."""
+    """Name the run, and start Assay if an option or a file of expected coverage asks for it."""
     worker: dict[str, Any] = getattr(config, "workerinput", {})
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    config.stash[_NAME] = worker.get(RUN_NAME, f"{stamp}-{secrets.token_hex(2)}")
-    if not worker:
-        config.pluginmanager.register(_Workers(config), "assay-workers")
-    if _is_asked_for(config):
+    config.stash[_NAME] = worker.get(_RUN_NAME, f"{stamp}-{secrets.token_hex(2)}")
+    given = vars(config.option)
+    if given["help"]:  # pytest prints its help and stops before it reads the paths.
+        return
+    coverage = config.rootpath / given["assay_baselines_dir"] / COVERAGE
+    if coverage.is_file() or any(
+        given[f"assay_{name.replace('-', '_')}"] != default for name, default, *_ in _OPTIONS
+    ):
         start(config)
 
 
@@ -131,14 +81,24 @@ def start(config: pytest.Config) -> Any:
     """The module ``assay.plugin.hooks``, registered: pytest then calls its ``pytest_configure``."""
     from assay.plugin import hooks
 
-    if not config.pluginmanager.has_plugin(_HOOKS):
+    if not _started(config):
         config.pluginmanager.register(hooks, _HOOKS)
     return hooks
+
+
+def _started(config: pytest.Config) -> bool:
+    return config.pluginmanager.has_plugin(_HOOKS)
 
 
 def run_name(config: pytest.Config) -> str:
     """The name of this run, which its xdist workers share."""
     return config.stash[_NAME]
+
+
+def program_of(nodeid: str) -> str:
+    """``workload/variant@target`` in the id of a check's item, empty for any other test."""
+    found = _PROGRAM.search(nodeid)
+    return found[1] if found else ""
 
 
 def pytest_pycollect_makeitem(
@@ -148,7 +108,7 @@ def pytest_pycollect_makeitem(
     claim = sys.modules.get("assay.model.claim")  # Without it no Check exists.
     if claim is None or not isinstance(obj, claim.Check) or not name.startswith("test"):
         return None
-    items: list[pytest.Item] = start(collector.config).items_of(collector, name, obj)
+    items: list[pytest.Item] = start(collector.config).check_items(collector, name, obj)
     return items
 
 
@@ -158,7 +118,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     config = session.config
     if any(assay.__name__ in getattr(item, "fixturenames", ()) for item in items):
         start(config)
-    if config.pluginmanager.has_plugin(_HOOKS):
+    if _started(config):
         start(config).prepare(session, items)
 
 
@@ -177,44 +137,27 @@ def assay(request: pytest.FixtureRequest) -> "Assay":
     return Assay(request)
 
 
-class _Workers:
-    """Starts Assay in xdist's controller, which collects nothing, when a worker has met it."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Tell an xdist worker which run it works for (``node`` is xdist's WorkerController)."""
-        node.workerinput[RUN_NAME] = run_name(self._config)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, node: Any, ids: Iterable[str]) -> None:
-        """Start where a worker collected an item of a ``Check``."""
-        if not self._started and any(map(program_of, ids)):
-            self._controller().pytest_xdist_node_collection_finished(node, ids)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Start where a worker's test used the fixture."""
-        if not self._started and hasattr(report, PAYLOAD):
-            self._controller().pytest_runtest_logreport(report)
-
-    @property
-    def _started(self) -> bool:
-        return bool(self._config.pluginmanager.has_plugin(_HOOKS))
-
-    def _controller(self) -> "Controller":
-        controller: Controller = start(self._config).controller_of(self._config)
-        return controller
+# xdist's controller collects nothing. It starts Assay when a worker has used it, and passes the
+# present call on, because pytest does not call a plugin that is registered during the call.
 
 
-def _is_asked_for(config: pytest.Config) -> bool:
-    given = vars(config.option)
-    if given["help"]:  # pytest prints its help and stops before it reads the paths.
-        return False
-    for name, settings in _OPTIONS:
-        if given[name.removeprefix("--").replace("-", "_")] != settings.get("default"):
-            return True
-    baselines: str = given["assay_baselines_dir"]
-    return (config.rootpath / baselines / COVERAGE).is_file()
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell an xdist worker which run it works for (``node`` is xdist's WorkerController)."""
+    node.workerinput[_RUN_NAME] = run_name(node.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: Iterable[str]) -> None:
+    """Start where a worker collected an item of a ``Check``."""
+    if not _started(node.config) and any(map(program_of, ids)):
+        controller = start(node.config).controller_of(node.config)
+        controller.pytest_xdist_node_collection_finished(node, ids)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Start where a worker's test used the fixture (``report.node`` is set by xdist)."""
+    node: Any = getattr(report, "node", None)
+    if node is not None and hasattr(report, PAYLOAD) and not _started(node.config):
+        start(node.config).controller_of(node.config).pytest_runtest_logreport(report)

@@ -1,293 +1,223 @@
-"""pytest-benchmark integration: feed samples to its fixture and write its file format.
+"""pytest-benchmark integration: its options and its file format receive the samples of timings.
 
-The plugin's own clock takes no part: Assay's samples are taken in turns, in another process, and a
-timer replays them to the fixture, one round a sample.
+pytest-benchmark measures nothing here. Assay measures the samples in another process.
 """
 
 import json
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pytest_benchmark import __version__
-from pytest_benchmark.fixture import BenchmarkFixture
-from pytest_benchmark.stats import Stats
+from pytest_benchmark.plugin import pytest_benchmark_generate_json
+from pytest_benchmark.session import BenchmarkSession
+from pytest_benchmark.stats import Metadata
 
 from assay.frameworks.installed import toolchain
-from assay.model.evidence import Evidence, GrowthTimes, Memory
+from assay.model.claim import Trial
+from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.rerun import Rerun, Side
-from assay.model.timing import Ratio, Times, VariantTimes, beside
+from assay.model.timing import Calibration, Ratio, Times, VariantTimes, beside
 from assay.run import Measured
 from assay.stats.ratios import ratio_of_turns
 from assay.store import evidence, records
 from assay.targets import resolve
 
-FIXTURE = "benchmark"
 FILE_NAME = "benchmarks.json"
 _FEWEST_PAIRS = 2
 
 
-class Replay:
-    """A timer of which every second reading is a sample later than the one before."""
-
-    __name__ = "assay.turns"
-
-    def __init__(self) -> None:
-        self._readings: list[float] = []
-
-    def load(self, samples: Iterable[float]) -> None:
-        """Set the samples to replay, starting with the first."""
-        self._readings = [reading for sample in samples for reading in (0.0, sample)][::-1]
-
-    def __call__(self) -> float:
-        """The next reading, in seconds."""
-        return self._readings.pop()
+def session_of(config: pytest.Config) -> BenchmarkSession | None:
+    """pytest-benchmark's session; None if it is not loaded or, as in xdist workers, disabled."""
+    if hasattr(config, "workerinput"):
+        return None
+    return config.pluginmanager.get_plugin("pytest-benchmark")
 
 
-def available(config: pytest.Config) -> bool:
-    """Whether the fixture can be fed here: not in a worker, where pytest-benchmark shuts it off."""
-    return config.pluginmanager.hasplugin(FIXTURE) and not hasattr(config, "workerinput")
-
-
-def disabled(config: pytest.Config) -> bool:
-    """Whether the user asked that nothing be timed."""
+def is_disabled(config: pytest.Config) -> bool:
+    """Whether the options disable timing."""
     option = config.option
-    wanted = getattr(option, "benchmark_enable", False)
-    return bool(getattr(option, "benchmark_disable", False)) and not wanted
+    enabled = getattr(option, "benchmark_enable", False)
+    return bool(getattr(option, "benchmark_disable", False)) and not enabled
 
 
-def excuse(fixture: BenchmarkFixture) -> None:
-    """Let the fixture not complain if it is not fed: where nothing was timed, or after Ctrl-C."""
-    fixture.skipped = True
+def report(item: pytest.Item, trial: Trial, measured: Measured, directory: Path) -> None:
+    """Add the judged variant's samples to pytest-benchmark's session, as the item's benchmark.
 
-
-def feed(
-    fixture: BenchmarkFixture, replay: Replay, measured: Measured | None, directory: Path
-) -> None:
-    """Give the judged variant's samples to the fixture, and all else as ``extra_info``.
-
-    Of a loop that grows, those on its greatest length.
+    For a growing loop, these are the samples of its greatest length.
     """
-    samples: Sequence[float] = ()
     if isinstance(measured, Rerun):
-        samples, known = measured.samples(Side.NEW), _rerun_info(measured)
+        samples, info = measured.samples(Side.NEW), _rerun_info(measured)
     elif isinstance(measured, GrowthTimes):
-        samples, known = measured.seconds[-1], _growth_info(measured, measured.lengths[-1])
-    elif measured is not None:
+        samples, info = measured.seconds[-1], _growth_info(measured, measured.lengths[-1])
+    else:
         samples = measured.judged.samples
-        known = _extra_info(measured, measured.judged, directory)
-    if not samples:
-        # It must be used, or it complains; so it counts nothing.
-        fixture.disabled = True
-        fixture.pedantic(_nothing)
-        return
-    replay.load(samples)
-    fixture.pedantic(_nothing, rounds=len(samples))
-    fixture.extra_info.update(known)
+        info = _times_info(measured, measured.judged, directory)
+    against = " against" if isinstance(measured, Rerun) else ""
+    group = f"{trial.workload.suite}/{trial.workload.name}@{trial.target}{against}"
+    session = session_of(item.config)
+    if session is not None and samples:
+        session.benchmarks.append(_benchmark(group, item.name, item.nodeid, info, samples))
 
 
 def write_file(directory: Path, config: pytest.Config, all_times: Iterable[Times]) -> Path | None:
     """Write the run's file, in pytest-benchmark's format; None if nothing was timed."""
     entries = [
-        _entry(times, variant, directory)
+        _of_times(times, variant, directory)
         for times in all_times
         for variant in (times.reference, times.judged)
         if variant.samples
     ]
     for seen in evidence.load_all(directory, evidence.GROWTH):
         if seen.growth is not None:
-            entries += _growth_entries(seen, seen.growth)
+            entries += _of_growth(seen, seen.growth)
     if not entries:
         return None
-    document = {
-        "machine_info": _machine_info(config),
-        "commit_info": _commit_info(config),
-        "benchmarks": entries,
-        "datetime": datetime.now(UTC).isoformat(),
-        "version": __version__,
-    }
+    machine, commit = {"node": platform.node(), "machine": platform.machine()}, {}
+    if session := session_of(config):
+        machine = session.get_machine_info()
+        commit = config.hook.pytest_benchmark_generate_commit_info(config=config)
+        config.hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
+    document = pytest_benchmark_generate_json(
+        config, entries, include_data=True, machine_info=machine, commit_info=commit
+    )
     return records.write(directory, FILE_NAME, json.dumps(document, indent=4).encode())
 
 
 def describe_toolchains(machine_info: dict[str, Any], targets: Iterable[str]) -> None:
-    """Add what decides how programs are compiled for the targets.
+    """Add the toolchain of each target, which pytest-benchmark compares with a saved file's.
 
-    pytest-benchmark asks before anything runs, and warns of what is then another in a saved file;
-    facts that only a running device reports are stored in the ``extra_info`` of each time.
+    pytest-benchmark asks for it before anything runs. What only a running device reports is in the
+    ``extra_info`` of each time.
     """
     machine_info["assay"] = {
         name: toolchain("jax", resolve(name).platform).identity for name in targets
     }
 
 
-def _nothing() -> None:
-    """What the fixture calls between two readings."""
+def _benchmark(
+    group: str,
+    name: str,
+    fullname: str,
+    info: dict[str, Any],
+    samples: Sequence[float],
+    runs_per_sample: int = 1,
+) -> Metadata:
+    fixture = SimpleNamespace(
+        name=name,
+        fullname=fullname,
+        group=group,
+        extra_info=info,
+        has_error=False,
+        **dict.fromkeys(("param", "params", "cprofile_stats")),
+    )
+    benchmark = Metadata(fixture, runs_per_sample, {"timer": "assay.turns"})
+    benchmark.stats.data += samples
+    return benchmark
 
 
-def _entry(times: Times, variant: VariantTimes, directory: Path) -> dict[str, Any]:
+def _of_times(times: Times, variant: VariantTimes, directory: Path) -> Metadata:
     program = f"{times.workload}/{variant.variant}@{times.target}"
-    return {
-        "group": f"{times.suite}/{times.workload}@{times.target}",
-        "name": program,
-        "fullname": f"{times.suite}/{program} {_setting(times, variant)}",
-        "extra_info": _extra_info(times, variant, directory),
-        **_samples(variant.samples, variant.runs_per_sample),
-    }
+    setting = "alone" if times.is_alone else f"beside {beside(times, variant)}, {times.question}"
+    return _benchmark(
+        f"{times.suite}/{times.workload}@{times.target}",
+        program,
+        f"{times.suite}/{program} {setting}",
+        _times_info(times, variant, directory),
+        variant.samples,
+        variant.runs_per_sample,
+    )
 
 
-def _growth_entries(seen: Evidence, growth: GrowthTimes) -> Iterator[dict[str, Any]]:
-    """One for each length of a growing loop."""
+def _of_growth(seen: Evidence, growth: GrowthTimes) -> Iterator[Metadata]:
+    """One benchmark for each length of a growing loop."""
     program = f"{seen.workload}/{seen.variant}@{seen.target}"
     for length, seconds in zip(growth.lengths, growth.seconds, strict=True):
-        yield {
-            "group": f"{seen.suite}/{program} growth",
-            "name": f"{program} on length {length}",
-            "fullname": f"{seen.suite}/{program} on length {length}",
-            "extra_info": {
-                "suite": seen.suite,
-                "workload": seen.workload,
-                "variant": seen.variant,
-                "target": seen.target,
-                **_growth_info(growth, length),
-            },
-            **_samples(seconds, 1),
-        }
+        name = f"{program} on length {length}"
+        info = _info(seen, seen.variant, **_growth_info(growth, length))
+        yield _benchmark(
+            f"{seen.suite}/{program} growth", name, f"{seen.suite}/{name}", info, seconds
+        )
 
 
-def _growth_info(growth: GrowthTimes, length: int) -> dict[str, Any]:
-    return {
-        "length": length,
-        "fastest_seconds": dict(zip(map(str, growth.lengths), growth.fastest, strict=True)),
-    }
-
-
-def _samples(samples: Sequence[float], runs_per_sample: int) -> dict[str, Any]:
-    stats = Stats()
-    for sample in samples:
-        stats.update(sample)
-    return {
-        "params": None,
-        "param": None,
-        "options": {"timer": Replay.__name__},
-        "stats": {**stats.as_dict(), "data": list(samples), "iterations": runs_per_sample},
-    }
-
-
-def _setting(times: Times, variant: VariantTimes) -> str:
-    if times.is_alone:
-        return "alone"
-    return f"beside {beside(times, variant)}, {times.question}"
-
-
-def _extra_info(times: Times, variant: VariantTimes, directory: Path) -> dict[str, Any]:
+def _times_info(times: Times, variant: VariantTimes, directory: Path) -> dict[str, Any]:
     other = times.judged if variant is times.reference else times.reference
-    known: dict[str, Any] = {
-        "suite": times.suite,
-        "workload": times.workload,
-        "variant": variant.variant,
-        "target": times.target,
-        "beside": other.variant or None,
-        "beside_median_seconds": other.steady,
-        "question": times.question,
-        "ended": times.ended.value,
-        "trace_seconds": variant.trace,
-        "compile_seconds": variant.compile,
-        "first_seconds": variant.first,
-        "runs_per_sample": variant.runs_per_sample,
-        **_device(variant),
-        "not_profiled": times.not_profiled or None,
-        **_bytes(times, variant, directory),
-        **_machine(times),
-    }
-    if variant is times.judged:
-        known |= _ratio(times)
-    return {name: value for name, value in known.items() if value is not None}
+    device, enough = variant.on_device, len(times.judged.samples) >= _FEWEST_PAIRS
+    key = (times.suite, times.workload, variant.variant, times.target)
+    seen = evidence.find(directory, key)
+    ratio = None
+    if variant is times.judged and not times.is_alone and enough:
+        ratio = ratio_of_turns(times.reference.samples, times.judged.samples)
+    return _info(
+        times,
+        variant.variant,
+        beside=other.variant or None,
+        beside_median_seconds=other.steady,
+        question=times.question,
+        ended=times.ended.value,
+        trace_seconds=variant.trace,
+        compile_seconds=variant.compile,
+        first_seconds=variant.first,
+        runs_per_sample=variant.runs_per_sample,
+        device_busy_seconds=device.busy if device else None,
+        device_to_host_seconds=device.to_host if device else None,
+        host_to_device_seconds=device.to_device if device else None,
+        not_profiled=times.not_profiled or None,
+        machine=asdict(times.machine) if times.machine else None,
+        calibration_before_seconds=_medians(times.before),
+        calibration_after_seconds=_medians(times.after),
+        **(asdict(seen.memory) if seen and seen.memory else {}),
+        **_ratio_info(ratio),
+    )
 
 
 def _rerun_info(rerun: Rerun) -> dict[str, Any]:
-    known = {
-        "suite": rerun.suite,
-        "workload": rerun.workload,
-        "variant": rerun.variant,
-        "target": rerun.target,
-        "against": rerun.versions(Side.OLD),
-        "negative_control": rerun.negative_control,
-        "ended": rerun.ended.value,
-        "compile_seconds": rerun.compile_seconds(Side.NEW),
-        "machine": asdict(rerun.machine) if rerun.machine else None,
-        **(_told(rerun.ratio) if rerun.ratio else {}),
-    }
-    if samples := rerun.samples(Side.OLD):
-        known["against_median_seconds"] = median(samples)
-    return {name: value for name, value in known.items() if value is not None}
+    old_samples = rerun.samples(Side.OLD)
+    return _info(
+        rerun,
+        rerun.variant,
+        against=rerun.versions(Side.OLD),
+        negative_control=rerun.negative_control,
+        ended=rerun.ended.value,
+        compile_seconds=rerun.compile_seconds(Side.NEW),
+        machine=asdict(rerun.machine) if rerun.machine else None,
+        against_median_seconds=median(old_samples) if old_samples else None,
+        **_ratio_info(rerun.ratio),
+    )
 
 
-def _device(variant: VariantTimes) -> Mapping[str, float | None]:
-    seen = variant.on_device
-    if seen is None:
+def _growth_info(growth: GrowthTimes, length: int) -> dict[str, Any]:
+    fastest = dict(zip(map(str, growth.lengths), growth.fastest, strict=True))
+    return {"length": length, "fastest_seconds": fastest}
+
+
+def _ratio_info(ratio: Ratio | None) -> dict[str, Any]:
+    if ratio is None:
         return {}
     return {
-        "device_busy_seconds": seen.busy,
-        "device_to_host_seconds": seen.to_host,
-        "host_to_device_seconds": seen.to_device,
+        "ratio": ratio.ratio,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+        "change": ratio.change.value,
     }
 
 
-def _bytes(times: Times, variant: VariantTimes, directory: Path) -> Mapping[str, int | None]:
-    key = (times.suite, times.workload, variant.variant, times.target)
-    seen = evidence.find(directory, key)
-    memory: Memory | None = seen.memory if seen else None
-    return asdict(memory) if memory else {}
+def _medians(calibration: Calibration | None) -> dict[str, float] | None:
+    if calibration is None:
+        return None
+    return {work: median(seconds) for work, seconds in asdict(calibration).items()}
 
 
-def _machine(times: Times) -> Mapping[str, Any]:
-    machine = times.machine
+def _info(measured: Times | Evidence | Rerun, variant: str, **values: Any) -> dict[str, Any]:
+    """The program, and the values that are known."""
     return {
-        "machine": asdict(machine) if machine else None,
-        **{
-            f"calibration_{when}_seconds": {
-                name: median(seconds) for name, seconds in asdict(taken).items()
-            }
-            for when, taken in (("before", times.before), ("after", times.after))
-            if taken is not None
-        },
+        "suite": measured.suite,
+        "workload": measured.workload,
+        "variant": variant,
+        "target": measured.target,
+        **{name: value for name, value in values.items() if value is not None},
     }
-
-
-def _ratio(times: Times) -> Mapping[str, Any]:
-    samples = (times.reference.samples, times.judged.samples)
-    if times.is_alone or len(times.judged.samples) < _FEWEST_PAIRS:
-        return {}
-    return _told(ratio_of_turns(*samples))
-
-
-def _told(found: Ratio) -> Mapping[str, Any]:
-    return {
-        "ratio": found.ratio,
-        "ratio_low": found.low,
-        "ratio_high": found.high,
-        "change": found.change.value,
-    }
-
-
-def _machine_info(config: pytest.Config) -> dict[str, Any]:
-    if not config.pluginmanager.hasplugin(FIXTURE):
-        return {"node": platform.node(), "machine": platform.machine()}
-    hook = config.hook
-    known: dict[str, Any] = hook.pytest_benchmark_generate_machine_info(config=config)
-    hook.pytest_benchmark_update_machine_info(config=config, machine_info=known)
-    return known
-
-
-def _commit_info(config: pytest.Config) -> dict[str, Any]:
-    if not config.pluginmanager.hasplugin(FIXTURE):
-        return {}
-    hook = config.hook
-    known: dict[str, Any] = hook.pytest_benchmark_generate_commit_info(config=config)
-    hook.pytest_benchmark_update_commit_info(config=config, commit_info=known)
-    return known

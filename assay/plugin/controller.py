@@ -1,8 +1,10 @@
-"""The controller process writes the records, then the summary, baselines and exit code."""
+"""The controller process shows progress, and writes records, summary, baselines and exit code."""
 
+import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,17 +21,9 @@ from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import ExitCode, Record
 from assay.model.workload import Level, UpstreamIssue
-from assay.plugin import BASELINES, benchmarks
-from assay.plugin.coverage import FOUND, Tally, remove_unused_baselines, slot_of, unused_records
-from assay.plugin.items import (
-    FRAMEWORK,
-    TIMED,
-    TimedItem,
-    TrialItem,
-    upstream_issue_of,
-    verdicts_of,
-)
-from assay.plugin.progress import Progress, program_of
+from assay.plugin import BASELINES, benchmarks, program_of
+from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records
+from assay.plugin.items import CHECKS, TrialItem, verdicts_of
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
 from assay.report.junit import junit
@@ -39,7 +33,11 @@ from assay.report.terminal import print_run
 from assay.run import update_baselines
 from assay.store import evidence, records
 
-_WIDTH_OF_A_FILE = 100
+_COLUMNS_OF_A_FILE = 100
+_ERASE = "\r\x1b[2K"
+_MINUTE = 60
+_ESTIMATE_FROM = 0.05
+"""Share of the verdicts after which the remaining time is estimated: observers start first."""
 SUMMARY = "summary.md"
 _PYTEST_OWN = (
     pytest.ExitCode.INTERRUPTED,
@@ -49,132 +47,124 @@ _PYTEST_OWN = (
 
 
 class Controller:
-    """Hooks of the process that has the terminal; workers send it their verdicts on reports."""
+    """The hooks of the process that has the terminal. Workers send it verdicts on reports."""
 
     def __init__(self, config: pytest.Config, session: Session) -> None:
         self._config = config
         self._session = session
-        self._progress = Progress()
+        self._progress = Progress(config)
+        self._tally = Tally(config, session.settings)
+        self._invocation = invocation_of(config, session.settings)
         self._records: list[Record] = []
         self._times: tuple[Times, ...] = ()
         self._reruns: tuple[Rerun, ...] = ()
         self._damaged: tuple[ValueError, ...] = ()
-        self._invocation = invocation_of(config, session.settings)
-        self._interrupted = False
         self._updated: tuple[Path, ...] = ()
-        self._tally = Tally(config, session.settings)
         self._page = ""
         self._fault: Exception | None = None
+        self._interrupted = False
+        self._runs_items = False
         self._selected: set[str] = set()
         self._reached: set[str] = set()
-        self._begun = False
-        self._passed: dict[str, bool] = {}
+        self._all_passed: dict[str, bool] = {}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Iterable[str]) -> None:
-        """Learn from a worker what will be observed."""
+        """Note which items a worker collected."""
         self._select(ids)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Learn what will be observed, in a run without workers."""
+        """Note which items were collected, in a run without workers."""
         self._select(item.nodeid for item in session.items)
-        if self._collects_only:
-            for item in session.items:
-                if isinstance(item, TrialItem | TimedItem):
-                    self._tally.expect(item.nodeid, slot_of(item.trial))
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Learn whether the selected items will be run: a refused collection loses none."""
-        goes_on = self._config.option.continue_on_collection_errors
-        self._begun = goes_on or not session.testsfailed
-
-    @property
-    def _collects_only(self) -> bool:
-        return bool(self._config.option.collectonly)
+        for item in session.items if self._config.option.collectonly else ():
+            if isinstance(item, TrialItem):
+                self._tally.expect(item.nodeid, item.trial)
 
     def _select(self, ids: Iterable[str]) -> None:
         selected = set(ids)
-        self._progress.expect(selected, self._reporter)
-        if not self._collects_only:
-            self._selected |= {nodeid for nodeid in selected if program_of(nodeid)}
+        self._progress.expect(selected)
+        if not self._config.option.collectonly:
+            self._selected.update(filter(program_of, selected))
 
-    @property
-    def _reporter(self) -> pytest.TerminalReporter | None:
-        reporter: pytest.TerminalReporter | None
-        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        return reporter
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Note whether the selected items are run: after a collection error they are not."""
+        goes_on = self._config.option.continue_on_collection_errors
+        self._runs_items = goes_on or not session.testsfailed
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Say which program is begun."""
-        if self._reporter is not None:
-            self._progress.begin(nodeid, self._reporter)
+        """Show which program starts."""
+        self._progress.start(nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
-        """Let pytest count a test, and print nothing of it where one line tells of all."""
+        """Print no dots where the progress line is shown."""
         status = yield
         return (status[0], "", "") if self._progress.is_live else status
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Store each verdict immediately."""
-        self._progress.reported(report)
+        self._progress.count(report)
         file = report.nodeid.partition("::")[0]
-        self._passed[file] = self._passed.get(file, True) and report.passed
-        found = verdicts_of(report)
-        # What a mark skips is left out on purpose.
-        if found or (report.when == "setup" and report.skipped):
+        self._all_passed[file] = self._all_passed.get(file, True) and report.passed
+        verdicts = verdicts_of(report)
+        # A skip mark leaves an item out on purpose.
+        if verdicts.records or (report.when == "setup" and report.skipped):
             self._reached.add(report.nodeid)
-        framework, timed = getattr(report, FRAMEWORK, ""), getattr(report, TIMED, False)
-        for record in found:
-            if framework:
-                self._tally.add(report.nodeid, framework, record, timed=timed)
+        self._tally.add(report.nodeid, verdicts)
+        for record in verdicts.records:
             self._records.append(record)
             try:
-                self._keep(record, upstream_issue_of(report))
-            # The verdicts that follow are still worth reaching; the run ends with 3.
+                self._store(record, verdicts.upstream_issue)
+            # The run continues, and ends with exit code 3.
             except Exception as fault:  # noqa: BLE001
                 self._fault = self._fault or fault
 
-    def _keep(self, record: Record, issue: UpstreamIssue | None) -> None:
+    def _store(self, record: Record, issue: UpstreamIssue | None) -> None:
         known = self._invocation.upstream_issues.get(record.suite, ())
         new = (issue,) if issue and issue not in known else ()
         if new:
             issues = {**self._invocation.upstream_issues, record.suite: known + new}
             self._invocation = replace(self._invocation, upstream_issues=issues)
         if new or record is self._records[0]:
-            # Until it ends; a run that is killed stays what this says.
-            begun = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
-            records.write_invocation(self._session.run.directory, begun)
+            # This is how the run ended if it is killed.
+            unfinished = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
+            records.write_invocation(self._session.run.directory, unfinished)
         records.append(self._session.run.directory, record)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
-        """Tell pytest-benchmark's files what programs were compiled with."""
+        """Add the toolchains to pytest-benchmark's files."""
         benchmarks.describe_toolchains(machine_info, self._session.settings.targets)
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Note Ctrl-C. Another plugin may change the exit status."""
+        self._interrupted = True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write what a run leaves behind, and end with the exit code that follows from it all."""
+        """Write the run's files, and set the exit code."""
         self._progress.end()
-        ending = self._ended(exitstatus)
-        with _deaf_to_ctrl_c():
+        ending = self._ending(exitstatus)
+        with _without_sigint():
             try:
-                self._write(self._covered(ending, exitstatus))
+                ending = self._with_coverage(ending, exitstatus)
+                self._write_results()
             # The files and the exit code must report every exception.
             except Exception as fault:  # noqa: BLE001
-                self._conclude(_failed(ending, self._fault or fault))
+                self._fault = self._fault or fault
+            self._write_ending(ending)
         ending = self._invocation.ending
-        concerned = self._has_ended or ending.missing
+        concerned = self._has_verdicts or ending.missing
         if ending.is_faulty or (concerned and exitstatus not in _PYTEST_OWN):
             session.exitstatus = ending.code(self._records).value
 
     @property
-    def _has_ended(self) -> bool:
-        """Whether a verdict was reached, or should have been."""
+    def _has_verdicts(self) -> bool:
+        """Whether a verdict was reached or lost."""
         return bool(self._records or self._invocation.ending.lost)
 
-    def _ended(self, exitstatus: int) -> Ending:
+    def _ending(self, exitstatus: int) -> Ending:
         cut_short = None
         if self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED:
             cut_short = ExitCode.MISUSE
@@ -183,25 +173,25 @@ class Controller:
         return Ending(
             cut_short=cut_short,
             failed_elsewhere=exitstatus not in (pytest.ExitCode.OK, *_PYTEST_OWN),
-            lost=tuple(sorted(self._selected - self._reached)) if self._begun else (),
+            lost=tuple(sorted(self._selected - self._reached)) if self._runs_items else (),
         )
 
-    def _covered(self, ending: Ending, exitstatus: int) -> Ending:
-        """The ending with what of the expected coverage is there, and what is missing."""
-        if ending.cut_short or exitstatus in _PYTEST_OWN or self._collects_only:
+    def _with_coverage(self, ending: Ending, exitstatus: int) -> Ending:
+        """The ending with the coverage of a run that reached its end."""
+        if ending.cut_short or exitstatus in _PYTEST_OWN or self._config.option.collectonly:
             return ending
-        # A run that ended early (-x) does not tell what the tests that it left out compare with.
-        complete = exitstatus == pytest.ExitCode.OK
-        passed = [file for file, all_passed in self._passed.items() if all_passed and complete]
-        for record in unused_records(self._config, passed, self._records):
-            self._records.append(record)
-            self._keep(record, None)
-        checked = bool(self._selected or self._config.stash.get(FOUND, []))
+        # A run that stopped early (-x) does not show what the remaining tests compare with.
+        if exitstatus == pytest.ExitCode.OK:
+            passed = [file for file, all_passed in self._all_passed.items() if all_passed]
+            for record in unused_records(self._config, passed, self._records):
+                self._records.append(record)
+                self._store(record, None)
+        checked = bool(self._selected or self._config.stash.get(CHECKS, []))
         coverage, missing = self._tally.judge(self._records, checked=checked)
         return replace(ending, coverage=coverage, missing=missing)
 
-    def _write(self, ending: Ending) -> None:
-        """Write all files, and last the two that say how the run ended."""
+    def _write_results(self) -> None:
+        """Write all files but those that say how the run ended."""
         self._times, no_times = evidence.TIMES.load_all(self._session.directory)
         self._reruns, no_reruns = evidence.RERUNS.load_all(self._session.directory)
         self._damaged = (*no_times, *no_reruns)
@@ -214,16 +204,19 @@ class Controller:
             records.point_latest(run.directory)
             if not self._fault:
                 records.check(run.directory, self._records)
-        covered = self._tally.record() if self._records or self._collects_only else None
-        self._updated += (covered,) if covered else ()
-        # It asks the machine of what kind it is, which takes a while.
+        if self._records or self._config.option.collectonly:
+            self._updated += self._tally.save()
+        # Last, because pytest-benchmark takes a while to describe the machine.
         benchmarks.write_file(self._session.directory, self._config, self._times)
-        self._conclude(_failed(ending, self._fault) if self._fault else ending)
 
-    def _conclude(self, ending: Ending) -> None:
-        """Say how the run ended, everywhere alike; what no disk takes, the terminal says."""
+    def _write_ending(self, ending: Ending) -> None:
+        """Write how the run ended. If that fails, the terminal and the exit code report it."""
+        if isinstance(self._fault, OSError):
+            ending = replace(ending, unwritten=str(self._fault))
+        elif self._fault:
+            ending = replace(ending, fault=in_words(self._fault))
         self._invocation = replace(self._invocation, ending=ending)
-        if not self._has_ended:
+        if not self._has_verdicts:
             return
         try:
             self._page = self._rendered()
@@ -231,47 +224,19 @@ class Controller:
             records.write(self._session.run.directory, SUMMARY, page.encode())
             records.write_invocation(self._session.run.directory, self._invocation)
         except Exception as fault:  # noqa: BLE001 -- as above.
-            if not ending.is_faulty:
-                self._conclude(_failed(ending, fault))
-
-    def pytest_keyboard_interrupt(self) -> None:
-        """Know of it, also where another one hides it from pytest."""
-        self._interrupted = True
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the summary that a person reads."""
-        if self._has_ended:
-            terminalreporter.ensure_newline()
-            terminalreporter.write(self._page)
-            terminalreporter.write_line(f"records: {self._session.directory}")
-        elif self._invocation.ending.missing:
-            for line in coverage_lines(self._invocation.ending):
-                terminalreporter.write_line(line)
-        elif self._session.directory.exists():
-            taken = self._session.directory
-            terminalreporter.write_line(f"no verdict was reached; measurements: {taken}")
-        for path in self._updated:
-            terminalreporter.write_line(f"baseline updated, commit it: {path}")
-        for damaged in self._damaged:
-            terminalreporter.write_line(f"times: {damaged}")
-        ending, code = self._invocation.ending, ExitCode.CRASHED.value
-        if ending.unwritten:
-            terminalreporter.write_line(
-                f"assay: a file could not be written (exit {code}): {ending.unwritten}; "
-                "free disk space or make the folder writable, and run again"
-            )
-        if ending.fault:
-            terminalreporter.write_line(
-                f"assay: failed at the end of the run (exit {code}): {ending.fault}; "
-                "this is a fault of Assay; report it"
-            )
+            if not self._fault:
+                self._fault = fault
+                self._write_ending(ending)
 
     def _rendered(self) -> str:
-        """What the terminal will say, before anything is said: it may fail too."""
-        colour = self._reporter is not None and self._reporter.hasmarkup
-        text = StringIO()
-        width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 0)).columns
-        console = Console(file=text, width=width, force_terminal=colour, highlight=False)
+        """The terminal's summary. It is rendered early, so that the files report its failure."""
+        reporter, text = _reporter(self._config), StringIO()
+        console = Console(
+            file=text,
+            width=shutil.get_terminal_size((_COLUMNS_OF_A_FILE, 0)).columns,
+            force_terminal=reporter is not None and reporter.hasmarkup,
+            highlight=False,
+        )
         print_run(
             console,
             self._records,
@@ -282,9 +247,122 @@ class Controller:
         )
         return text.getvalue()
 
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the summary."""
+        ending, directory = self._invocation.ending, self._session.directory
+        lines: list[str] = []
+        if self._has_verdicts:
+            terminalreporter.ensure_newline()
+            terminalreporter.write(self._page)
+            lines.append(f"records: {directory}")
+        elif ending.missing:
+            lines += coverage_lines(ending)
+        elif directory.exists():
+            lines.append(f"no verdict was reached; measurements: {directory}")
+        lines += [f"baseline updated, commit it: {path}" for path in self._updated]
+        lines += [f"times: {damaged}" for damaged in self._damaged]
+        code = ExitCode.CRASHED.value
+        if ending.unwritten:
+            lines.append(
+                f"assay: a file could not be written (exit {code}): {ending.unwritten}; "
+                "free disk space or make the folder writable, and run again"
+            )
+        if ending.fault:
+            lines.append(
+                f"assay: failed at the end of the run (exit {code}): {ending.fault}; "
+                "this is a fault of Assay; report it"
+            )
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+class Progress:
+    """Shows the program that runs and how many remain.
+
+    On a terminal, one line is overwritten and estimates the remaining time. Elsewhere each program
+    gets a line.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.is_live = False
+        self._config = config
+        self._items: set[str] = set()
+        self._programs: set[str] = set()
+        self._started: set[str] = set()
+        self._done: set[str] = set()
+        self._failed: set[str] = set()
+        self._start = 0.0
+
+    def expect(self, nodeids: Iterable[str]) -> None:
+        """Add items that the run will judge."""
+        self._items.update(nodeids)
+        self._programs = set(map(program_of, self._items))
+        # Other tests are shown in pytest's own way.
+        only_checks = bool(self._items) and "" not in self._programs
+        reporter = _reporter(self._config)
+        self.is_live = only_checks and reporter is not None and _can_overwrite(reporter)
+        if self.is_live and reporter:
+            reporter.showfspath = False
+        self._start = time.monotonic()
+
+    def start(self, nodeid: str) -> None:
+        """Show the item's program."""
+        program, reporter = program_of(nodeid), _reporter(self._config)
+        if not program or reporter is None:
+            return
+        what, _, target = program.rpartition("@")
+        text, writer = f"{what} for {target}", self._config.get_terminal_writer()
+        if self.is_live:
+            line = f"  {self._counts()}: {text}"[: writer.fullwidth - 1]
+            writer.write_raw(_ERASE + line, flush=True)
+        elif program not in self._started:
+            self._started.add(program)
+            total = len(self._programs - {""})
+            reporter.ensure_newline()
+            if writer.width_of_current_line:  # xdist's dots, which the reporter does not count.
+                writer.line()
+            number = f"{len(self._started):>{len(str(total))}}/{total}"
+            reporter.write_line(f"  [{number}] {text}")
+
+    def _counts(self) -> str:
+        done, total = len(self._done), len(self._items)
+        parts = [f"{done:,} of {total:,} verdicts"]
+        if self._failed:
+            parts.append(f"{len(self._failed):,} failed")
+        if done >= _ESTIMATE_FROM * total:
+            seconds = (time.monotonic() - self._start) * (total - done) / done
+            left = f"{seconds:.0f} s" if seconds < _MINUTE else f"{seconds / _MINUTE:.0f} min"
+            parts.append(f"about {left} left")
+        return ", ".join(parts)
+
+    def count(self, report: pytest.TestReport) -> None:
+        """Count an item that ended or failed."""
+        if report.failed:
+            self._failed.add(report.nodeid)
+        if report.when == "teardown":
+            self._done.add(report.nodeid)
+
+    def end(self) -> None:
+        """Erase the line."""
+        if self.is_live:
+            self._config.get_terminal_writer().write_raw(_ERASE, flush=True)
+        self.is_live = False
+
+
+def _reporter(config: pytest.Config) -> pytest.TerminalReporter | None:
+    reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter
+
+
+def _can_overwrite(reporter: pytest.TerminalReporter) -> bool:
+    """Whether lines can be erased, and neither ``-v``, ``-q`` nor ``-s`` asks for other output."""
+    option = reporter.config.option
+    usual = option.verbose == 0 and option.capture != "no"
+    return usual and bool(reporter.isatty) and os.environ.get("TERM") != "dumb"
+
 
 def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
-    """The run's own words: what it was pointed at, and what of its options is not the usual."""
+    """The command that reaches the run's items again: its paths, and the options that differ."""
     places = [place.partition("::")[0] for place in config.option.file_or_dir]
     options = []
     if settings.level is not Level.QUICK:
@@ -296,21 +374,14 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
     return Invocation(command=("pytest", *dict.fromkeys(places), *options))
 
 
-def _failed(ending: Ending, fault: Exception) -> Ending:
-    """How a run ends that Assay or the disk failed."""
-    if isinstance(fault, OSError):
-        return replace(ending, unwritten=str(fault))
-    return replace(ending, fault=in_words(fault))
-
-
 @contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """A second Ctrl-C, or one that comes late, does not lose what the run leaves behind."""
-    if threading.current_thread() is not threading.main_thread():  # Which alone hears it.
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _without_sigint() -> Iterator[None]:
+    """Ignore Ctrl-C, so that the run's files are written whole."""
+    # Python delivers signals to the main thread, and only that thread may set handlers.
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if is_main:
+            signal.signal(signal.SIGINT, before)

@@ -1,6 +1,5 @@
-"""The ``assay`` fixture: programs compiled in anyone's plain test, with records and baselines."""
+"""The ``assay`` fixture: compile programs in a plain test, with records and baselines."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,44 +22,38 @@ from assay.plugin.session import Session
 from assay.targets import resolve
 
 _MESSAGE_CHARACTERS = 400
-
-_SAY_WHY = (AssertionError, CompileError, MeasurementMissing)  # Their own text is the reason.
+_EXPLAINED = (AssertionError, CompileError, MeasurementMissing)
+"""Exceptions whose message is the reason of the verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asserted:
-    """The assertions of one plain test on one program: the test passed or failed."""
+    """The assertions of a plain test on a program. The test itself judges them."""
 
     name: str = "assertions"
-    unit: Unit = Unit.COUNT
     uses_baseline: bool = False
+
+    @property
+    def unit(self) -> Unit:
+        """Bytes if the name ends so."""
+        return Unit.BYTES if self.name.endswith("bytes") else Unit.COUNT
 
     def needs(self, variant: Variant) -> tuple[str, ...]:
         """No other variant."""
         return ()
 
     def judge(self, case: Case) -> Finding:
-        """Never called: the test itself decides."""
+        """Never called."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoWorse:
-    """A number that a test measured is no larger than the one stored under the test's id."""
+class NoWorse(Asserted):
+    """A number that a test measured is no larger than the number stored under the test's id."""
 
     measured: int | float
-    name: str
     tolerance: float
     uses_baseline: bool = True
-
-    @property
-    def unit(self) -> Unit:
-        """Bytes if the name says so."""
-        return Unit.BYTES if self.name.endswith("bytes") else Unit.COUNT
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
 
     def judge(self, case: Case) -> Finding:
         """The measured number against the stored one."""
@@ -69,10 +62,10 @@ class NoWorse:
 
 
 class Baseline:
-    """A stored number. ``measured <= baseline`` judges it, and stores it where that is asked for.
+    """A stored number. ``measured <= baseline`` judges the measured number, or stores it.
 
-    On the toolchain that it was stored on, the number must not grow at all; on another toolchain,
-    by no more than ``tolerance``, a share.
+    On the toolchain of the stored number, the measured number must not be larger. On another
+    toolchain, it may be larger by ``tolerance``, a fraction.
     """
 
     def __init__(self, name: str, judge: Callable[[int | float], Record]) -> None:
@@ -85,13 +78,13 @@ class Baseline:
         if isinstance(measured, bool) or not isinstance(measured, int | float):
             return NotImplemented
         self.record = self._judge(measured)
-        return not self.record.verdict.fails and self.record.verdict.judged
+        return self.record.verdict.judged and not self.record.verdict.fails
 
     def __repr__(self) -> str:
-        limit = self.record.limit if self.record else None
-        if self.record is None or limit is None:
-            return f"Baseline({self.name!r})"
-        return f"Baseline({self.name!r}: {format_quantity(limit, self.record.unit)})"
+        limit = ""
+        if self.record is not None and self.record.limit is not None:
+            limit = f": {format_quantity(self.record.limit, self.record.unit)}"
+        return f"Baseline({self.name!r}{limit})"
 
 
 class Assay:
@@ -103,10 +96,9 @@ class Assay:
         self._node = request.node
         self._session = request.config.stash[Session.KEY]
         self._trials: list[Trial] = []
-        self._seen: dict[str, Evidence] = {}
-        self._programs: Counter[tuple[str, str]] = Counter()
-        self._compared: set[tuple[str, str]] = set()
+        self._evidence: dict[str, Evidence] = {}
         self._compiled: list[Compiled] = []
+        self._compared: set[tuple[str, str]] = set()
         self._node.stash[Assay.KEY] = self
 
     def compile(
@@ -120,25 +112,24 @@ class Assay:
         static_argnums: int | Sequence[int] = (),
         context: Callable[[], Any] | None = None,
     ) -> Compiled:
-        """Compile as ``assay.compile`` does; the test's result is recorded for the program.
+        """Compile as ``assay.compile`` does, and record the test's result for the program.
 
-        Without ``target``, the one on the command line, else the CPU. A target that cannot be used
-        here skips the test, as ``unsupported``.
+        Without ``target``, the target of the command line, else the CPU. If the target cannot be
+        used on this machine, the test is skipped as ``unsupported``.
 
         Raises:
             CompileError, TargetError: as ``assay.compile`` does.
         """
         __tracebackhide__ = True
         name = str(resolve(target or self._only_target()).name)
-        file, test = self._place()
         program = (title_of(function), name)
-        self._programs[program] += 1
-        number = self._programs[program]
+        earlier = [(trial.variant.name, trial.target) for trial in self._trials].count(program)
+        file, test = self._place()
         workload = workload_of(
             function,
             arguments,
             suite=suite_of(file),
-            name=test + (f"-{number}" if number > 1 else ""),
+            name=test + (f"-{earlier + 1}" if earlier else ""),
             in_shardings=in_shardings,
             out_shardings=out_shardings,
             donate_argnums=donate_argnums,
@@ -150,14 +141,14 @@ class Assay:
         trial = Trial(check=check, workload=workload, variant=variant, target=name)
         self._trials.append(trial)
         seen = self._session.observe_alone(workload, variant, name)
-        self._seen[str(trial)] = seen
+        self._evidence[str(trial)] = seen
         try:
             self._compiled.append(compiled(seen))
-            return self._compiled[-1]
-        except TargetUnavailable as absent:
-            why = absent.availability
-            self._conclude(Outcome.UNSUPPORTED, f"{why.reason}; {why.remedy}")
-            pytest.skip(f"unsupported: {absent}")
+        except TargetUnavailable as error:
+            why = error.availability
+            self._record(Outcome.UNSUPPORTED, f"{why.reason}; {why.remedy}")
+            pytest.skip(f"unsupported: {error}")
+        return self._compiled[-1]
 
     def baseline(self, name: str, *, tolerance: float = 0.01) -> Baseline:
         """The number stored under this test's id and ``name``, for the program compiled last.
@@ -175,88 +166,70 @@ class Assay:
                 "the baseline is stored for its target and toolchain"
             )
         trial = self._trials[-1]
-        place = (str(trial), name)
-        if place in self._compared:
+        if (str(trial), name) in self._compared:
             raise WrongValue(
                 f"got assay.baseline({name!r}) twice for {trial}, wanted a name for each number"
             )
-        self._compared.add(place)
+        self._compared.add((str(trial), name))
 
         def judge(measured: float) -> Record:
             claim = NoWorse(measured=measured, name=legible(name), tolerance=tolerance)
             check = Check(claim=claim, workloads=(trial.workload,))
-            record = self._session.judge(
-                Trial(
-                    check=check, workload=trial.workload, variant=trial.variant, target=trial.target
-                )
-            )
+            record = self._session.judge(replace(trial, check=check))
             self._node.stash.setdefault(VERDICTS, []).append(record)
             return record
 
         return Baseline(name, judge)
 
     def conclude(self, report: pytest.TestReport, failure: BaseException | None) -> None:
-        """Record how the test ended, once for each program that it compiled.
+        """Record the result of the test, once for each program that it compiled.
 
-        A test that passes although a program of it was refused, and never asked whether it fits,
-        fails: nothing of that program was measured.
+        A test also fails if the compiler refused one of its programs and it did not read ``fits``:
+        nothing of that program was measured.
         """
         unread = next(
             (each for each in self._compiled if each.refused and not each.fits_was_read), None
         )
         if report.passed and report.when == "call" and unread is not None:
-            report.outcome = "failed"
-            report.longrepr = (
-                f"{unread!r} is refused, and the test does not assert that it fits: "
-                f"{unread.inspection.error}"
-            )
-            self._conclude(Outcome.FAILED, report.longrepr)
+            error = unread.inspection.error
+            reason = f"{unread!r} is refused, and the test does not assert that it fits: {error}"
+            report.outcome, report.longrepr = "failed", reason
+            self._record(Outcome.FAILED, reason)
         elif hasattr(report, "wasxfail"):
-            known = replace_failing(self._node.stash.get(VERDICTS, []), report.wasxfail)
-            self._node.stash[VERDICTS] = known
-            self._conclude(Outcome.KNOWN_DEFECT, f"xfail: {report.wasxfail}")
-        elif report.skipped:
-            return
-        elif failure is None:
-            passed = report.passed  # A strict xfail that passes is a failure without an exception.
-            self._conclude(
-                Outcome.PASSED if passed else Outcome.FAILED,
-                "the program compiles, and the test passed"
-                if passed
-                else "the test passed, and is marked xfail",
-            )
-        elif isinstance(failure, _SAY_WHY) or not isinstance(failure, Exception):  # pytest.fail
-            self._conclude(Outcome.FAILED, _first_line(failure))
-        else:
-            found = at_fault(failure, "the test")
-            self._conclude(found.outcome, found.reason)
+            reason = f"xfail: {report.wasxfail}"
+            self._node.stash[VERDICTS] = [
+                replace(each, verdict=Outcome.KNOWN_DEFECT, reason=f"{reason}: {each.reason}")
+                if each.verdict.fails
+                else each
+                for each in self._node.stash.get(VERDICTS, [])
+            ]
+            self._record(Outcome.KNOWN_DEFECT, reason)
+        elif not report.skipped:
+            self._record(*_result(failure, passed=report.passed))
 
     def _place(self) -> tuple[str, str]:
-        """The test's file, and its whole id there, less the target that its records name anyway.
-
-        So no test is judged by what another one compiled.
-        """
+        """The test's file, and its id there without the target, which its records name anyway."""
         file, _, test = self._node.nodeid.partition("::")
-        given = getattr(getattr(self._node, "callspec", None), "params", {})
-        if target := given.get(TARGET):
-            head, bracket, parameters = test.partition("[")
-            parameters = parameters[:-1].replace(target, "", 1).strip("-")
-            test = head + (f"{bracket}{parameters}]" if parameters else "")
+        parameters = getattr(getattr(self._node, "callspec", None), "params", {})
+        if target := parameters.get(TARGET):
+            head, bracket, values = test.partition("[")
+            values = values[:-1].replace(target, "", 1).strip("-")
+            test = head + (f"{bracket}{values}]" if values else "")
         return file, legible(test.replace("::", "."))
 
-    def _conclude(self, outcome: Outcome, reason: str) -> None:
-        passed = outcome is Outcome.PASSED
+    def _record(self, outcome: Outcome, reason: str) -> None:
         number = {Outcome.PASSED: 0, Outcome.FAILED: 1}.get(outcome)
+        finding = Finding(
+            outcome=outcome,
+            measured=number,
+            limit=None if number is None else 0,
+            reason=reason,
+            advice="" if outcome is Outcome.PASSED else "see the test's own output",
+        )
         for trial in self._trials:
-            finding = Finding(
-                outcome=outcome,
-                measured=number,
-                limit=None if number is None else 0,
-                reason=reason,
-                advice="" if passed else "see the test's own output",
-            )
-            seen = self._seen[str(trial)]
-            record = record_of(self._session.name, trial, finding, seconds=0.0, seen=(seen,))
+            # A program that could not be observed has no evidence.
+            seen = [self._evidence[str(trial)]] if str(trial) in self._evidence else []
+            record = record_of(self._session.name, trial, finding, seconds=0.0, seen=seen)
             self._node.stash.setdefault(VERDICTS, []).append(record)
         self._trials.clear()
 
@@ -273,24 +246,13 @@ class Assay:
         return settings.targets[0]
 
 
-def replace_failing(records: list[Record], reason: str) -> list[Record]:
-    """The records of a test that is marked xfail: what fails in it is a known defect."""
-    return [
-        replace(each, verdict=Outcome.KNOWN_DEFECT, reason=f"xfail: {reason}: {each.reason}")
-        if each.verdict.fails
-        else each
-        for each in records
-    ]
-
-
-def _first_line(failure: BaseException) -> str:
-    text = str(failure).strip() or type(failure).__name__
-    return encodable(text.splitlines()[0])[:_MESSAGE_CHARACTERS]
-
-
-def explain_comparison(op: str, left: object, right: object) -> list[str] | None:
-    """Pytest's lines for ``measured <= assay.baseline(name)`` that failed."""
-    if op != "<=" or not isinstance(right, Baseline) or right.record is None:
-        return None
-    record = right.record
-    return [f"{left} <= {right!r}", record.reason, *([record.advice] if record.advice else [])]
+def _result(failure: BaseException | None, *, passed: bool) -> tuple[Outcome, str]:
+    if passed:
+        return Outcome.PASSED, "the program compiles, and the test passed"
+    if failure is None:  # A strict xfail.
+        return Outcome.FAILED, "the test passed, and is marked xfail"
+    if isinstance(failure, _EXPLAINED) or not isinstance(failure, Exception):  # pytest.fail
+        text = str(failure).strip() or type(failure).__name__
+        return Outcome.FAILED, encodable(text.splitlines()[0])[:_MESSAGE_CHARACTERS]
+    found = at_fault(failure, "the test")
+    return found.outcome, found.reason

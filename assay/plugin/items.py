@@ -1,6 +1,7 @@
-"""Items: one trial each. Their verdicts are attached to pytest's reports."""
+"""Items: a check becomes one pytest item for each trial, and the item ends with its verdict."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,21 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.model.claim import Check, RerunClaim, Trial, record_of
+from assay.claims import TimeAgainst
+from assay.frameworks.installed import KNOWN
+from assay.model.claim import Check, Formula, RerunClaim, TimingClaim, Trial, record_of
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
-from assay.model.workload import UpstreamIssue, Workload
-from assay.plugin import PAYLOAD, benchmarks, validation
-from assay.plugin.session import Added, Session
-
-FRAMEWORK = "assay_framework"
-"""On the report of a check's item: its program's framework. A rerun is asked for by an option."""
-TIMED = "assay_timed"
-"""On the same report: whether its verdict is on times."""
-UPSTREAM_ISSUE = "assay_upstream_issue"
-"""On the report of a check's item that reached verdicts: its workload's issue, if it has one."""
+from assay.model.workload import UpstreamIssue, Workload, matches_any
+from assay.plugin import PAYLOAD, benchmarks
+from assay.plugin.session import Session
 
 VERDICTS: pytest.StashKey[list[Record]] = pytest.StashKey()
+"""The records of an item that are not yet attached to a report."""
+CHECKS: pytest.StashKey[list[tuple[Path, Check]]] = pytest.StashKey()
+"""The collected checks, each with its file."""
 
 
 class ClaimFailed(Exception):
@@ -33,112 +32,66 @@ class ClaimFailed(Exception):
         self.record = record
 
 
-class TrialItem(pytest.Item):
-    """One claim put to one variant on one target."""
+class VerdictItem(pytest.Item):
+    """An item that ends with the verdict of a record."""
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """The file of the item, and its name as the heading of a failure."""
+        return self.path, None, self.name
+
+    def conclude(self, *records: Record) -> None:
+        """Store the records. The first that fails ends the test, otherwise the first record."""
+        self.stash.setdefault(VERDICTS, []).extend(records)
+        record = next((each for each in records if each.verdict.fails), records[0])
+        if record.verdict.fails:
+            raise ClaimFailed(record)
+        if record.verdict is Outcome.KNOWN_DEFECT:
+            pytest.xfail(f"{record.reason} ({record.upstream})")
+        if not record.verdict.judged:
+            pytest.skip(f"{record.verdict.value}: {record.reason}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Explain a failing verdict without a traceback."""
+        if isinstance(excinfo.value, ClaimFailed):
+            return f"{_explanation(excinfo.value.record)}\n  at: {self.path.name}"
+        return super().repr_failure(excinfo, style)
+
+
+class TrialItem(VerdictItem):
+    """One claim put to one variant on one target.
+
+    ``controls`` are the negative controls that this item judges because they have no item of their
+    own in this run.
+    """
 
     def __init__(self, *, trial: Trial, **rest: Any) -> None:
         super().__init__(**rest)
         self.trial = trial
         self.controls: tuple[Trial, ...] = ()
-        # So that ``-k`` finds a verdict by the words that the report prints of it.
+        # ``-k`` selects by the claim and the suite too.
         self.extra_keyword_matches |= {trial.claim_name, trial.workload.suite}
+        # By this name pytest-benchmark selects under --benchmark-only and --benchmark-skip.
+        is_benchmark = trial.is_timing and benchmarks.session_of(self.config) is not None
+        self.fixturenames = ("benchmark",) if is_benchmark else ()
 
     def runtest(self) -> None:
-        """Judge the trial, and end as pytest ends: passed, skipped, expected to fail, failed."""
+        """Judge the trial and its controls."""
         session = self.config.stash[Session.KEY]
-        _end(self, session.judge(self.trial))
-
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the check stands."""
-        return self.path, None, self.name
-
-
-class TimedItem(pytest.Function):
-    """One claim on times, put to one variant on one target.
-
-    Its samples are pytest-benchmark's too.
-    """
-
-    def __init__(self, *, trial: Trial, parent: pytest.Collector, **rest: Any) -> None:
-        self.trial = trial
-        self.controls: tuple[Trial, ...] = ()
-        self._replay = benchmarks.Replay()
-
-        def timed() -> None:
-            self._judge()
-
-        function = timed
-        if benchmarks.available(parent.config):
-            beside = " against" if isinstance(trial.check.claim, RerunClaim) else ""
-            group = f"{trial.workload.suite}/{trial.workload.name}@{trial.target}{beside}"
-            function = pytest.mark.benchmark(timer=self._replay, group=group)(function)
-            function = pytest.mark.usefixtures(benchmarks.FIXTURE)(function)
-        super().__init__(parent=parent, callobj=function, **rest)
-        self.extra_keyword_matches |= {trial.claim_name, trial.workload.suite}
-
-    @property
-    def id(self) -> Any:
-        """Pytest's own form of the id, parsed as it does when ``--lf`` reads it back."""
-        return type(super().id).parse(self.nodeid)
-
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the check stands."""
-        return self.path, None, self.name
-
-    def _judge(self) -> None:
-        session = self.config.stash[Session.KEY]
-        # Any fixture may be among them, hence Any.
-        fixture: Any = self.funcargs.get(benchmarks.FIXTURE)
-        if fixture is not None:
-            benchmarks.excuse(fixture)
-        if benchmarks.disabled(self.config):
-            record, measured = _not_timed(session.name, self.trial), None
+        if self.trial.is_timing and benchmarks.is_disabled(self.config):
+            finding = Finding(
+                outcome=Outcome.INCONCLUSIVE,
+                reason="nothing is timed under --benchmark-disable",
+                advice="leave the option out, or add --benchmark-enable",
+            )
+            record, measured = record_of(session.name, self.trial, finding, seconds=0.0), None
         else:
             record, measured = session.judge_timed(self.trial)
-        if fixture is not None:
-            benchmarks.feed(fixture, self._replay, measured, session.directory)
-        _end(self, record)
+        if self.trial.is_timing and measured is not None:
+            benchmarks.report(self, self.trial, measured, session.directory)
+        self.conclude(record, *map(session.judge, self.controls))
 
 
-def _end(item: TrialItem | TimedItem, record: Record) -> None:
-    """Record the verdict, and the verdicts on controls that have no item in this run.
-
-    A verdict that fails the run ends the test; otherwise the item's own does.
-    """
-    session = item.config.stash[Session.KEY]
-    controls = [session.judge(control) for control in item.controls]
-    item.stash.setdefault(VERDICTS, []).extend((record, *controls))
-    failing = (each for each in (record, *controls) if each.verdict.fails)
-    conclude(next(failing, record))
-
-
-def _not_timed(run: str, trial: Trial) -> Record:
-    finding = Finding(
-        outcome=Outcome.INCONCLUSIVE,
-        reason="nothing is timed under --benchmark-disable",
-        advice="leave the option out, or add --benchmark-enable",
-    )
-    return record_of(run, trial, finding, seconds=0.0)
-
-
-def conclude(record: Record) -> None:
-    """End the test as the verdict asks."""
-    if record.verdict.fails:
-        raise ClaimFailed(record)
-    if record.verdict is Outcome.KNOWN_DEFECT:
-        pytest.xfail(f"{record.reason} ({record.upstream})")
-    if not record.verdict.judged:
-        pytest.skip(f"{record.verdict.value}: {record.reason}")
-
-
-def where_required(item: pytest.Item, failure: pytest.ExceptionInfo[BaseException]) -> str:
-    """The line of the test itself that asked for the verdict."""
-    lines = [entry.lineno + 1 for entry in failure.traceback if entry.path == item.path]
-    return f"{item.path.name}:{lines[-1]}" if lines else item.path.name
-
-
-def explain(record: Record) -> str:
-    """A failing verdict, with what was measured, what was wanted, and what to do."""
+def _explanation(record: Record) -> str:
     program = f"{record.workload}/{record.variant}"
     lines = [
         f"{record.verdict.value}: {record.claim} of {program} on {record.target}",
@@ -147,143 +100,237 @@ def explain(record: Record) -> str:
     for word, number in (("measured", record.measured), ("limit", record.limit)):
         if number is not None:
             lines.append(f"  {word}: {format_quantity(number, record.unit)} ({number:,})")
-    lines += [
-        f"  {word}: {text}"
-        for word, text in (("do", record.advice), ("see", record.upstream))
-        if text
-    ]
+    hints = (("do", record.advice), ("see", record.upstream))
+    lines += [f"  {word}: {text}" for word, text in hints if text]
     return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    """What a report carries from an xdist worker to the controller.
+
+    ``framework`` is the framework of a check's program; it is empty for reports whose verdicts are
+    not counted as coverage. ``timed`` says that the verdicts are on times.
+    """
+
+    records: tuple[Record, ...] = ()
+    framework: str = ""
+    timed: bool = False
+    upstream_issue: UpstreamIssue | None = None
+
+
+def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Move the item's verdicts to its report, as text that an xdist worker can send."""
+    records = item.stash.get(VERDICTS, [])
+    item.stash[VERDICTS] = []
+    verdicts = Verdicts(records=tuple(records))
+    if isinstance(item, TrialItem):
+        workload = item.trial.workload
+        # Reruns depend on an option and are not part of the expected coverage.
+        is_rerun = isinstance(item.trial.check.claim, RerunClaim)
+        verdicts = replace(
+            verdicts,
+            framework="" if is_rerun else workload.framework,
+            timed=item.trial.is_timing,
+            upstream_issue=workload.upstream_issue if records else None,
+        )
+    setattr(report, PAYLOAD, msgspec.json.encode(verdicts).decode())
+
+
+def verdicts_of(report: pytest.TestReport) -> Verdicts:
+    """The verdicts that ``attach_verdicts`` put on a report."""
+    payload: str = getattr(report, PAYLOAD, "{}")
+    return msgspec.json.decode(payload, type=Verdicts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedCheck(Check):
+    """A check that Assay adds for a timing claim under ``--assay-against``."""
+
+
 def check_items(
-    collector: pytest.Collector, name: str, check: Check, session: Session
+    collector: pytest.Module | pytest.Class, name: str, check: Check
 ) -> list[pytest.Item]:
-    """The items of one check at the session's targets and level.
+    """The items of a check, and under ``--assay-against`` the reruns of its timings.
 
     Raises:
-        CollectError: no run can make sense of the check.
+        CollectError: the check cannot be run.
     """
-    validation.reject_check(name, check)
-    found = [
-        trial
-        for workload in check.workloads
-        for target in session.settings.targets
-        for trial in _trials(check, workload, target, session)
-    ]
-    for trial in found:
-        validation.reject_trial(name, trial)
-    return [_item(collector, f"{name}[{trial}]", trial) for trial in found]
+    session = collector.config.stash[Session.KEY]
+    checks = collector.config.stash.setdefault(CHECKS, [])
+    _refuse(_problems_of_check(check, [each for _, each in checks]), name)
+    checks.append((collector.path, check))
+    items: list[pytest.Item] = []
+    for item_name, each in _with_reruns(name, check, session.settings.against):
+        trials = list(_trials(each, session))
+        _refuse((problem for trial in trials for problem in _problems_of_trial(trial)), name)
+        for trial in trials:
+            full_name = f"{item_name}[{trial}]"
+            # Given as a string, which pytest parses as it does for ``--lf``.
+            nodeid = f"{collector.nodeid}::{full_name}"
+            items.append(
+                TrialItem.from_parent(collector, name=full_name, nodeid=nodeid, trial=trial)
+            )
+    return items
 
 
-def _item(collector: pytest.Collector, name: str, trial: Trial) -> pytest.Item:
-    if trial.is_timing:
-        return TimedItem.from_parent(collector, name=name, trial=trial)
-    # Spelt out, so that pytest parses the bracket as it does when ``--lf`` reads it back.
-    nodeid = f"{collector.nodeid}::{name}"
-    return TrialItem.from_parent(collector, name=name, nodeid=nodeid, trial=trial)
+def _with_reruns(name: str, check: Check, against: str) -> Iterator[tuple[str, Check]]:
+    is_rerun = isinstance(check.claim, RerunClaim)
+    if against or not is_rerun:
+        yield name, check
+    if against and isinstance(check.claim, TimingClaim) and not is_rerun:
+        yield (
+            f"{name}-against",
+            AddedCheck(claim=TimeAgainst(), workloads=check.workloads, variants=check.variants),
+        )
 
 
-def _trials(check: Check, workload: Workload, target: str, session: Session) -> Iterator[Trial]:
-    variants = tuple(
-        variant
-        for variant in workload.variants
-        if check.covers(variant.name) and workload.tries(variant, target, session.settings.level)
+def _trials(check: Check, session: Session) -> Iterator[Trial]:
+    settings = session.settings
+    for workload in check.workloads:
+        for target in settings.targets:
+            variants = tuple(
+                variant
+                for variant in workload.variants
+                if check.covers(variant.name) and workload.tries(variant, target, settings.level)
+            )
+            if not variants:
+                continue
+            names = check.negative_controls
+            if isinstance(check.claim, RerunClaim):  # The first variant is its own control.
+                names = (variants[0].name,)
+            trial = partial(Trial, check=check, workload=workload, target=target)
+            controls = tuple(
+                trial(variant=workload.variant(name), must_fail=True, variants=variants)
+                for name in names
+            )
+            yield from (trial(variant=variant, controls=controls) for variant in variants)
+            yield from controls
+
+
+def _refuse(problems: Iterator[str], name: str) -> None:
+    if problem := next(problems, ""):
+        raise pytest.Collector.CollectError(f"{name}: {problem}")
+
+
+def _problems_of_check(check: Check, earlier: Sequence[Check]) -> Iterator[str]:
+    """What makes the check impossible to run: got …, wanted …."""
+    if isinstance(check.claim, type):
+        name = check.claim.__name__
+        yield f"got the class {name} for a claim, wanted an object; do this: claim={name}(…)"
+    for field in ("workloads", "variants"):
+        if not getattr(check, field):
+            yield f"got no {field}, wanted one or more"
+    if isinstance(check.claim, RerunClaim) and check.negative_controls:
+        yield (
+            f"got negative control {check.negative_control!r}, wanted none: the first variant done "
+            f"twice is the negative control of {check.claim.name!r}; leave it out"
+        )
+    yield from _problems_of_limits(check.claim)
+    patterns: object = check.variants
+    if isinstance(patterns, str):  # Each letter would be a pattern.
+        yield f"got variants={patterns!r}, a string, wanted a tuple; do this: ({patterns!r},)"
+    variants = {each.name for workload in check.workloads for each in workload.variants}
+    for pattern in check.variants:
+        if not any(matches_any(variant, (pattern,)) for variant in variants):
+            yield f"got variants={pattern!r}, which match none, {_known(*check.workloads)}"
+    # Of two workloads with one name, the measurements of one would judge the other.
+    known = {(w.suite, w.name): w for each in (check, *earlier) for w in each.workloads}
+    for workload in check.workloads:
+        if known[workload.suite, workload.name] is not workload:
+            yield (
+                f"got two workloads named {workload.name!r} in suite {workload.suite!r}, wanted "
+                "one; import the first, or rename one of them"
+            )
+        yield from _problems_of_workload(workload, check)
+
+
+def _problems_of_limits(claim: Any) -> Iterator[str]:
+    for field in fields(claim) if is_dataclass(claim) else ():
+        # Under ``from __future__ import annotations`` a type is its name.
+        wants_formula = getattr(field.type, "__name__", field.type) == Formula.__name__
+        limit = getattr(claim, field.name)
+        if wants_formula and not isinstance(limit, Formula):
+            yield (
+                f"got {field.name}={limit!r} for {type(claim).__name__}, wanted a Formula; do "
+                f"this: {field.name}=Formula('what it says', lambda case: Quantity(…, Unit.…))"
+            )
+
+
+def _problems_of_workload(workload: Workload, check: Check) -> Iterator[str]:
+    if workload.framework not in KNOWN:
+        yield (
+            f"got framework={workload.framework!r} of workload {workload.name!r}, "
+            f"wanted one of {', '.join(KNOWN)}"
+        )
+    names = [variant.name for variant in workload.variants]
+    for control in check.negative_controls if any(map(check.covers, names)) else ():
+        if control not in names:
+            yield f"got negative_control={control!r}, {_known(workload)}"
+
+
+def _problems_of_trial(trial: Trial) -> Iterator[str]:
+    workload, variant, claim = trial.workload, trial.variant, trial.check.claim
+    # A negative control is compared with the baseline of its reference.
+    baseline = (variant.reference,) if trial.must_fail and claim.uses_baseline else ()
+    for needed in (*claim.needs(variant), *baseline):
+        if not needed:
+            yield (
+                f"got {trial.claim_name} put to {workload.name}/{variant.name}, which is compared "
+                f"with no variant; wanted one; do this: Variant(name={variant.name!r}, reference=…)"
+            )
+        elif needed not in {each.name for each in workload.variants}:
+            yield f"got {trial.claim_name} compared with {needed!r}, {_known(workload)}"
+
+
+def _known(*workloads: Workload) -> str:
+    known = "; ".join(
+        f"{workload.name} has {', '.join(variant.name for variant in workload.variants)}"
+        for workload in workloads
     )
-    if not variants:
-        return
-    # A program that is rerun is its own negative control.
-    names = (variants[0].name,) if isinstance(check.claim, RerunClaim) else check.negative_controls
-    trial = partial(Trial, check=check, workload=workload, target=target)
-    controls = tuple(
-        trial(variant=workload.variant(name), must_fail=True, variants=variants) for name in names
-    )
-    yield from (trial(variant=variant, controls=controls) for variant in variants)
-    yield from controls
+    return f"wanted a variant: {known}"
 
 
 def reject_repeated(items: list[pytest.Item]) -> None:
-    """Fail where two items would write the same verdict.
+    """Leave out added items whose verdict another item reaches.
 
     Raises:
         pytest.UsageError: two checks put one claim to one variant on one target.
     """
-    seen: dict[tuple[str, str, str], str] = {}
-    for item in items:
-        if isinstance(item, TrialItem | TimedItem):
-            trial, key = item.trial, item.trial.key
-            if key in seen:
-                raise pytest.UsageError(
-                    f"got two checks of {trial.claim_name!r} on {trial}: {seen[key]} and "
-                    f"{item.nodeid}, wanted one; give one of the claims another name"
-                )
-            seen[key] = item.nodeid
+    seen: dict[tuple[str, str, str], TrialItem] = {}
+    trials = [item for item in items if isinstance(item, TrialItem)]
+    for item in sorted(trials, key=lambda item: isinstance(item.trial.check, AddedCheck)):
+        trial, other = item.trial, seen.setdefault(item.trial.key, item)
+        if other is not item and not isinstance(trial.check, AddedCheck):
+            raise pytest.UsageError(
+                f"got two checks of {trial.claim_name!r} on {trial}: {other.nodeid} and "
+                f"{item.nodeid}, wanted one; give one of the claims another name"
+            )
+        if other is not item:
+            items.remove(item)
 
 
-def drop_repeated(items: list[pytest.Item]) -> None:
-    """Leave out what was added where a check asks for the same verdict, or it was added before."""
-    timed = [item for item in items if isinstance(item, TimedItem)]
-    asked = {item.trial.key for item in timed if not _is_added(item)}
-    dropped = set()
-    for item in filter(_is_added, timed):
-        key = item.trial.key
-        if key in asked:
-            dropped.add(item)
-        asked.add(key)
-    items[:] = [item for item in items if item not in dropped]
-
-
-def _is_added(item: TimedItem) -> bool:
-    return isinstance(item.trial.check, Added)
-
-
-def answer_for_controls(items: Iterable[pytest.Item]) -> None:
+def assign_controls(items: Iterable[pytest.Item]) -> None:
     """Give each control whose own item was not selected to the first item that relies on it."""
-    trials = [item for item in items if isinstance(item, TrialItem | TimedItem)]
-    answered = {item.trial.key for item in trials if item.trial.must_fail}
+    trials = [item for item in items if isinstance(item, TrialItem)]
+    assigned = {item.trial.key for item in trials if item.trial.must_fail}
     for item in trials:
-        item.controls = tuple(each for each in item.trial.controls if each.key not in answered)
-        answered.update(control.key for control in item.controls)
+        item.controls = tuple(each for each in item.trial.controls if each.key not in assigned)
+        assigned.update(control.key for control in item.controls)
 
 
-def keep_programs_together(items: list[pytest.Item]) -> None:
-    """Order items by program, so that workers that share them out seldom wait for each other."""
+def is_timing(item: pytest.Item) -> bool:
+    """Whether the item is timed and needs the machine for itself."""
+    return isinstance(item, TrialItem) and item.trial.is_timing
+
+
+def group_by_program(items: list[pytest.Item]) -> None:
+    """Order items by program, so that xdist workers seldom wait for one another."""
+
+    def program(item: pytest.Item) -> str:
+        return item.trial.program if isinstance(item, TrialItem) else item.nodeid
+
     first: dict[str, int] = {}
     for number, item in enumerate(items):
-        first.setdefault(_program(item), number)
-    items.sort(key=lambda item: first[_program(item)])
-
-
-def _program(item: pytest.Item) -> str:
-    return item.trial.program if isinstance(item, TrialItem | TimedItem) else item.nodeid
-
-
-def put_timing_last(items: list[pytest.Item]) -> None:
-    """Order timings last, because a timing waits for all other workers."""
-    items.sort(key=lambda item: isinstance(item, TimedItem))
-
-
-def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Move the item's verdicts onto its report, as text that an xdist worker can send."""
-    records = item.stash.get(VERDICTS, [])
-    item.stash[VERDICTS] = []
-    setattr(report, PAYLOAD, [msgspec.json.encode(record).decode() for record in records])
-    if not isinstance(item, TrialItem | TimedItem):
-        return
-    workload = item.trial.workload
-    if records and workload.upstream_issue:
-        setattr(report, UPSTREAM_ISSUE, msgspec.json.encode(workload.upstream_issue).decode())
-    if not isinstance(item.trial.check.claim, RerunClaim):
-        setattr(report, FRAMEWORK, workload.framework)
-        setattr(report, TIMED, isinstance(item, TimedItem))
-
-
-def upstream_issue_of(report: pytest.TestReport) -> UpstreamIssue | None:
-    """The issue that ``attach_verdicts`` put on a report."""
-    text: str = getattr(report, UPSTREAM_ISSUE, "")
-    return msgspec.json.decode(text, type=UpstreamIssue) if text else None
-
-
-def verdicts_of(report: pytest.TestReport) -> list[Record]:
-    """The verdicts that ``attach_verdicts`` put on a report."""
-    payload: list[str] = getattr(report, PAYLOAD, [])
-    return [msgspec.json.decode(text, type=Record) for text in payload]
+        first.setdefault(program(item), number)
+    items.sort(key=lambda item: first[program(item)])

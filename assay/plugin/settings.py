@@ -1,10 +1,11 @@
-"""The options of a run, parsed once at the border."""
+"""The options of a run, parsed once."""
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
 from assay.measure import BASELINE
@@ -14,17 +15,19 @@ from assay.run import BaselineUpdate
 from assay.targets import resolve, survey
 from assay.toolchains.recipe import UnreadableToolchain, recipe
 
+_Value = TypeVar("_Value")
+
 
 class SettingsError(ValueError):
-    """An option that cannot be used: got, wanted, do this."""
+    """An option that cannot be used. Says what was given, what is accepted and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The options of a run. ``targets`` are canonical names, in the order given.
 
-    ``named`` says that they were asked for; ``cached``, that compilations of earlier runs are used;
-    ``required`` are frameworks that must be installed.
+    ``named`` says that the command line names targets; ``cached``, that compilations of earlier
+    runs are used. ``required`` are frameworks that must be installed.
     """
 
     root: Path
@@ -46,90 +49,100 @@ class Settings:
         """Settings from pytest's parsed options.
 
         Raises:
-            SettingsError: a value that is none of those wanted.
+            SettingsError: a value is not accepted.
             TargetError: an unknown target.
         """
-        try:
-            level = Level.parse(options["assay_level"])
-        except ValueError as error:
-            raise SettingsError(
-                f"{error}; give --assay-level quick, full, device or soak"
-            ) from None
-        update = _update(options["assay_update_baselines"])
-        results = _folder("--assay-results-dir", root / options["assay_results_dir"], written=True)
-        baselines = _folder(
-            "--assay-baselines-dir",
-            root / options["assay_baselines_dir"],
-            written=update is not BaselineUpdate.NOTHING,
+
+        def parsed(option: str, parse: Callable[[Any], _Value], wanted: str) -> _Value:
+            given = options[option.removeprefix("--").replace("-", "_")]
+            try:
+                return parse(given)
+            except ValueError:
+                raise SettingsError(f"got {option}={given}, wanted {wanted}") from None
+
+        def seconds(option: str, usual: int) -> float:
+            wanted = f"a positive number of seconds; try {usual}"
+            return parsed(option, lambda given: _seconds(usual if given is None else given), wanted)
+
+        update = parsed(
+            "--assay-update-baselines",
+            BaselineUpdate,
+            "new or all; new stores what has no baseline yet, all replaces every number",
         )
+        against, against_seconds = options["assay_against"], options["assay_against_seconds"]
+        if against is None and against_seconds is not None:
+            raise SettingsError(
+                f"got --assay-against-seconds={against_seconds} with nothing to compare, wanted "
+                "--assay-against VERSION too; leave one out, or give both"
+            )
+        results, baselines = (
+            root / options["assay_results_dir"],
+            root / options["assay_baselines_dir"],
+        )
+        _check_folder("--assay-results-dir", results, written=True)
+        writes_baselines = update is not BaselineUpdate.NOTHING
+        _check_folder("--assay-baselines-dir", baselines, written=writes_baselines)
         return cls(
             root=root,
             targets=_targets(options["assay_target"]),
-            level=level,
+            level=parsed("--assay-level", Level.parse, "quick, full, device or soak"),
             update=update,
             results=results,
             baselines=baselines,
-            compile_timeout_seconds=_seconds(
-                "--assay-compile-timeout", options["assay_compile_timeout"], 900
-            ),
-            timing_seconds=_seconds("--assay-timing-seconds", options["assay_timing_seconds"], 30),
-            against=_against(options["assay_against"]),
-            against_seconds=_against_seconds(
-                options["assay_against_seconds"], options["assay_against"]
-            ),
+            compile_timeout_seconds=seconds("--assay-compile-timeout", 900),
+            timing_seconds=seconds("--assay-timing-seconds", 30),
+            against=_against(against),
+            against_seconds=seconds("--assay-against-seconds", 300),
             cached=not options["assay_no_cache"],
             named=bool(options["assay_target"]),
-            required=_frameworks(options["assay_require_framework"]),
+            required=parsed(
+                "--assay-require-framework",
+                _frameworks,
+                f"one of {', '.join(KNOWN_FRAMEWORKS)}",
+            ),
         )
 
 
-def _targets(asked: Sequence[str]) -> tuple[str, ...]:
-    names = [name.strip() for text in asked for name in text.split(",") if name.strip()]
-    if asked and not names:
-        raise SettingsError("got --assay-target without a name, wanted one; see `assay targets`")
-    if names:
+def _names(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+
+
+def _targets(texts: Sequence[str]) -> tuple[str, ...]:
+    if names := _names(texts):
         return tuple(dict.fromkeys(str(resolve(name).name) for name in names))
-    return tuple(
-        str(target.name)
-        for target, availability in survey()
-        if availability.state is not State.UNAVAILABLE
-    )
+    if texts:
+        raise SettingsError("got --assay-target without a name, wanted one; see `assay targets`")
+    available = (target for target, here in survey() if here.state is not State.UNAVAILABLE)
+    return tuple(str(target.name) for target in available)
 
 
-def _frameworks(asked: Sequence[str]) -> tuple[str, ...]:
-    names = [name.strip() for text in asked for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in KNOWN_FRAMEWORKS:
-            known = ", ".join(KNOWN_FRAMEWORKS)
-            raise SettingsError(f"got --assay-require-framework={name}, wanted one of {known}")
-    return tuple(names)
+def _frameworks(texts: Iterable[str]) -> tuple[str, ...]:
+    names = _names(texts)
+    if not set(names) <= set(KNOWN_FRAMEWORKS):
+        raise ValueError(names)
+    return names
 
 
-def _folder(option: str, path: Path, *, written: bool) -> Path:
-    """A folder that exists or can be made, checked before measuring so that no result is lost."""
-    there = next(each for each in (path, *path.parents) if each.exists())
-    if not there.is_dir():
-        raise SettingsError(f"got {option}={path}, where {there} is a file, wanted a folder")
-    if written and not os.access(there, os.W_OK | os.X_OK):
+def _seconds(text: str | float) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError(text)
+    return seconds
+
+
+def _check_folder(option: str, path: Path, *, written: bool) -> None:
+    """Check that the folder exists or can be made, before any result could be lost."""
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    if not existing.is_dir():
+        raise SettingsError(f"got {option}={path}, where {existing} is a file, wanted a folder")
+    if written and not os.access(existing, os.W_OK | os.X_OK):
         raise SettingsError(
-            f"got {option}={path}, where {there} cannot be written to, wanted a folder that can; "
-            "name another"
+            f"got {option}={path}, where {existing} cannot be written to, wanted a folder that "
+            "can; name another"
         )
-    return path
-
-
-def _update(text: str) -> BaselineUpdate:
-    try:
-        return BaselineUpdate(text)
-    except ValueError:
-        raise SettingsError(
-            f"got --assay-update-baselines={text}, wanted new or all; "
-            "new stores what has no baseline yet, all replaces every number"
-        ) from None
 
 
 def _against(text: str | None) -> str:
-    """What ``--assay-against`` names, empty without it."""
     if text is None or text == BASELINE:
         return text or ""
     try:
@@ -140,24 +153,3 @@ def _against(text: str | None) -> str:
             "baseline"
         ) from None
     return text
-
-
-def _against_seconds(text: str | None, against: str | None) -> float:
-    if text is not None and against is None:
-        raise SettingsError(
-            f"got --assay-against-seconds={text} with nothing to compare, wanted "
-            "--assay-against VERSION too; leave one out, or give both"
-        )
-    return _seconds("--assay-against-seconds", "300" if text is None else text, 300)
-
-
-def _seconds(option: str, text: str, usual: int) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise SettingsError(
-            f"got {option}={text}, wanted a positive number of seconds; try {usual}"
-        )
-    return seconds

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from assay.model.verdict import ExitCode, Finding, Outcome, Record
+from assay.model.verdict import ExitCode, Finding, Outcome
 from assay.model.workload import KnownDefect, Measures
+from assay.plugin.items import Verdicts
 from assay.report.qualification import Decided, Decision
 from tests.faults.changes import Change, alters, gives, is_killed, raises
 from tests.faults.fault import CRASHED, FAILED, INSPECT, MISUSE, QUALIFY, Fault
@@ -49,9 +50,11 @@ def _claim(name: str, change: Change, ends: int, *says: str) -> Fault:
     )
 
 
-def _without_values(real: Callable[..., list[Record]]) -> Callable[..., list[Record]]:
-    def stand_in(report: object) -> list[Record]:
-        return [record for record in real(report) if record.claim != "values-equal"]
+def _without_values(real: Callable[..., Verdicts]) -> Callable[..., Verdicts]:
+    def stand_in(report: object) -> Verdicts:
+        found = real(report)
+        left = tuple(record for record in found.records if record.claim != "values-equal")
+        return replace(found, records=left)
 
     return stand_in
 
@@ -73,7 +76,7 @@ RUNNING = (
     _raises("run:update_baselines", "assay/run.py"),
     _raises("claims.compile:Compiles.judge", "assay/claims/compile.py", _FAILS),
     _raises("plugin.items:attach_verdicts", "assay/plugin/items.py"),
-    _raises("plugin.items:conclude", "A test or a worker failed (exit 1)", ends=FAILED),
+    _raises("plugin.items:VerdictItem.conclude", "A test or a worker failed (exit 1)", ends=FAILED),
     _raises("plugin.items:check_items", "assay/plugin/items.py", ends=2),
     _raises("plugin.coverage:unused_baseline_items", "assay/plugin/coverage.py"),
     _raises("plugin.settings:Settings.parse", "assay/plugin/settings.py"),
@@ -193,7 +196,7 @@ RUNNING = (
     Fault(
         name="verdicts are dropped where they arrive",
         place="assay.plugin.items:verdicts_of",
-        change=gives([]),
+        change=gives(Verdicts()),
         ends=FAILED,
         says=("12 items reached no verdict",),
     ),
@@ -206,7 +209,7 @@ RUNNING = (
     ),
     Fault(
         name="a worker is killed",
-        place="assay.plugin.session:Session.judge",
+        place="assay.plugin.session:Session.judge_timed",
         change=is_killed(after=1),
         more=_WORKER,
         ends=FAILED,
@@ -214,7 +217,7 @@ RUNNING = (
     ),
     Fault(
         name="a worker is killed at its first verdict",
-        place="assay.plugin.session:Session.judge",
+        place="assay.plugin.session:Session.judge_timed",
         change=is_killed(),
         more=_WORKER,
         ends=FAILED,
@@ -222,7 +225,7 @@ RUNNING = (
     ),
     Fault(
         name="a worker is killed and may not be replaced",
-        place="assay.plugin.session:Session.judge",
+        place="assay.plugin.session:Session.judge_timed",
         change=is_killed(after=1),
         more=(*_WORKER, "--max-worker-restart=0"),
         ends=FAILED,
@@ -241,7 +244,7 @@ KILLED_CONTROLLER = Fault(
 QUALIFYING = (
     Fault(
         name="a worker is killed while a target is qualified",
-        place="assay.plugin.session:Session.judge",
+        place="assay.plugin.session:Session.judge_timed",
         change=is_killed(after=1),
         command=QUALIFY,
         more=_WORKER,

@@ -75,13 +75,15 @@ def test_an_accelerator_is_free_while_two_processes_are_rerun_on_it(
 ) -> None:
     seen: list[int] = []
 
-    def rerun(_settings: Settings, request: RerunRequest, *_: object) -> Rerun:
+    def rerun(
+        _workload: Workload, _variant: Variant, target: str, *_: object, **__: object
+    ) -> Rerun:
         seen.append(FakeObserver.alive)
-        return Rerun(suite="suite", workload="workload", variant="variant", target=request.target)
+        return Rerun(suite="suite", workload="workload", variant="variant", target=target)
 
     monkeypatch.setattr(FakeObserver, "alive", 0)
     monkeypatch.setattr(plugin_session, "Observer", FakeObserver)
-    monkeypatch.setattr(plugin_session, "rerun_as_set", rerun)
+    monkeypatch.setattr(plugin_session, "rerun", rerun)
     run = _session(tmp_path, target).run
     run.measurements.evidence(WORKLOAD, VARIANT, target)
     assert FakeObserver.alive == 1

@@ -29,11 +29,11 @@ test_checked = Check("""
         ),
         (
             "claim=COMPILES, workloads=(W,), variants='c*'",
-            "got variants='c*', one text, in test_checked",
+            "test_checked: got variants='c*', a string, wanted a tuple",
         ),
         (
             "claim=COMPILES, workloads=(W,), variants=('a',), negative_control='nope'",
-            "got negative_control='nope' in",
+            "got negative_control='nope', wanted a variant: ",
         ),
         (
             "claim=claims.ValuesEqual(), workloads=(W,)",
@@ -44,28 +44,28 @@ test_checked = Check("""
         ),
         (
             "claim=claims.TimeRatio(at_most=2.0), workloads=(W,), variants=('c',)",
-            "got at_most=2.0 for TimeRatio in test_checked, wanted a Formula; do this: at_most=",
+            "test_checked: got at_most=2.0 for TimeRatio, wanted a Formula; do this: at_most=",
         ),
         ("claim=claims.TimeRatio, workloads=(W,)", "do this: claim=TimeRatio(…)"),
         (
             "claim=COMPILES, workloads=(W,), variants=()",
-            "got no variants in test_checked, wanted one or",
+            "test_checked: got no variants, wanted one or",
         ),
-        ("claim=COMPILES, workloads=()", "got no workloads in test_checked, wanted one or more"),
+        ("claim=COMPILES, workloads=()", "test_checked: got no workloads, wanted one or more"),
         (
             (
                 "claim=claims.BaselineTempBytes(), workloads=(W,), variants=('c',), "
                 "negative_control='a'"
             ),
-            "got temp-bytes.negative-control put to small/a in test_checked, which is compared",
+            "test_checked: got temp-bytes.negative-control put to small/a, which is compared",
         ),
         (
             "claim=COMPILES, workloads=(workload(variant('a', double), framework='jaxx'),)",
-            "got framework='jaxx' of workload 'small' in test_checked, wanted one of jax, hlo",
+            "got framework='jaxx' of workload 'small', wanted one of jax, hlo",
         ),
         (
             "claim=Beside(), workloads=(W,)",
-            "compared with 'gone' in test_checked, wanted a variant: ",
+            "compared with 'gone', wanted a variant: ",
         ),
     ],
 )

@@ -28,7 +28,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     [
         ("--assay-target=gpu-h10", "write gpu-h100"),
         ("--assay-target=,", "got --assay-target without a name"),
-        ("--assay-level=slow", "got level 'slow', wanted one of quick, full, device, soak"),
+        ("--assay-level=slow", "got --assay-level=slow, wanted quick, full, device or soak"),
         ("--assay-update-baselines=old", "got --assay-update-baselines=old, wanted new or all"),
         (
             "--assay-against=nonsense",

@@ -89,7 +89,7 @@ def test_the_toolchain_of_baselines_can_be_compared_with(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"level": "slow"}, "give --assay-level quick"),
+        ({"level": "slow"}, "got --assay-level=slow, wanted quick, full, device or soak"),
         ({"target": [" , "]}, "got --assay-target without a name"),
         ({"update_baselines": "yes"}, "got --assay-update-baselines=yes, wanted new or all"),
         ({"compile_timeout": "0"}, "got --assay-compile-timeout=0, wanted a positive .*; try 900"),

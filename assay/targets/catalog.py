@@ -7,11 +7,11 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
 
@@ -26,10 +26,7 @@ from assay.model.target import (
     misuse,
     unavailable,
 )
-from assay.targets.devices import CompileOnlyTarget, LiveTarget, Target, check
-
-if TYPE_CHECKING:
-    from assay.targets.jax_internals import Device
+from assay.targets.devices import Target, check, compile_only_target, live_target
 
 _GROUP: Final = "assay.targets"
 _LIVE: Final[Mapping[str, Kind]] = MappingProxyType({"cpu": "cpu", "gpu": "gpu", "tpu": "tpu"})
@@ -109,9 +106,9 @@ def resolve(name: str) -> Target:
     except TargetError as error:
         raise misuse(got=repr(name), wanted=NAME_SHAPE, do=_advice(name)) from error
     if kind := _LIVE.get(parsed.model):
-        return LiveTarget(name=_counted(parsed, one_is_default=kind == "cpu"), kind=kind)
+        return live_target(_counted(parsed, one_is_default=kind == "cpu"), kind)
     if model := device_models().get(parsed.model):
-        return CompileOnlyTarget(name=_laid_out(parsed, model), model=model)
+        return compile_only_target(_laid_out(parsed, model), model)
     for target in _of_other_packages():
         if target.name == parsed:
             return target
@@ -169,27 +166,8 @@ def _advice(name: str) -> str:
     return f"write {' or '.join(best)}" if best else f"write one of {', '.join(names)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenTarget:
-    """Stands for an entry point that gives no target, and says why."""
-
-    name: TargetName
-    why: Availability
-    model: DeviceModel | None = None
-    platform: str = "none"
-    executes: bool = False
-
-    def availability(self) -> Availability:
-        """Unavailable: what went wrong with the entry point."""
-        return self.why
-
-    def devices(self) -> tuple[Device, ...]:
-        """Raises TargetUnavailable."""
-        raise TargetUnavailable(str(self.name), self.why)
-
-
 def _of_other_packages() -> Iterator[Target]:
-    """The targets of every installed package, with a BrokenTarget in place of anything else."""
+    """The targets of every installed package, with an unavailable one in place of anything else."""
     for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
         try:
             loaded = point.load()
@@ -199,7 +177,7 @@ def _of_other_packages() -> Iterator[Target]:
             yield _broken(point, f"{type(error).__name__}: {error}")
             continue
         for candidate in candidates:
-            if not (isinstance(candidate, Target) and isinstance(candidate.name, TargetName)):
+            if not isinstance(candidate, Target):
                 yield _broken(point, f"got {candidate!r}, wanted an assay.targets.Target")
             elif candidate.name.model in {*_LIVE, *device_models()}:
                 yield _broken(point, f"got the name {candidate.name}, which is Assay's own")
@@ -207,13 +185,21 @@ def _of_other_packages() -> Iterator[Target]:
                 yield candidate
 
 
-def _broken(point: EntryPoint, reason: str) -> BrokenTarget:
+def _broken(point: EntryPoint, reason: str) -> Target:
     owner = point.dist.name if point.dist else point.value
-    slug = re.sub(r"[^a-z]+", "-", point.name.lower()).strip("-")
-    return BrokenTarget(
-        name=TargetName(model=f"broken-{slug}" if slug else "broken"),
-        why=unavailable(
-            f"entry point {point.name} = {point.value} fails: {reason}",
-            f"fix, upgrade or uninstall {owner}",
-        ),
+    slug = re.sub(r"[^a-z]+", "-", f"broken-{point.name.lower()}").strip("-")
+    why = unavailable(
+        f"entry point {point.name} = {point.value} fails: {reason}",
+        f"fix, upgrade or uninstall {owner}",
+    )
+
+    def devices() -> NoReturn:
+        raise TargetUnavailable(slug, why)
+
+    return Target(
+        name=TargetName(model=slug),
+        platform="none",
+        executes=False,
+        availability=lambda: why,
+        devices=devices,
     )

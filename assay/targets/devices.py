@@ -6,9 +6,9 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.model.target import (
     Availability,
@@ -30,40 +30,29 @@ from assay.targets.presence import (
 )
 
 if TYPE_CHECKING:
-    from assay.targets.jax_internals import Device
+    from jax import Device
 
 _FORCED_COUNT: Final = "xla_force_host_platform_device_count"
 
 
-@runtime_checkable
-class Target(Protocol):
-    """A compiler and its devices.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A compiler and its devices. Two targets of one name are equal.
 
-    Laws: `availability` is fast, starts no backend and never raises; `devices` gives at least one
-    device or raises TargetUnavailable, and gives the same devices each time in one process.
+    ``platform`` is jax's word for the kind: `cpu`, `cuda` or `tpu`. ``executes`` says whether
+    compiled programs can be run. ``model`` is None where the machine itself says what it has.
+
+    ``availability`` tells what is possible here, by what is installed and plugged in; it is fast,
+    starts no backend and never raises. ``devices`` gives the devices to compile for, at least one
+    and the same ones each time in one process. It raises TargetUnavailable where there are none.
     """
 
-    @property
-    def name(self) -> TargetName:
-        """The name that baselines and reports know this target by."""
-
-    @property
-    def model(self) -> DeviceModel | None:
-        """What is known of the device; None where the machine itself says."""
-
-    @property
-    def platform(self) -> str:
-        """The platform to lower for, in jax's word: `cpu`, `cuda` or `tpu`."""
-
-    @property
-    def executes(self) -> bool:
-        """Whether compiled programs can be run, not compiled only."""
-
-    def availability(self) -> Availability:
-        """What seems to be possible here, by what is installed and plugged in."""
-
-    def devices(self) -> tuple[Device, ...]:
-        """The devices to compile for. Raises TargetUnavailable where there are none."""
+    name: TargetName
+    platform: str
+    executes: bool
+    model: DeviceModel | None = None
+    availability: Callable[[], Availability] = field(compare=False, repr=False)
+    devices: Callable[[], tuple[Device, ...]] = field(compare=False, repr=False)
 
 
 def check(target: Target) -> Availability:
@@ -84,104 +73,92 @@ def check(target: Target) -> Availability:
     return Availability(state=State.LIVE if target.executes else State.COMPILE_ONLY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveTarget:
-    """The devices of `kind` in this process: a number of them, or all; of a CPU, one."""
+def live_target(name: TargetName, kind: Kind) -> Target:
+    """The devices of `kind` in this process: as many as the name says, or all; of a CPU, one."""
 
-    name: TargetName
-    kind: Kind
-    model: DeviceModel | None = None
-    executes: bool = True
-
-    @property
-    def platform(self) -> str:
-        """The platform to lower for."""
-        return PLATFORM[self.kind]
-
-    def availability(self) -> Availability:
-        """Live where jax, the plugin and a device are present."""
-        missing = missing_compiler(self.kind) or missing_device(self.kind)
+    def availability() -> Availability:
+        missing = missing_compiler(kind) or missing_device(kind)
         return missing or Availability(state=State.LIVE)
 
-    def devices(self) -> tuple[Device, ...]:
-        """The first devices of the kind, as many as the name asks for."""
-        if missing := missing_device(self.kind):
-            raise TargetUnavailable(str(self.name), missing)
-        try:
-            import jax
-
-            request_cpu_devices(cpu_device_count([self.name]))
-            found = tuple(jax.devices(self.kind))
-        except (ImportError, RuntimeError) as error:
-            raise TargetUnavailable(str(self.name), diagnose(error)) from error
-        default = (1,) if self.kind == "cpu" else (len(found),)
-        (wanted,) = self.name.topology or default
-        if len(found) < wanted:
-            raise TargetUnavailable(str(self.name), _too_few(self.kind, len(found), wanted))
-        return found[:wanted]
-
-
-def _too_few(kind: Kind, present: int, wanted: int) -> Availability:
-    return unavailable(
-        f"jax runs with {present} {kind} devices, and the name asks for {wanted}",
-        f"before jax starts, set jax_num_cpu_devices (or {_FORCED_COUNT} in XLA_FLAGS, which has "
-        f"precedence) to {wanted}"
-        if kind == "cpu"
-        else f"ask for {kind}:{present} or fewer",
+    return Target(
+        name=name,
+        platform=PLATFORM[kind],
+        executes=True,
+        availability=availability,
+        devices=lambda: live_devices(name, kind),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileOnlyTarget:
+def live_devices(name: TargetName, kind: Kind) -> tuple[Device, ...]:
+    """The first devices of the kind, as many as the name asks for. Raises TargetUnavailable."""
+    if missing := missing_device(kind):
+        raise TargetUnavailable(str(name), missing)
+    try:
+        import jax
+
+        request_cpu_devices(cpu_device_count([name]))
+        found = tuple(jax.devices(kind))
+    except (ImportError, RuntimeError) as error:
+        raise TargetUnavailable(str(name), diagnose(error)) from error
+    present = len(found)
+    (wanted,) = name.topology or (1 if kind == "cpu" else present,)
+    if present < wanted:
+        remedy = (
+            f"before jax starts, set jax_num_cpu_devices (or {_FORCED_COUNT} in XLA_FLAGS, which "
+            f"has precedence) to {wanted}"
+            if kind == "cpu"
+            else f"ask for {kind}:{present} or fewer"
+        )
+        reason = f"jax runs with {present} {kind} devices, and the name asks for {wanted}"
+        raise TargetUnavailable(str(name), unavailable(reason, remedy))
+    return found[:wanted]
+
+
+def compile_only_target(name: TargetName, model: DeviceModel) -> Target:
     """Devices of `model` in the topology of `name`, which exist for the compiler alone."""
 
-    name: TargetName
-    model: DeviceModel
-    executes: bool = False
+    def availability() -> Availability:
+        return missing_compiler(model.kind) or Availability(state=State.COMPILE_ONLY)
 
-    @property
-    def platform(self) -> str:
-        """The platform to lower for."""
-        return PLATFORM[self.model.kind]
-
-    def availability(self) -> Availability:
-        """Compile-only where the compiler is installed."""
-        return missing_compiler(self.model.kind) or Availability(state=State.COMPILE_ONLY)
-
-    def devices(self) -> tuple[Device, ...]:
-        """The devices of the topology. Raises TargetUnavailable where the compiler refuses it."""
-        return _devices(self)
+    return Target(
+        name=name,
+        platform=PLATFORM[model.kind],
+        executes=False,
+        model=model,
+        availability=availability,
+        devices=lambda: _topology_devices(name, model),
+    )
 
 
 @functools.cache
-def _devices(target: CompileOnlyTarget) -> tuple[Device, ...]:
+def _topology_devices(name: TargetName, model: DeviceModel) -> tuple[Device, ...]:
     """Cached, because devices of two equal topologies differ."""
+    platform = PLATFORM[model.kind]
     try:
         from jax.experimental import topologies
 
         request_cpu_devices(cpu_device_count([]))
-        topology = topologies.get_topology_desc(platform=target.platform, **_options(target))
+        topology = topologies.get_topology_desc(platform=platform, **_options(name, model))
         devices = tuple(topology.devices)
     except (ImportError, RuntimeError, ValueError) as error:
-        raise TargetUnavailable(str(target.name), diagnose(error)) from error
-    if target.model.kind == "gpu":
+        raise TargetUnavailable(str(name), diagnose(error)) from error
+    if model.kind == "gpu":
         emulation.keep_memory_kinds()
         emulation.check_memory_kinds(devices[0])
     return devices
 
 
-def _options(target: CompileOnlyTarget) -> Mapping[str, str]:
+def _options(name: TargetName, model: DeviceModel) -> dict[str, str]:
     """What the compiler's plugin needs to create the topology."""
-    name, fields = target.name, target.model.compiler
-    if target.model.kind == "gpu":
+    if model.kind == "gpu":
         return {
             "topology_name": name.model,
-            "target_config": text_proto(fields),
+            "target_config": text_proto(model.compiler),
             # partitions x hosts x devices: one host of all devices
             "topology": f"1x1x{name.topology_text or 1}",
         }
-    options = {key: str(value) for key, value in fields.items()}
-    return options | {"topology_name": f"{fields['topology_name']}:{name.topology_text}"}
+    options = {field: str(value) for field, value in model.compiler.items()}
+    return options | {"topology_name": f"{options['topology_name']}:{name.topology_text}"}
 
 
 def text_proto(message: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from assay.targets.jax_internals import InternalsMoved, private
 
 if TYPE_CHECKING:
-    from assay.targets.jax_internals import Device
+    from jax import Device
 
 GPU_MEMORY_KINDS: Final = ("device", "pinned_host")
 """What jax lists for a live GPU, its default first (XLA, pjrt/gpu/se_gpu_pjrt_client.cc)."""
@@ -90,10 +90,7 @@ class _Memory(str):
     """A memory kind; jaxlib reads ``kind`` of the default memory and compares the others."""
 
     __slots__ = ()
-
-    @property
-    def kind(self) -> str:
-        return str(self)
+    kind = property(str)
 
 
 class _ListsMemories:

@@ -15,26 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jax import Device
-    from jax.stages import Compiled, Lowered
-
-__all__ = [
-    "Device",
-    "InternalsMoved",
-    "ModuleUnreadable",
-    "compile_stablehlo",
-    "executable_protos",
-    "hlo_module_from_text",
-    "hlo_text",
-    "is_on_host",
-    "loaded_devices",
-    "loaded_protos",
-    "lowered_devices",
-    "parse_stablehlo",
-    "place_on_host",
-    "private",
-    "saved_residuals",
-    "stablehlo_from_hlo",
-]
+    from jax.stages import Lowered
 
 
 class InternalsMoved(RuntimeError):
@@ -83,19 +64,11 @@ def hlo_text(module: bytes) -> str:
     return str(read(module).to_string())
 
 
-def executable_protos(compiled: Compiled) -> tuple[bytes, ...]:
-    """The serialized HloModuleProto of each optimized module in `compiled`.
-
-    Raises ModuleUnreadable where the plugin's module does not parse here.
-    """
-    return loaded_protos(compiled.runtime_executable())
-
-
 def loaded_protos(executable: Any) -> tuple[bytes, ...]:
-    """The same, of jaxlib's own executable.
+    """The serialized HloModuleProto of each module in an executable, jaxlib's own.
 
-    `hlo_modules` asks the plugin for its module and parses it: XLA's error from there, and no other
-    exception, means that this jaxlib and this plugin have no HLO format in common.
+    Raises ModuleUnreadable where this jaxlib cannot parse the plugin's module: `hlo_modules`, which
+    asks for the module and parses it, then raises XLA's error and no other exception.
     """
     import jax
 

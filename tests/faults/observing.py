@@ -117,7 +117,7 @@ OBSERVING = (
     ),
     Fault(
         name="a target has no devices",
-        place="assay.targets.devices:LiveTarget.devices",
+        place="assay.targets.devices:live_devices",
         change=gives(()),
         command=_MINE,
         ends=CRASHED,

@@ -38,7 +38,7 @@ _ADAPTER = (
     "frameworks.jax:JaxFramework.trace",
     "frameworks.framework:memory_of",
     "frameworks.installed:framework",
-    "targets.devices:LiveTarget.devices",
+    "targets.devices:live_devices",
     "targets.hlo_text:compile_with_dump",
 )
 

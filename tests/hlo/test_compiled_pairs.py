@@ -23,7 +23,7 @@ from assay.model.target import TargetName
 from assay.targets import resolve
 from assay.targets.catalog import known
 from assay.targets.devices import prepare
-from assay.targets.jax_internals import executable_protos
+from assay.targets.jax_internals import loaded_protos
 
 TPU = "tpu-v5e:2x4"
 STACK, ROW = (64, 8, 128), (8, 128)
@@ -38,7 +38,7 @@ def compiled(target: str, function: Callable[..., Any], *shapes: tuple[int, ...]
     here = SingleDeviceSharding(resolve(target).devices()[0])
     arguments = [jax.ShapeDtypeStruct(each, jnp.float32, sharding=here) for each in shapes]
     lowered = jax.jit(function, out_shardings=here).lower(*arguments)
-    (proto,) = executable_protos(lowered.compile())
+    (proto,) = loaded_protos(lowered.compile().runtime_executable())
     return proto
 
 

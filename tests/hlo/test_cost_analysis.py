@@ -239,7 +239,7 @@ def test_xla_counts_the_same_work(name: str) -> None:
     arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
     cpu = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
     compiled = jax.jit(function, in_shardings=cpu).lower(*arguments).compile()
-    (data,) = jax_internals.executable_protos(compiled)
+    (data,) = jax_internals.loaded_protos(compiled.runtime_executable())
     analysis = compiled.cost_analysis()
     assert analysis is not None
     expected = Cost(flops=int(analysis["flops"]), nbytes=int(analysis["bytes accessed"]))

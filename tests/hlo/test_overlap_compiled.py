@@ -39,7 +39,7 @@ def test_a_scan_that_offloads_has_its_transfers_beside_its_arithmetic(name: str)
         donate_argnums=program.donate_argnums,
     )
     lowered = jitted.trace(*program.arguments).lower(lowering_platforms=(target.platform,))
-    (data,) = jax_internals.executable_protos(lowered.compile())
+    (data,) = jax_internals.loaded_protos(lowered.compile().runtime_executable())
     summary = read(data)
     pairs = summary.overlaps
     for kind, nbytes in (

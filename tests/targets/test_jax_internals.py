@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import importlib
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
 
 import jax
 import pytest
 
 from assay.targets import jax_internals, resolve
-
-if TYPE_CHECKING:
-    from jax.stages import Compiled
 
 HLO = "HloModule tiny\nENTRY e { x = f32[4]{0} parameter(0) ROOT n = f32[4]{0} negate(x) }"
 
@@ -24,7 +20,7 @@ def test_an_executable_hands_its_modules_out(name: str) -> None:
     program = jax.jit(lambda x: x + 1, in_shardings=here, out_shardings=here)
     argument = jax.ShapeDtypeStruct((8, 128), "float32")  # type: ignore[no-untyped-call]
     lowered = program.trace(argument).lower(lowering_platforms=(target.platform,))
-    (module,) = jax_internals.executable_protos(lowered.compile())
+    (module,) = jax_internals.loaded_protos(lowered.compile().runtime_executable())
     assert b"jit__lambda" in module
 
 
@@ -44,6 +40,5 @@ def test_a_jaxlib_without_the_parser_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_executable_without_modules_is_named() -> None:
-    compiled = cast("Compiled", SimpleNamespace(runtime_executable=object))
     with pytest.raises(jax_internals.InternalsMoved, match="hlo_modules"):
-        jax_internals.executable_protos(compiled)
+        jax_internals.loaded_protos(object())

@@ -12,16 +12,20 @@ from assay.targets import check, known, resolve, survey
 
 PACKAGE = """
 from assay.model.target import Availability, State, TargetName
+from assay.targets import Target
 
-class Npu:
-    model, platform, executes = None, "npu", False
-    def __init__(self, text): self.name = TargetName.parse(text)
-    def availability(self): return Availability(state=State.COMPILE_ONLY)
-    def devices(self): return ("a device",)
+def npu(text):
+    return Target(
+        name=TargetName.parse(text),
+        platform="npu",
+        executes=False,
+        availability=lambda: Availability(state=State.COMPILE_ONLY),
+        devices=lambda: ("a device",),
+    )
 
-one = Npu("npu-910b:4")
-def two(): return [Npu("npu-a"), Npu("npu-b")]
-def impostor(): return Npu("gpu-h100:8")
+one = npu("npu-910b:4")
+def two(): return [npu("npu-a"), npu("npu-b")]
+def impostor(): return npu("gpu-h100:8")
 def raises(): raise OSError("no licence")
 nothing = 3
 """

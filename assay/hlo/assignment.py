@@ -1,13 +1,13 @@
 """The buffer assignment: allocations, the bytes that hold each value, and the memory statistics."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from assay.hlo.instruction import Instruction
 from assay.hlo.schema import BUFFER_ASSIGNMENT, Message, decode
-from assay.hlo.values import Site, Value, argument, renamed
+from assay.hlo.values import Site, Value, argument, entered, renamed
 from assay.model.evidence import Memory
 from assay.model.module import HOST_MEMORY_SPACE
 
@@ -29,6 +29,9 @@ class BufferAssignment:
 
     def __init__(self, message: Message) -> None:
         self._message = message
+        # BufferAllocationProto and HeapSimulatorTrace messages
+        self.allocations: Sequence[Message] = message.buffer_allocations
+        self.heap_traces: Sequence[Message] = message.heap_simulator_traces
 
     @classmethod
     def from_proto(cls, data: bytes) -> "BufferAssignment":
@@ -38,18 +41,6 @@ class BufferAssignment:
             MalformedModule: ``data`` is no BufferAssignmentProto, or only a part of one.
         """
         return cls(decode(BUFFER_ASSIGNMENT, data))
-
-    @property
-    def allocations(self) -> Sequence[Message]:
-        """BufferAllocationProto messages."""
-        allocations: Sequence[Message] = self._message.buffer_allocations
-        return allocations
-
-    @property
-    def heap_traces(self) -> Sequence[Message]:
-        """HeapSimulatorTrace messages: when each buffer of an allocation comes and goes."""
-        traces: Sequence[Message] = self._message.heap_simulator_traces
-        return traces
 
     def slice_of(self, instruction: Instruction, path: tuple[int, ...] = ()) -> Slice | None:
         """Where the value at a position lies; None if the assignment does not name it.
@@ -92,30 +83,23 @@ class BufferAssignment:
 
 def _handed_on(value: Value) -> Value | None:
     """The same value on the other side of a computation that it goes into or comes out of."""
-    instruction, path = value.instruction, value.path
-    if instruction.opcode == "async-start" and path[:1] == (1,):
-        return Value(instruction.called[0].root, path[1:])
-    if instruction.opcode == "call":
-        return Value(instruction.called[0].root, path)
+    instruction, site = value.instruction, value.site
     if instruction.opcode == "while":
-        return Value(instruction.operands[0], path)
-    if instruction.opcode == "parameter":
-        return _passed(instruction, path)
-    return None
-
-
-def _passed(parameter: Instruction, path: tuple[int, ...]) -> Value | None:
-    """What the caller passes for a parameter; None of the entry, and where there are several."""
-    computation = parameter.computation
+        return Value(instruction.operands[0], value.path, site)
+    if instruction.opcode in {"async-start", "call"}:
+        return entered(value)
+    computation = instruction.computation
     callers = computation.module.callers.get(computation, ())
-    return argument(Value(parameter, path, Site(callers[0], None))) if len(callers) == 1 else None
+    if site is None and len(callers) == 1:
+        site = Site(callers[0], None)
+    return argument(replace(value, site=site))
 
 
 def _position(location: Message) -> Position:
     return location.instruction_id, tuple(location.shape_index)
 
 
-_MAIN_MEMORY: Final = 0
+_MEMORIES: Final = {0: "", HOST_MEMORY_SPACE: "host_"}
 
 
 def memory_stats(buffer_assignment: bytes) -> Memory:
@@ -124,39 +108,24 @@ def memory_stats(buffer_assignment: bytes) -> Memory:
     Raises:
         MalformedModule: these are no serialized BufferAssignmentProto, or only a part of one.
     """
-    allocations = BufferAssignment.from_proto(buffer_assignment).allocations
-
-    def total(kind: Callable[[Message], bool], color: int) -> int:
-        return sum(each.size for each in allocations if each.color == color and kind(each))
-
-    return Memory(
-        temp_bytes=total(_is_temporary, _MAIN_MEMORY),
-        argument_bytes=total(_is_argument, _MAIN_MEMORY),
-        output_bytes=total(_is_output, _MAIN_MEMORY),
-        alias_bytes=total(_is_both, _MAIN_MEMORY),
-        host_temp_bytes=total(_is_temporary, HOST_MEMORY_SPACE),
-        host_argument_bytes=total(_is_argument, HOST_MEMORY_SPACE),
-        host_output_bytes=total(_is_output, HOST_MEMORY_SPACE),
-        host_alias_bytes=total(_is_both, HOST_MEMORY_SPACE),
-    )
+    kinds = ("temp", "argument", "output", "alias")
+    totals = {f"{memory}{kind}_bytes": 0 for memory in _MEMORIES.values() for kind in kinds}
+    for allocation in BufferAssignment.from_proto(buffer_assignment).allocations:
+        if allocation.color in _MEMORIES:
+            for kind in _kinds(allocation):
+                totals[f"{_MEMORIES[allocation.color]}{kind}_bytes"] += allocation.size
+    return Memory(**totals)
 
 
-def _is_argument(allocation: Message) -> bool:
-    return bool(allocation.is_entry_computation_parameter)
-
-
-def _is_output(allocation: Message) -> bool:
-    return bool(allocation.maybe_live_out)
-
-
-def _is_both(allocation: Message) -> bool:
-    return _is_argument(allocation) and _is_output(allocation)
-
-
-def _is_temporary(allocation: Message) -> bool:
-    return not (
-        allocation.is_thread_local
-        or allocation.is_constant
-        or _is_argument(allocation)
-        or _is_output(allocation)
-    )
+def _kinds(allocation: Message) -> Iterator[str]:
+    """What an allocation counts as; an argument that becomes an output counts three times."""
+    is_argument, is_output = allocation.is_entry_computation_parameter, allocation.maybe_live_out
+    if is_argument:
+        yield "argument"
+    if is_output:
+        yield "output"
+    if is_argument and is_output:
+        yield "alias"
+    internal = allocation.is_thread_local or allocation.is_constant
+    if not (internal or is_argument or is_output):
+        yield "temp"

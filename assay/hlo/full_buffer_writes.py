@@ -7,38 +7,20 @@ of several, an asynchronous operation, or an update whose base lies elsewhere th
 last is visible only in the buffer assignment.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 from assay.hlo.assignment import BufferAssignment, Slice
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation, Module
 from assay.hlo.trip_count import Executions
-from assay.hlo.value_provenance import Origin, origin_of, written
+from assay.hlo.value_provenance import REPEATS, Origin, origin_of, written
 from assay.hlo.values import Site, Value, argument, behind, renamed
+from assay.model.module import Shape, SharedBuffer
 from assay.model.summary import Content, Donation, FullBufferWrite
 
-_MOVES_DATA: Final = frozenset(
-    {
-        "async-start",
-        "bitcast-convert",
-        "concatenate",
-        "convert",
-        "copy",
-        "copy-start",
-        "custom-call",
-        "dynamic-update-slice",
-        "fusion",
-        "pad",
-        "reshape",
-        "reverse",
-        "scatter",
-        "select",
-        "slice",
-        "transpose",
-    }
-)
 _UPDATES: Final = frozenset(
     {"async-start", "copy", "custom-call", "dynamic-update-slice", "fusion", "scatter"}
 )
@@ -51,33 +33,8 @@ Array = tuple[Instruction, tuple[int, ...]]
 """An instruction, and the path of one array in its result."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Around:
-    """The innermost loop around a computation, by its body; None outside of loops."""
-
-    body: Computation | None
-
-
-class _Fillings:
-    """What arrays are filled with, and whether in place; each is looked at once."""
-
-    def __init__(self, assignment: BufferAssignment | None) -> None:
-        self._assignment = assignment
-        self._known: dict[Array, tuple[Origin | None, bool | None]] = {}
-
-    def of(self, array: Array) -> tuple[Origin | None, bool | None]:
-        """What the array repeats, and whether it lies where that lay; None if it is not known."""
-        if array not in self._known:
-            origin = origin_of(*array)
-            self._known[array] = origin, self._in_place(array, origin)
-        return self._known[array]
-
-    def _in_place(self, array: Array, origin: Origin | None) -> bool | None:
-        if self._assignment is None or origin is None:
-            return None
-        into = self._assignment.slice_of(*array)
-        from_ = self._assignment.slice_of(origin.base.instruction, origin.base.path)
-        return None if into is None or from_ is None else into == from_
+_Filling = Callable[[Array], tuple[Origin | None, bool | None]]
+"""What an array repeats, and whether it lies where that lies; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +48,9 @@ class FullWrite:
     loop: Computation | None
 
     @property
-    def crosses_host_link(self) -> bool:
-        """Whether the array, or what it repeats, lies in host memory, and the other does not."""
-        base = self.origin.base
-        came_from = base.instruction.shape.at(base.path)
-        return self.instruction.shape.at(self.path).on_host != came_from.on_host
+    def shape(self) -> Shape:
+        """The shape of the array."""
+        return self.instruction.shape.at(self.path)
 
     @property
     def source(self) -> str | None:
@@ -115,19 +70,45 @@ def full_writes(
     computes. Scalars are not counted. Without a buffer assignment an update is taken to be in
     place, and a copy to be real.
     """
-    around, fillings = _loops_around(module, counts), _Fillings(assignment)
-    carried: dict[Computation, dict[Array, None]] = {}
-    for body in dict.fromkeys(each.body for each in around.values() if each.body):
-        for array in _carried(body, fillings):
-            carried.setdefault(array[0].computation, {})[array] = None
-    return tuple(
-        found
-        for computation in module.computations
-        if computation in around and counts[computation].count != 0
-        for found in _in_computation(
-            computation, around[computation].body, fillings, carried.get(computation, {})
-        )
-    )
+    loops = _loops_around(module)
+
+    @cache
+    def filling(array: Array) -> tuple[Origin | None, bool | None]:
+        origin = origin_of(*array)
+        if origin is None or assignment is None:
+            return origin, None
+        base = assignment.slice_of(origin.base.instruction, origin.base.path)
+        place = assignment.slice_of(*array)
+        return origin, None if base is None or place is None else base == place
+
+    bodies = {body for body in loops.values() if body}
+    carried = {array for body in bodies for array in _carried(body, filling)}
+    found = []
+    for computation in module.computations:
+        if computation not in loops or counts[computation].count == 0:
+            continue
+        for array in _arrays(computation):
+            origin, in_place = filling(array)
+            if origin and _is_full_write(origin, in_place=in_place, is_carried=array in carried):
+                instruction, path = array
+                found.append(
+                    FullWrite(
+                        instruction=instruction,
+                        path=path,
+                        origin=origin,
+                        in_place=in_place,
+                        loop=loops[computation],
+                    )
+                )
+    return tuple(found)
+
+
+def _arrays(computation: Computation) -> Iterator[Array]:
+    """The arrays that may repeat another."""
+    for instruction in computation.of(REPEATS):
+        for path in written(instruction):
+            if instruction.shape.at(path).dimensions:
+                yield instruction, path
 
 
 def plain(found: FullWrite, counts: Mapping[Computation, Executions]) -> FullBufferWrite:
@@ -135,7 +116,7 @@ def plain(found: FullWrite, counts: Mapping[Computation, Executions]) -> FullBuf
     runs = counts[found.instruction.computation]
     return FullBufferWrite(
         content=found.origin.content,
-        shape=found.instruction.shape.at(found.path),
+        shape=found.shape,
         executions=runs.count,
         at_most=runs.at_most,
         loop=found.loop.name if found.loop else "",
@@ -145,29 +126,28 @@ def plain(found: FullWrite, counts: Mapping[Computation, Executions]) -> FullBuf
         computation=found.instruction.computation.name,
         instruction=found.instruction.name,
         source=found.source,
-        crosses_host_link=found.crosses_host_link,
+        crosses_host_link=found.shape.on_host != found.origin.base.shape.on_host,
     )
 
 
-def _loops_around(
-    module: Module, counts: Mapping[Computation, Executions]
-) -> Mapping[Computation, _Around]:
-    """The computations that control flow reaches, not those that a fusion or a start is made of."""
-    found = {module.entry: _Around(None)}
+def _loops_around(module: Module) -> Mapping[Computation, Computation | None]:
+    """The body of the innermost loop around each computation that control flow reaches.
+
+    Computations that a fusion or an asynchronous operation runs are left out.
+    """
+    found: dict[Computation, Computation | None] = {module.entry: None}
     for computation in reversed(module.computations):  # callers come after what they call
-        if computation not in found:
-            continue
-        for instruction in computation.calls:
+        for instruction in computation.calls if computation in found else ():
             if instruction.opcode == "while":
                 body, condition = instruction.called
-                found[body] = found[condition] = _Around(body)
+                found[body] = found[condition] = body
             elif instruction.opcode in _RUNS_OTHERS:
                 for callee in instruction.called:
                     found.setdefault(callee, found[computation])
-    return {computation: each for computation, each in found.items() if computation in counts}
+    return found
 
 
-def _carried(body: Computation, fillings: _Fillings) -> Iterator[Array]:
+def _carried(body: Computation, filling: _Filling) -> Iterator[Array]:
     """The arrays that a loop body hands to its next iteration, where they are written.
 
     What is updated in place was written before, in the same memory.
@@ -177,9 +157,11 @@ def _carried(body: Computation, fillings: _Fillings) -> Iterator[Array]:
     while pending:
         value = pending.pop()
         come_from = list(_handed_on_by(value))
-        if not come_from and not _writes_nothing(value.instruction):
-            yield value.instruction, value.path
-            come_from = list(_updated_by(value, fillings))
+        instruction = value.instruction
+        writes = not (instruction.allocates or instruction.opcode in _WRITES_NOTHING)
+        if writes and not come_from:
+            yield instruction, value.path
+            come_from = list(_updated_by(value, filling))
         pending.extend(each for each in come_from if each not in seen)
         seen.update(come_from)
 
@@ -198,38 +180,16 @@ def _handed_on_by(value: Value) -> Iterator[Value]:
         yield passed
 
 
-def _updated_by(value: Value, fillings: _Fillings) -> Iterator[Value]:
+def _updated_by(value: Value, filling: _Filling) -> Iterator[Value]:
     """What lay in a value's memory before the value's instruction wrote some of it."""
     if value.instruction.opcode not in _UPDATES:
         return
-    origin, in_place = fillings.of((value.instruction, value.path))
-    if origin and not _is_full_buffer_write(origin, is_carried=True, in_place=in_place):
+    origin, in_place = filling((value.instruction, value.path))
+    if origin and not _is_full_write(origin, in_place=in_place, is_carried=True):
         yield replace(origin.base, site=value.site)
 
 
-def _writes_nothing(instruction: Instruction) -> bool:
-    return instruction.allocates or instruction.opcode in _WRITES_NOTHING
-
-
-def _in_computation(
-    computation: Computation,
-    loop: Computation | None,
-    fillings: _Fillings,
-    carried: Mapping[Array, None],
-) -> Iterator[FullWrite]:
-    for instruction in computation.of(_MOVES_DATA):
-        for path in written(instruction):
-            if not instruction.shape.at(path).dimensions:
-                continue
-            origin, in_place = fillings.of((instruction, path))
-            is_carried = (instruction, path) in carried
-            if origin and _is_full_buffer_write(origin, is_carried=is_carried, in_place=in_place):
-                yield FullWrite(
-                    instruction=instruction, path=path, origin=origin, in_place=in_place, loop=loop
-                )
-
-
-def _is_full_buffer_write(origin: Origin, *, is_carried: bool, in_place: bool | None) -> bool:
+def _is_full_write(origin: Origin, *, in_place: bool | None, is_carried: bool) -> bool:
     if origin.chosen:  # a select that only the iteration sees is arithmetic, as a relu's is
         return is_carried
     if origin.rearranged:
@@ -237,9 +197,6 @@ def _is_full_buffer_write(origin: Origin, *, is_carried: bool, in_place: bool | 
     if in_place is None:  # a result that only repeats its operand, or an update, is taken on trust
         return origin.content is Content.COPY and origin.by is not None
     return not in_place
-
-
-_Given = tuple[int, tuple[int, ...], tuple[int, ...] | None, bool]
 
 
 def donations(
@@ -251,69 +208,51 @@ def donations(
     old value when the new one is written: then an instruction outside of loops copies from it, or
     into it. One that changes the layout, or the type, is there for what reads it.
     """
-    copies = _Copies(found, assignment)
-    return tuple(_donation(module, given, copies) for given in _given(module))
+
+    def place(instruction: Instruction, path: tuple[int, ...]) -> Slice | None:
+        return assignment.slice_of(instruction, path) if assignment else None
+
+    # Copies outside of loops, by the value that they read and by the bytes that they fill.
+    copies: dict[Value | Slice | None, list[FullWrite]] = {}
+    for each in found:
+        if each.loop is None and not each.origin.rearranged:
+            copies.setdefault(behind(each.origin.base), []).append(each)
+            copies.setdefault(place(each.instruction, each.path), []).append(each)
+    copies.pop(None, None)
+    donated: list[tuple[int, tuple[int, ...], SharedBuffer | None]] = [
+        *((each.parameter_number, each.parameter_index, each) for each in module.aliases),
+        *((number, path, None) for number, path in module.donors),
+    ]
+    donations = []
+    for number, path, output in donated:
+        parameter = module.entry.parameter(number)
+        shape = parameter.shape.at(path)
+        keys = (Value(parameter, path), place(parameter, path)) if output else ()
+        copied_by = dict.fromkeys(each for key in keys for each in copies.get(key, ()))
+        donations.append(
+            Donation(
+                parameter_number=number,
+                parameter_index=path,
+                argument=parameter.op_name or parameter.name,
+                shape=shape,
+                output_index=output.output_index if output else None,
+                must=bool(output and output.must),
+                copied_by=tuple(_named(each) for each in copied_by if _copies(each, shape)),
+                # Without an assignment an update that is not in place does not show.
+                copies_known=assignment is not None,
+            )
+        )
+    return tuple(donations)
 
 
-def _given(module: Module) -> Iterator[_Given]:
-    for alias in module.aliases:
-        yield alias.parameter_number, alias.parameter_index, alias.output_index, alias.must
-    for number, path in module.donors:
-        yield number, path, None, False
+def _copies(write: FullWrite, given: Shape) -> bool:
+    """Whether a write copies a whole argument within its memory.
 
-
-def _donation(module: Module, given: _Given, copies: "_Copies") -> Donation:
-    number, path, output, must = given
-    parameter = module.entry.parameter(number)
-    found = copies.of(Value(parameter, path)) if output is not None else ()
-    return Donation(
-        parameter_number=number,
-        parameter_index=path,
-        argument=parameter.op_name or parameter.name,
-        shape=parameter.shape.at(path),
-        output_index=output,
-        must=must,
-        copied_by=tuple(map(_named, found)),
-        copies_known=copies.known,
-    )
-
-
-class _Copies:
-    """The copies outside of loops, by the value that they read and by the bytes that they fill."""
-
-    def __init__(self, found: Iterable[FullWrite], assignment: BufferAssignment | None) -> None:
-        self._assignment = assignment
-        self._of: dict[Value, list[FullWrite]] = {}
-        self._into: dict[Slice, list[FullWrite]] = {}
-        for each in found:
-            base = each.origin.base
-            if each.loop is not None or each.origin.rearranged:
-                continue
-            self._of.setdefault(behind(base), []).append(each)
-            if assignment and (place := assignment.slice_of(each.instruction, each.path)):
-                self._into.setdefault(place, []).append(each)
-
-    @property
-    def known(self) -> bool:
-        """Whether every copy shows; without an assignment an update out of place does not."""
-        return self._assignment is not None
-
-    def of(self, argument: Value) -> Iterator[FullWrite]:
-        """What copies the whole argument, or another array into its buffer.
-
-        A copy into another memory, or out of it, is how a device reads and writes, not a second
-        copy.
-        """
-        given = argument.instruction.shape.at(argument.path)
-        into: Slice | None = None
-        if self._assignment:
-            into = self._assignment.slice_of(argument.instruction, argument.path)
-        found = (*self._of.get(argument, ()), *(self._into.get(into, ()) if into else ()))
-        for each in dict.fromkeys(found):
-            shape, base = each.instruction.shape.at(each.path), each.origin.base
-            spaces = {shape.memory_space, base.instruction.shape.at(base.path).memory_space}
-            if shape.nbytes == given.nbytes and spaces == {given.memory_space}:
-                yield each
+    A copy into another memory, or out of it, is how a device reads and writes, not a second copy.
+    """
+    shape, base = write.shape, write.origin.base.shape
+    spaces = {shape.memory_space, base.memory_space}
+    return shape.nbytes == given.nbytes and spaces == {given.memory_space}
 
 
 def _named(found: FullWrite) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from assay.hlo.instruction import Instruction
 from assay.hlo.loop_evaluation import NotEvaluated, evaluated_trip_count
 from assay.hlo.module import Computation, Module
-from assay.hlo.values import Value, origin
+from assay.hlo.values import Site, Value, argument, origin
 from assay.model.module import Shape, TripSource
 
 _DEPTH: Final = 64
@@ -145,11 +145,13 @@ class TripCounter:
             where = f"{len(callers)} callers" if callers else "the program's arguments"
             raise _NotDerivable(f"a value depends on {where} of {computation.name}")
         (caller,) = callers
-        if caller.opcode == "conditional":
-            number = 1 + caller.called.index(computation)
         if caller.opcode == "while" and not self._is_kept(caller, tuple(path)):
             raise _NotDerivable(f"a value changes in the loop around it, {caller.name}")
-        return self._constant(Value(caller.operands[number], tuple(path)))
+        parameter = Value(computation.parameter(number), tuple(path), Site(caller, None))
+        passed = argument(parameter)
+        if passed is None:
+            raise _NotDerivable(f"a value is an operand that {caller.name} does not name")
+        return self._constant(passed)
 
     def _linear(self, value: Value) -> _Linear:
         value = origin(value)

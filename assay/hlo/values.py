@@ -1,13 +1,17 @@
-"""Where a value comes from: the instruction that made it, behind all that only passes it on."""
+"""Where a value comes from: the instruction that made it, behind all that only passes it on.
 
+Each step leads from a value to the value before it, or gives None. ``behind`` and ``origin`` take
+steps for as long as they can.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay.hlo.instruction import Instruction
-from assay.hlo.module import Computation
+from assay.model.module import Shape
 
-_SAME_VALUE = frozenset({"copy", "reshape", "opt-barrier", "async-done", "async-update"})
-# Path of the result in the operand that holds it.
-_RESULT_OF_START = {
+# Opcode -> path of the result in the operand that holds it; an asynchronous start has it already.
+_RENAMES = {
     "all-gather-done": (1,),
     "all-reduce-done": (),
     "async-done": (1,),
@@ -17,7 +21,6 @@ _RESULT_OF_START = {
     "copy-done": (0,),
     "opt-barrier": (),
 }
-_CALLS_ONCE = frozenset({"call", "fusion", "async-start"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,46 +43,47 @@ class Value:
     path: tuple[int, ...] = ()
     site: Site | None = None
 
+    @property
+    def shape(self) -> Shape:
+        """The shape of the value."""
+        return self.instruction.shape.at(self.path)
 
-def origin(value: Value) -> Value:
-    """The value behind tuples, copies, barriers, calls and fusions, which only pass it on.
 
-    Ends at an instruction that computes, at a while or conditional, at a constant, or at a
-    parameter of the computation that ``value`` started in.
-    """
-    while (before := _predecessor(value)) is not None:
+def last(value: Value, step: Callable[[Value], Value | None]) -> Value:
+    """The value at which a step leads no further."""
+    while (before := step(value)) is not None:
         value = before
     return value
 
 
 def renamed(value: Value) -> Value | None:
-    """The value in the same memory that this one is another name of, None if it has its own.
-
-    What was started asynchronously has its result in the start already.
-    """
+    """The value in the same memory that this one is another name of; None if it has its own."""
     instruction, path, site = value.instruction, value.path, value.site
     opcode = instruction.opcode
     if opcode == "get-tuple-element":
         return Value(instruction.operands[0], (instruction.tuple_index, *path), site)
     if opcode == "tuple" and path:
         return Value(instruction.operands[path[0]], path[1:], site)
-    if opcode in _RESULT_OF_START:
-        return Value(instruction.operands[0], (*_RESULT_OF_START[opcode], *path), site)
+    if opcode in _RENAMES:
+        return Value(instruction.operands[0], (*_RENAMES[opcode], *path), site)
     return None
 
 
-def behind(value: Value) -> Value:
-    """The value that this one is, at last, another name of."""
-    while (before := renamed(value)) is not None:
-        value = before
-    return value
+def entered(value: Value) -> Value | None:
+    """The same value inside the computation that a call, a fusion or an async-start runs once."""
+    instruction, path = value.instruction, value.path
+    if instruction.opcode == "async-start" and path[:1] == (1,):
+        path = path[1:]  # its elements are its operands, its result and its context
+    elif instruction.opcode not in {"call", "fusion"}:
+        return None
+    return Value(instruction.called[0].root, path, Site(instruction, value.site))
 
 
 def argument(value: Value) -> Value | None:
     """What the caller passes for a parameter of the computation that was entered through it.
 
-    None of anything else, and where the caller names fewer operands, as a TPU's start may that
-    hands a kernel its operands by other means.
+    None for anything else, and where the caller has fewer operands: a TPU may start a kernel whose
+    operands the start does not name.
     """
     instruction, path, site = value.instruction, value.path, value.site
     if instruction.opcode != "parameter" or site is None:
@@ -90,21 +94,27 @@ def argument(value: Value) -> Value | None:
     return Value(operands[number], path, site.outer) if number < len(operands) else None
 
 
-def _predecessor(value: Value) -> Value | None:
-    instruction, path, site = value.instruction, value.path, value.site
+def behind(value: Value) -> Value:
+    """The value that this one is, at last, another name of."""
+    return last(value, renamed)
+
+
+def origin(value: Value) -> Value:
+    """The value behind tuples, copies, barriers, calls and fusions, which only pass it on.
+
+    Ends at an instruction that computes, at a while or conditional, at a constant, or at a
+    parameter of the computation that ``value`` started in.
+    """
+    return last(value, _same)
+
+
+def _same(value: Value) -> Value | None:
+    instruction, path = value.instruction, value.path
     opcode = instruction.opcode
-    if opcode in {"get-tuple-element", "copy-done"}:  # a copy is its start's first element
-        return Value(instruction.operands[0], (instruction.tuple_index, *path), site)
-    if opcode in {"tuple", "copy-start"} and path:
-        operand = instruction.operands[path[0] if opcode == "tuple" else 0]
-        return Value(operand, path[1:], site)
-    if opcode in _SAME_VALUE:
-        return Value(instruction.operands[0], path, site)
-    if opcode in _CALLS_ONCE:
-        return Value(_callee(instruction).root, path, Site(instruction, site))
-    return argument(value)
-
-
-def _callee(instruction: Instruction) -> Computation:
-    (callee,) = instruction.called
-    return callee
+    if opcode in {"copy", "reshape"}:
+        return Value(instruction.operands[0], path, value.site)
+    if opcode == "copy-start":  # its elements are the copy, the source and its context
+        return Value(instruction.operands[0], path[1:], value.site)
+    if opcode == "bitcast":  # may be of another type
+        return None
+    return renamed(value) or entered(value) or argument(value)

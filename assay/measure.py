@@ -23,6 +23,8 @@ _T = TypeVar("_T")
 class Measurements:
     """The measurements of a run; the first process that needs one makes it.
 
+    Each method raises ``MeasurementCacheError`` if the stored file is damaged.
+
     ``observe`` compiles and runs a program. ``time`` times two programs alternately,
     ``time_growth`` times a loop at several lengths, and ``rerun`` a program on two toolchains.
     ``most_seconds`` limits the sampling time of one pair or loop. ``against`` is the value of
@@ -39,20 +41,12 @@ class Measurements:
     against: str = ""
 
     def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        """The evidence of a program, which is all that most claims need.
-
-        Raises:
-            MeasurementCacheError: the stored file is damaged.
-        """
+        """The evidence of a program, which is all that most claims need."""
         key = (workload.suite, workload.name, variant.name, target)
         return evidence.once(self.directory, key, lambda: self.observe(workload, variant, target))
 
     def judged(self, trial: Trial) -> Evidence:
-        """The evidence of the judged variant; a claim on growth gets only the times of its loop.
-
-        Raises:
-            MeasurementCacheError: the stored file is damaged.
-        """
+        """The evidence of the judged variant; a claim on growth gets only the times of its loop."""
         program = (trial.workload, trial.variant, trial.target)
         if not isinstance(trial.check.claim, GrowthClaim):
             return self.evidence(*program)
@@ -64,11 +58,7 @@ class Measurements:
         )
 
     def with_times(self, case: Case, trial: Trial) -> Case:
-        """The case with the times or the rerun that its claim asks for.
-
-        Raises:
-            MeasurementCacheError: the stored file is damaged.
-        """
+        """The case with the times or the rerun that its claim asks for."""
         claim = trial.check.claim
         if isinstance(claim, TimingClaim) and (turns := _asked(claim.turns, case)):
             return replace(case, times=self._times(trial, turns))

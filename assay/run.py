@@ -159,13 +159,10 @@ class Run:
         versions = case.evidence.toolchain.identity
         # A new machine has no stored time to compare with, which is inconclusive.
         judged = finding.outcome.judged or (_is_of_a_machine(claim) and stored is None)
-        if not claim.uses_baseline or not judged or value is None:
-            return finding, case
-        is_no_worse = finding.outcome in (Outcome.PASSED, Outcome.IMPROVED)
-        is_new = stored is None or (is_no_worse and stored.toolchain != versions)
-        if self.update is BaselineUpdate.NOTHING or (
-            self.update is BaselineUpdate.NEW and not is_new
-        ):
+        no_worse = finding.outcome in (Outcome.PASSED, Outcome.IMPROVED)
+        is_new = stored is None or (no_worse and stored.toolchain != versions)
+        stores = {BaselineUpdate.NEW: is_new, BaselineUpdate.ALL: True}.get(self.update, False)
+        if value is None or not (claim.uses_baseline and judged and stores):
             return finding, case
         if isinstance(claim, TimingClaim) and stored and finding.outcome is Outcome.PASSED:
             # Repeated updates must not add up to a slowdown larger than the tolerance.

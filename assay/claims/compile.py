@@ -17,7 +17,6 @@ from assay.claims.measurement import (
     stop_unless_compiled,
     traced_of,
 )
-from assay.judge.baseline import Relation, compared
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Failure, FailureKind, Residual
 from assay.model.inspection import describe
@@ -42,7 +41,7 @@ class ResidualsOnHost(ClaimBase):
                 "differentiated function; set Program.differentiated"
             )
         on_host = sum(nbytes(residual) for residual in residuals if residual.on_host)
-        found = self._compare(case, "residuals on the host", on_host, Relation.EQUAL, self.equal)
+        found = self._compare(case, "residuals on the host", on_host, "=", self.equal)
         return noted(found, f"saved: {', '.join(map(str, residuals)) or 'nothing'}")
 
 
@@ -191,9 +190,10 @@ class FitsDevice(ClaimBase):
                 advice="use a GPU or TPU target",
             )
         memory_of(case)
-        needed = Quantity(evidence.needed_bytes or 0, self.unit)
+        needed = evidence.needed_bytes or 0
         capacity = Quantity(evidence.device_memory_bytes, self.unit)
-        found = compared("device memory", needed, Relation.AT_MOST, capacity, "the device's memory")
+        limit = Formula("the device's memory", lambda _case: capacity)
+        found = self._compare(case, "device memory", needed, "≤", limit)
         return found if found.outcome is Outcome.PASSED else replace(found, advice=_MAKE_IT_FIT)
 
 
@@ -213,4 +213,4 @@ class Parameters(ClaimBase):
                 "read the module with assay.hlo.summary.read"
             )
         count = len(inventory.arguments)
-        return self._compare(case, "the program's arrays", count, Relation.EQUAL, self.equal)
+        return self._compare(case, "the program's arrays", count, "=", self.equal)

@@ -1,19 +1,28 @@
 """What claims share: defaults, comparisons, and measurements or the reason why there is none."""
 
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, NoReturn, TypeVar
+from typing import ClassVar, Literal, NoReturn, TypeVar
 
-from assay.judge.baseline import Relation, compared
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced, Unavailable
 from assay.model.inspection import describe
 from assay.model.summary import ModuleSummary
 from assay.model.timing import Times
-from assay.model.units import Quantity, Unit
+from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
 
 _T = TypeVar("_T")
+
+
+Relation = Literal["=", "≤", "≥"]
+_HOLDS: Mapping[Relation, Callable[[float, float], bool]] = {
+    "=": operator.eq,
+    "≤": operator.le,
+    "≥": operator.ge,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +52,22 @@ class ClaimBase:
             stop_unless_executed(case, evidence)
 
     def _compare(
-        self, case: Case, what: str, measured: float, relation: Relation, formula: Formula
+        self, case: Case, what: str, number: float, relation: Relation, formula: Formula
     ) -> Finding:
-        """Passes if a number of the claim's unit is in this relation to the formula."""
-        quantity = Quantity(measured, self.unit)
-        return compared(what, quantity, relation, formula.of(case), formula.text)
+        """Passes if a number of the claim's unit is in this relation to the formula.
+
+        Raises:
+            UnitError: the formula's unit is another one.
+        """
+        measured, limit = Quantity(number, self.unit), formula.of(case)
+        same_unit(measured, limit)
+        passed = _HOLDS[relation](number, limit.value)
+        reason = f"{what}: {measured}, expected {relation} {limit} ({formula.text})"
+        if not passed:
+            gap = Quantity(abs(number - limit.value), self.unit)
+            reason += f"; {gap} too {'much' if number > limit.value else 'little'}"
+        outcome = Outcome.PASSED if passed else Outcome.FAILED
+        return Finding(outcome=outcome, measured=number, limit=limit.value, reason=reason)
 
 
 def noted(finding: Finding, *notes: str) -> Finding:

@@ -13,7 +13,7 @@ from assay.claims.measurement import (
     stop,
     stop_unless_placement_shows,
 )
-from assay.judge.baseline import Relation, against_baseline, compared
+from assay.judge.baseline import against_baseline
 from assay.model.claim import Case, Formula
 from assay.model.evidence import FailureKind
 from assay.model.inspection import why_lost
@@ -43,7 +43,7 @@ class HostBytes(ClaimBase):
     def judge(self, case: Case) -> Finding:
         stop_unless_placement_shows(case.evidence)
         host_bytes = memory_of(case).host_bytes
-        return self._compare(case, "host memory", host_bytes, Relation.EQUAL, self.equal)
+        return self._compare(case, "host memory", host_bytes, "=", self.equal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class DeviceBytesFall(ClaimBase):
         mine = memory_of(case).temp_bytes
         saved = memory_of(case, reference).temp_bytes - mine
         what = f"device memory saved compared with {reference.variant!r}"
-        return self._compare(case, what, saved, Relation.AT_LEAST, self.by)
+        return self._compare(case, what, saved, "≥", self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +84,13 @@ class DeviceBytesAtMost(ClaimBase):
 
     def judge(self, case: Case) -> Finding:
         stop_unless_placement_shows(case.evidence)
-        beyond = self.beyond.of(case)
-        same_unit(beyond, Quantity(0, self.unit))
+        mine = memory_of(case).temp_bytes
         theirs = memory_of(case, case.other(self.against)).temp_bytes
-        limit = Quantity(theirs + beyond.value, self.unit)
-        measured = Quantity(memory_of(case).temp_bytes, self.unit)
-        source = f"the memory of {self.against!r}, plus {self.beyond.text}"
-        return compared("device memory", measured, Relation.AT_MOST, limit, source)
+        beyond = self.beyond.of(case)
+        limit = Quantity(theirs + beyond.value, beyond.unit)
+        text = f"the memory of {self.against!r}, plus {self.beyond.text}"
+        formula = Formula(text, lambda _case: limit)
+        return self._compare(case, "device memory", mine, "≤", formula)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class TempBytesAtMost(ClaimBase):
 
     def judge(self, case: Case) -> Finding:
         temp_bytes = memory_of(case).temp_bytes
-        return self._compare(case, "device temporaries", temp_bytes, Relation.AT_MOST, self.limit)
+        return self._compare(case, "device temporaries", temp_bytes, "≤", self.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class FitsBudget(ClaimBase):
         needed = failure.needed_bytes if failure is not None and refused else None
         if needed is None:
             needed = memory_of(case).device_bytes
-        found = self._compare(case, "device memory", needed, Relation.AT_MOST, self.budget)
+        found = self._compare(case, "device memory", needed, "≤", self.budget)
         return replace(found, outcome=Outcome.FAILED, failure=failure) if refused else found
 
 
@@ -174,7 +174,7 @@ class TransferredBytes(ClaimBase):
         total = nbytes_per_run(transfers, self.direction)
         assert total is not None
         what = f"{self.direction.value} transfers per step"
-        return self._compare(case, what, total, Relation.EQUAL, self.equal)
+        return self._compare(case, what, total, "=", self.equal)
 
 
 _NONE = Formula("no full-buffer write", lambda _case: Quantity(0, Unit.BYTES))
@@ -223,7 +223,7 @@ class CopiedBytes(ClaimBase):
         if nbytes is None:
             unknown = "unknown, because the number of executions is unknown"
             stop(Outcome.INCONCLUSIVE, f"{what}: {unknown}: {named}")
-        return noted(self._compare(case, what, nbytes, Relation.AT_MOST, self.at_most), named)
+        return noted(self._compare(case, what, nbytes, "≤", self.at_most), named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ class DonatedBytesReused(ClaimBase):
         donations = assigned_module_of(case).donations
         reused = sum(each.shape.nbytes for each in donations if each.honoured)
         what = "donated bytes reused"
-        found = self._compare(case, what, reused, Relation.AT_LEAST, self.at_least)
+        found = self._compare(case, what, reused, "≥", self.at_least)
         if found.outcome is Outcome.PASSED:
             return found
         lost = [f"{each.argument} {why_lost(each)}" for each in donations if not each.honoured]

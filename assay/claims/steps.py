@@ -5,8 +5,13 @@ from enum import Enum
 from itertools import islice, pairwise
 from typing import ClassVar, Final
 
-from assay.claims.measurement import ClaimBase, noted, result_of_run, stop, stop_unless_compiled
-from assay.judge.baseline import Relation, compared
+from assay.claims.measurement import (
+    ClaimBase,
+    noted,
+    result_of_run,
+    stop,
+    stop_unless_compiled,
+)
 from assay.judge.differences.step_graphs import difference_of_steps
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Counters, Evidence, StepsSeen
@@ -77,13 +82,10 @@ class SentPerStep(ClaimBase):
             for number, (our, their) in enumerate(zip(ours, theirs, strict=True))
         ]
         measured, wanted, number = max(pairs, key=lambda pair: (abs(pair[0] - pair[1]), pair[2]))
-        return compared(
-            f"what step {number} sends ({self.sent.value})",
-            Quantity(measured, self.unit),
-            Relation.EQUAL,
-            Quantity(wanted, self.unit),
-            f"step {number} of {case.variant.reference!r}",
-        )
+        limit = Quantity(wanted, self.unit)
+        same = Formula(f"step {number} of {case.variant.reference!r}", lambda _case: limit)
+        what = f"what step {number} sends ({self.sent.value})"
+        return self._compare(case, what, measured, "=", same)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ class TracingSends(ClaimBase):
                 "use a compile-only target, such as gpu-h100",
             )
         sent = Sent.BYTES.of(case.evidence.traced.counters)
-        return self._compare(case, "what tracing sends", sent, Relation.AT_MOST, self.at_most)
+        return self._compare(case, "what tracing sends", sent, "≤", self.at_most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ class GraphsCompiled(ClaimBase):
         seen = _steps_of(case, case.evidence)
         count = sum(step.counters.compiles for step in seen.steps)
         what = f"graphs compiled in {len(seen.steps)} steps"
-        found = self._compare(case, what, count, Relation.AT_MOST, self.at_most)
+        found = self._compare(case, what, count, "≤", self.at_most)
         return _with_differences(found, seen)
 
 
@@ -137,7 +139,7 @@ class LastCompile(ClaimBase):
         seen = _steps_of(case, case.evidence)
         compiling = [number for number, step in enumerate(seen.steps, 1) if step.counters.compiles]
         last = max(compiling, default=0)
-        found = self._compare(case, "last step that compiles", last, Relation.AT_MOST, self.within)
+        found = self._compare(case, "last step that compiles", last, "≤", self.within)
         return _with_differences(found, seen)
 
 

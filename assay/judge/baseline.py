@@ -1,52 +1,12 @@
-"""Comparing a number with its limit or baseline, and choosing the nearest toolchain's baseline."""
+"""Comparing a number with its baseline, and choosing the nearest toolchain's baseline."""
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from assay.model.units import Quantity, same_unit
+from assay.model.units import Quantity
 from assay.model.verdict import BaselineNumber, Finding, Outcome
-
-
-class Relation(Enum):
-    """How a measurement must stand to its limit."""
-
-    EQUAL = "="
-    AT_MOST = "≤"
-    AT_LEAST = "≥"
-
-
-_HOLDS = {
-    Relation.EQUAL: operator.eq,
-    Relation.AT_MOST: operator.le,
-    Relation.AT_LEAST: operator.ge,
-}
-
-
-def compared(
-    what: str, measured: Quantity, relation: Relation, limit: Quantity, source: str
-) -> Finding:
-    """Passes or fails by one comparison. The reason names both numbers, the source and the gap.
-
-    Raises:
-        UnitError: the two count different things.
-    """
-    same_unit(measured, limit)
-    passed = _HOLDS[relation](measured.value, limit.value)
-    reason = f"{what}: {measured}, expected {relation.value} {limit} ({source})"
-    if not passed:
-        gap = Quantity(abs(measured.value - limit.value), measured.unit)
-        reason += f"; {gap} too {'much' if measured.value > limit.value else 'little'}"
-    return Finding(
-        outcome=Outcome.PASSED if passed else Outcome.FAILED,
-        measured=measured.value,
-        limit=limit.value,
-        reason=reason,
-    )
-
 
 _ORDER = ("jaxlib", "jax", "torch_xla", "torch", "libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin")
 

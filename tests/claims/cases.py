@@ -305,5 +305,5 @@ def with_arguments(count: int) -> Case:
     return case(module=replace(module(), inventory=inventory))
 
 
-def formula(value: int, unit: Unit = Unit.BYTES) -> Formula:
+def formula(value: float, unit: Unit = Unit.BYTES) -> Formula:
     return Formula("what the test says", lambda _: Quantity(value, unit))

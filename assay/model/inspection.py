@@ -6,13 +6,13 @@ from enum import Enum
 
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.module import AsyncPair
-from assay.model.summary import Donation, FullBufferWrite
+from assay.model.summary import Donation, FullBufferWrite, ModuleSummary
 from assay.model.target import DeviceModel
 from assay.model.units import format_bytes
 
 
 class Aspect(Enum):
-    """What of a program a difference is about; most important first."""
+    """The subject of a difference; most important first."""
 
     MEMORY = "memory"
     ARGUMENT = "argument"
@@ -34,12 +34,12 @@ class Aspect(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing of which the second program has more, fewer or others than the first.
+    """One difference of the second program from the first.
 
     ``before`` and ``after`` count the ``subject``; for memory they are bytes. One None is an
     unknown count; two are a difference without counts. ``nbytes`` is the second program's size
-    minus the first's, None if unknown. For full-buffer writes and transfers it counts bytes per
-    run, otherwise the arrays themselves. ``source`` names the source lines of the difference.
+    minus the first's, None if unknown: bytes per run for full-buffer writes and transfers,
+    otherwise the sizes of the arrays. ``source`` names the source lines.
     """
 
     aspect: Aspect
@@ -51,20 +51,22 @@ class Difference:
     source: str | None = None
 
     def __str__(self) -> str:
-        changed = self.before != self.after
-        in_words = _bytes if self.aspect is Aspect.MEMORY else _count
-        counts = f" {in_words(self.before)} → {in_words(self.after)}" if changed else ""
-        where = f" {self.where}" if self.where else ""
-        source = f", {self.source}" if self.source else ""
-        return f"{self.subject}{counts}{where}{self._traffic}{source}"
+        text = self.subject
+        if self.before != self.after:
+            text += f" {self._number(self.before)} → {self._number(self.after)}"
+        text += f" {self.where}" if self.where else ""
+        if self.aspect in {Aspect.FULL_BUFFER_WRITE, Aspect.TRANSFER}:
+            if self.nbytes is None:
+                text += ", unknown how often"
+            elif self.nbytes:
+                sign = "+" if self.nbytes > 0 else "−"
+                text += f", {sign}{format_bytes(abs(self.nbytes))} per run"
+        return f"{text}, {self.source}" if self.source else text
 
-    @property
-    def _traffic(self) -> str:
-        if self.aspect not in {Aspect.FULL_BUFFER_WRITE, Aspect.TRANSFER}:
-            return ""
-        if self.nbytes is None:
-            return ", unknown how often"
-        return f", {_signed(self.nbytes)} per run" if self.nbytes else ""
+    def _number(self, number: int | None) -> str:
+        if number is None:
+            return "unknown"
+        return format_bytes(number) if self.aspect is Aspect.MEMORY else str(number)
 
     @property
     def weight(self) -> tuple[int, float, str]:
@@ -73,20 +75,8 @@ class Difference:
         return list(Aspect).index(self.aspect), -size, str(self)
 
 
-def _count(count: int | None) -> str:
-    return "unknown" if count is None else str(count)
-
-
-def _bytes(nbytes: int | None) -> str:
-    return "unknown" if nbytes is None else format_bytes(nbytes)
-
-
-def _signed(nbytes: int) -> str:
-    return f"{'+' if nbytes > 0 else '−'}{format_bytes(abs(nbytes))}"
-
-
 class Means(Enum):
-    """How the module that is shown came about."""
+    """The origin of an inspected module."""
 
     COMPILED = "compiled"
     AS_IT_STANDS = "read as it stands"
@@ -94,10 +84,10 @@ class Means(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """An asynchronous operation, and the seconds that a device model gives it.
+    """An asynchronous operation with times from a device model.
 
-    ``needed_seconds`` is the time of one execution. ``work_seconds`` is the time of the work that
-    the schedule puts between start and done. None if the schedule or the model lacks the number.
+    ``needed_seconds`` is the time of one execution, ``work_seconds`` that of the work between start
+    and done. None if the schedule or the model lacks the number.
     """
 
     pair: AsyncPair
@@ -114,19 +104,21 @@ class Overlap:
     @property
     def exposed_seconds_per_run(self) -> float | None:
         """The time per run of the module that nothing hides."""
-        if self.needed_seconds is None or self.hidden_seconds is None:
+        needed, hidden, executions = self.needed_seconds, self.hidden_seconds, self.pair.executions
+        if needed is None or hidden is None or executions is None:
             return None
-        if self.pair.executions is None:
-            return None
-        return (self.needed_seconds - self.hidden_seconds) * self.pair.executions
+        return (needed - hidden) * executions
+
+
+_NO_MODULE = ModuleSummary(name="", instructions=0, computations=0, loops=(), transfers=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What was seen of one program; ``evidence.target`` is "" where none was named.
+    """The measurements of one program; ``evidence.target`` is "" without a target.
 
-    ``device`` is the model of the target's device, None where there is none. ``notes`` are what
-    the reader must know of how the program was taken in.
+    ``device`` is the model of the target's device, if there is one. ``notes`` say how the program
+    was read.
     """
 
     subject: str
@@ -136,18 +128,21 @@ class Inspection:
     notes: tuple[str, ...] = ()
 
     @property
+    def _module(self) -> ModuleSummary:
+        return self.evidence.module or _NO_MODULE
+
+    @property
     def error(self) -> str:
-        """Why there is nothing to show, in one line; "" where there is."""
-        evidence = self.evidence
-        if evidence.unavailable is not None:
-            why = evidence.unavailable
+        """Why there are no measurements, in one line; empty if there are."""
+        why, failure = self.evidence.unavailable, self.evidence.failure
+        if why is not None:
             remedy = f"; do this: {why.remedy}" if why.remedy else ""
             return f"the target or the toolchain cannot do it: {why.reason}{remedy}"
-        return describe(evidence.failure) if evidence.failure else ""
+        return describe(failure) if failure else ""
 
     @property
     def fits(self) -> bool | None:
-        """Whether the program fits the device's memory; None if that is not known."""
+        """Whether the program fits the device's memory; None if unknown."""
         failure = self.evidence.failure
         if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
             return False
@@ -162,71 +157,62 @@ class Inspection:
 
     @property
     def peak_bytes(self) -> int | None:
-        """Device memory at the moment when most is alive."""
-        module = self.evidence.module
-        return module.peak.nbytes if module is not None and module.peak is not None else None
+        """The largest amount of device memory that is alive at once."""
+        return self._module.peak.nbytes if self._module.peak else None
 
     @property
     def copies(self) -> tuple[FullBufferWrite, ...]:
-        """The arrays that are moved whole: those in loops first, the most bytes per run first.
+        """The full-buffer writes: those in loops first, the most bytes per run first.
 
-        What crosses the host link is among the transfers instead.
+        Writes across the host link are among the transfers instead.
         """
-        module = self.evidence.module
-        found = () if module is None else module.full_buffer_writes
-        moved = (each for each in found if each.executions != 0 and not each.crosses_host_link)
+        writes = self._module.full_buffer_writes
+        moved = (each for each in writes if each.executions != 0 and not each.crosses_host_link)
         return tuple(sorted(moved, key=_loops_first))
 
     @property
     def overlaps(self) -> tuple[Overlap, ...]:
         """The asynchronous operations, the longest exposed first; unknown ones at the end."""
-        module = self.evidence.module
-        pairs = () if module is None else module.overlaps
-        return tuple(sorted(map(self._overlap, pairs), key=_exposed_first))
-
-    @property
-    def lost_donations(self) -> tuple[Donation, ...]:
-        """The arguments that were given away for nothing, largest first."""
-        module = self.evidence.module
-        found = () if module is None else module.donations
-        lost = (each for each in found if each.honoured is False)
-        return tuple(sorted(lost, key=lambda each: -each.shape.nbytes))
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What limits the answer, and what the program does that its writer did not ask for."""
-        return (*self.notes, *self.evidence.warnings, *self._limits(), *self._losses())
+        return tuple(sorted(map(self._overlap, self._module.overlaps), key=_exposed_first))
 
     def _overlap(self, pair: AsyncPair) -> Overlap:
         if self.device is None:
             return Overlap(pair=pair, needed_seconds=None, work_seconds=None)
-        return Overlap(
-            pair=pair,
-            needed_seconds=pair.seconds(self.device),
-            work_seconds=pair.between.seconds(self.device) if pair.between else None,
-        )
+        work = pair.between.seconds(self.device) if pair.between else None
+        return Overlap(pair=pair, needed_seconds=pair.seconds(self.device), work_seconds=work)
+
+    @property
+    def lost_donations(self) -> tuple[Donation, ...]:
+        """The donated arguments whose buffer no output reuses, largest first."""
+        lost = (each for each in self._module.donations if each.honoured is False)
+        return tuple(sorted(lost, key=lambda each: -each.shape.nbytes))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the measurements lack, and unintended properties of the program."""
+        return (*self.notes, *self.evidence.warnings, *self._limits(), *self._losses())
 
     def _limits(self) -> Iterator[str]:
-        evidence, module = self.evidence, self.evidence.module
+        evidence = self.evidence
         if evidence.module_unreadable:
             yield (
                 "it compiles, but this jaxlib cannot read what was compiled: "
                 f"{evidence.module_unreadable}"
             )
-        if module is None:
+        if evidence.module is None:
             return
-        if not module.buffers_assigned:
+        if not evidence.module.buffers_assigned:
             yield (
                 "no buffer assignment: whether updates are in place, and what is alive at the "
                 "peak, is not known; dump with --xla_dump_hlo_as_proto and pass the .hlo.pb"
             )
         if not evidence.separate_host_memory:
             yield "a CPU has one memory and ignores placement: transfers to the host do not show"
-        for loop in module.loops:
+        for loop in evidence.module.loops:
             if loop.trips is None:
+                source = f" ({loop.source})" if loop.source else ""
                 yield (
-                    f"unknown trips of {loop.instruction}"
-                    f"{f' ({loop.source})' if loop.source else ''}: {loop.reason or 'no bound'}; "
+                    f"unknown trips of {loop.instruction}{source}: {loop.reason or 'no bound'}; "
                     "what it does per step is not counted"
                 )
 
@@ -235,18 +221,16 @@ class Inspection:
         if headroom is not None and headroom < 0:
             yield f"does not fit: {format_bytes(-headroom)} more than the device has"
         for each in self.lost_donations:
-            yield (
-                f"donation lost: {each.argument} ({format_bytes(each.shape.nbytes)}) "
-                f"{why_lost(each)}"
-            )
+            size = format_bytes(each.shape.nbytes)
+            yield f"donation lost: {each.argument} ({size}) {why_lost(each)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """How a program differs from the one called ``before``, most important first.
 
-    ``differences`` is None where one of the two has no module; ``error`` says why, if it is the one
-    before. ``notes`` say what was not compared.
+    ``differences`` is None if one of the two has no module; ``error`` is that of ``before``.
+    ``notes`` say what was not compared.
     """
 
     before: str
@@ -256,14 +240,14 @@ class Comparison:
 
 
 def why_lost(donation: Donation) -> str:
-    """What became of an argument that was given away for nothing."""
+    """Why a donation saves nothing."""
     if donation.output_index is None:
         return "is given away, but no output takes its buffer"
     return f"is given away, but copied by {', '.join(donation.copied_by)}"
 
 
 def describe(failure: Failure) -> str:
-    """The failure in one line, with its stage or its sizes, if they are known."""
+    """The failure in one line, with its stage and its sizes, if they are known."""
     stage = f" (stage: {failure.during.value})" if failure.during else ""
     sizes = ""
     if failure.needed_bytes is not None and failure.capacity_bytes is not None:

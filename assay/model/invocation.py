@@ -1,4 +1,4 @@
-"""A run without its records: its command, how it ended, and the coverage it reached."""
+"""A run apart from its records: its command, its ending, and the coverage that it reached."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from assay.model.workload import Level, UpstreamIssue
 
 
 class Slot(NamedTuple):
-    """What verdicts are counted by; ``claim`` with its suffix where it is a negative control's."""
+    """Verdicts that are counted together; the claim of a negative control has its suffix."""
 
     framework: str
     suite: str
@@ -24,21 +24,24 @@ class Count(NamedTuple):
     judged: int
 
 
+_NONE: Final = Count(0, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Expected verdicts of each level, and the folder that each suite's tests lie in."""
+    """The expected verdicts of each level, and the folder of each suite's tests."""
 
     counts: Mapping[Level, Mapping[Slot, Count]] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, level: Level) -> Mapping[Slot, Count]:
-        """What is expected at a level: each suite's counts of the highest stored level up to it."""
-        found: dict[str, Mapping[Slot, Count]] = {}
+        """The expected verdicts at a level: of each suite, those of its highest level up to it."""
+        found: dict[Slot, Count] = {}
         for stored in sorted(each for each in self.counts if each <= level):
-            for suite in {slot.suite for slot in self.counts[stored]}:
-                slots = self.counts[stored].items()
-                found[suite] = {slot: count for slot, count in slots if slot.suite == suite}
-        return {slot: count for counts in found.values() for slot, count in counts.items()}
+            suites = {slot.suite for slot in self.counts[stored]}
+            lower = {slot: count for slot, count in found.items() if slot.suite not in suites}
+            found = {**lower, **self.counts[stored]}
+        return found
 
     def recording(self, reached: "Reached", *, level: Level, replaces: bool) -> "Coverage":
         """The same with what a run reached; ``replaces`` also lowers and removes counts."""
@@ -48,32 +51,26 @@ class Coverage:
             for slot, count in known.items()
             if not (replaces and slot.suite in reached.suites and slot.target in reached.targets)
         }
-        for slot, count in reached.counts.items():
-            found = count
-            if slot in known and not reached.ran(slot):
-                unjudged = known[slot].verdicts - known[slot].judged
-                found = Count(count.verdicts, max(count.verdicts - unjudged, 0))
-            kept = counts.get(slot, Count(0, 0))
-            counts[slot] = Count(*map(max, found, kept))
-        levels = {**self.counts, level: counts}
-        remaining = {slot.suite for each in levels.values() for slot in each}
+        for slot, found in reached.counts.items():
+            verdicts, judged = found
+            if slot in known and slot.framework in reached.not_run:
+                judged = max(verdicts - (known[slot].verdicts - known[slot].judged), 0)
+            before = counts.get(slot, _NONE)
+            counts[slot] = Count(max(verdicts, before.verdicts), max(judged, before.judged))
+        levels = {each: slots for each, slots in {**self.counts, level: counts}.items() if slots}
+        suites = {slot.suite for each in levels.values() for slot in each}
         folders = {**self.folders, **reached.folders}
-        return replace(
-            self,
-            counts={each: levels[each] for each in levels if levels[each]},
-            folders={suite: folders[suite] for suite in remaining},
-        )
+        return replace(self, counts=levels, folders={suite: folders[suite] for suite in suites})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """What a run came to: its verdicts, counted by slot.
+    """The verdicts of a run, counted by slot.
 
-    ``not_run`` are the frameworks whose programs it did not run, all of them where it only
-    collected: their verdicts are counted as judged. ``noisy`` is how many verdicts on times were
-    not measured, by noise or by pytest-benchmark's options; they leave no gap. ``reasons`` says
-    for each slot why a verdict judged nothing.
-    ``suites`` are the suites that the run held as a whole, ``targets`` those that it judged on.
+    ``not_run`` are the frameworks whose programs did not run; their verdicts count as judged.
+    ``reasons`` says for each slot why a verdict judged nothing. ``suites`` were collected whole.
+    ``noisy`` counts the verdicts on times that were not measured, because of noise or options of
+    pytest-benchmark; they leave no gap.
     """
 
     counts: Mapping[Slot, Count]
@@ -84,16 +81,12 @@ class Reached:
     folders: Mapping[str, str]
     noisy: int = 0
 
-    def ran(self, slot: Slot) -> bool:
-        """Whether the programs of a slot were run."""
-        return slot.framework not in self.not_run
-
 
 class Gap(NamedTuple):
-    """Expected verdicts of one suite, target and framework that a run did not judge.
+    """Expected verdicts of one framework, suite and target that a run did not judge.
 
-    ``expected`` and ``judged`` count all verdicts of the place. ``reason`` is why one of them
-    judged nothing, empty if none was reached.
+    ``expected`` and ``judged`` count all their verdicts; ``claims`` are those with too few.
+    ``reason`` is why one of them judged nothing, empty if none was reached.
     """
 
     framework: str
@@ -106,31 +99,29 @@ class Gap(NamedTuple):
 
 
 def gaps(expected: Mapping[Slot, Count], reached: Reached) -> Iterator[Gap]:
-    """The gaps of a run, one for each place with too few verdicts, or too few that judged."""
-    nothing = Count(0, 0)
-    places = dict.fromkeys(slot[:3] for slot in expected)
-    for place in places:
+    """One gap for each framework, suite and target with too few verdicts, or too few judged."""
+    for place in dict.fromkeys(slot[:3] for slot in expected):
         due = {slot: count for slot, count in expected.items() if slot[:3] == place}
-        found = {slot: reached.counts.get(slot, nothing) for slot in due}
+        found = {slot: reached.counts.get(slot, _NONE) for slot in due}
         short = [
             slot
             for slot, count in due.items()
             if found[slot].verdicts < count.verdicts or found[slot].judged < count.judged
         ]
         if short:
-            reasons = [reached.reasons[slot] for slot in short if slot in reached.reasons]
+            reasons = (reached.reasons[slot] for slot in short if slot in reached.reasons)
             yield Gap(
                 *place,
                 expected=sum(count.judged for count in due.values()),
                 judged=sum(min(found[slot].judged, due[slot].judged) for slot in due),
-                reason=reasons[0] if reasons else "",
+                reason=next(reasons, ""),
                 claims=tuple(slot.claim for slot in short),
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """Expected verdicts that a run did not reach on a target, in words, and what to do."""
+    """Expected verdicts that a run did not reach on a target: the reason, and what to do."""
 
     target: str
     reason: str
@@ -157,7 +148,7 @@ class Ending:
 
     @property
     def is_faulty(self) -> bool:
-        """Whether what the run leaves behind is incomplete."""
+        """Whether the run's files are incomplete."""
         return bool(self.unwritten or self.fault)
 
     def code(self, records: Iterable[Record]) -> ExitCode:
@@ -173,10 +164,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """The words of a command that reaches the run's items again, and how the run ended.
-
-    ``upstream_issues`` are those that its suites reproduce, by suite.
-    """
+    """The command that repeats a run, its ending, and its suites' upstream issues."""
 
     command: tuple[str, ...] = ("pytest", "suites")
     ending: Ending = field(default_factory=Ending)
@@ -184,7 +172,7 @@ class Invocation:
 
 
 USUAL: Final = Invocation()
-"""What is taken for granted where nothing is known of a run but its records."""
+"""The invocation to assume if only the records of a run are known."""
 
 
 def lost_on(ending: Ending, target: str) -> Sequence[str]:

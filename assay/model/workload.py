@@ -1,4 +1,4 @@
-"""Workloads: a program family, its variants, where each is tried, and its known defects."""
+"""Workloads: a program family, its variants, their scopes, and its known defects."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import pairwise
-from math import isfinite
+from math import inf, isfinite
 from numbers import Integral
 from typing import Any
 
@@ -15,7 +15,7 @@ from assay.model.evidence import Failure, FailureKind, Steps
 from assay.model.target import LIVE_MODELS
 from assay.model.units import Quantity
 
-# Of a ``Case``, which knows the workload that knows this; hence Any.
+# The argument is a ``Case``, whose module imports this one; hence Any.
 Bound = int | float | Callable[[Any], int | float | Quantity]
 
 
@@ -23,21 +23,19 @@ Bound = int | float | Callable[[Any], int | float | Quantity]
 class Measures:
     """The claim fails with a measurement between two bounds, both included.
 
-    A bound is a number in the claim's unit, or a function of the case. The measurement of a program
-    that runs out of memory is the memory it needs. A missing bound is the claim's own limit.
+    A bound is a number in the claim's unit, or a function of the case. A missing bound is the
+    claim's own limit. A program that runs out of memory is measured by the memory that it needs.
     """
 
     least: Bound | None = None
     most: Bound | None = None
 
     def holds(self, measured: float | None, failure: Failure | None, case: Any) -> bool:
-        """Whether this is what was expected."""
-        if measured is None or not isfinite(measured):
+        """Whether the claim failed in this way."""
+        failed = failure is not None and failure.kind is not FailureKind.OUT_OF_MEMORY
+        if measured is None or not isfinite(measured) or failed:
             return False
-        if failure is not None and failure.kind is not FailureKind.OUT_OF_MEMORY:
-            return False
-        least, most = _number(self.least, case), _number(self.most, case)
-        return (least is None or least <= measured) and (most is None or measured <= most)
+        return _number(self.least, case, -inf) <= measured <= _number(self.most, case, inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +46,12 @@ class Fails:
     message: str
 
     def __post_init__(self) -> None:
-        """Reject a fragment that every message holds."""
+        """Raise ValueError for a fragment that is in every message."""
         if not self.message.strip():
             raise ValueError("got Fails(message=''), wanted a part of the failure's message")
 
     def holds(self, measured: float | None, failure: Failure | None, case: Any) -> bool:
-        """Whether this is what was expected."""
+        """Whether the claim failed in this way."""
         return failure is not None and failure.kind is self.kind and self.message in failure.message
 
 
@@ -61,11 +59,13 @@ Expected = Measures | Fails
 
 
 def exactly(value: Bound) -> Measures:
-    """One value and no other."""
+    """This value only."""
     return Measures(least=value, most=value)
 
 
-def _number(bound: Bound | None, case: Any) -> float | None:
+def _number(bound: Bound | None, case: Any, otherwise: float) -> float:
+    if bound is None:
+        return otherwise
     value = bound(case) if callable(bound) else bound
     return value.value if isinstance(value, Quantity) else value
 
@@ -85,11 +85,10 @@ class Level(IntEnum):
         Raises:
             ValueError: no such level.
         """
-        try:
-            return cls[text.upper()]
-        except KeyError:
+        if text.upper() not in cls.__members__:
             names = ", ".join(level.name.lower() for level in cls)
-            raise ValueError(f"got level {text!r}, wanted one of {names}") from None
+            raise ValueError(f"got level {text!r}, wanted one of {names}")
+        return cls[text.upper()]
 
 
 class Role(IntEnum):
@@ -107,21 +106,21 @@ class Growth:
     """A loop over buffers of two or more lengths, with the same number of iterations for each.
 
     ``build(length)`` returns the jittable function and a function that makes its concrete
-    arguments. Arguments in ``donate_argnums`` are donated. The cost of an iteration must not grow
-    with the length unless the iteration touches the whole buffer.
+    arguments. The cost of an iteration must not grow with the length unless the iteration touches
+    the whole buffer.
 
     With ``traced`` the length is the number of parts of a program. Its tracing is timed, without
     caches, and its arguments may be shapes.
     """
 
     lengths: tuple[int, ...]
-    # The framework's own values pass through untouched, hence Any: the model knows no framework.
+    # The arguments are the framework's own values, hence Any.
     build: Callable[[int], tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]]
     donate_argnums: tuple[int, ...] = ()
     traced: bool = False
 
     def __post_init__(self) -> None:
-        """Reject lengths that do not grow."""
+        """Raise ValueError unless there are two or more lengths that grow."""
         growing = all(before < after for before, after in pairwise((0, *self.lengths)))
         if not growing or len(self.lengths) < 2:  # noqa: PLR2004  (growth takes two)
             raise ValueError(
@@ -137,15 +136,15 @@ class Program:
       PyTorch/XLA, tensors on the meta device) with the given shardings.
     - ``make_arguments`` replaces ``arguments``: a function that returns them. It is traced and
       compiled for their shapes and shardings, and not run.
-    - ``differentiated`` is a scalar function of the same arguments; its saved residuals are listed.
-    - ``values`` makes concrete arguments, and ``observe`` maps them to results. Variants are
-      compared by these results.
+    - ``differentiated`` is a scalar function of the same arguments whose residuals are measured.
+    - ``values`` makes concrete arguments, and ``observe`` maps them to the results by which
+      variants are compared.
     - ``steps`` is a training loop to run. A program with neither values nor steps is not executed.
     - ``growth`` is a loop that is timed at several lengths.
     - ``context`` returns a context manager for tracing (a mesh, logical axis rules).
     """
 
-    # The framework's own values pass through untouched, hence Any: the model knows no framework.
+    # Arguments, results and shardings are the framework's own values, hence Any.
     function: Callable[..., Any] | None = None
     arguments: tuple[Any, ...] = ()
     make_arguments: Callable[[], tuple[Any, ...]] | None = None
@@ -161,11 +160,9 @@ class Program:
     context: Callable[[], Any] | None = None
 
     def __post_init__(self) -> None:
-        """Reject fields of a wrong type, which would fail far from where they were given."""
-        functions = (
-            *("function", "make_arguments", "differentiated", "values", "observe", "context"),
-        )
-        wanted: dict[str, tuple[object, str]] = {
+        """Raise WrongType or WrongValue for fields that would fail far from their definition."""
+        functions = ("function", "make_arguments", "differentiated", "values", "observe", "context")
+        wanted: dict[str, tuple[Any, str]] = {
             "arguments": (tuple | list, "a tuple of one value for each argument"),
             "growth": (Growth | None, "a Growth"),
             "steps": (Steps | None, "a Steps"),
@@ -173,7 +170,7 @@ class Program:
         }
         for name, (types, words) in wanted.items():
             given = getattr(self, name)
-            if not isinstance(given, types):  # type: ignore[arg-type]  # a union of types
+            if not isinstance(given, types):
                 got = type(given).__name__
                 raise WrongType(f"got {got} for Program({name}=…), wanted {words}")
         if self.make_arguments and (self.arguments or self.differentiated):
@@ -189,8 +186,8 @@ class Variant:
 
     ``program(devices)`` returns the program to compile for the target's devices. ``reference``
     names the variant that this one is compared with. ``names`` are the ``checkpoint_name`` names
-    that its policy uses. A negative control that must not compile or run names the stage in
-    ``fails_with``. If it fails at another stage, it proves nothing.
+    that its policy uses. ``fails_with`` is the stage at which a negative control must fail, if it
+    must not compile or run.
     """
 
     name: str
@@ -201,7 +198,7 @@ class Variant:
     fails_with: FailureKind | None = None
 
     def __post_init__(self) -> None:
-        """Reject a name that cannot stand in an id, a record and a path."""
+        """Raise WrongValue for a name that cannot be part of an id and a path."""
         check_name("a variant", self.name)
 
 
@@ -221,7 +218,7 @@ class SizedVariant(Variant):
         role: Role,
         program: Callable[[int, Sequence[Any]], Program],
     ) -> tuple["SizedVariant", ...]:
-        """The program at each size. The largest has the name itself, and is judged."""
+        """The program at each size; the largest has the name without a suffix, and is judged."""
         names = {size: name if size == max(sizes) else f"{name}-at-{size}" for size in sizes}
         return tuple(
             cls(
@@ -237,20 +234,19 @@ class SizedVariant(Variant):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which variants run on which targets, from which level on (shell patterns)."""
+    """Which variants run on which targets (shell patterns), from which level."""
 
     level: Level
     targets: tuple[str, ...]
     variants: tuple[str, ...] = ("*",)
 
     def holds(self, variant: str, target: str, level: Level) -> bool:
-        """Whether the variant runs on the target at that level, by this scope."""
-        # One compiled-for device is written without its number: gpu-h100:* holds gpu-h100 too.
-        model = target.partition(":")[0]
-        spelt = (target,) if model in LIVE_MODELS or ":" in target else (target, f"{target}:1")
+        """Whether the scope includes the variant on the target at that level."""
+        # gpu-h100 is short for gpu-h100:1, unlike a live target.
+        names = [target] if ":" in target or target in LIVE_MODELS else [target, f"{target}:1"]
         return (
             self.level <= level
-            and any(matches_any(each, self.targets) for each in spelt)
+            and any(matches_any(name, self.targets) for name in names)
             and matches_any(variant, self.variants)
         )
 
@@ -260,8 +256,8 @@ class KnownDefect:
     """Claims that are expected to fail in a known way on some targets and toolchains.
 
     ``variants``, ``targets``, ``workloads`` and the keys of ``expects`` (claims) are shell
-    patterns. ``expects`` says how each claim fails. A claim that fails in any other way is
-    ``failed``. ``upstream`` links the report. ``toolchain`` maps a package to a version specifier
+    patterns. A claim that fails in another way than ``expects`` says is ``failed``. ``upstream``
+    links the report. ``toolchain`` maps a package to a version specifier
     (``{"jaxlib": ">=0.10"}``). ``last_seen`` is an ISO date.
     """
 
@@ -275,7 +271,7 @@ class KnownDefect:
     toolchain: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Reject an entry that expects nothing of a claim."""
+        """Raise ValueError for an entry that expects nothing of a claim."""
         if not self.expects or not all(map(self.ways, self.expects)):
             raise ValueError(
                 f"got a known defect of {self.variants} that expects nothing, wanted how its "
@@ -283,19 +279,18 @@ class KnownDefect:
             )
 
     def ways(self, claim: str) -> tuple[Expected, ...]:
-        """The ways in which the claim is expected to fail, by the first pattern that matches."""
-        for pattern, expected in self.expects.items():
-            if fnmatchcase(claim, pattern):
-                return expected if isinstance(expected, tuple) else (expected,)
-        return ()
+        """The expected failures of the claim, by the first pattern that matches."""
+        ways = (each for pattern, each in self.expects.items() if fnmatchcase(claim, pattern))
+        found = next(ways, ())
+        return found if isinstance(found, tuple) else (found,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemedyEffect:
-    """A measurement without a remedy and with it: one claim, two variants of a workload.
+    """The measurement of a claim on two variants: without a remedy and ``remedied``.
 
-    ``quantity`` names the number. Reports show it for one target: the first that matches
-    ``targets`` (shell patterns, in order of preference) and has both numbers.
+    ``quantity`` names the number. Reports show it for the first target that has both numbers, in
+    the order of ``targets`` (shell patterns).
     """
 
     quantity: str
@@ -308,11 +303,11 @@ class RemedyEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamIssue:
-    """A reported problem that a suite reproduces, and which of its verdicts show it.
+    """A reported problem that a suite reproduces.
 
-    ``problem`` is a clause; reports append "on 2 of 3 compilers". A compiler has the problem if one
-    of ``claims`` fails for one of ``variants``. Workloads, variants and claims are shell patterns.
-    ``remedy`` is an imperative. Reports show the first of ``effects`` that was measured.
+    A compiler has the problem if one of ``claims`` fails for one of ``variants`` of ``workloads``
+    (shell patterns). ``problem`` is a clause; reports append "on 2 of 3 compilers". ``remedy`` is
+    an imperative. Reports show the first of ``effects`` that was measured.
     """
 
     problem: str
@@ -326,9 +321,9 @@ class UpstreamIssue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A program family with its sizes; ``sizes`` feed the formulas of its claims.
+    """A program family with the sizes that formulas of its claims read.
 
-    The summary of a run shows ``upstream_issue`` for the suite.
+    ``upstream_issue`` is in the summary of a run.
     """
 
     suite: str
@@ -341,7 +336,7 @@ class Workload:
     upstream_issue: UpstreamIssue | None = None
 
     def __post_init__(self) -> None:
-        """Reject unusable names and sizes, and references to variants that do not exist."""
+        """Raise WrongValue, WrongType or ValueError for wrong names, sizes and references."""
         check_name("a suite", self.suite)
         check_name("a workload", self.name)
         sizes: Mapping[str, object] = self.sizes
@@ -352,13 +347,9 @@ class Workload:
                     "a whole number; write it without quotes or a fraction"
                 )
         names = [variant.name for variant in self.variants]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"{self.name}: got several variants named {repeated}; name each once")
-        missing = sorted(
-            {variant.reference for variant in self.variants if variant.reference} - set(names)
-        )
-        if missing:
+        if missing := sorted({variant.reference for variant in self.variants} - {"", *names}):
             raise ValueError(f"{self.name}: got references to {missing}, wanted one of {names}")
 
     def variant(self, name: str) -> Variant:
@@ -367,11 +358,12 @@ class Workload:
         Raises:
             LookupError: the workload has none.
         """
-        for variant in self.variants:
-            if variant.name == name:
-                return variant
-        names = ", ".join(variant.name for variant in self.variants)
-        raise LookupError(f"{self.name}: got variant {name!r}, wanted one of {names}")
+        known = {variant.name: variant for variant in self.variants}
+        if name not in known:
+            raise LookupError(
+                f"{self.name}: got variant {name!r}, wanted one of {', '.join(known)}"
+            )
+        return known[name]
 
     def tries(self, variant: Variant, target: str, level: Level) -> bool:
         """Whether the variant runs on the target at that level."""

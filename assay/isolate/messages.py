@@ -77,16 +77,6 @@ def _encodable(plain: Any) -> Any:
     return plain
 
 
-def decoded(payload: bytes) -> Answer:
-    """The answer that a payload holds."""
-    return msgspec.msgpack.decode(payload, type=Answer)
-
-
-def decoded_request(payload: bytes) -> Request:
-    """The request that a payload holds."""
-    return msgspec.msgpack.decode(payload, type=Request)
-
-
 def pickled(workload: Workload, variant: Variant, target: str) -> bytes:
     """The workload, with this variant alone, and the target.
 
@@ -98,7 +88,10 @@ def pickled(workload: Workload, variant: Variant, target: str) -> bytes:
     bare = Workload(
         suite=workload.suite, name=workload.name, variants=(alone,), framework=workload.framework
     )
-    foreign = [module for module in _modules_of(alone) if not _importable(module)]
+    programs = (variant.program, getattr(variant.program, "func", None))
+    names = sorted({getattr(program, "__module__", "") for program in programs})
+    modules = [sys.modules[name] for name in names if name in sys.modules]
+    foreign = [module for module in modules if not _importable(module)]
     for module in foreign:
         cloudpickle.register_pickle_by_value(module)
     try:
@@ -115,12 +108,6 @@ def pickled(workload: Workload, variant: Variant, target: str) -> bytes:
     finally:
         for module in foreign:
             cloudpickle.unregister_pickle_by_value(module)
-
-
-def _modules_of(variant: Variant) -> list[ModuleType]:
-    programs = (variant.program, getattr(variant.program, "func", None))
-    names = {getattr(program, "__module__", "") for program in programs}
-    return [sys.modules[name] for name in sorted(names) if name in sys.modules]
 
 
 def _importable(module: ModuleType) -> bool:

@@ -5,16 +5,17 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
 import cloudpickle
+import msgspec
 
 from assay.frameworks.installed import toolchain
 from assay.frameworks.timing import ends_when_hopeless
 from assay.isolate.child import Child, NotStartedError
-from assay.isolate.messages import Answer, NotPortable, Request, decoded, encoded, pickled
+from assay.isolate.messages import Answer, NotPortable, Request, encoded, pickled
 from assay.model.blame import FaultElsewhere
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
@@ -32,26 +33,22 @@ class ObservationError(FaultElsewhere):
     """The observer failed, not the program under test. This is a fault of Assay."""
 
 
+@dataclass(eq=False)
 class Observer:
     """One child process that observes programs for a set of targets.
 
     ``forks_for`` names a framework whose programs each run in a separate process.
     Without ``cached``, every program is compiled anew.
+
+    Every measurement raises NotPortable if the workload holds something that cannot be pickled,
+    and ObservationError if Assay itself failed in the child.
     """
 
-    def __init__(
-        self,
-        targets: Sequence[TargetName],
-        timeout_seconds: float,
-        forks_for: str = "",
-        *,
-        cached: bool = True,
-    ) -> None:
-        self._targets = tuple(targets)
-        self._timeout_seconds = timeout_seconds
-        self._forks_for = forks_for
-        self._cached = cached
-        self._child: Child | None = None
+    targets: Sequence[TargetName]
+    timeout_seconds: float
+    forks_for: str = ""
+    cached: bool = field(default=True, kw_only=True)
+    _child: Child | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
         return self
@@ -60,24 +57,14 @@ class Observer:
         self.close()
 
     def observe(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        """Measure one variant on one target. A crash or a timeout of the child is evidence.
-
-        Raises:
-            NotPortable: the workload holds something that cannot be pickled.
-            ObservationError: Assay itself failed in the child.
-        """
+        """Measure one variant on one target. A crash or a timeout of the child is evidence."""
         request = Request(program=pickled(workload, variant, target))
         return self._evidence(workload, variant, target, request)
 
     def time_growth(
         self, workload: Workload, variant: Variant, target: str, most_seconds: float
     ) -> Evidence:
-        """Time only the growing loop of one variant. Crashes are recorded as in `observe`.
-
-        Raises:
-            NotPortable: the workload holds something that cannot be pickled.
-            ObservationError: Assay itself failed in the child.
-        """
+        """Time only the growing loop of one variant. Crashes are recorded as in `observe`."""
         program = pickled(workload, variant, target)
         request = Request(program=program, most_seconds=most_seconds)
         return self._evidence(workload, variant, target, request)
@@ -88,15 +75,11 @@ class Observer:
         A crash is recorded in the times, and so is a child that reports no progress for as long as
         a program may take. A first run of the judged variant that is hopelessly slower than the
         reference's is ended: the time until then is its sample.
-
-        Raises:
-            NotPortable: the workload holds something that cannot be pickled.
-            ObservationError: Assay itself failed in the child.
         """
         latest = untaken(pair, toolchain(pair.workload.framework, resolve(pair.target).platform))
 
         def patience() -> float:
-            return min(self._timeout_seconds, _hopeless_after(pair, latest))
+            return min(self.timeout_seconds, _hopeless_after(pair, latest))
 
         for answer in self._answers(_times_request(pair), patience):
             if answer.times is not None and not answer.final:
@@ -117,7 +100,7 @@ class Observer:
         self, workload: Workload, variant: Variant, target: str, request: Request
     ) -> Evidence:
         seen: Evidence | None = None
-        for answer in self._answers(request, lambda: self._timeout_seconds):
+        for answer in self._answers(request, lambda: self.timeout_seconds):
             seen = answer.evidence or seen
         failure = answer.failure
         if failure is not None:
@@ -143,14 +126,18 @@ class Observer:
         try:
             child.send(encoded(request))
             deadline = time.monotonic() + patience()
-            while not (answer := decoded(child.receive(deadline - time.monotonic()))).final:
+            while True:
+                payload = child.receive(deadline - time.monotonic())
+                answer = msgspec.msgpack.decode(payload, type=Answer)
+                if answer.final:
+                    break
                 stage = answer.stage
                 yield answer
                 if answer.times is not None:
                     deadline = time.monotonic() + patience()
         except TimeoutError:
             self.close()
-            words = f"no answer within {self._timeout_seconds:g} s; raise the compile timeout"
+            words = f"no answer within {self.timeout_seconds:g} s; raise the compile timeout"
             answer = _lost(FailureKind.TIMEOUT, words, stage)
         except (EOFError, BrokenPipeError):
             self._child = None
@@ -170,8 +157,8 @@ class Observer:
         if self._child is not None and not self._child.is_alive:
             self.close()
         if self._child is None:
-            forks_for = ["--forks-for", self._forks_for] if self._forks_for else []
-            command = ["-m", "assay.isolate", *map(str, self._targets), *forks_for]
+            forks_for = ["--forks-for", self.forks_for] if self.forks_for else []
+            command = ["-m", "assay.isolate", *map(str, self.targets), *forks_for]
             # Stored before it is ready: Ctrl-C may interrupt the start.
             self._child = Child([sys.executable, *command], self._environment())
             try:
@@ -183,13 +170,13 @@ class Observer:
 
     def _environment(self) -> dict[str, str]:
         return {
-            **environment(self._targets, os.environ),
+            **environment(self.targets, os.environ),
             "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path),
             # A cached compilation would make the compile time meaningless.
             "JAX_ENABLE_COMPILATION_CACHE": "false",
             # Assay needs the frames that JAX removes to decide who caused an exception.
             "JAX_TRACEBACK_FILTERING": "off",
-            **({} if self._cached else {"ASSAY_NO_CACHE": "1"}),
+            **({} if self.cached else {"ASSAY_NO_CACHE": "1"}),
         }
 
 

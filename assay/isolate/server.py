@@ -13,10 +13,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import IO, NoReturn
 
 import cloudpickle
+import msgspec
 
 from assay.frameworks.installed import preload
 from assay.isolate.child import READY, end_with_parent, how_it_ended, own_pipes, read, write
-from assay.isolate.messages import Answer, decoded_request, encoded
+from assay.isolate.messages import Answer, Request, encoded
 from assay.model.blame import in_words, message_of, users_line
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetError, TargetName
@@ -81,7 +82,7 @@ def _answer(answers: IO[bytes], request: bytes) -> bytes:
 
 
 def _found(payload: bytes, keep: Keep, begin: Begin) -> Answer:
-    request = decoded_request(payload)
+    request = msgspec.msgpack.decode(payload, type=Request)
     begin(FailureKind.BUILD, None)
     try:
         workload, variant, target = cloudpickle.loads(request.program)

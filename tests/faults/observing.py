@@ -14,7 +14,7 @@ from tests.faults.fault import CRASHED, FAILED, SUITE, Fault
 from tests.faults.reading import COMPILES
 
 _MINE = (*SUITE, *COMPILES)
-_MESSAGES = "assay/isolate/messages.py"
+_OBSERVER = "assay/isolate/observer.py"
 _FAILS = "Assay itself failed (exit 3)"
 _NOT_KEPT = ("compiles · mine/stacks/looped", "(exit 1)")
 
@@ -92,11 +92,11 @@ OBSERVING = (
         change=alters(lambda payload: payload[: len(payload) // 2]),
         command=_MINE,
         ends=CRASHED,
-        says=(_MESSAGES, _FAILS),
+        says=(_OBSERVER, _FAILS),
     ),
-    _answers("an answer is garbled", lambda answer: bytes(reversed(answer)), _MESSAGES),
-    _answers("an answer breaks off", lambda answer: answer[: len(answer) // 2], _MESSAGES),
-    _answers("an answer is empty", lambda _: b"", _MESSAGES),
+    _answers("an answer is garbled", lambda answer: bytes(reversed(answer)), _OBSERVER),
+    _answers("an answer breaks off", lambda answer: answer[: len(answer) // 2], _OBSERVER),
+    _answers("an answer is empty", lambda _: b"", _OBSERVER),
     _answers("an answer holds nothing", lambda _: msgspec.msgpack.encode(Answer()), "observer"),
     _answers("an answer is of another program", _of_another, "another"),
     Fault(
@@ -105,7 +105,7 @@ OBSERVING = (
         change=alters(lambda answer: struct.pack("<I", 2**31) + answer),
         command=_MINE,
         ends=CRASHED,
-        says=(_MESSAGES, _FAILS),
+        says=(_OBSERVER, _FAILS),
     ),
     Fault(
         name="resolve raises",
@@ -129,6 +129,6 @@ OBSERVING = (
         change=raises(),
         command=_MINE,
         ends=CRASHED,
-        says=(_MESSAGES, _FAILS),
+        says=("assay/isolate/messages.py", _FAILS),
     ),
 )

@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
+import msgspec
 import pytest
 
 from assay.isolate.child import read, write
-from assay.isolate.messages import Answer, decoded, encoded, pickled
+from assay.isolate.messages import Answer, encoded, pickled
 from assay.model.evidence import Evidence, Failure, FailureKind, Tensor, Toolchain
 from assay.model.workload import Program, Role, Variant, Workload
 
@@ -62,7 +63,7 @@ def test_an_answer_holds_text_that_utf_8_cannot() -> None:
         failure=Failure(kind=FailureKind.EXECUTION, message=f"no file {ODD}"),
         values=(Tensor(path=ODD, dtype="uint8", shape=(2,), data=b"\xff\x00"),),
     )
-    seen = decoded(encoded(Answer(evidence=evidence))).evidence
+    seen = msgspec.msgpack.decode(encoded(Answer(evidence=evidence)), type=Answer).evidence
     assert seen is not None
     assert seen.failure == Failure(kind=FailureKind.EXECUTION, message="no file \\udcff")
     assert seen.values == (Tensor(path="\\udcff", dtype="uint8", shape=(2,), data=b"\xff\x00"),)

@@ -1,35 +1,54 @@
-"""Differences between the loops of two programs: which match, what they carry and copy."""
+"""The loops of two programs: which match, and what they carry and copy."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from assay.judge.differences.operations import Item, changes
+from assay.judge.differences.counts import Item, count_differences
 from assay.model.inspection import Aspect, Difference
 from assay.model.module import Shape, WhileLoop
 from assay.model.summary import Content, FullBufferWrite, ModuleSummary
 
+Pairs = Sequence[tuple[WhileLoop, WhileLoop]]
+"""Loops of the first program, each with the loop of the second that it matches."""
+
 _SIMILAR: Final = 0.5
 """Share of the carried arrays, by element type and size, that makes two loops one."""
 
+_WRITES: Final = {Content.COPY: "copies of", Content.UPDATE: "updates that write all of"}
 
-def matched(
-    before: Sequence[WhileLoop], after: Sequence[WhileLoop]
-) -> tuple[tuple[WhileLoop, WhileLoop], ...]:
+
+def matched(before: Iterable[WhileLoop], after: Iterable[WhileLoop]) -> Pairs:
     """Pairs of loops, each loop in one pair at most.
 
-    Loops are the same if they carry the same arrays, repeat as often and come from the same line;
-    what is left is matched by less and less of that, at last by a majority of the arrays.
+    Loops are the same if they carry the same arrays, repeat as often and come from the same line.
+    The others are matched by less and less of that, and at last by a majority of the arrays.
     """
+    ours = {loop.instruction: loop for loop in before}
+    theirs = {loop.instruction: loop for loop in after}
     pairs: list[tuple[WhileLoop, WhileLoop]] = []
-    left, right = list(before), list(after)
+
+    def match(one: WhileLoop, other: WhileLoop) -> None:
+        pairs.append((ours.pop(one.instruction), theirs.pop(other.instruction)))
+
     for key in _KEYS:
-        found = list(_zipped(left, right, key))
-        pairs += found
-        left = _without(left, (one for one, _ in found))
-        right = _without(right, (other for _, other in found))
-    return (*pairs, *_most_alike(left, right))
+        waiting = defaultdict[Hashable, deque[WhileLoop]](deque)
+        for other in theirs.values():
+            waiting[key(other)].append(other)
+        for one in tuple(ours.values()):
+            if waiting[key(one)]:
+                match(one, waiting[key(one)].popleft())
+    likenesses = [
+        (_likeness(one, other), one, other)
+        for one in ours.values()
+        for other in theirs.values()
+        if not _features(one).isdisjoint(_features(other))
+    ]
+    for likeness, one, other in sorted(likenesses, key=lambda each: -each[0]):
+        if likeness >= _SIMILAR and one.instruction in ours and other.instruction in theirs:
+            match(one, other)
+    return pairs
 
 
 def alike(loop: WhileLoop) -> WhileLoop:
@@ -42,12 +61,12 @@ def _carried_shapes(loop: WhileLoop) -> Hashable:
     return tuple(sorted(map(str, loop.carries)))
 
 
-def _elements(loop: WhileLoop) -> Hashable:
-    return tuple(sorted(map(_element, loop.carries)))
+def _carried_arrays(loop: WhileLoop) -> Hashable:
+    return tuple(sorted(map(_array, loop.carries)))
 
 
-def _element(shape: Shape) -> tuple[str, tuple[int, ...]]:
-    """A carried array wherever it lies: one that is offloaded is still the same."""
+def _array(shape: Shape) -> tuple[str, tuple[int, ...]]:
+    """A carried array in any memory: one that is offloaded is still the same."""
     return shape.element_type, shape.dimensions
 
 
@@ -56,81 +75,35 @@ _KEYS: Final[tuple[Callable[[WhileLoop], Hashable], ...]] = (
     lambda loop: (_carried_shapes(loop), loop.trips),
     lambda loop: (_carried_shapes(loop), loop.source),
     _carried_shapes,
-    lambda loop: (_elements(loop), loop.trips),
-    _elements,
+    lambda loop: (_carried_arrays(loop), loop.trips),
+    _carried_arrays,
 )
-
-
-def _zipped(
-    left: Iterable[WhileLoop], right: Iterable[WhileLoop], key: Callable[[WhileLoop], Hashable]
-) -> Iterator[tuple[WhileLoop, WhileLoop]]:
-    """Pairs of equal key, in the order of the modules."""
-    waiting: defaultdict[Hashable, list[WhileLoop]] = defaultdict(list)
-    for loop in right:
-        waiting[key(loop)].append(loop)
-    for loops in waiting.values():
-        loops.reverse()
-    for loop in left:
-        if waiting[key(loop)]:
-            yield loop, waiting[key(loop)].pop()
-
-
-def _without(loops: Iterable[WhileLoop], taken: Iterable[WhileLoop]) -> list[WhileLoop]:
-    names = {loop.instruction for loop in taken}  # within one program, a name is its own
-    return [loop for loop in loops if loop.instruction not in names]
-
-
-def _most_alike(
-    left: Sequence[WhileLoop], right: Sequence[WhileLoop]
-) -> Iterator[tuple[WhileLoop, WhileLoop]]:
-    """Of loops that have an array or a line in common, the pairs that share most, if enough."""
-    by_feature: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for position, loop in enumerate(right):
-        for feature in _features(loop):
-            by_feature[feature].append(position)
-    scored = sorted(
-        (-_likeness(loop, right[theirs]), ours, theirs)
-        for ours, loop in enumerate(left)
-        for theirs in {each for feature in _features(loop) for each in by_feature[feature]}
-    )
-    taken_left: set[int] = set()
-    taken_right: set[int] = set()
-    for score, ours, theirs in scored:
-        if -score >= _SIMILAR and ours not in taken_left and theirs not in taken_right:
-            taken_left.add(ours)
-            taken_right.add(theirs)
-            yield left[ours], right[theirs]
 
 
 def _features(loop: WhileLoop) -> set[Hashable]:
     """What two loops must have in common to be compared: an array, or their line."""
-    features: set[Hashable] = {_element(shape) for shape in loop.carries if shape.dimensions}
-    return features | ({loop.source} if loop.source else set())
+    arrays: set[Hashable] = {_array(shape) for shape in loop.carries if shape.dimensions}
+    return arrays | ({loop.source} if loop.source else set())
 
 
 def _likeness(one: WhileLoop, other: WhileLoop) -> float:
     """The share of the carried arrays that both have; an equal line counts as one more."""
-    ours = Counter(map(_element, one.carries))
-    theirs = Counter(map(_element, other.carries))
-    both, either = (ours & theirs).total(), (ours | theirs).total()
+    ours = Counter(map(_array, one.carries))
+    theirs = Counter(map(_array, other.carries))
     same_line = int(one.source is not None and one.source == other.source)
-    return (both + same_line) / (either + same_line or 1)
+    common = (ours & theirs).total() + same_line
+    return common / ((ours | theirs).total() + same_line or 1)
 
 
-Pairs = Sequence[tuple[WhileLoop, WhileLoop]]
-"""Loops before, each with the one that it is after."""
-
-_WRITES: Final = {
-    Content.COPY: "copies of",
-    Content.UPDATE: "updates that write all of",
-}
-
-
-def of_loops(
-    before: Sequence[WhileLoop], after: Sequence[WhileLoop], pairs: Pairs
-) -> Iterator[Difference]:
+def of_loops(before: ModuleSummary, after: ModuleSummary, pairs: Pairs) -> Iterator[Difference]:
     """Loops gained and lost; of the others, what they repeat and carry."""
-    yield from _of_unmatched(before, after, pairs)
+    ours = {loop.instruction for loop, _ in pairs}
+    theirs = {loop.instruction for _, loop in pairs}
+    yield from count_differences(
+        Aspect.LOOP,
+        (_unmatched(loop) for loop in before.loops if loop.instruction not in ours),
+        (_unmatched(loop) for loop in after.loops if loop.instruction not in theirs),
+    )
     yield from dict.fromkeys(
         Difference(
             aspect=Aspect.TRIPS,
@@ -142,61 +115,24 @@ def of_loops(
         for one, other in pairs
         if one.trips != other.trips
     )
-    for change in changes(
+    yield from count_differences(
+        Aspect.LOOP,
         (item for loop, _ in pairs for item in _carried(loop, loop)),
         (item for loop, other in pairs for item in _carried(other, loop)),
-    ):
-        shape, loop = change.kind
-        yield change.told(Aspect.LOOP, f"arrays {shape}", f"carried by {_in_words(loop)}")
+    )
 
 
-def _of_unmatched(
-    before: Sequence[WhileLoop], after: Sequence[WhileLoop], pairs: Pairs
-) -> Iterator[Difference]:
-    ours = {loop.instruction for loop, _ in pairs}
-    theirs = {loop.instruction for _, loop in pairs}
-    for change in changes(
-        (_loop_item(loop) for loop in before if loop.instruction not in ours),
-        (_loop_item(loop) for loop in after if loop.instruction not in theirs),
-    ):
-        yield change.told(Aspect.LOOP, f"loops that carry {change.kind}")
+def _unmatched(loop: WhileLoop) -> Item:
+    return Item(subject=f"loops that carry {_carries_in_words(loop)}", source=loop.source)
 
 
-def _loop_item(loop: WhileLoop) -> Item[str]:
-    return Item(kind=_carries_in_words(loop), source=loop.source)
-
-
-def _carried(loop: WhileLoop, known_as: WhileLoop) -> Iterator[Item[tuple[str, WhileLoop]]]:
+def _carried(loop: WhileLoop, match: WhileLoop) -> Iterator[Item]:
     """The arrays of a loop's state in any memory space, without its scalars."""
-    for shape in filter(_is_array, loop.carries):
-        yield Item(kind=(_without_space(shape), alike(known_as)), nbytes=shape.nbytes)
-
-
-def of_full_buffer_writes(
-    before: ModuleSummary, after: ModuleSummary, pairs: Pairs
-) -> Iterator[Difference]:
-    """Full-buffer writes by loop; indistinguishable loops share one tally."""
-    ours = {loop.body: alike(loop) for loop in before.loops}
-    theirs = {loop.body: alike(loop) for loop in after.loops}
-    theirs |= {other.body: alike(loop) for loop, other in pairs}
-    for change in changes(
-        _full_buffer_write_items(before.full_buffer_writes, ours),
-        _full_buffer_write_items(after.full_buffer_writes, theirs),
-    ):
-        content, shape, loop = change.kind
-        where = f"in each iteration of {_in_words(loop)}" if loop else "outside of loops"
-        yield change.told(Aspect.FULL_BUFFER_WRITE, f"{_WRITES[content]} {shape}", where)
-
-
-def _full_buffer_write_items(
-    full_buffer_writes: Sequence[FullBufferWrite], loops: Mapping[str, WhileLoop]
-) -> Iterator[Item[tuple[Content, Shape, WhileLoop | None]]]:
-    for write in full_buffer_writes:
-        yield Item(
-            kind=(write.content, write.shape, loops.get(write.loop)),
-            nbytes=write.nbytes_per_run,
-            source=write.source,
-        )
+    where, key = f"carried by {_in_words(match)}", alike(match)
+    for shape in loop.carries:
+        if shape.dimensions:
+            subject = f"arrays {_without_space(shape)}"
+            yield Item(subject=subject, where=where, key=key, nbytes=shape.nbytes)
 
 
 def _in_words(loop: WhileLoop) -> str:
@@ -214,9 +150,29 @@ def _carries_in_words(loop: WhileLoop) -> str:
     return f"{_without_space(largest)} and {rest} more" if rest else _without_space(largest)
 
 
-def _is_array(shape: Shape) -> bool:
-    return bool(shape.dimensions)
-
-
 def _without_space(shape: Shape) -> str:
-    return f"{shape.element_type}[{','.join(map(str, shape.dimensions))}]"
+    return str(replace(shape, memory_space=0))
+
+
+def of_full_buffer_writes(
+    before: ModuleSummary, after: ModuleSummary, pairs: Pairs
+) -> Iterator[Difference]:
+    """Full-buffer writes by loop; indistinguishable loops share one count."""
+    ours = {loop.body: loop for loop in before.loops}
+    theirs = {loop.body: loop for loop in after.loops}
+    theirs |= {other.body: loop for loop, other in pairs}
+    return count_differences(
+        Aspect.FULL_BUFFER_WRITE,
+        (_write(each, ours.get(each.loop)) for each in before.full_buffer_writes),
+        (_write(each, theirs.get(each.loop)) for each in after.full_buffer_writes),
+    )
+
+
+def _write(write: FullBufferWrite, loop: WhileLoop | None) -> Item:
+    return Item(
+        subject=f"{_WRITES[write.content]} {write.shape}",
+        where=f"in each iteration of {_in_words(loop)}" if loop else "outside of loops",
+        key=alike(loop) if loop else None,
+        nbytes=write.nbytes_per_run,
+        source=write.source,
+    )

@@ -1,19 +1,24 @@
 """Tallies: counts differ or they do not, and the lines that account for it are named."""
 
-from assay.judge.differences.operations import Change, Item, changes
+from assay.judge.differences.counts import Item, count_differences
+from assay.model.inspection import Aspect, Difference
 
 
-def items(*sources: str | None, nbytes: int | None = 8) -> list[Item[str]]:
-    return [Item(kind="copy", nbytes=nbytes, source=source) for source in sources]
+def items(*sources: str | None, nbytes: int | None = 8) -> list[Item]:
+    return [Item(subject="copy", nbytes=nbytes, source=source) for source in sources]
 
 
-def only(before: list[Item[str]], after: list[Item[str]]) -> Change[str]:
-    (change,) = changes(before, after)
-    return change
+def differences(before: list[Item], after: list[Item]) -> list[Difference]:
+    return list(count_differences(Aspect.OPERATION, before, after))
+
+
+def only(before: list[Item], after: list[Item]) -> Difference:
+    (difference,) = differences(before, after)
+    return difference
 
 
 def test_equal_counts_are_no_change_wherever_the_lines_went() -> None:
-    assert list(changes(items("a:1", "a:2"), items("a:5", "a:6"))) == []
+    assert differences(items("a:1", "a:2"), items("a:5", "a:6")) == []
 
 
 def test_a_surplus_names_its_own_lines() -> None:
@@ -38,5 +43,11 @@ def test_bytes_of_which_some_are_unknown_are_unknown() -> None:
     assert only(items(None, None, nbytes=None), items(None)).nbytes is None
 
 
-def test_a_change_counts_what_was_gained() -> None:
-    assert only(items("a:1", "a:2", "a:3"), items("a:1")).gained == -2
+def test_a_difference_has_both_counts() -> None:
+    found = only(items("a:1", "a:2", "a:3"), items("a:1"))
+    assert (found.before, found.after) == (3, 1)
+
+
+def test_a_key_tells_kinds_apart_that_have_the_same_words() -> None:
+    before, after = [Item(subject="copy of 1 MiB", key=2**20)], [Item(subject="copy of 1 MiB")]
+    assert [(each.before, each.after) for each in differences(before, after)] == [(1, 0), (0, 1)]

@@ -223,7 +223,7 @@ def _decides(truth: Value) -> _Decides:
 
 
 def _seen_through(value: Value) -> Value | None:
-    """The value behind a call, a parameter of it, or a view; None behind others."""
+    """The value behind a fusion, a start, a parameter of theirs, or a view; None behind others."""
     instruction = value.instruction
     opcode = instruction.opcode
     same_width = opcode == "bitcast-convert" and (
@@ -231,7 +231,9 @@ def _seen_through(value: Value) -> Value | None:
     )
     if same_width or (opcode == "reshape" and value.site is not None):
         return Value(instruction.operands[0], value.path, value.site)
-    return entered(value) or argument(value) or renamed(value)
+    if opcode in {"async-start", "fusion"}:
+        return entered(value)
+    return argument(value) or renamed(value)
 
 
 def _moved_from(value: Value, trail: _Trail) -> tuple[Value, _Trail] | None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from assay.claims.measurement import (
     ClaimBase,
+    given,
     memory_of,
     module_of,
     noted,
@@ -17,7 +18,7 @@ from assay.claims.measurement import (
     stop_unless_compiled,
     traced_of,
 )
-from assay.model.claim import Case, Formula, MeasurementMissing
+from assay.model.claim import Case, Formula
 from assay.model.evidence import Failure, FailureKind, Residual
 from assay.model.inspection import describe
 from assay.model.units import Quantity, Unit
@@ -34,12 +35,11 @@ class ResidualsOnHost(ClaimBase):
     name: str = "residuals-on-host"
 
     def judge(self, case: Case) -> Finding:
-        residuals = traced_of(case).residuals
-        if residuals is None:
-            raise MeasurementMissing(
-                f"got no saved residuals of {case.variant.name!r}, wanted its Program to name the "
-                "differentiated function; set Program.differentiated"
-            )
+        residuals = given(
+            traced_of(case).residuals,
+            f"got no saved residuals of {case.variant.name!r}, wanted its Program to name the "
+            "differentiated function; set Program.differentiated",
+        )
         on_host = sum(nbytes(residual) for residual in residuals if residual.on_host)
         found = self._compare(case, "residuals on the host", on_host, "=", self.equal)
         return noted(found, f"saved: {', '.join(map(str, residuals)) or 'nothing'}")
@@ -206,11 +206,6 @@ class Parameters(ClaimBase):
     unit: ClassVar[Unit] = Unit.COUNT
 
     def judge(self, case: Case) -> Finding:
-        inventory = module_of(case).inventory
-        if inventory is None:
-            raise MeasurementMissing(
-                f"got no inventory of {case.evidence.variant!r}, wanted the module's arguments; "
-                "read the module with assay.hlo.summary.read"
-            )
-        count = len(inventory.arguments)
+        missing = "got a module without an inventory; read it with assay.hlo.summary.read"
+        count = len(given(module_of(case).inventory, missing).arguments)
         return self._compare(case, "the program's arrays", count, "=", self.equal)

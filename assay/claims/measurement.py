@@ -54,20 +54,38 @@ class ClaimBase:
     def _compare(
         self, case: Case, what: str, number: float, relation: Relation, formula: Formula
     ) -> Finding:
-        """Passes if a number of the claim's unit is in this relation to the formula.
+        """Passes if a number of the claim's unit is in this relation to the formula."""
+        limit = self._limit(case, formula)
+        measured, expected, gap = (
+            Quantity(each, self.unit) for each in (number, limit, abs(number - limit))
+        )
+        passed = _HOLDS[relation](number, limit)
+        reason = f"{what}: {measured}, expected {relation} {expected} ({formula.text})"
+        if not passed:
+            reason += f"; {gap} too {'much' if number > limit else 'little'}"
+        outcome = Outcome.PASSED if passed else Outcome.FAILED
+        return Finding(outcome=outcome, measured=number, limit=limit, reason=reason)
+
+    def _limit(self, case: Case, formula: Formula) -> float:
+        """The number of a formula.
 
         Raises:
-            UnitError: the formula's unit is another one.
+            UnitError: its unit is not that of the claim.
         """
-        measured, limit = Quantity(number, self.unit), formula.of(case)
-        same_unit(measured, limit)
-        passed = _HOLDS[relation](number, limit.value)
-        reason = f"{what}: {measured}, expected {relation} {limit} ({formula.text})"
-        if not passed:
-            gap = Quantity(abs(number - limit.value), self.unit)
-            reason += f"; {gap} too {'much' if number > limit.value else 'little'}"
-        outcome = Outcome.PASSED if passed else Outcome.FAILED
-        return Finding(outcome=outcome, measured=number, limit=limit.value, reason=reason)
+        limit = formula.of(case)
+        same_unit(limit, Quantity(0, self.unit))
+        return limit.value
+
+
+def given(value: _T | None, missing: str) -> _T:
+    """The value.
+
+    Raises:
+        MeasurementMissing: there is none; the message says what to do.
+    """
+    if value is None:
+        raise MeasurementMissing(missing)
+    return value
 
 
 def noted(finding: Finding, *notes: str) -> Finding:
@@ -183,9 +201,8 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
 def _compiled(case: Case, evidence: Evidence, found: _T | None, what: str) -> _T:
     """What the compiler gives with an executable, or ``Stopped``."""
     stop_unless_compiled(case, evidence)
-    if found is None:
-        raise MeasurementMissing(
-            f"got no {what} of {evidence.workload}/{evidence.variant} on {evidence.target}, wanted "
-            "one from a program that compiled; this is a fault of Assay or of its adapter to jax"
-        )
-    return found
+    return given(
+        found,
+        f"got no {what} of {evidence.workload}/{evidence.variant} on {evidence.target}, wanted "
+        "one from a program that compiled; this is a fault of Assay or of its adapter to jax",
+    )

@@ -1,6 +1,6 @@
 """Claims on bytes of a compiled program: memory, transfers, copies and reused buffers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -17,7 +17,7 @@ from assay.judge.baseline import against_baseline
 from assay.model.claim import Case, Formula
 from assay.model.evidence import FailureKind
 from assay.model.inspection import why_lost
-from assay.model.module import Direction, nbytes_per_run
+from assay.model.module import Direction
 from assay.model.summary import (
     FullBufferWrite,
     copied_bytes_outside_loops,
@@ -25,7 +25,7 @@ from assay.model.summary import (
     full_buffer_writes_in_loops,
     full_buffer_writes_outside_loops,
 )
-from assay.model.units import Quantity, Unit, format_bytes, same_unit
+from assay.model.units import Quantity, Unit, format_bytes
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
 
@@ -86,11 +86,9 @@ class DeviceBytesAtMost(ClaimBase):
         stop_unless_placement_shows(case.evidence)
         mine = memory_of(case).temp_bytes
         theirs = memory_of(case, case.other(self.against)).temp_bytes
-        beyond = self.beyond.of(case)
-        limit = Quantity(theirs + beyond.value, beyond.unit)
+        limit = Quantity(theirs + self._limit(case, self.beyond), self.unit)
         text = f"the memory of {self.against!r}, plus {self.beyond.text}"
-        formula = Formula(text, lambda _case: limit)
-        return self._compare(case, "device memory", mine, "≤", formula)
+        return self._compare(case, "device memory", mine, "≤", Formula(text, lambda _case: limit))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,13 +155,8 @@ class TransferredBytes(ClaimBase):
 
     def judge(self, case: Case) -> Finding:
         stop_unless_placement_shows(case.evidence)
-        transfers = module_of(case).transfers
-        uncertain = [
-            transfer
-            for transfer in transfers
-            if transfer.direction is self.direction
-            and (transfer.executions is None or transfer.at_most)
-        ]
+        moved = [each for each in module_of(case).transfers if each.direction is self.direction]
+        uncertain = [each for each in moved if each.executions is None or each.at_most]
         if uncertain:
             stop(
                 Outcome.INCONCLUSIVE,
@@ -171,8 +164,7 @@ class TransferredBytes(ClaimBase):
                 f"the first in {uncertain[0].computation}",
                 "give the loop a static length; take the transfer out of the conditional",
             )
-        total = nbytes_per_run(transfers, self.direction)
-        assert total is not None
+        total = sum(each.nbytes_per_run or 0 for each in moved)
         what = f"{self.direction.value} transfers per step"
         return self._compare(case, what, total, "=", self.equal)
 
@@ -180,6 +172,9 @@ class TransferredBytes(ClaimBase):
 _NONE = Formula("no full-buffer write", lambda _case: Quantity(0, Unit.BYTES))
 _NAMED: Final = 3
 """Arrays that a reason names."""
+
+_Bytes = Callable[[Sequence[FullBufferWrite], int], int | None]
+_Found = Callable[[Sequence[FullBufferWrite], int], Sequence[FullBufferWrite]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,29 +192,17 @@ class CopiedBytes(ClaimBase):
     name: str = "copied-bytes-per-iteration"
 
     def judge(self, case: Case) -> Finding:
-        writes, above = self._writes(case)
-        nbytes = copied_bytes_per_iteration(writes, above)
-        found = full_buffer_writes_in_loops(writes, above)
-        return self._judged(case, "per loop iteration", above, nbytes, found)
+        return self._judged(
+            case, "per loop iteration", copied_bytes_per_iteration, full_buffer_writes_in_loops
+        )
 
-    def _writes(self, case: Case) -> tuple[Sequence[FullBufferWrite], int]:
-        """All full-buffer writes, and the largest size in bytes that is ignored."""
-        writes = assigned_module_of(case).full_buffer_writes
-        size = self.larger_than.of(case)
-        same_unit(size, Quantity(0, self.unit))
-        return writes, int(size.value)
-
-    def _judged(
-        self,
-        case: Case,
-        where: str,
-        above: int,
-        nbytes: int | None,
-        found: Sequence[FullBufferWrite],
-    ) -> Finding:
+    def _judged(self, case: Case, where: str, nbytes_of: _Bytes, found_in: _Found) -> Finding:
         """Passes if the bytes are known, and at most the formula's; names the largest arrays."""
+        writes = assigned_module_of(case).full_buffer_writes
+        above = int(self._limit(case, self.larger_than))
         what = f"full-buffer writes {where} (arrays above {format_bytes(above)})"
-        named = _few([_in_words(each) for each in found])
+        named = _few([_in_words(each) for each in found_in(writes, above)])
+        nbytes = nbytes_of(writes, above)
         if nbytes is None:
             unknown = "unknown, because the number of executions is unknown"
             stop(Outcome.INCONCLUSIVE, f"{what}: {unknown}: {named}")
@@ -236,10 +219,9 @@ class CopiedBytesOutsideLoops(CopiedBytes):
     name: str = "copied-bytes-outside-loops"
 
     def judge(self, case: Case) -> Finding:
-        writes, above = self._writes(case)
-        nbytes = copied_bytes_outside_loops(writes, above)
-        found = full_buffer_writes_outside_loops(writes, above)
-        return self._judged(case, "outside loops", above, nbytes, found)
+        return self._judged(
+            case, "outside loops", copied_bytes_outside_loops, full_buffer_writes_outside_loops
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.summary import copied_bytes_per_iteration
 from assay.model.timing import format_seconds
-from assay.model.units import Quantity, Unit, format_bytes, same_unit
+from assay.model.units import Unit, format_bytes
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import SizedVariant, Variant
 from assay.stats.ratios import ratio_of_turns
@@ -111,7 +111,8 @@ class BytesExponent(ClaimBase):
             )
         ends = [f"{format_bytes(costs[size])} at {size}" for size in (min(costs), max(costs))]
         fitted = fitted_exponent(list(costs), list(costs.values()))
-        return _by_exponent(self.of.value, fitted, self.at_most, case, ends, slack=0.1)
+        limit = (self._limit(case, self.at_most), self.at_most.text)
+        return _by_exponent(self.of.value, fitted, limit, ends, slack=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,24 +131,23 @@ class TimeExponent(_GrowthOfTime):
         times = self.growth(case)
         fitted = fitted_exponent(times.lengths, times.fastest)
         ends = [f"{format_seconds(times.fastest[end])} at {times.lengths[end]}" for end in (0, -1)]
-        return _by_exponent("time", fitted, self.at_most, case, ends, slack=0.0)
+        limit = (self._limit(case, self.at_most), self.at_most.text)
+        return _by_exponent("time", fitted, limit, ends, slack=0.0)
 
 
 def _by_exponent(
-    what: str, fitted: Exponent, at_most: Formula, case: Case, ends: list[str], *, slack: float
+    what: str, fitted: Exponent, limit: tuple[float, str], ends: list[str], *, slack: float
 ) -> Finding:
     """The verdict on a fitted exponent; ``ends`` are the costs at the least and largest size."""
-    limit = at_most.of(case)
-    same_unit(limit, Quantity(1, Unit.RATIO))
+    at_most, formula = limit
     line = (
         f"growth of {what}: size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} from "
-        f"{fitted.sizes} sizes; {', '.join(ends)}), expected at most {float(limit.value):g} "
-        f"({at_most.text})"
+        f"{fitted.sizes} sizes; {', '.join(ends)}), expected at most {at_most:g} ({formula})"
     )
     why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
     unclear = (f"undecided ({why})", "measure at more sizes, further apart")
-    grown = grows(fitted, at_most=float(limit.value), slack=slack)
-    return _by_growth(grown, fitted.value, limit.value, line, unclear)
+    grown = grows(fitted, at_most=at_most, slack=slack)
+    return _by_growth(grown, fitted.value, at_most, line, unclear)
 
 
 def _by_growth(

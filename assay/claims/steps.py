@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from assay.claims.measurement import (
     ClaimBase,
+    given,
     noted,
     result_of_run,
     stop,
@@ -37,12 +38,11 @@ class Sent(Enum):
         """
         field = "sent" if self is Sent.TENSORS else "sent_bytes"
         count: int | None = getattr(counters, field, None)
-        if count is None:
-            raise MeasurementMissing(
-                f"got no count of the {self.value} sent, wanted one; judge a program of a "
-                "framework that counts them, such as torch_xla"
-            )
-        return count
+        return given(
+            count,
+            f"got no count of the {self.value} sent, wanted one; judge a program of a framework "
+            "that counts them, such as torch_xla",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

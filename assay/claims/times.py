@@ -3,14 +3,14 @@
 Two programs alternate in one run, so that other load slows both alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
-from assay.claims.measurement import ClaimBase, stop, stop_unless_available
+from assay.claims.measurement import ClaimBase, given, stop, stop_unless_available
 from assay.judge.baseline import STORE_ALL, STORE_NEW, against_baseline
-from assay.model.claim import Case, Formula, MeasurementMissing
+from assay.model.claim import Case, Formula
 from assay.model.inspection import describe
 from assay.model.rerun import Rerun, Side
 from assay.model.timing import (
@@ -24,7 +24,7 @@ from assay.model.timing import (
     Work,
     format_seconds,
 )
-from assay.model.units import Quantity, Unit, same_unit
+from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
 from assay.stats.ratios import LOOKS, certainly_slower_after, ratio_of_turns, separated
@@ -38,13 +38,6 @@ _DRIFT: Final = 1.25
 """If the machine's own speed changed by more than this factor, the verdict mentions it."""
 
 _AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
-_NO_SLOWER: Final = {
-    Change.SLOWER: Outcome.FAILED,
-    Change.FASTER: Outcome.PASSED,
-    Change.SAME: Outcome.PASSED,
-    Change.TOO_NOISY: Outcome.INCONCLUSIVE,
-}
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,23 +109,20 @@ class TimeRatio(_RatioOfVariants):
     name: str = "time-ratio"
 
     def turns(self, case: Case) -> Turns:
-        self._stop_unless_executed(case)
         return self._question(case).turns(*self._references(case.variant))
 
     def judge(self, case: Case) -> Finding:
-        self._stop_unless_executed(case)
-        question = self._question(case)
-        times = _times_of_both(case)
+        question, times = self._question(case), _times_of_both(case)
         found = question.ratio(times.reference.samples, times.judged.samples)
         expected = f"expected at most {question.limit:.4g} ({self.at_most.text})"
         line = f"{self.work.phrase} takes {_in_words(times, found)}, {expected}"
         return _by_ratio(found, question.limit, line, times)
 
     def _question(self, case: Case) -> AtMost:
-        limit = self.at_most.of(case)
-        same_unit(limit, Quantity(1, self.unit))
+        self._stop_unless_executed(case)
         sensitivity = Sensitivity(least=self.least_change, seen=self.seen_change)
-        return AtMost(limit=float(limit.value), sensitivity=sensitivity, work=self.work)
+        limit = self._limit(case, self.at_most)
+        return AtMost(limit=limit, sensitivity=sensitivity, work=self.work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,27 +152,24 @@ class StoredTimeRatio(_RatioOfVariants):
     uses_baseline: ClassVar[bool] = True
 
     def turns(self, case: Case) -> Turns:
-        self._stop_unless_executed(case)
-        (other,) = self._references(case.variant)
-        if case.baseline is not None:
-            return self._question(case.baseline.value).turns(other)
-        question, most = f"{_PAIRS_TO_STORE} pairs", _PAIRS_TO_STORE
-        return Turns(reference=other, question=question, enough=_enough_to_store, most=most)
+        question, (other,) = self._question(case), self._references(case.variant)
+        if question is not None:
+            return question.turns(other)
+        words, most = f"{_PAIRS_TO_STORE} pairs", _PAIRS_TO_STORE
+        return Turns(reference=other, question=words, enough=_enough_to_store, most=most)
 
     def judge(self, case: Case) -> Finding:
-        self._stop_unless_executed(case)
-        times = _times_of_both(case)
+        question, times = self._question(case), _times_of_both(case)
         samples = (times.reference.samples, times.judged.samples)
-        if case.baseline is None:
+        if question is None:
             return self._unstored(times, ratio_of_turns(*samples))
-        question = self._question(case.baseline.value)
         found = question.ratio(*samples)
         stored = f"{question.limit:.4g} \N{PLUS-MINUS SIGN} {self.tolerance:.0%}"
         line = f"a run takes {_in_words(times, found)}, stored ratio {stored}"
-        outcomes = {**_NO_SLOWER, Change.FASTER: Outcome.IMPROVED}
-        finding = _by_ratio(found, question.limit, line, times, outcomes, says_change=True)
-        changed = found.change in (Change.SLOWER, Change.FASTER)
-        return replace(finding, advice=STORE_ALL) if changed else finding
+        finding = _by_ratio(found, question.limit, line, times, says_change=True)
+        if found.change is Change.FASTER:
+            return replace(finding, outcome=Outcome.IMPROVED, advice=STORE_ALL)
+        return replace(finding, advice=STORE_ALL) if found.change is Change.SLOWER else finding
 
     def _unstored(self, times: Times, found: Ratio) -> Finding:
         line = f"a run takes {_in_words(times, found)}"
@@ -196,9 +183,12 @@ class StoredTimeRatio(_RatioOfVariants):
             advice=STORE_NEW,
         )
 
-    def _question(self, stored: float) -> AtMost:
+    def _question(self, case: Case) -> AtMost | None:
+        self._stop_unless_executed(case)
+        if case.baseline is None:
+            return None
         sensitivity = Sensitivity(least=self.tolerance, seen=self.seen)
-        return AtMost(limit=float(stored), sensitivity=sensitivity, tells_faster=True)
+        return AtMost(limit=case.baseline.value, sensitivity=sensitivity, tells_faster=True)
 
 
 def _enough_to_store(reference: Sequence[float], _judged: Sequence[float]) -> bool:
@@ -287,7 +277,7 @@ class TimeAgainst(ClaimBase):
     def judge(self, case: Case) -> Finding:
         """Judge the rerun. Only the present toolchain's failure fails the claim."""
         self.sought(case)
-        rerun = _given(case, case.rerun, "rerun")
+        rerun = given(case.rerun, f"got no rerun of {case.variant.name!r}; use the claim in a run")
         old = rerun.side is Side.OLD
         if rerun.unavailable is not None:
             where = f"{rerun.side.phrase}: " if rerun.side else ""
@@ -309,17 +299,9 @@ class TimeAgainst(ClaimBase):
         return _by_ratio(rerun.ratio, 1, rerun.told, rerun, says_change=True)
 
 
-def _given(case: Case, measurement: _T | None, what: str) -> _T:
-    if measurement is None:
-        raise MeasurementMissing(
-            f"got no {what} of {case.variant.name!r}, wanted one for this claim; use it in a run"
-        )
-    return measurement
-
-
 def _times_of(case: Case) -> Times:
     """The times of a case, or ``Stopped``: only the judged variant's failure fails the claim."""
-    times = _given(case, case.times, "time")
+    times = given(case.times, f"got no times of {case.variant.name!r}; use the claim in a run")
     stop_unless_available(times)
     if times.failure is not None:
         failed = describe(times.failure)
@@ -348,17 +330,10 @@ def _times_of_both(case: Case) -> Times:
 
 
 def _by_ratio(
-    found: Ratio,
-    limit: float,
-    line: str,
-    measured: Times | Rerun,
-    outcomes: Mapping[Change, Outcome] = _NO_SLOWER,
-    *,
-    says_change: bool = False,
+    found: Ratio, limit: float, line: str, measured: Times | Rerun, *, says_change: bool = False
 ) -> Finding:
     """The verdict on a ratio. A larger time limit helps if that limit ended the measurement."""
-    reason = f"{line}: {found.change.phrase}" if says_change else line
-    advice = ""
+    reason, advice = f"{line}: {found.change.phrase}" if says_change else line, ""
     if found.change is Change.TOO_NOISY:
         why = f" ({found.reason})" if found.reason else ""
         reason = f"{found.change.phrase}{why}: {line}; {measured.ended.phrase} was reached"
@@ -366,12 +341,12 @@ def _by_ratio(
         capped = measured.ended is Ending.SECONDS
         instead = f"raise --assay-{option}-seconds" if capped else "ask for a larger change"
         advice = f"run it on a quieter machine, or {instead}"
-    pace = "" if isinstance(measured, Rerun) else _pace(measured)
+    outcomes = {Change.SLOWER: Outcome.FAILED, Change.TOO_NOISY: Outcome.INCONCLUSIVE}
     return Finding(
-        outcome=outcomes[found.change],
+        outcome=outcomes.get(found.change, Outcome.PASSED),
         measured=found.ratio,
         limit=limit,
-        reason=reason + pace,
+        reason=reason + (_pace(measured) if isinstance(measured, Times) else ""),
         advice=advice,
     )
 

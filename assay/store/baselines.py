@@ -20,6 +20,7 @@ SCHEMA = 1
 Key = tuple[str, str, str]
 """(workload, variant, claim)."""
 COVERAGE = "coverage.json"
+_SLASHES = 2
 _WANTED = "what --assay-update-baselines writes; restore it from version control"
 
 
@@ -78,52 +79,36 @@ def path_of(root: Path, suite: str, target: str) -> Path:
 
 
 def load(root: Path, suite: str, target: str) -> Baseline:
-    """The baselines. A missing file holds none.
-
-    Raises:
-        BaselineError: the file is damaged, empty, or of another suite or target.
-    """
+    """The baselines; a missing file holds none. Raises BaselineError if it is damaged."""
     path = path_of(root, suite, target)
-    if not path.exists():
-        return Baseline(suite, target)
-    found = _read(path)
-    if (found.suite, found.target) != (suite, target):
-        raise _misplaced(path, found, f"those of {suite} on {target}")
-    return found
+    return _read(root, path) if path.exists() else Baseline(suite, target)
 
 
 def load_all(root: Path) -> tuple[tuple[Path, Baseline], ...]:
-    """Every file of numbers, and what it holds.
-
-    Raises:
-        BaselineError: one of them is damaged, or lies where others belong.
-    """
-    found = tuple((path, _read(path)) for path in sorted(root.glob("*/*.json")))
-    for path, each in found:
-        own = path_of(root, each.suite, each.target)
-        if own != path:
-            raise _misplaced(path, each, f"those in {own}")
-    return found
+    """Every file of numbers and its baselines. Raises BaselineError if one is damaged."""
+    return tuple((path, _read(root, path)) for path in sorted(root.glob("*/*.json")))
 
 
-def _read(path: Path) -> Baseline:
+def _read(root: Path, path: Path) -> Baseline:
     file = read_json(path, _File, BaselineError, _WANTED)
     _check_schema(path, file.schema)
-    baselines = {
-        _key(path, text): tuple(BaselineNumber(**msgspec.structs.asdict(each)) for each in entries)
-        for text, entries in file.baselines.items()
-    }
-    return Baseline(file.suite, file.target, baselines)
-
-
-def _key(path: Path, text: str) -> Key:
-    try:
-        workload, variant, claim = text.split("/")
-    except ValueError:
+    own = path_of(root, file.suite, file.target)
+    if own != path:
         raise BaselineError(
-            f"{path}: got entry {text!r}, wanted workload/variant/claim; restore the file"
-        ) from None
-    return workload, variant, claim
+            f"{path}: got numbers of {file.suite} on {file.target}, wanted those in {own}; "
+            "move the file to its own place"
+        )
+    baselines: dict[Key, tuple[BaselineNumber, ...]] = {}
+    for text, entries in file.baselines.items():
+        if text.count("/") != _SLASHES:
+            raise BaselineError(
+                f"{path}: got entry {text!r}, wanted workload/variant/claim; restore the file"
+            )
+        workload, variant, claim = text.split("/")
+        baselines[workload, variant, claim] = tuple(
+            BaselineNumber(**msgspec.structs.asdict(entry)) for entry in entries
+        )
+    return Baseline(file.suite, file.target, baselines)
 
 
 def _check_schema(path: Path, schema: int) -> None:
@@ -131,13 +116,6 @@ def _check_schema(path: Path, schema: int) -> None:
         raise BaselineError(
             f"{path}: got schema {schema}, wanted {SCHEMA}; use the Assay that wrote it"
         )
-
-
-def _misplaced(path: Path, found: Baseline, wanted: str) -> BaselineError:
-    return BaselineError(
-        f"{path}: got numbers of {found.suite} on {found.target}, wanted {wanted}; "
-        "move the file to its own place"
-    )
 
 
 def save(root: Path, baseline: Baseline) -> Path:
@@ -178,10 +156,9 @@ class _Coverage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_coverage(root: Path) -> Coverage | None:
-    """The verdicts that a run of whole suites must judge; None if no file says so.
+    """The verdicts that a run of whole suites must judge; None without a file.
 
-    Raises:
-        BaselineError: the file is damaged.
+    Raises BaselineError if the file is damaged.
     """
     path = root / COVERAGE
     if not path.exists():
@@ -190,12 +167,13 @@ def load_coverage(root: Path) -> Coverage | None:
     _check_schema(path, file.schema)
     counts: dict[Level, dict[Slot, Count]] = {}
     for name, suite in file.suites.items():
-        for text, frameworks in suite.levels.items():
-            at_level = counts.setdefault(Level.parse(text), {})
-            for framework, targets in frameworks.items():
-                for target, claims in targets.items():
-                    for claim, number in claims.items():
-                        at_level[Slot(framework, name, target, claim)] = _count(number)
+        for level, frameworks in suite.levels.items():
+            counts.setdefault(Level.parse(level), {}).update(
+                (Slot(framework, name, target, claim), _count(number))
+                for framework, targets in frameworks.items()
+                for target, claims in targets.items()
+                for claim, number in claims.items()
+            )
     return Coverage(counts=counts, folders={n: suite.folder for n, suite in file.suites.items()})
 
 

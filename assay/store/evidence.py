@@ -4,7 +4,7 @@ Times and growing loops need the machine exclusively and are stored in separate 
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -42,10 +42,8 @@ class MeasurementCache(Generic[_T]):
         """The measurement of the key, taken now if no process took it before.
 
         Other processes that ask for the same measurement wait for it. ``take`` gets a function
-        that stores an unfinished measurement, which remains if the run is interrupted.
-
-        Raises:
-            MeasurementCacheError: the file is damaged.
+        that stores an unfinished measurement, which remains if the run is interrupted. Raises
+        MeasurementCacheError if the file is damaged.
         """
         path = self.path(directory, key)
         if path.exists():
@@ -61,30 +59,23 @@ class MeasurementCache(Generic[_T]):
             return taken
 
     def load(self, path: Path) -> _T:
-        """What is in a file that ``once`` wrote.
-
-        Raises:
-            MeasurementCacheError: the file is damaged or gone.
-        """
+        """The measurement in a file. Raises MeasurementCacheError if it is damaged or missing."""
         wanted = "what a run wrote; delete it and run again"
         return read_json(path, self.kind, MeasurementCacheError, wanted)
 
     def load_all(self, directory: Path) -> tuple[tuple[_T, ...], tuple[MeasurementCacheError, ...]]:
-        """All of a run's folder by file name, also unfinished ones, and what cannot be read."""
+        """All of a run's measurements by file name, also unfinished ones, and damaged files."""
         found: list[_T] = []
         damaged: list[MeasurementCacheError] = []
-        for path in self._files(directory):
+        for path in sorted((directory / self.folder).glob("*.json")):
+            finished = path.with_name(path.name.removesuffix(_UNFINISHED) + ".json")
+            if path.name.endswith(_UNFINISHED) and finished.exists():
+                continue
             try:
                 found.append(self.load(path))
             except MeasurementCacheError as error:
                 damaged.append(error)
         return tuple(found), tuple(damaged)
-
-    def _files(self, directory: Path) -> Iterator[Path]:
-        for path in sorted((directory / self.folder).glob("*.json")):
-            finished = path.with_name(path.name.removesuffix(_UNFINISHED) + ".json")
-            if not path.name.endswith(_UNFINISHED) or not finished.exists():
-                yield path
 
     def path(self, directory: Path, key: Sequence[str]) -> Path:
         """The file of the key."""
@@ -99,7 +90,7 @@ TIMES: Final = MeasurementCache(folder="times", kind=Times, with_question=True)
 RERUNS: Final = MeasurementCache(folder="reruns", kind=Rerun, with_question=True)
 
 KEPT_HLO = "hlo"
-"""The folder of the programs that failed a claim on bytes, and of those they are compared with."""
+"""The folder for the HLO of programs that failed a claim on bytes, and of their references."""
 _HLO = ".hlo.pb.gz"
 
 Key = tuple[str, str, str, str]
@@ -114,11 +105,8 @@ def once(
 ) -> Evidence:
     """The evidence of a program, observed now if no process observed it before.
 
-    Its HLO and the graphs of its steps become files in the same folder, whose names end in
-    ``.hlo.pb.gz`` and ``.graph0.hlo.pb``.
-
-    Raises:
-        MeasurementCacheError: the file is damaged, or holds the evidence of another program.
+    Its HLO and the graphs of its steps become separate files, whose names end in ``.hlo.pb.gz`` and
+    ``.graph0.hlo.pb``. Raises MeasurementCacheError if the file is damaged or of another program.
     """
     path = cache.path(directory, key)
     evidence = cache.once(directory, key, lambda _: _without_modules(path, observe()))
@@ -147,9 +135,9 @@ def find(directory: Path, key: Key) -> Evidence | None:
 
 
 def keep_to_compare(directory: Path, keys: Sequence[Key]) -> str:
-    """Copy the HLO of a program, and of those it is compared with, out of reach of ``drop_hlo``.
+    """Copy the HLO of a program, and of its references, to a folder that ``drop_hlo`` leaves.
 
-    Returns what to do with it, empty if the program has none.
+    Returns advice on how to compare them, empty if the program has no HLO.
     """
     mine, *others = [_copied_hlo(directory, key) for key in keys]
     if mine is None:
@@ -172,17 +160,13 @@ def _copied_hlo(directory: Path, key: Key) -> Path | None:
 
 
 def drop_hlo(directory: Path) -> None:
-    """Delete the HLO of all programs that ``keep_to_compare`` did not copy."""
+    """Delete the HLO that ``keep_to_compare`` did not copy."""
     for path in (directory / PROGRAMS.folder).glob(f"*{_HLO}"):
         path.unlink()
 
 
 def load_all(directory: Path, cache: MeasurementCache[Evidence] = PROGRAMS) -> tuple[Evidence, ...]:
-    """All evidence of a run's folder, by file name.
-
-    Raises:
-        MeasurementCacheError: a file is damaged.
-    """
+    """All evidence of a run. Raises MeasurementCacheError if a file is damaged."""
     found, damaged = cache.load_all(directory)
     if damaged:
         raise damaged[0]

@@ -18,11 +18,7 @@ _MOST_CHARACTERS = 120
 
 
 def read_json(path: Path, kind: type[_T], error: type[Exception], wanted: str) -> _T:
-    """The file's content as a value of that type.
-
-    Raises:
-        error: the file is missing or is no such value; ``wanted`` says what to do.
-    """
+    """The file's content as a value of that type, or ``error``; ``wanted`` says what to do."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError) as fault:

@@ -63,12 +63,10 @@ def append(directory: Path, record: Record) -> None:
 
 
 def load(path: Path) -> tuple[Record, ...]:
-    """The records of a run's folder or file, in the order in which they were reached.
+    """The records of a run's folder or file, in the order of the verdicts.
 
-    A last line without a newline was not finished by a killed run, and is left out.
-
-    Raises:
-        RecordsError: no such file, a damaged line, or another schema.
+    Leaves out a last line that a killed run did not finish. Raises RecordsError for a missing file,
+    a damaged line or another schema.
     """
     file = path / FILE_NAME if path.is_dir() else path
     try:
@@ -99,11 +97,7 @@ def _decode(file: Path, lines: bytes) -> Iterator[Record]:
 
 
 def check(directory: Path, reached: Sequence[Record]) -> None:
-    """Compare the file with the run's records.
-
-    Raises:
-        RecordsError: the file does not hold these records, each once.
-    """
+    """Raise RecordsError unless the file holds the run's records, each once."""
     written = load(directory)
     if written != tuple(reached):
         raise RecordsError(

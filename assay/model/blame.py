@@ -121,12 +121,7 @@ _SUITE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
 def check_name(what: str, name: object) -> None:
-    """Refuse a name that cannot be part of an id, a record and a path.
-
-    Raises:
-        WrongType: it is no text.
-        WrongValue: it is empty, too long, or has a forbidden character.
-    """
+    """Raise WrongType or WrongValue for a name that cannot be part of an id and a path."""
     if not isinstance(name, str):
         raise WrongType(f"got {name!r}, {type(name).__name__}, for the name of {what}, wanted text")
     if what == "a suite":

@@ -35,11 +35,7 @@ class Case:
     rerun: Rerun | None = None
 
     def other(self, variant: str) -> Evidence:
-        """Another variant's evidence on the same target.
-
-        Raises:
-            MeasurementMissing: ``Claim.needs`` does not name the variant.
-        """
+        """The evidence of another variant, one that ``Claim.needs`` names, on the same target."""
         if variant not in self.others:
             raise MeasurementMissing(
                 f"got no evidence of variant {variant!r}, wanted it to compare "
@@ -60,11 +56,7 @@ class Formula:
     needs: Callable[[Variant], tuple[str, ...]] = lambda _: ()
 
     def of(self, case: Case) -> Quantity:
-        """The limit of a case.
-
-        Raises:
-            WrongType: the function returns no quantity.
-        """
+        """The limit of a case. Raises WrongType if the function returns no quantity."""
         limit = self.function(case)
         if not isinstance(limit, Quantity):
             raise WrongType(
@@ -134,12 +126,12 @@ class RerunClaim(Claim, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A claim put to some variants of some workloads; a module-level ``test_…`` value is collected.
+    """A claim on variants of workloads; pytest collects a module-level ``test_…`` value.
 
     ``variants`` are shell patterns. ``negative_control`` names variants that must fail the claim by
-    a measurement, one for each path of the detector. They are judged wherever a variant is judged,
-    on the same workload and target. If one does not fail the claim, the run fails, and no variant
-    passes there. The run makes the control of a ``RerunClaim``.
+    a measurement, one for each path of the detector. They are judged on every workload and target
+    on which a variant is judged. If one does not fail the claim, the run fails, and no variant
+    passes there. A ``RerunClaim`` has a negative control of its own.
     """
 
     claim: Claim
@@ -149,21 +141,21 @@ class Check:
 
     @property
     def negative_controls(self) -> tuple[str, ...]:
-        """Names of the negative controls, each once."""
+        """The names of the negative controls."""
         names = self.negative_control
         return tuple(dict.fromkeys(filter(None, (names,) if isinstance(names, str) else names)))
 
     def covers(self, variant: str) -> bool:
-        """Whether the check is put to the variant of that name."""
+        """Whether the check includes the variant of that name."""
         return matches_any(variant, self.variants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One pytest item: a check put to one variant or negative control on one target.
+    """One pytest item: a check of one variant or negative control on one target.
 
-    ``controls`` are the trials of a variant's negative controls, on the same workload and target.
-    ``variants`` are the variants that a control is judged for.
+    ``controls`` are the trials of a variant's negative controls; ``variants`` are those that a
+    negative control is judged for.
     """
 
     check: Check
@@ -175,7 +167,6 @@ class Trial:
     variants: tuple[Variant, ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject a claim whose name cannot stand in an id, a record and a path."""
         check_name("a claim", self.check.claim.name)
 
     @property
@@ -185,17 +176,17 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identifies its verdict in a run."""
+        """The identity of its verdict in a run."""
         return (self.workload.suite, str(self), self.claim_name)
 
     @property
     def program(self) -> str:
-        """What is compiled, and for what."""
+        """Workload, variant and target."""
         return f"{self.workload.name}/{self.variant.name}@{self.target}"
 
     @property
     def is_timing(self) -> bool:
-        """Whether it is timed, and needs the machine for itself."""
+        """Whether it needs exclusive use of the machine."""
         return isinstance(self.check.claim, TimingClaim | GrowthClaim | RerunClaim)
 
     def __str__(self) -> str:

@@ -99,7 +99,6 @@ class Steps:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError without a step."""
         if self.count < 1:
             raise ValueError(f"got {self.count} steps, wanted 1 or more")
 
@@ -147,7 +146,7 @@ class Coded(Enum):
     phrase: str
 
     def __new__(cls, code: str, phrase: str) -> Self:
-        """Make the code the member's value."""
+        """A member whose value is its code."""
         member = object.__new__(cls)
         member._value_ = code
         member.phrase = phrase

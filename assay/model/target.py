@@ -55,11 +55,6 @@ class Availability:
                 do="say why the target is unavailable, and what fixes it",
             )
 
-    @property
-    def usable(self) -> bool:
-        """Whether programs can at least be compiled."""
-        return self.state is not State.UNAVAILABLE
-
 
 def unavailable(reason: str, remedy: str) -> Availability:
     """The Availability of an unavailable target."""

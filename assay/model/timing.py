@@ -72,7 +72,7 @@ class Ratio:
 
 
 class Work(Coded):
-    """What is timed; the phrase begins a sentence on its time."""
+    """What is timed."""
 
     RUN = "run", "a run"
     TRACE = "trace", "tracing"
@@ -92,10 +92,9 @@ class Ending(Coded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Seconds of fixed work on the target's device, each done several times in a row.
+    """Seconds of fixed work on the target's device, to tell a slow machine from a slow program.
 
-    They tell a slow machine from a slow program: a product of two 512 × 512 matrices, a copy of
-    16 MiB, and the dispatch of one addition.
+    A product of two 512 × 512 matrices, a copy of 16 MiB, and the dispatch of one addition.
     """
 
     matmul: tuple[float, ...]
@@ -105,10 +104,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTimes:
-    """Seconds of one run in a profile: computation, and transfers to and from the host.
-
-    None if the profile of this kind of device lacks the number.
-    """
+    """Seconds of one run in a profile: computation and transfers; None if the profile lacks it."""
 
     busy: float
     to_host: float | None = None
@@ -123,7 +119,7 @@ _READABLE_CHARACTERS: Final = 48
 class Machine:
     """The machine of a measurement; "" or None is what could not be read.
 
-    ``load`` is the load average of the last minute before the measurement. ``throttles`` counts how
+    ``load`` is the load average of the minute before the measurement. ``throttles`` counts how
     often the processor slowed down for heat during it.
     """
 
@@ -137,10 +133,7 @@ class Machine:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must be equal to compare times of two machines; unknown parts are left out.
-
-        Two machines of one kind have the same identity. Calibration measures their difference.
-        """
+        """What must be equal to compare times of two machines; unknown parts are left out."""
         return {name: str(getattr(self, name)) for name in _MACHINE if getattr(self, name)}
 
     @property
@@ -159,8 +152,8 @@ class Machine:
 class ProcessTimes:
     """Wall times in seconds of a program in one process.
 
-    ``first`` is the first run after compiling. Each sample is the mean of ``runs_per_sample``
-    steady runs, more than 1 if a run is too short for the clock.
+    ``first`` is the first run after compiling. A sample is the mean of ``runs_per_sample`` steady
+    runs, more than 1 if a run is too short for the clock.
     """
 
     trace: float | None = None
@@ -230,7 +223,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """What a claim needs timed: the variant that alternates with the judged one, and when to end.
+    """The variant to alternate with the judged one, and when to end.
 
     Without a ``reference`` the judged variant is timed alone, in ``PROCESSES_ALONE`` processes.
     ``enough`` gets the samples of both so far, the reference's first; it must be picklable. Claims
@@ -293,10 +286,7 @@ def untaken(pair: TimedPair, toolchain: Toolchain) -> Times:
 
 
 def pooled(processes: Sequence[Times]) -> Times:
-    """The times of one variant alone in several processes.
-
-    All samples, the ending of the last process, and everything else from the first.
-    """
+    """The times of a variant alone in several processes: all samples, and the last ending."""
     first, last = processes[0], processes[-1]
     samples = chain.from_iterable(times.judged.samples for times in processes)
     return replace(

@@ -35,7 +35,6 @@ class Quantity:
     unit: Unit
 
     def __post_init__(self) -> None:
-        """Raise WrongType unless it is a number with a unit."""
         parts = ((self.value, Real), (self.unit, Unit))
         if not all(isinstance(part, kind) for part, kind in parts):
             raise WrongType(
@@ -48,11 +47,7 @@ class Quantity:
 
 
 def same_unit(left: Quantity, right: Quantity) -> None:
-    """Check that two quantities can be compared.
-
-    Raises:
-        UnitError: their units differ.
-    """
+    """Raise UnitError if the units of two quantities differ."""
     if left.unit is not right.unit:
         raise UnitError(
             f"got {left.value} {left.unit.value} against {right.value} {right.unit.value}, "
@@ -74,9 +69,7 @@ def format_quantity(value: float, unit: Unit, *, decimals: int = 4) -> str:
 def parse_bytes(size: int | str) -> int:
     """The bytes of ``4096``, ``"4096"``, ``"1.5GiB"`` or ``"1 MB"`` (binary and decimal steps).
 
-    Raises:
-        WrongType: it is neither a whole number nor text.
-        WrongValue: the text is no size, or the size is negative.
+    Raises WrongType or WrongValue for anything else.
     """
     if isinstance(size, bool) or not isinstance(size, int | str):
         raise WrongType(f"got {size!r}, {type(size).__name__}, wanted bytes; write 4096 or '1MiB'")

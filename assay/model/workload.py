@@ -46,7 +46,6 @@ class Fails:
     message: str
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a fragment that is in every message."""
         if not self.message.strip():
             raise ValueError("got Fails(message=''), wanted a part of the failure's message")
 
@@ -80,11 +79,7 @@ class Level(IntEnum):
 
     @classmethod
     def parse(cls, text: str) -> "Level":
-        """The level of that name.
-
-        Raises:
-            ValueError: no such level.
-        """
+        """The level of that name, or ValueError."""
         if text.upper() not in cls.__members__:
             names = ", ".join(level.name.lower() for level in cls)
             raise ValueError(f"got level {text!r}, wanted one of {names}")
@@ -120,7 +115,6 @@ class Growth:
     traced: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there are two or more lengths that grow."""
         growing = all(before < after for before, after in pairwise((0, *self.lengths)))
         if not growing or len(self.lengths) < 2:  # noqa: PLR2004  (growth takes two)
             raise ValueError(
@@ -160,7 +154,6 @@ class Program:
     context: Callable[[], Any] | None = None
 
     def __post_init__(self) -> None:
-        """Raise WrongType or WrongValue for fields that would fail far from their definition."""
         functions = ("function", "make_arguments", "differentiated", "values", "observe", "context")
         wanted: dict[str, tuple[Any, str]] = {
             "arguments": (tuple | list, "a tuple of one value for each argument"),
@@ -198,7 +191,6 @@ class Variant:
     fails_with: FailureKind | None = None
 
     def __post_init__(self) -> None:
-        """Raise WrongValue for a name that cannot be part of an id and a path."""
         check_name("a variant", self.name)
 
 
@@ -271,7 +263,6 @@ class KnownDefect:
     toolchain: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an entry that expects nothing of a claim."""
         if not self.expects or not all(map(self.ways, self.expects)):
             raise ValueError(
                 f"got a known defect of {self.variants} that expects nothing, wanted how its "
@@ -336,7 +327,6 @@ class Workload:
     upstream_issue: UpstreamIssue | None = None
 
     def __post_init__(self) -> None:
-        """Raise WrongValue, WrongType or ValueError for wrong names, sizes and references."""
         check_name("a suite", self.suite)
         check_name("a workload", self.name)
         sizes: Mapping[str, object] = self.sizes
@@ -353,11 +343,7 @@ class Workload:
             raise ValueError(f"{self.name}: got references to {missing}, wanted one of {names}")
 
     def variant(self, name: str) -> Variant:
-        """The variant of that name.
-
-        Raises:
-            LookupError: the workload has none.
-        """
+        """The variant of that name, or LookupError."""
         known = {variant.name: variant for variant in self.variants}
         if name not in known:
             raise LookupError(

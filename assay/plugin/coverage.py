@@ -13,7 +13,7 @@ from assay.frameworks.installed import KNOWN, why_missing
 from assay.model.blame import suite_of
 from assay.model.claim import Check, Trial
 from assay.model.invocation import Count, Coverage, Missing, Reached, Slot, gaps
-from assay.model.target import LIVE_MODELS
+from assay.model.target import LIVE_MODELS, State
 from assay.model.units import Unit
 from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
 from assay.model.workload import Role
@@ -142,7 +142,7 @@ class Tally:
         unavailable = {
             str(target.name): f"{here.reason}; {here.remedy}"
             for target, here in surveyed
-            if not here.usable
+            if here.state is State.UNAVAILABLE
         }
         line = coverage_line(expected, reached, not_run)
         return line, missing_of(gaps(due, reached), unavailable)

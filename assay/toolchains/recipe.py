@@ -71,7 +71,7 @@ def recipe(
     flags = None if isinstance(baseline, str) else _flags(baseline.get("flags", ""))
     extra = f"[{plugin}]" if (plugin := _plugin(platform, pins)) else ""
     exact = (f"{name}{extra if name == 'jax' else ''}=={version}" for name, version in pins.items())
-    wanted = sorted({*exact, *_needed_by_assay(), *map(_checked, also)})
+    wanted = sorted({*exact, *_needed_by_assay(), *map(checked, also)})
     return Recipe(pins=pins, requirements=tuple(wanted), python=python, flags=flags)
 
 
@@ -162,7 +162,12 @@ def _needed_by_assay() -> list[str]:
     ]
 
 
-def _checked(requirement: str) -> str:
+def checked(requirement: str) -> str:
+    """The requirement, spelled as ``packaging`` spells it.
+
+    Raises:
+        UnreadableToolchain: it is no requirement.
+    """
     try:
         return str(Requirement(requirement))
     except InvalidRequirement as error:

@@ -1,0 +1,141 @@
+"""Metrics: one number of what a release made of a program, or why there is none."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from assay.model.evidence import Failure
+from assay.model.module import Direction, nbytes_per_run
+from assay.model.summary import copied_bytes_per_iteration
+from assay.model.units import Unit
+from assay.toolchains.bisect import SAME, Point
+from assay.toolchains.probes import Probed, Wanted
+
+_SAME_VALUES: Final = 1e-3
+"""Outputs that differ by less than this share of the largest one are float noise across releases."""
+
+
+class NoNumber(Exception):
+    """The metric cannot be measured on this release; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A number of a probed release. ``same`` is the relative difference that is no change."""
+
+    name: str
+    of: Callable[[Probed], float]
+    wanted: Wanted = Wanted.COMPILE
+    unit: Unit = Unit.BYTES
+    same: float = SAME
+    counts_failures: bool = False
+
+    def point(self, probed: Probed) -> Point:
+        """The release's point: a failure has a number only where failures are what is counted."""
+        evidence, version = probed.evidence, probed.release.version
+        if evidence.unavailable is not None:
+            return Point(version=version, why=evidence.unavailable.reason)
+        if evidence.failure is not None and not self.counts_failures:
+            return Point(version=version, why=_in_words(evidence.failure))
+        try:
+            return Point(version=version, number=self.of(probed))
+        except NoNumber as missing:
+            return Point(version=version, why=str(missing))
+
+
+def _in_words(failure: Failure) -> str:
+    return f"{failure.kind.phrase}: {failure.message}"
+
+
+def _memory(field: str, probed: Probed) -> float:
+    if probed.evidence.memory is None:
+        raise NoNumber("the compiler gives no memory analysis")
+    return float(getattr(probed.evidence.memory, field))
+
+
+def _copies(above: int, probed: Probed) -> float:
+    module = probed.evidence.module
+    if module is None or not module.buffers_assigned:
+        raise NoNumber("the compiler gives no buffer assignment to tell a copy from an update")
+    return copied_bytes_per_iteration(module.full_buffer_writes, above)
+
+
+def _transfers(probed: Probed) -> float:
+    if probed.evidence.module is None:
+        raise NoNumber("the compiler gives no HLO module")
+    transfers = probed.evidence.module.transfers
+    totals = [nbytes_per_run(transfers, direction) for direction in Direction]
+    if None in totals:
+        raise NoNumber("a transfer runs an unknown number of times")
+    return float(sum(filter(None, totals)))
+
+
+def _failures(probed: Probed) -> float:
+    return float(probed.evidence.failure is not None)
+
+
+def _compiles(probed: Probed) -> float:
+    assert probed.compiles is not None
+    return probed.compiles
+
+
+def _returned(probed: Probed) -> float:
+    if probed.returned is None:
+        raise NoNumber("the function returns no single number")
+    return probed.returned
+
+
+def _difference(reference: Probed, probed: Probed) -> float:
+    """The largest difference of any output element, as a share of that output's largest one."""
+    assert probed.folder is not None
+    assert reference.folder is not None
+    with (
+        np.load(reference.folder / "outputs.npz") as old,
+        np.load(probed.folder / "outputs.npz") as new,
+    ):
+        if [old[name].shape for name in old] != [new[name].shape for name in new]:
+            raise NoNumber("the outputs have other shapes than those of the good release")
+        shares = [_share(old[name], new[name]) for name in old]
+    largest = max(shares, default=0.0)
+    return largest if largest > _SAME_VALUES else 0.0
+
+
+def _share(old: np.ndarray, new: np.ndarray) -> float:  # type: ignore[type-arg]  # any dtype
+    if not old.size:
+        return 0.0
+    if not np.array_equal(np.isfinite(old), np.isfinite(new)):
+        return 1.0
+    finite = np.isfinite(old)
+    largest = float(np.max(np.abs(old[finite]), initial=0.0)) or 1.0
+    return float(np.max(np.abs(new[finite] - old[finite]), initial=0.0)) / largest
+
+
+_METRICS: Final = (
+    Metric(name="temp_bytes", of=partial(_memory, "temp_bytes")),
+    Metric(name="host_bytes", of=partial(_memory, "host_bytes")),
+    Metric(name="device_bytes", of=partial(_memory, "device_bytes")),
+    Metric(name="loop_copies", of=partial(_copies, 0)),
+    Metric(name="transfers", of=_transfers),
+    Metric(name="error", of=_failures, unit=Unit.COUNT, counts_failures=True),
+    Metric(
+        name="runs", of=_failures, wanted=Wanted.RUN, unit=Unit.COUNT, counts_failures=True
+    ),
+    Metric(name="compiles", of=_compiles, wanted=Wanted.RUN, unit=Unit.COUNT, same=0.0),
+    Metric(name="returned", of=_returned, wanted=Wanted.CALL, unit=Unit.COUNT),
+)
+METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _METRICS})
+NAMES: Final = (*METRICS, "value")
+
+
+def values_against(reference: Probed) -> Metric:
+    """The metric ``value``: how far the outputs are from those of the good release."""
+    return Metric(
+        name="value",
+        of=partial(_difference, reference),
+        wanted=Wanted.RUN,
+        unit=Unit.RATIO,
+    )

@@ -1,4 +1,4 @@
-"""The command-line door: ``assay targets``, ``inspect``, ``qualify`` and ``report``."""
+"""The command-line door: ``assay targets``, ``inspect``, ``qualify``, ``report``, ``bisect``."""
 
 import platform
 import sys
@@ -13,17 +13,28 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from assay.judge.differences.inspections import compare
-from assay.model.inspection import Inspection
+from assay.model.bisection import Point
+from assay.model.blame import WrongValue
+from assay.model.inspection import Inspection, Means
 from assay.model.target import State, TargetError
 from assay.model.units import format_bytes
 from assay.model.verdict import ExitCode
-from assay.report.inspection_output import print_inspection
+from assay.report.inspection_output import print_comparison, print_inspection
 from assay.report.inspection_output import to_json as inspection_json
 from assay.report.qualification import Qualification, qualify, to_json, vendor_page, vendor_summary
+from assay.report.regression import issue, point_line, print_bisection, sentence
+from assay.report.regression import to_json as bisection_json
 from assay.report.summary import measured_table
 from assay.report.terminal import print_run
 from assay.store import evidence, records
 from assay.targets import resolve, survey
+from assay.toolchains.bundle import write as write_bundle
+from assay.toolchains.environments import CannotMake
+from assay.toolchains.metrics import METRICS
+from assay.toolchains.probes import Probed
+from assay.toolchains.recipe import UnreadableToolchain
+from assay.toolchains.regression import Question, Regression, find, subject_of, threshold_of
+from assay.toolchains.releases import COMPONENTS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,6 +76,7 @@ Diff = Annotated[str, typer.Option("--diff", help="Another program to compare SU
 Verbose = Annotated[
     bool, typer.Option("-v", "--verbose", help="Show every variant and every known defect.")
 ]
+Scan = Annotated[bool, typer.Option("--scan", help="Measure every release, to find each step.")]
 CompileTimeout = Annotated[
     float,
     typer.Option("--compile-timeout", min=1, help="Time limit of one compilation, in seconds."),
@@ -183,6 +195,108 @@ def report(
     typer.echo(measured_table(seen, workload=workload, claims=claims.split(",")))
 
 
+@app.command("bisect")
+def bisect_releases(  # noqa: PLR0913, PLR0917 -- typer takes a parameter for each option.
+    subject: Annotated[
+        str, typer.Argument(help="FILE.py:FUNCTION, or a suite's MODULE:WORKLOAD/VARIANT.")
+    ],
+    good: Annotated[str, typer.Option("--good", help="A release with the good number.")],
+    bad: Annotated[str, typer.Option("--bad", help="A release with the bad number.")],
+    target: Annotated[str, typer.Option("--target", help="The target to compile for.")] = "cpu",
+    metric: Annotated[str, typer.Option("--metric", help=f"One of {', '.join(METRICS)}.")] = (
+        "temp_bytes"
+    ),
+    threshold: Annotated[
+        str, typer.Option("--threshold", help="Numbers above are bad; default: the largest step.")
+    ] = "",
+    scan: Scan = False,  # noqa: FBT002
+    component: Annotated[
+        str, typer.Option("--component", help=f"What varies: {', '.join(COMPONENTS)}.")
+    ] = "jax",
+    jax: Annotated[
+        str, typer.Option("--jax", help="The jax that another component is installed with.")
+    ] = "",
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="A package that the program imports; repeatable."),
+    ] = None,
+    python: Annotated[
+        str, typer.Option("--python", help="The Python to use; default: the first that works.")
+    ] = "",
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="Write a bundle for an upstream report here.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="Limit of one measurement, in seconds.")
+    ] = 600.0,
+    timing_seconds: Annotated[
+        float, typer.Option("--timing-seconds", min=1, help="Limit of one comparison of times.")
+    ] = 120.0,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Find the release that changed a number of a program.
+
+    Each release is installed by uv into a cached environment, and the program is compiled there,
+    without the hardware. FUNCTION takes what its file's example_args() returns.
+
+    Example: assay bisect step.py:step --good 0.8.0 --bad 0.9.2 --target gpu-h100
+    """
+    question = Question(
+        subject=subject_of(subject),
+        target=resolve(target),
+        metric=metric,
+        good=good,
+        bad=bad,
+        component=component,
+        jax=jax,
+        also=tuple(also or ()),
+        python=python,
+        threshold=threshold_of(metric, threshold),
+        scan=scan,
+        timeout_seconds=timeout,
+        timing_seconds=timing_seconds,
+    )
+    console = Console()
+    with Console(stderr=True).status("") as status:
+
+        def watch(version: str, point: Point | None) -> None:
+            if point is None:
+                status.update(f"{component} {version}: installing and measuring")
+            else:
+                typer.echo(point_line(point), err=True)
+
+        found = find(question, watch)
+    if as_json:
+        typer.echo(bisection_json(found.bisection))
+    else:
+        print_bisection(console, found.bisection)
+    if found.bisection.steps and len(found.sides) > 1:
+        comparison = compare(*(_inspection_of(each, found) for each in found.sides.values()))
+        if not as_json and comparison.differences is not None:
+            print_comparison(console, comparison, console.width)
+        if bundle is not None:
+            differences = [str(each) for each in comparison.differences or ()]
+            for path in write_bundle(
+                bundle,
+                found.sides,
+                found.prober,
+                sentence(found.bisection),
+                lambda outputs: issue(found.bisection, outputs, differences),
+            ):
+                typer.echo(f"written: {path}", err=True)
+    raise typer.Exit(found.bisection.exit_code.value)
+
+
+def _inspection_of(probed: Probed, found: Regression) -> Inspection:
+    release = probed.release
+    return Inspection(
+        subject=f"{found.bisection.subject} with {release.component} {release.version}",
+        means=Means.COMPILED,
+        evidence=probed.evidence,
+        device=found.prober.target.model,
+    )
+
+
 def _show(console: Console, after: Inspection, before: Inspection | None, *, as_json: bool) -> None:
     """The page or the object of one inspection, with what is new in it against another."""
     comparison = None if before is None else compare(before, after)
@@ -234,7 +348,9 @@ def main() -> None:
     """Run the command; end with the fixed exit codes, a crash of Assay itself with 3."""
     try:
         app()
-    except (TargetError, records.RecordsError) as error:
+    except (
+        *(TargetError, WrongValue, CannotMake, UnreadableToolchain, records.RecordsError),
+    ) as error:
         typer.echo(f"assay: {error}", err=True)
         sys.exit(ExitCode.MISUSE.value)
     # Whatever else is raised is a fault of Assay, and must end as one.

@@ -31,7 +31,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "observe": frozenset({"model", "hlo", "targets", "frameworks", "store"}),
     "isolate": frozenset({"model", "targets", "frameworks", "observe", "store"}),
     "inspection": frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"}),
-    "toolchains": frozenset({"model", "stats", "targets", "frameworks", "isolate"}),
+    "toolchains": frozenset({"model", "hlo", "stats", "targets", "frameworks", "isolate"}),
     "report": frozenset({"model"}),
     "measure": frozenset({"model", "judge", "store"}),
     "run": frozenset({"model", "judge", "store", "measure"}),

@@ -133,12 +133,11 @@ def compile_only_target(name: TargetName, model: DeviceModel) -> Target:
 @functools.cache
 def _topology_devices(name: TargetName, model: DeviceModel) -> tuple[Device, ...]:
     """Cached, because devices of two equal topologies differ."""
-    platform = PLATFORM[model.kind]
     try:
         from jax.experimental import topologies
 
         request_cpu_devices(cpu_device_count([]))
-        topology = topologies.get_topology_desc(platform=platform, **_options(name, model))
+        topology = topologies.get_topology_desc(**topology_options(name, model))
         devices = tuple(topology.devices)
     except (ImportError, RuntimeError, ValueError) as error:
         raise TargetUnavailable(str(name), diagnose(error)) from error
@@ -148,17 +147,19 @@ def _topology_devices(name: TargetName, model: DeviceModel) -> tuple[Device, ...
     return devices
 
 
-def _options(name: TargetName, model: DeviceModel) -> dict[str, str]:
-    """What the compiler's plugin needs to create the topology."""
+def topology_options(name: TargetName, model: DeviceModel) -> dict[str, str]:
+    """The arguments of ``jax.experimental.topologies.get_topology_desc`` for the devices."""
     if model.kind == "gpu":
         return {
+            "platform": PLATFORM[model.kind],
             "topology_name": name.model,
             "target_config": text_proto(model.compiler),
             # partitions x hosts x devices: one host of all devices
             "topology": f"1x1x{name.topology_text or 1}",
         }
     options = {field: str(value) for field, value in model.compiler.items()}
-    return options | {"topology_name": f"{options['topology_name']}:{name.topology_text}"}
+    topology_name = f"{options['topology_name']}:{name.topology_text}"
+    return {"platform": PLATFORM[model.kind], **options, "topology_name": topology_name}
 
 
 def text_proto(message: Mapping[str, object]) -> str:

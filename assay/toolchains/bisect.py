@@ -1,148 +1,82 @@
-"""Bisection over releases: which one changed a number, with as few measurements as can be."""
+"""The search over releases: as few measurements as can be."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from assay.model.verdict import ExitCode
+from assay.model.bisection import Point, Step
 
 SAME: Final = 0.01
 """Numbers within 1 % are no change: the tolerance of a stored baseline (``BaselineTempBytes``)."""
 
-Measure = Callable[[str], "Point"]
+Measure = Callable[[str], Point]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One release's number, or why it has none."""
+class Search:
+    """A search for the largest step between the first and the last of ``versions``.
 
-    version: str
-    number: float | None = None
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A change of the number: ``unknown`` are the releases between the two without a number."""
-
-    before: Point
-    after: Point
-    unknown: tuple[Point, ...] = ()
-
-    @property
-    def size(self) -> float:
-        """The absolute difference."""
-        assert self.before.number is not None
-        assert self.after.number is not None
-        return abs(self.after.number - self.before.number)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bisection:
-    """What a search found: the measured points in order, and the steps, largest first.
-
-    ``reason`` says why the search could not begin; empty otherwise.
+    Two numbers differ if they are on two sides of the ``threshold``, or, without one, by more than
+    ``same`` of the larger.
     """
 
-    points: tuple[Point, ...]
-    steps: tuple[Step, ...]
-    reason: str = ""
+    versions: Sequence[str]
+    measure: Measure
+    same: float = SAME
+    threshold: float | None = None
+    _points: dict[int, Point] = field(default_factory=dict)
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """A step is a regression (1); none at all is none (0); an end without a number is misuse."""
-        if self.reason:
-            return ExitCode.MISUSE
-        return ExitCode.FAILED if self.steps else ExitCode.PASSED
+    def run(self, *, scan: bool = False) -> tuple[tuple[Point, ...], tuple[Step, ...]]:
+        """The measured points in order, and the steps, largest first.
 
+        It measures both ends, then in the middle of the two neighbouring points that differ most,
+        until no release is left between them: 2 + log2(releases) measurements for a single step.
+        A window with the same number on both sides is found only by ``scan``, which measures every
+        release. If an end has no number, nothing else is measured.
+        """
+        last = len(self.versions) - 1
+        if all(self._numbered(end) for end in (0, last)):
+            for index in range(1, last) if scan else iter(self._next, None):
+                self._numbered(index)
+        order = sorted(self._points)
+        return tuple(self._points[each] for each in order), self._steps()
 
-def bisect(
-    versions: Sequence[str],
-    measure: Measure,
-    *,
-    same: float = SAME,
-    threshold: float | None = None,
-    scan: bool = False,
-) -> Bisection:
-    """Find the largest step between the first and the last release.
+    def _numbered(self, index: int) -> bool:
+        self._points[index] = self.measure(self.versions[index])
+        return self._points[index].number is not None
 
-    With a ``threshold``, the only steps are those from at most it to above it and back.
+    def _next(self) -> int | None:
+        """The release to measure next; None once the largest step is between two neighbours."""
+        step = next(iter(self._steps()), None)
+        if step is None:
+            return None
+        first, second = (self.versions.index(each.version) for each in (step.before, step.after))
+        left = [each for each in range(first + 1, second) if each not in self._points]
+        return min(left, key=lambda each: abs(2 * each - first - second), default=None)
 
-    Always measures in the middle of the two neighbouring points that differ most, until no
-    release is left between them. A number that only rises or falls takes 2 + log2(n) measurements.
-    A window with the same number on both sides is found only by ``scan``, which measures every
-    release.
-    """
-    differ = partial(_differ, same=same, threshold=threshold)
-    points: dict[int, Point] = {}
-    ends = (0, len(versions) - 1)
-    for index in ends:
-        points[index] = measure(versions[index])
-        if points[index].number is None:
-            reason = f"{versions[index]} gives no number: {points[index].why}"
-            return Bisection(points=_ordered(points), steps=(), reason=reason)
-    if scan:
-        for index in _middles_first(*ends):
-            points[index] = measure(versions[index])
-    else:
-        while (between := _next(points, differ)) is not None:
-            points[between] = measure(versions[between])
-    steps = tuple(
-        Step(
-            before=points[first],
-            after=points[second],
-            unknown=tuple(points[each] for each in range(first + 1, second) if each in points),
+    def _steps(self) -> tuple[Step, ...]:
+        numbered = [each for each in sorted(self._points) if self._points[each].number is not None]
+        found = [
+            self._step(first, second)
+            for first, second in pairwise(numbered)
+            if self._differ(self._points[first].number, self._points[second].number)
+        ]
+        return tuple(sorted(found, key=lambda step: -step.size))
+
+    def _step(self, first: int, second: int) -> Step:
+        between = range(first + 1, second)
+        skipped = tuple(self._points[each] for each in between if each in self._points)
+        return Step(
+            before=self._points[first],
+            after=self._points[second],
+            skipped=skipped,
+            unmeasured=len(between) - len(skipped),
         )
-        for first, second in pairwise(_known(points))
-        if differ(points[first], points[second])
-        and all(each in points for each in range(first + 1, second))
-    )
-    largest_first = sorted(steps, key=lambda step: -step.size)
-    return Bisection(points=_ordered(points), steps=tuple(largest_first))
 
-
-def _next(points: Mapping[int, Point], differ: Callable[[Point, Point], bool]) -> int | None:
-    """The release to measure next; None once the largest step is between two neighbours."""
-    known = _known(points)
-    apart = [pair for pair in pairwise(known) if differ(*map(points.__getitem__, pair))]
-    if not apart:
-        return None
-    first, second = max(apart, key=lambda pair: _distance(points, pair))
-    middle = (first + second) / 2
-    left = [each for each in range(first + 1, second) if each not in points]
-    return min(left, key=lambda each: abs(each - middle), default=None)
-
-
-def _known(points: Mapping[int, Point]) -> list[int]:
-    return sorted(index for index, point in points.items() if point.number is not None)
-
-
-def _ordered(points: Mapping[int, Point]) -> tuple[Point, ...]:
-    return tuple(points[index] for index in sorted(points))
-
-
-def _distance(points: Mapping[int, Point], pair: tuple[int, int]) -> float:
-    return Step(before=points[pair[0]], after=points[pair[1]]).size
-
-
-def _differ(first: Point, second: Point, same: float, threshold: float | None) -> bool:
-    assert first.number is not None
-    assert second.number is not None
-    if threshold is not None:
-        return (first.number > threshold) != (second.number > threshold)
-    largest = max(abs(first.number), abs(second.number))
-    return abs(first.number - second.number) > same * largest
-
-
-def _middles_first(first: int, last: int) -> Sequence[int]:
-    """Every index between the two, halves before quarters: what is known early is spread out."""
-    queue, order = [(first, last)], []
-    while queue:
-        low, high = queue.pop(0)
-        if high - low > 1:
-            middle = (low + high) // 2
-            order.append(middle)
-            queue += [(low, middle), (middle, high)]
-    return order
+    def _differ(self, first: float | None, second: float | None) -> bool:
+        assert first is not None
+        assert second is not None
+        if self.threshold is not None:
+            return (first > self.threshold) != (second > self.threshold)
+        return abs(first - second) > self.same * max(abs(first), abs(second))

@@ -8,15 +8,16 @@ from typing import Final
 
 import numpy as np
 
+from assay.model.bisection import Point
 from assay.model.evidence import Failure
 from assay.model.module import Direction, nbytes_per_run
 from assay.model.summary import copied_bytes_per_iteration
 from assay.model.units import Unit
-from assay.toolchains.bisect import SAME, Point
+from assay.toolchains.bisect import SAME
 from assay.toolchains.probes import Probed, Wanted
 
 _SAME_VALUES: Final = 1e-3
-"""Outputs that differ by less than this share of the largest one are float noise across releases."""
+"""Outputs that differ by less than this share of the largest one are rounding of floats."""
 
 
 class NoNumber(Exception):
@@ -25,16 +26,19 @@ class NoNumber(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A number of a probed release. ``same`` is the relative difference that is no change."""
+    """A number of a probed release. ``same`` is the relative difference that is no change.
+
+    ``of`` gets the release and the good release.
+    """
 
     name: str
-    of: Callable[[Probed], float]
+    of: Callable[[Probed, Probed], float]
     wanted: Wanted = Wanted.COMPILE
     unit: Unit = Unit.BYTES
     same: float = SAME
     counts_failures: bool = False
 
-    def point(self, probed: Probed) -> Point:
+    def of_release(self, probed: Probed, good: Probed) -> Point:
         """The release's point: a failure has a number only where failures are what is counted."""
         evidence, version = probed.evidence, probed.release.version
         if evidence.unavailable is not None:
@@ -42,7 +46,7 @@ class Metric:
         if evidence.failure is not None and not self.counts_failures:
             return Point(version=version, why=_in_words(evidence.failure))
         try:
-            return Point(version=version, number=self.of(probed))
+            return Point(version=version, number=self.of(probed, good))
         except NoNumber as missing:
             return Point(version=version, why=str(missing))
 
@@ -51,20 +55,20 @@ def _in_words(failure: Failure) -> str:
     return f"{failure.kind.phrase}: {failure.message}"
 
 
-def _memory(field: str, probed: Probed) -> float:
+def _memory(field: str, probed: Probed, _good: Probed) -> float:
     if probed.evidence.memory is None:
         raise NoNumber("the compiler gives no memory analysis")
     return float(getattr(probed.evidence.memory, field))
 
 
-def _copies(above: int, probed: Probed) -> float:
+def _copies(above: int, probed: Probed, _good: Probed) -> float:
     module = probed.evidence.module
     if module is None or not module.buffers_assigned:
         raise NoNumber("the compiler gives no buffer assignment to tell a copy from an update")
     return copied_bytes_per_iteration(module.full_buffer_writes, above)
 
 
-def _transfers(probed: Probed) -> float:
+def _transfers(probed: Probed, _good: Probed) -> float:
     if probed.evidence.module is None:
         raise NoNumber("the compiler gives no HLO module")
     transfers = probed.evidence.module.transfers
@@ -74,27 +78,28 @@ def _transfers(probed: Probed) -> float:
     return float(sum(filter(None, totals)))
 
 
-def _failures(probed: Probed) -> float:
+def _failures(probed: Probed, _good: Probed) -> float:
     return float(probed.evidence.failure is not None)
 
 
-def _compiles(probed: Probed) -> float:
+def _compiles(probed: Probed, _good: Probed) -> float:
     assert probed.compiles is not None
     return probed.compiles
 
 
-def _returned(probed: Probed) -> float:
+def _returned(probed: Probed, _good: Probed) -> float:
     if probed.returned is None:
         raise NoNumber("the function returns no single number")
     return probed.returned
 
 
-def _difference(reference: Probed, probed: Probed) -> float:
+def _difference(probed: Probed, good: Probed) -> float:
     """The largest difference of any output element, as a share of that output's largest one."""
     assert probed.folder is not None
-    assert reference.folder is not None
+    if good.folder is None or not (good.folder / "outputs.npz").exists():
+        raise NoNumber("the good release gives no outputs to compare with")
     with (
-        np.load(reference.folder / "outputs.npz") as old,
+        np.load(good.folder / "outputs.npz") as old,
         np.load(probed.folder / "outputs.npz") as new,
     ):
         if [old[name].shape for name in old] != [new[name].shape for name in new]:
@@ -104,7 +109,7 @@ def _difference(reference: Probed, probed: Probed) -> float:
     return largest if largest > _SAME_VALUES else 0.0
 
 
-def _share(old: np.ndarray, new: np.ndarray) -> float:  # type: ignore[type-arg]  # any dtype
+def _share(old: np.ndarray, new: np.ndarray) -> float:
     if not old.size:
         return 0.0
     if not np.array_equal(np.isfinite(old), np.isfinite(new)):
@@ -114,6 +119,13 @@ def _share(old: np.ndarray, new: np.ndarray) -> float:  # type: ignore[type-arg]
     return float(np.max(np.abs(new[finite] - old[finite]), initial=0.0)) / largest
 
 
+def _not_probed(_probed: Probed, _good: Probed) -> float:
+    raise NoNumber("times are measured in pairs of processes")
+
+
+TIME: Final = "time"
+"""The time of a run over that on the good release, see ``assay.toolchains.timed``."""
+
 _METRICS: Final = (
     Metric(name="temp_bytes", of=partial(_memory, "temp_bytes")),
     Metric(name="host_bytes", of=partial(_memory, "host_bytes")),
@@ -121,21 +133,10 @@ _METRICS: Final = (
     Metric(name="loop_copies", of=partial(_copies, 0)),
     Metric(name="transfers", of=_transfers),
     Metric(name="error", of=_failures, unit=Unit.COUNT, counts_failures=True),
-    Metric(
-        name="runs", of=_failures, wanted=Wanted.RUN, unit=Unit.COUNT, counts_failures=True
-    ),
+    Metric(name="runs", of=_failures, wanted=Wanted.RUN, unit=Unit.COUNT, counts_failures=True),
     Metric(name="compiles", of=_compiles, wanted=Wanted.RUN, unit=Unit.COUNT, same=0.0),
+    Metric(name="value", of=_difference, wanted=Wanted.RUN, unit=Unit.RATIO),
+    Metric(name=TIME, of=_not_probed, wanted=Wanted.RUN, unit=Unit.RATIO),
     Metric(name="returned", of=_returned, wanted=Wanted.CALL, unit=Unit.COUNT),
 )
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _METRICS})
-NAMES: Final = (*METRICS, "value")
-
-
-def values_against(reference: Probed) -> Metric:
-    """The metric ``value``: how far the outputs are from those of the good release."""
-    return Metric(
-        name="value",
-        of=partial(_difference, reference),
-        wanted=Wanted.RUN,
-        unit=Unit.RATIO,
-    )

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,7 +25,7 @@ from assay.toolchains import probe
 from assay.toolchains.environments import CannotMake, WrongVersions, cache_folder
 from assay.toolchains.releases import Release
 
-_SCRIPT: Final = Path(probe.__file__)
+SCRIPT: Final = Path(probe.__file__)
 _FAILURES: Final = {
     "build": FailureKind.BUILD,
     "lowering": FailureKind.LOWERING,
@@ -42,6 +41,12 @@ _PACKAGES: Final = (
 _GPU_OPTIONS: Final = {"xla_gpu_autotune_level": 0}
 # The caller's settings must not decide what another release does.
 _DROPPED: Final = ("JAX_", "XLA_", "LIBTPU_", "PYTHON", "VIRTUAL_ENV", "__PYVENV")
+_FRESH: Final = {
+    "JAX_ENABLE_COMPILATION_CACHE": "false",
+    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+    "PYTHONNOUSERSITE": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 
 
 class Wanted(Enum):
@@ -113,20 +118,21 @@ class Prober:
             result = self._run(str(made.interpreter), place)
         return self._read(release, place, result)
 
-    def environment(self) -> dict[str, str]:
-        """The variables of a probe's process."""
+    def environment(self, folder: Path) -> dict[str, str]:
+        """The variables of a probe's process, which has ``folder`` for its temporary files."""
         kept = {name: each for name, each in os.environ.items() if not name.startswith(_DROPPED)}
         variables = process_environment([self.target.name], kept)
         count = next(iter(self.target.name.topology), 1) if self.target.platform == "cpu" else 1
         if count > 1:
             variables["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
-        if self.subject.search_path:
-            variables["PYTHONPATH"] = os.pathsep.join(self.subject.search_path)
-        fresh = {"JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
-        return {**variables, **fresh, "PYTHONNOUSERSITE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        if self.subject.workload:
+            # Assay alone, without the packages that are installed next to it.
+            paths = [*self.subject.search_path, str(folder / "assay-only")]
+            variables["PYTHONPATH"] = os.pathsep.join(paths)
+        return {**variables, **_FRESH, "TMPDIR": str(folder)}
 
     def request(self, folder: Path) -> dict[str, Any]:
-        """What the script is asked for."""
+        """What the script is asked for; its files go to ``folder``."""
         topology = getattr(self.target, "topology", None)
         return {
             "folder": str(folder),
@@ -142,7 +148,8 @@ class Prober:
         }
 
     def _key(self, environment: str) -> str:
-        parts = [_SCRIPT.read_text(), environment, self.request(Path()), self.environment()]
+        place = Path()
+        parts = [SCRIPT.read_text(), environment, self.request(place), self.environment(place)]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         return f"{environment[:40]}-{digest[:16]}"
 
@@ -150,9 +157,12 @@ class Prober:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".probing-") as text:
             folder = Path(text)
+            if self.subject.workload:
+                (folder / "assay-only").mkdir()
+                (folder / "assay-only/assay").symlink_to(Path(__file__).parents[1])
             request = folder / "request.json"
             request.write_text(json.dumps(self.request(folder)))
-            ended = self._ended([interpreter, "-P", str(_SCRIPT), str(request)], folder)
+            ended = self._ended([interpreter, "-P", str(SCRIPT), str(request)], folder)
             written = folder / "result.json"
             if written.exists():
                 result: dict[str, Any] = json.loads(written.read_text())
@@ -170,7 +180,7 @@ class Prober:
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=words,
-                env=self.environment() | {"TMPDIR": str(folder)},
+                env=self.environment(folder),
                 cwd=folder,
                 start_new_session=True,
             )
@@ -192,7 +202,9 @@ class Prober:
         memory, module, failure, missing = None, None, None, None
         ended = result.get("failure")
         if ended and ended["unsupported"]:
-            missing = Unavailable(reason=f"{ended['type']}: {ended['message']}", remedy=_remedy(ended))
+            missing = Unavailable(
+                reason=f"{ended['type']}: {ended['message']}", remedy=_remedy(ended)
+            )
         elif ended:
             kinds = {"TIMEOUT": FailureKind.TIMEOUT, "CRASH": FailureKind.CRASH}
             kind = kinds.get(ended["type"]) or _FAILURES[ended["stage"]]
@@ -250,7 +262,7 @@ def _keep(folder: Path, place: Path) -> None:
         module.unlink()
     shutil.rmtree(folder / "dump", ignore_errors=True)
     shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(folder, place)
+    shutil.copytree(folder, place, ignore=shutil.ignore_patterns("assay-only"))
 
 
 def _stored(place: Path) -> dict[str, Any] | None:
@@ -264,8 +276,3 @@ def _stored(place: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return result
-
-
-def search_path() -> tuple[str, ...]:
-    """What a workload's module is imported from: this folder, and a folder that holds Assay."""
-    return (str(Path.cwd()), str(Path(sys.modules["assay"].__path__[0]).parent))

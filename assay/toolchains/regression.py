@@ -1,20 +1,22 @@
 """A regression between two releases of a component: the question, and what was found."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from packaging.version import Version
 
+from assay.model.bisection import Bisection, Point
 from assay.model.blame import WrongValue
+from assay.model.units import Unit, parse_bytes
 from assay.targets import Target
-from assay.toolchains.bisect import Bisection, Point, bisect
-from assay.toolchains.metrics import METRICS, NAMES, Metric, values_against
-from assay.toolchains.probes import Probed, Prober, Subject, Wanted, search_path
+from assay.toolchains.bisect import Search
+from assay.toolchains.environments import CannotMake, WrongVersions
+from assay.toolchains.metrics import METRICS, TIME, Metric
+from assay.toolchains.probes import Probed, Prober, Subject, Wanted
 from assay.toolchains.releases import COMPONENTS, Release, versions
-
-Watch = Callable[[Point, int, int], None]
-"""Called with each measured point, its number and how many releases there are."""
+from assay.toolchains.timed import TimingFailed, as_number, ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,32 +40,50 @@ class Question:
     threshold: float | None = None
     scan: bool = False
     timeout_seconds: float = 600.0
+    timing_seconds: float = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """The answer: a bisection, and what each measured release made of the program."""
+    """A bisection, and what each measured release made of the program."""
 
-    question: Question
-    metric: Metric
-    versions: tuple[str, ...]
     bisection: Bisection
-    probed: dict[str, Probed] = field(default_factory=dict)
+    probed: Mapping[str, Probed]
+    prober: Prober
+
+    @property
+    def sides(self) -> Mapping[str, Probed]:
+        """The program on the ``good`` and on the ``bad`` side of the largest step."""
+        step = self.bisection.steps[0]
+        is_fixed = Version(self.bisection.good) > Version(self.bisection.bad)
+        names = ("bad", "good") if is_fixed else ("good", "bad")
+        versions = (step.before.version, step.after.version)
+        return {
+            name: self.probed[version]
+            for name, version in zip(names, versions, strict=True)
+            if version in self.probed
+        }
 
 
-def find(question: Question, watch: Watch = lambda *_: None) -> Regression:
+class Watch(Protocol):
+    """Sees each release before it is measured (without a point), and its point afterwards."""
+
+    def __call__(self, version: str, point: Point | None) -> None:
+        """One event."""
+
+
+def find(question: Question, watch: Watch) -> Regression:
     """Measure releases until the step is found.
 
     Raises:
-        WrongValue: the question names no metric, component or runnable target.
+        WrongValue: the question names no metric, component or target that can answer it.
         CannotMake: the releases cannot be listed, or a named one does not exist.
     """
     metric = _metric(question)
-    is_forwards = Version(question.good) <= Version(question.bad)
     first, last = sorted((question.good, question.bad), key=Version)
     known = versions(question.component, first, last)
     if len(known) < 2:  # noqa: PLR2004  (two ends)
-        raise WrongValue(f"got {first} as good and as bad, wanted two releases")
+        raise WrongValue(f"got {first} as the good and the bad release, wanted two")
     prober = Prober(
         subject=question.subject,
         target=question.target,
@@ -75,30 +95,60 @@ def find(question: Question, watch: Watch = lambda *_: None) -> Regression:
 
     def seen(version: str) -> Probed:
         if version not in probed:
-            release = Release(
-                component=question.component,
-                version=version,
-                platform=question.target.platform,
-                jax=question.jax,
-                also=question.also,
-            )
-            probed[version] = prober.probe(release)
+            probed[version] = prober.probe(_release(question, version))
         return probed[version]
 
-    if question.metric == "value":
-        metric = values_against(seen(known[0] if is_forwards else known[-1]))
-
     def measure(version: str) -> Point:
-        point = metric.point(seen(version))
-        watch(point, len(probed), len(known))
+        watch(version, None)
+        if question.metric == TIME:
+            point = _timed(question, prober, good, version)
+        else:
+            point = metric.of_release(seen(version), seen(good))
+        watch(version, point)
         return point
 
-    found = bisect(
-        known, measure, same=metric.same, threshold=question.threshold, scan=question.scan
+    good = next(each for each in known if Version(each) == Version(question.good))
+    search = Search(versions=known, measure=measure, same=metric.same, threshold=question.threshold)
+    points, steps = search.run(scan=question.scan)
+    ends = [point for point in (points[0], points[-1]) if point.number is None]
+    reason = f"{ends[0].version} gives no number: {ends[0].why}" if ends else ""
+    bisection = Bisection(
+        subject=question.subject.text,
+        target=str(question.target.name),
+        component=question.component,
+        metric=question.metric,
+        unit=metric.unit,
+        good=question.good,
+        bad=question.bad,
+        releases=len(known),
+        points=points,
+        steps=() if reason else steps,
+        reason=reason,
     )
-    return Regression(
-        question=question, metric=metric, versions=known, bisection=found, probed=probed
+    return Regression(bisection=bisection, probed=probed, prober=prober)
+
+
+def _release(question: Question, version: str) -> Release:
+    return Release(
+        component=question.component,
+        version=version,
+        platform=question.target.platform,
+        jax=question.jax,
+        also=question.also,
     )
+
+
+def _timed(question: Question, prober: Prober, good: str, version: str) -> Point:
+    """The time over that on the good release, measured side by side."""
+    try:
+        old, new = (
+            _release(question, each).environment(question.python).interpreter
+            for each in (good, version)
+        )
+        found = ratio(prober, old, new, question.timing_seconds)
+        return Point(version=version, number=as_number(found))
+    except (CannotMake, WrongVersions, TimingFailed) as missing:
+        return Point(version=version, why=str(missing))
 
 
 def _metric(question: Question) -> Metric:
@@ -106,9 +156,9 @@ def _metric(question: Question) -> Metric:
         raise WrongValue(
             f"got component {question.component!r}, wanted one of {', '.join(COMPONENTS)}"
         )
-    if question.metric not in NAMES:
-        raise WrongValue(f"got metric {question.metric!r}, wanted one of {', '.join(NAMES)}")
-    metric = METRICS.get(question.metric) or replace(METRICS["runs"], name=question.metric)
+    metric = METRICS.get(question.metric)
+    if metric is None:
+        raise WrongValue(f"got metric {question.metric!r}, wanted one of {', '.join(METRICS)}")
     if metric.wanted is Wanted.RUN and not question.target.executes:
         raise WrongValue(
             f"got metric {question.metric!r} on {question.target.name}, which runs nothing, wanted "
@@ -117,7 +167,7 @@ def _metric(question: Question) -> Metric:
     return metric
 
 
-def subject(text: str) -> Subject:
+def subject_of(text: str) -> Subject:
     """``FILE.py:FUNCTION``, or ``MODULE:WORKLOAD/VARIANT``.
 
     Raises:
@@ -132,4 +182,20 @@ def subject(text: str) -> Subject:
     workload, _, variant = name.partition("/")
     if not (place and workload and variant):
         raise WrongValue(f"got {text!r}, wanted FILE.py:FUNCTION or MODULE:WORKLOAD/VARIANT")
-    return Subject(text=text, workload=(place, workload, variant), search_path=search_path())
+    return Subject(text=text, workload=(place, workload, variant), search_path=(str(Path.cwd()),))
+
+
+def threshold_of(metric: str, text: str) -> float | None:
+    """The threshold of a metric: bytes as ``"1MiB"``, other numbers as they are written.
+
+    Raises:
+        WrongValue: the text is no number, or no size.
+    """
+    if not text:
+        return None
+    if metric in METRICS and METRICS[metric].unit is Unit.BYTES:
+        return parse_bytes(text)
+    try:
+        return float(text)
+    except ValueError:
+        raise WrongValue(f"got the threshold {text!r}, wanted a number such as 1.5") from None

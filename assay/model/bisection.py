@@ -1,0 +1,66 @@
+"""Bisection: which release of a component changed a number of one program."""
+
+from dataclasses import dataclass
+
+from assay.model.units import Unit
+from assay.model.verdict import ExitCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One release's number, or why it has none."""
+
+    version: str
+    number: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A change between two releases.
+
+    Those between them in ``skipped`` have no number, and ``unmeasured`` were not measured.
+    """
+
+    before: Point
+    after: Point
+    skipped: tuple[Point, ...] = ()
+    unmeasured: int = 0
+
+    @property
+    def size(self) -> float:
+        """The absolute difference of the two numbers."""
+        return abs((self.after.number or 0.0) - (self.before.number or 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bisection:
+    """A search over the ``releases`` from the oldest to the newest of ``good`` and ``bad``.
+
+    ``points`` are those that were measured, oldest first; ``steps`` have the largest first.
+    ``reason`` says why the search could not begin.
+    """
+
+    subject: str
+    target: str
+    component: str
+    metric: str
+    unit: Unit
+    good: str
+    bad: str
+    releases: int
+    points: tuple[Point, ...] = ()
+    steps: tuple[Step, ...] = ()
+    reason: str = ""
+
+    @property
+    def skipped(self) -> tuple[Point, ...]:
+        """The releases that gave no number."""
+        return tuple(point for point in self.points if point.number is None)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """1 if a step was found, 0 if there is none, 2 if an end has no number."""
+        if self.reason:
+            return ExitCode.MISUSE
+        return ExitCode.FAILED if self.steps else ExitCode.PASSED

@@ -17,7 +17,7 @@ from assay.model.bisection import Point
 from assay.model.blame import WrongValue
 from assay.model.inspection import Inspection, Means
 from assay.model.target import State, TargetError
-from assay.model.units import format_bytes
+from assay.model.units import format_bytes, parse_bytes
 from assay.model.verdict import ExitCode
 from assay.report.inspection_output import print_comparison, print_inspection
 from assay.report.inspection_output import to_json as inspection_json
@@ -209,6 +209,9 @@ def bisect_releases(  # noqa: PLR0913, PLR0917 -- typer takes a parameter for ea
     threshold: Annotated[
         str, typer.Option("--threshold", help="Numbers above are bad; default: the largest step.")
     ] = "",
+    above: Annotated[
+        str, typer.Option("--above", help="loop_copies: ignore arrays up to this size.")
+    ] = "0",
     scan: Scan = False,  # noqa: FBT002
     component: Annotated[
         str, typer.Option("--component", help=f"What varies: {', '.join(COMPONENTS)}.")
@@ -252,6 +255,7 @@ def bisect_releases(  # noqa: PLR0913, PLR0917 -- typer takes a parameter for ea
         also=tuple(also or ()),
         python=python,
         threshold=threshold_of(metric, threshold),
+        above=parse_bytes(above),
         scan=scan,
         timeout_seconds=timeout,
         timing_seconds=timing_seconds,
@@ -273,7 +277,7 @@ def bisect_releases(  # noqa: PLR0913, PLR0917 -- typer takes a parameter for ea
     if found.bisection.steps and len(found.sides) > 1:
         comparison = compare(*(_inspection_of(each, found) for each in found.sides.values()))
         if not as_json and comparison.differences is not None:
-            print_comparison(console, comparison, console.width)
+            print_comparison(console, comparison)
         if bundle is not None:
             differences = [str(each) for each in comparison.differences or ()]
             for path in write_bundle(

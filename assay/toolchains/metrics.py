@@ -61,7 +61,8 @@ def _memory(field: str, probed: Probed, _good: Probed) -> float:
     return float(getattr(probed.evidence.memory, field))
 
 
-def _copies(above: int, probed: Probed, _good: Probed) -> float:
+def copied_bytes(above: int, probed: Probed, _good: Probed) -> float:
+    """Bytes of full-buffer writes per loop iteration, in arrays larger than ``above`` bytes."""
     module = probed.evidence.module
     if module is None or not module.buffers_assigned:
         raise NoNumber("the compiler gives no buffer assignment to tell a copy from an update")
@@ -130,7 +131,7 @@ _METRICS: Final = (
     Metric(name="temp_bytes", of=partial(_memory, "temp_bytes")),
     Metric(name="host_bytes", of=partial(_memory, "host_bytes")),
     Metric(name="device_bytes", of=partial(_memory, "device_bytes")),
-    Metric(name="loop_copies", of=partial(_copies, 0)),
+    Metric(name="loop_copies", of=partial(copied_bytes, 0)),
     Metric(name="transfers", of=_transfers),
     Metric(name="error", of=_failures, unit=Unit.COUNT, counts_failures=True),
     Metric(name="runs", of=_failures, wanted=Wanted.RUN, unit=Unit.COUNT, counts_failures=True),

@@ -1,7 +1,8 @@
 """A regression between two releases of a component: the question, and what was found."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +14,7 @@ from assay.model.units import Unit, parse_bytes
 from assay.targets import Target
 from assay.toolchains.bisect import Search
 from assay.toolchains.environments import CannotMake, WrongVersions
-from assay.toolchains.metrics import METRICS, TIME, Metric
+from assay.toolchains.metrics import METRICS, TIME, Metric, copied_bytes
 from assay.toolchains.probes import Probed, Prober, Subject, Wanted
 from assay.toolchains.releases import COMPONENTS, Release, versions
 from assay.toolchains.timed import TimingFailed, as_number, ratio
@@ -25,7 +26,8 @@ class Question:
 
     ``jax`` is the jax that another component is installed with, ``also`` are the packages that the
     program imports. A ``threshold`` separates good from bad numbers; without one, the largest step
-    is sought. ``scan`` measures every release.
+    is sought. ``loop_copies`` counts arrays larger than ``above`` bytes. ``scan`` measures every
+    release.
     """
 
     subject: Subject
@@ -38,6 +40,7 @@ class Question:
     also: tuple[str, ...] = ()
     python: str = ""
     threshold: float | None = None
+    above: int = 0
     scan: bool = False
     timeout_seconds: float = 600.0
     timing_seconds: float = 120.0
@@ -164,6 +167,8 @@ def _metric(question: Question) -> Metric:
             f"got metric {question.metric!r} on {question.target.name}, which runs nothing, wanted "
             "a live target; use --target cpu, or a metric of the compiled program"
         )
+    if question.metric == "loop_copies":
+        return replace(metric, of=partial(copied_bytes, question.above))
     return metric
 
 

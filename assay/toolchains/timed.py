@@ -33,18 +33,23 @@ class TimedProcess:
         folder = Path(self._folder.name)
         request = folder / "request.json"
         request.write_text(json.dumps({**prober.request(folder), "wanted": "time"}))
-        self._process = subprocess.Popen(
-            [str(interpreter), "-P", str(SCRIPT), str(request)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(folder / "stderr.txt").open("wb"),
-            env=prober.environment(folder),
-            cwd=folder,
-            start_new_session=True,
-        )
+        with (folder / "stderr.txt").open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [str(interpreter), "-P", str(SCRIPT), str(request)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=prober.environment(folder),
+                cwd=folder,
+                start_new_session=True,
+            )
 
     def __enter__(self) -> Self:
-        self.first: float = self._answer()["first"]
+        try:
+            self.first: float = self._answer()["first"]
+        except BaseException:
+            self._close()
+            raise
         return self
 
     def __exit__(
@@ -53,9 +58,13 @@ class TimedProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        with suppress(BrokenPipeError):
+            self._process.communicate()
         self._folder.cleanup()
 
     def sample(self, runs: int) -> float:

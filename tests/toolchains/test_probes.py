@@ -1,0 +1,134 @@
+"""A probe measures what Assay measures, and says how each other program ended."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.model.evidence import FailureKind
+from assay.targets import resolve
+from assay.toolchains.environments import Environment
+from assay.toolchains.metrics import METRICS, copied_bytes
+from assay.toolchains.probes import Probed, Prober, Wanted
+from assay.toolchains.regression import subject_of
+from assay.toolchains.releases import Release
+from assay.toolchains.timed import TimingFailed, ratio
+
+SUBJECTS = Path(__file__).with_name("subjects.py")
+EXHAUSTIVE = pytest.mark.exhaustive
+RELEASE = Release(component="jax", version="0.0.1", platform="cpu")
+
+
+@pytest.fixture(autouse=True)
+def this_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every release is this environment, and the cache is empty."""
+    here = Environment(folder=Path(sys.prefix), versions={})
+    monkeypatch.setattr(Release, "environment", lambda *_: here)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def prober(
+    function: str,
+    target: str = "cpu",
+    wanted: Wanted = Wanted.COMPILE,
+    file: Path = SUBJECTS,
+    timeout_seconds: float = 120.0,
+) -> Prober:
+    return Prober(
+        subject=subject_of(f"{file}:{function}"),
+        target=resolve(target),
+        wanted=wanted,
+        timeout_seconds=timeout_seconds,
+    )
+
+
+def number(metric: str, probed: Probed) -> float | None:
+    return METRICS[metric].of_release(probed, probed).number
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["cpu", *(pytest.param(each, marks=EXHAUSTIVE) for each in ("gpu-h100", "tpu-v5e:2x2"))],
+)
+def test_an_update_in_place_copies_nothing_and_its_control_does(target: str) -> None:
+    row, stack = 4096 * 4, 15 * 4096 * 4
+    in_place, control = (
+        copied_bytes(row, probed, probed)
+        for probed in (
+            prober(each, target).probe(RELEASE) for each in ("in_place", "keeps_the_old")
+        )
+    )
+    assert in_place == 0
+    assert control >= stack
+
+
+def test_rubbish_on_standard_output_changes_nothing() -> None:
+    clean, loud = (prober(each).probe(RELEASE) for each in ("update_row", "prints_rubbish"))
+    assert loud.evidence.failure is None
+    assert number("temp_bytes", loud) == number("temp_bytes", clean)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "words"),
+    [
+        ("crashes", FailureKind.CRASH, "SIGABRT; stderr tail: the last words"),
+        ("fails", FailureKind.LOWERING, "ValueError: the shapes do not fit"),
+        ("no_such_function", FailureKind.BUILD, "no_such_function"),
+    ],
+)
+def test_a_program_that_fails_has_no_number_but_is_an_error(
+    function: str, kind: FailureKind, words: str
+) -> None:
+    probed = prober(function).probe(RELEASE)
+    assert probed.evidence.failure is not None
+    assert probed.evidence.failure.kind is kind
+    assert words in METRICS["temp_bytes"].of_release(probed, probed).why
+    assert number("temp_bytes", probed) is None
+    assert number("error", probed) == 1
+    assert number("error", prober("in_place").probe(RELEASE)) == 0
+
+
+def test_a_program_that_hangs_is_ended_and_not_cached(tmp_path: Path) -> None:
+    probed = prober("hangs", timeout_seconds=3.0).probe(RELEASE)
+    assert probed.evidence.failure is not None
+    assert probed.evidence.failure.kind is FailureKind.TIMEOUT
+    assert not list((tmp_path / "assay/probes").iterdir())
+
+
+def test_a_missing_package_is_unsupported_and_names_the_option() -> None:
+    missing = prober("needs_a_package").probe(RELEASE).evidence.unavailable
+    assert missing is not None
+    assert missing.remedy == "add --with no_such_package_of_ours"
+
+
+def test_a_result_is_reused_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(SUBJECTS.read_text())
+    first = prober("in_place", file=file).probe(RELEASE)
+    monkeypatch.setattr(Prober, "_run", lambda *_: pytest.fail("measured again"))
+    assert prober("in_place", file=file).probe(RELEASE).evidence == first.evidence
+    file.write_text(SUBJECTS.read_text() + "# changed\n")
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        prober("in_place", file=file).probe(RELEASE)
+
+
+def test_a_run_counts_compilations_and_compares_outputs() -> None:
+    one, other = (
+        prober(each, wanted=Wanted.RUN).probe(RELEASE) for each in ("in_place", "keeps_the_old")
+    )
+    assert number("compiles", one) == 1
+    assert number("value", one) == 0
+    assert METRICS["value"].of_release(other, one).number != 0
+
+
+@EXHAUSTIVE
+def test_times_of_one_program_under_one_toolchain_do_not_differ() -> None:
+    python = Path(sys.executable)
+    found = ratio(prober("in_place"), python, python, 20.0)
+    assert 0.5 < found.ratio < 2
+    with pytest.raises(TimingFailed, match="the shapes do not fit"):
+        ratio(prober("fails"), python, python, 5.0)

@@ -21,6 +21,7 @@ from assay.hlo.summary import read
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Toolchain, Unavailable
 from assay.targets import Target
 from assay.targets import environment as process_environment
+from assay.targets.devices import topology_options
 from assay.toolchains import probe
 from assay.toolchains.environments import CannotMake, WrongVersions, cache_folder
 from assay.toolchains.releases import Release
@@ -133,7 +134,8 @@ class Prober:
 
     def request(self, folder: Path) -> dict[str, Any]:
         """What the script is asked for; its files go to ``folder``."""
-        topology = getattr(self.target, "topology", None)
+        model, executes = self.target.model, self.target.executes
+        topology = topology_options(self.target.name, model) if model and not executes else None
         return {
             "folder": str(folder),
             "wanted": self.wanted.value,

@@ -191,9 +191,9 @@ class UnusedBaselineItem(VerdictItem):
         super().__init__(**rest)
         self._verdict = record
 
-    def runtest(self) -> None:
-        """Report that the number is unused, or that it will be removed."""
-        self.conclude(self._verdict)
+    def judge(self) -> list[Record]:
+        """That the number is unused, or that it will be removed."""
+        return [self._verdict]
 
 
 def unused_baseline_items(session: pytest.Session) -> list[UnusedBaselineItem]:

@@ -1,5 +1,6 @@
 """Items: a check becomes one pytest item for each trial, and the item ends with its verdict."""
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
@@ -33,28 +34,36 @@ class ClaimFailed(Exception):
 
 
 class VerdictItem(pytest.Item):
-    """An item that ends with the verdict of a record."""
+    """An item that ends with a verdict."""
+
+    @abstractmethod
+    def judge(self) -> list[Record]:
+        """The records of the item. The first that fails ends the test, otherwise the first."""
+
+    def runtest(self) -> None:
+        """Store the records, and end the test."""
+        self.stash[VERDICTS] = records = self.judge()
+        conclude(next((each for each in records if each.verdict.fails), records[0]))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """The file of the item, and its name as the heading of a failure."""
         return self.path, None, self.name
-
-    def conclude(self, *records: Record) -> None:
-        """Store the records. The first that fails ends the test, otherwise the first record."""
-        self.stash.setdefault(VERDICTS, []).extend(records)
-        record = next((each for each in records if each.verdict.fails), records[0])
-        if record.verdict.fails:
-            raise ClaimFailed(record)
-        if record.verdict is Outcome.KNOWN_DEFECT:
-            pytest.xfail(f"{record.reason} ({record.upstream})")
-        if not record.verdict.judged:
-            pytest.skip(f"{record.verdict.value}: {record.reason}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Explain a failing verdict without a traceback."""
         if isinstance(excinfo.value, ClaimFailed):
             return f"{_explanation(excinfo.value.record)}\n  at: {self.path.name}"
         return super().repr_failure(excinfo, style)
+
+
+def conclude(record: Record) -> None:
+    """End the test as the verdict asks."""
+    if record.verdict.fails:
+        raise ClaimFailed(record)
+    if record.verdict is Outcome.KNOWN_DEFECT:
+        pytest.xfail(f"{record.reason} ({record.upstream})")
+    if not record.verdict.judged:
+        pytest.skip(f"{record.verdict.value}: {record.reason}")
 
 
 class TrialItem(VerdictItem):
@@ -74,8 +83,8 @@ class TrialItem(VerdictItem):
         is_benchmark = trial.is_timing and benchmarks.session_of(self.config) is not None
         self.fixturenames = ("benchmark",) if is_benchmark else ()
 
-    def runtest(self) -> None:
-        """Judge the trial and its controls."""
+    def judge(self) -> list[Record]:
+        """The verdicts on the trial and its controls."""
         session = self.config.stash[Session.KEY]
         if self.trial.is_timing and benchmarks.is_disabled(self.config):
             finding = Finding(
@@ -88,7 +97,7 @@ class TrialItem(VerdictItem):
             record, measured = session.judge_timed(self.trial)
         if self.trial.is_timing and measured is not None:
             benchmarks.report(self, self.trial, measured, session.directory)
-        self.conclude(record, *map(session.judge, self.controls))
+        return [record, *map(session.judge, self.controls)]
 
 
 def _explanation(record: Record) -> str:

@@ -76,7 +76,7 @@ RUNNING = (
     _raises("run:update_baselines", "assay/run.py"),
     _raises("claims.compile:Compiles.judge", "assay/claims/compile.py", _FAILS),
     _raises("plugin.items:attach_verdicts", "assay/plugin/items.py"),
-    _raises("plugin.items:VerdictItem.conclude", "A test or a worker failed (exit 1)", ends=FAILED),
+    _raises("plugin.items:conclude", "A test or a worker failed (exit 1)", ends=FAILED),
     _raises("plugin.items:check_items", "assay/plugin/items.py", ends=2),
     _raises("plugin.coverage:unused_baseline_items", "assay/plugin/coverage.py"),
     _raises("plugin.settings:Settings.parse", "assay/plugin/settings.py"),

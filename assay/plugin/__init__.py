@@ -25,6 +25,8 @@ BASELINES: Final = "baselines"
 """The default folder of baselines."""
 TARGET: Final = "assay_target"
 """The argument of a test that runs once for each target."""
+CONTROLLER: Final = "assay-controller"
+"""The name of the plugin that collects verdicts, in processes that are not xdist workers."""
 _HOOKS: Final = "assay-hooks"
 _RUN_NAME: Final = "assay_run"
 """The key of the run's name in an xdist worker's input."""
@@ -63,10 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the run, and start Assay if an option or a file of expected coverage asks for it."""
-    worker: dict[str, Any] = getattr(config, "workerinput", {})
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    config.stash[_NAME] = worker.get(_RUN_NAME, f"{stamp}-{secrets.token_hex(2)}")
+    """Start Assay if an option or a file of expected coverage asks for it."""
     given = vars(config.option)
     if given["help"]:  # pytest prints its help and stops before it reads the paths.
         return
@@ -92,7 +91,9 @@ def _started(config: pytest.Config) -> bool:
 
 def run_name(config: pytest.Config) -> str:
     """The name of this run, which its xdist workers share."""
-    return config.stash[_NAME]
+    worker: dict[str, str] = getattr(config, "workerinput", {})
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    return config.stash.setdefault(_NAME, worker.get(_RUN_NAME, name))
 
 
 def program_of(nodeid: str) -> str:
@@ -151,8 +152,7 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_xdist_node_collection_finished(node: Any, ids: Iterable[str]) -> None:
     """Start where a worker collected an item of a ``Check``."""
     if not _started(node.config) and any(map(program_of, ids)):
-        controller = start(node.config).controller_of(node.config)
-        controller.pytest_xdist_node_collection_finished(node, ids)
+        _controller(node.config).pytest_xdist_node_collection_finished(node, ids)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -160,4 +160,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Start where a worker's test used the fixture (``report.node`` is set by xdist)."""
     node: Any = getattr(report, "node", None)
     if node is not None and hasattr(report, PAYLOAD) and not _started(node.config):
-        start(node.config).controller_of(node.config).pytest_runtest_logreport(report)
+        _controller(node.config).pytest_runtest_logreport(report)
+
+
+def _controller(config: pytest.Config) -> Any:
+    start(config)
+    return config.pluginmanager.get_plugin(CONTROLLER)

@@ -2,8 +2,8 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from assay.frameworks.installed import KNOWN, why_missing
 from assay.model.blame import suite_of
-from assay.model.claim import Check, Trial
+from assay.model.claim import Trial
 from assay.model.invocation import Count, Coverage, Missing, Reached, Slot, gaps
 from assay.model.target import LIVE_MODELS, State
 from assay.model.units import Unit
@@ -105,10 +105,8 @@ class Tally:
 
     def save(self) -> tuple[Path, ...]:
         """Store what the run reached as expected, if the options say so. Returns the files."""
-        updated = self._updated()
-        return (
-            () if updated is None else (baselines.save_coverage(self._settings.baselines, updated),)
-        )
+        root, updated = self._settings.baselines, self._updated()
+        return () if updated is None else (baselines.save_coverage(root, updated),)
 
     def _updated(self) -> Coverage | None:
         """The expected coverage with what this run reached; None if it is not to be stored."""
@@ -197,18 +195,13 @@ class UnusedBaselineItem(VerdictItem):
 
 
 def unused_baseline_items(session: pytest.Session) -> list[UnusedBaselineItem]:
-    """An item for each number that no check measures, of the suites collected completely.
-
-    Raises:
-        BaselineError: a baseline file is damaged.
-    """
+    """An item for each number that no check measures, of the suites collected completely."""
     own = session.config.stash[Session.KEY]
     root, items = own.settings.baselines, []
-    for suite, checks in _whole_suites(session).items():
-        is_used = partial(_measures, checks, suite)
+    for suite, used in _measured_by_checks(session).items():
         for target in own.settings.targets:
             path = baselines.path_of(root, suite, target)
-            for record in _unused(own, suite, target, is_used):
+            for record in _unused(own, suite, target, used):
                 key = (record.workload, record.variant, record.claim.removesuffix(UNUSED))
                 name = f"baselines[{'/'.join((suite, *key))}@{target}]"
                 nodeid = f"{path.relative_to(root.parent).as_posix()}::{name}"
@@ -236,7 +229,7 @@ def unused_records(
                 key = (each.workload, each.variant, each.claim)
                 used.setdefault(each.target, set()).add(key)
         for target, keys in sorted(used.items()):
-            unused += _unused(own, suite, target, keys.__contains__)
+            unused += _unused(own, suite, target, keys)
     return unused
 
 
@@ -249,44 +242,38 @@ def remove_unused_baselines(root: Path, records: Iterable[Record]) -> None:
             baselines.save(root, stored.without([key]))
 
 
-def _whole_suites(session: pytest.Session) -> dict[str, list[Check]]:
-    """The checks of each suite that was collected completely; no check for a removed suite."""
+def _measured_by_checks(session: pytest.Session) -> dict[str, set[baselines.Key]]:
+    """The numbers that checks measure at any level, of each suite collected completely.
+
+    A removed suite measures none.
+    """
     config = session.config
     folders = whole_folders(config)
     if session.testsfailed or not folders:
         return {}
     known = baselines.load_coverage(config.stash[Session.KEY].settings.baselines) or Coverage()
-    suites: dict[str, list[Check]] = {
-        suite: []
+    measured: dict[str, set[baselines.Key]] = {
+        suite: set()
         for suite, folder in known.folders.items()
         if _is_whole(config.rootpath / folder, folders)
     }
-    partial_suites = set()
+    incomplete = set()
     for path, check in config.stash.get(CHECKS, []):
-        for suite in {workload.suite for workload in check.workloads}:
-            suites.setdefault(suite, []).append(check)
+        for workload in check.workloads:
+            measured.setdefault(workload.suite, set()).update(
+                (workload.name, variant.name, check.claim.name)
+                for variant in workload.variants
+                if check.claim.uses_baseline
+                and check.covers(variant.name)
+                and variant.role is not Role.NEGATIVE_CONTROL
+            )
             if not _is_whole(path, folders):
-                partial_suites.add(suite)
-    return {suite: checks for suite, checks in suites.items() if suite not in partial_suites}
-
-
-def _measures(checks: Iterable[Check], suite: str, key: baselines.Key) -> bool:
-    """Whether one of the checks measures the number, at any level."""
-    workload_name, variant_name, claim_name = key
-    return any(
-        variant.name == variant_name and variant.role is not Role.NEGATIVE_CONTROL
-        for check in checks
-        if check.claim.uses_baseline
-        and check.claim.name == claim_name
-        and check.covers(variant_name)
-        for workload in check.workloads
-        if (workload.suite, workload.name) == (suite, workload_name)
-        for variant in workload.variants
-    )
+                incomplete.add(workload.suite)
+    return {suite: keys for suite, keys in measured.items() if suite not in incomplete}
 
 
 def _unused(
-    session: Session, suite: str, target: str, is_used: Callable[[baselines.Key], bool]
+    session: Session, suite: str, target: str, used: Collection[baselines.Key]
 ) -> Iterator[Record]:
     """The records of the entries of a baseline file that are not used."""
     removed = session.settings.update is BaselineUpdate.ALL
@@ -294,7 +281,7 @@ def _unused(
     advice = "bring the check back, or remove the number with --assay-update-baselines=all"
     for key in baselines.load(session.settings.baselines, suite, target).baselines:
         workload, variant, claim = key
-        if not is_used(key):
+        if key not in used:
             yield Record(
                 schema=RECORD_SCHEMA,
                 run=session.name,

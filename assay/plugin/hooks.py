@@ -7,7 +7,7 @@ import pytest
 
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
-from assay.plugin import run_name
+from assay.plugin import CONTROLLER, run_name
 from assay.plugin.controller import Controller
 from assay.plugin.coverage import unused_baseline_items
 from assay.plugin.fixture import Assay, Baseline
@@ -24,9 +24,8 @@ from assay.plugin.settings import Settings, SettingsError
 from assay.store import files
 from assay.store.baselines import BaselineError
 
-__all__ = ["check_items", "controller_of", "prepare", "targets_of"]
+__all__ = ["check_items", "prepare", "targets_of"]
 
-_CONTROLLER = "assay-controller"
 _TIMING_LOCK: pytest.StashKey[Path] = pytest.StashKey()
 """The folder of the lock that keeps other items from running during a timing.
 
@@ -46,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
     config.stash[Session.KEY] = session
     if not worker:
-        config.pluginmanager.register(Controller(config, session), _CONTROLLER)
+        config.pluginmanager.register(Controller(config, session), CONTROLLER)
 
 
 def _reject_rootdir_by_mistake(config: pytest.Config) -> None:
@@ -70,13 +69,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[Session.KEY].close()
 
 
-def controller_of(config: pytest.Config) -> Controller:
-    """The controller of a process that is not an xdist worker."""
-    found = config.pluginmanager.get_plugin(_CONTROLLER)
-    assert isinstance(found, Controller)
-    return found
-
-
 def targets_of(config: pytest.Config) -> tuple[str, ...]:
     """The targets of this run."""
     return config.stash[Session.KEY].settings.targets
@@ -91,10 +83,7 @@ def prepare(session: pytest.Session, items: list[pytest.Item]) -> None:
     reject_repeated(items)
     if worker:
         group_by_program(items)
-    try:
-        items += unused_baseline_items(session)
-    except BaselineError as error:
-        raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
+    items += unused_baseline_items(session)
     items.sort(key=is_timing)
     # All workers collect the same items, so all of them use the lock or none.
     if worker and any(map(is_timing, items)):

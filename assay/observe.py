@@ -5,9 +5,8 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
-from functools import partial
 from typing import Any
 
 from assay.frameworks.failures import Ended, classified, shortened, stage
@@ -55,10 +54,12 @@ def observe(
     target_name: str,
     begin: Begin = _ignore,
     cache: CompileCache | None = None,
+    growth_seconds: float | None = None,
 ) -> Evidence:
-    """Measure one variant on one target in this process. Its growing loop is not timed.
+    """Measure one variant on one target in this process.
 
-    A program in ``cache`` is not compiled again.
+    A program in ``cache`` is not compiled again. With ``growth_seconds`` only the program's
+    growing loop is timed, for about that long.
 
     Failures of the program, the compiler or the target are recorded in the evidence. Any other
     exception than ``TargetError`` is a fault of Assay.
@@ -66,26 +67,24 @@ def observe(
     Raises:
         TargetError: no target has that name.
     """
-    observation = _Observation(workload, variant, resolve(target_name), begin, cache)
-    return observation.take(workload, variant, observation.compile_and_execute)
-
-
-def observe_growth(
-    workload: Workload,
-    variant: Variant,
-    target_name: str,
-    most_seconds: float,
-    begin: Begin = _ignore,
-) -> Evidence:
-    """Time only the growing loop of one variant, or record why that is not possible.
-
-    Failures of the program, the compiler or the target are recorded in the evidence.
-
-    Raises:
-        TargetError: no target has that name.
-    """
-    observation = _Observation(workload, variant, resolve(target_name), begin)
-    return observation.take(workload, variant, partial(observation.time_growth, most_seconds))
+    target = resolve(target_name)
+    observation = _Observation(target, unseen(workload, variant, target), begin, cache)
+    try:
+        tools = _reach(workload, target)
+        observation.found(device_count=len(tools.devices))
+        if target.executes:
+            observation.found(device_memory_bytes=tools.device_memory_bytes())
+        with tools.machine():
+            with observation.stage(FailureKind.BUILD, "build"):
+                program = built(variant, tools.devices)
+            with observation.recording():
+                if growth_seconds is None:
+                    observation.compile_and_execute(tools, program)
+                else:
+                    observation.time_growth(tools, program, growth_seconds)
+    except Ended as ended:
+        observation.record_end(ended.end)
+    return observation.evidence
 
 
 def observe_times(pair: TimedPair, keep: Keep) -> Times:
@@ -103,9 +102,9 @@ def observe_times(pair: TimedPair, keep: Keep) -> Times:
     timer = PairTimer(pair, known, keep)
     start = time.perf_counter()
     try:
-        tools, devices = _reach(pair.workload, target)
-        with tools.machine(devices):
-            timer.run(tools, devices, target.platform)
+        tools = _reach(pair.workload, target)
+        with tools.machine():
+            timer.run(tools)
     except Ended as ended:
         if isinstance(ended.end, Unavailable):
             return replace(timer.times, unavailable=ended.end)
@@ -127,10 +126,10 @@ def unseen(workload: Workload, variant: Variant, target: Target) -> Evidence:
     )
 
 
-def _reach(workload: Workload, target: Target) -> tuple[Framework, tuple[Any, ...]]:
-    """The workload's framework, and the devices to compile for."""
+def _reach(workload: Workload, target: Target) -> Framework:
+    """The workload's framework, on the target's devices."""
     try:
-        return framework(workload.framework), target.devices()
+        return framework(workload.framework, target)
     except (Unsupported, TargetUnavailable) as absent:
         raise Ended(classified(FailureKind.BUILD, absent)) from absent
 
@@ -139,92 +138,62 @@ class _Observation:
     """The stages of one program on one target, and the evidence that they have found so far."""
 
     def __init__(
-        self,
-        workload: Workload,
-        variant: Variant,
-        target: Target,
-        begin: Begin,
-        cache: CompileCache | None = None,
+        self, target: Target, evidence: Evidence, begin: Begin, cache: CompileCache | None
     ) -> None:
+        self.evidence = evidence
         self._target = target
         self._begin = begin
         self._cache = cache
-        self._evidence = unseen(workload, variant, target)
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    def take(
-        self,
-        workload: Workload,
-        variant: Variant,
-        measure: Callable[[Framework, tuple[Any, ...], Program], None],
-    ) -> Evidence:
-        """Build the program and measure it. A stage that fails is recorded as the end."""
-        try:
-            tools, devices = _reach(workload, self._target)
-            self._found(device_count=len(devices))
-            if self._target.executes:
-                self._found(device_memory_bytes=tools.device_memory_bytes(devices[0]))
-            with tools.machine(devices):
-                with self._stage(FailureKind.BUILD, "build"):
-                    program = built(variant, devices)
-                with self._recording():
-                    measure(tools, devices, program)
-        except Ended as ended:
-            self._record_end(ended.end)
-        return self._evidence
-
-    def compile_and_execute(
-        self, tools: Framework, devices: tuple[Any, ...], program: Program
-    ) -> None:
+    def compile_and_execute(self, tools: Framework, program: Program) -> None:
         """Compile the program's function and read the module; then run it, if the target can."""
         if program.function is not None:
-            self._compile(tools, devices, program)
-        if self._evidence.failure is None and self._evidence.unavailable is None:
-            self._execute(tools, devices, program)
+            self._compile(tools, program)
+        if self.evidence.failure is None and self.evidence.unavailable is None:
+            self._execute(tools, program)
 
-    def time_growth(
-        self, most_seconds: float, tools: Framework, devices: tuple[Any, ...], program: Program
-    ) -> None:
+    def time_growth(self, tools: Framework, program: Program, most_seconds: float) -> None:
         """Time the program's growing loop."""
         if not self._target.executes:
-            self._found(not_executed=_RUNS_NOTHING)
+            self.found(not_executed=_RUNS_NOTHING)
         elif program.growth is None:
-            self._found(not_executed=_NO_GROWTH)
+            self.found(not_executed=_NO_GROWTH)
         else:
-            with self._stage(FailureKind.EXECUTION, "execute"):
-                times = tools.time_growth(program.growth, devices, most_seconds)
-            self._found(growth=times)
+            with self.stage(FailureKind.EXECUTION, "execute"):
+                times = tools.time_growth(program.growth, most_seconds)
+            self.found(growth=times)
 
-    def _compile(self, tools: Framework, devices: tuple[Any, ...], program: Program) -> None:
+    def _compile(self, tools: Framework, program: Program) -> None:
         traced: Any = None
         lowered: Any = None
         try:
-            with self._stage(FailureKind.TRACE, "trace"):
-                traced = tools.trace(program, devices)
-            with self._stage(FailureKind.LOWERING, "lower"):
-                lowered = tools.lower(traced, self._target.platform, devices)
-            self._compile_lowered(tools, devices, lowered)
+            with self.stage(FailureKind.TRACE, "trace"):
+                traced = tools.trace(program)
+            with self.stage(FailureKind.LOWERING, "lower"):
+                lowered = tools.lower(traced)
+            self._compile_lowered(tools, lowered)
         except Ended as ended:
-            self._record_end(ended.end)
+            self.record_end(ended.end)
         if traced is not None:
             # The program's differentiated function is traced here.
-            with self._stage(FailureKind.TRACE, "describe"):
+            with self.stage(FailureKind.TRACE, "describe"):
                 described = tools.describe(program, traced, lowered)
-            self._found(traced=described)
+            self.found(traced=described)
 
-    def _compile_lowered(self, tools: Framework, devices: tuple[Any, ...], lowered: Any) -> None:
-        """The compiled program, from the compiler or from an earlier run's cache."""
+    def _compile_lowered(self, tools: Framework, lowered: Any) -> None:
+        """Compile the program, or load what an earlier run compiled."""
         cache, key = self._cache, self._cache_key(tools, lowered)
         if cache and key and (known := cache.load(key)):
-            self._found(memory=known.memory, module=known.module, hlo_gz=known.hlo_gz, cached=True)
+            self.found(memory=known.memory, module=known.module, hlo_gz=known.hlo_gz, cached=True)
             return
-        with self._stage(FailureKind.COMPILER, "compile"):
-            compiled = tools.compile(lowered, devices)
-        with self._stage(FailureKind.COMPILER, "read"):
+        with self.stage(FailureKind.COMPILER, "compile"):
+            compiled = tools.compile(lowered)
+        with self.stage(FailureKind.COMPILER, "read"):
             memory = compiled.memory()
-        self._found(memory=memory)
+        self.found(memory=memory)
         self._read_module(compiled)
-        module, hlo_gz = self._evidence.module, self._evidence.hlo_gz
+        module, hlo_gz = self.evidence.module, self.evidence.hlo_gz
         if cache and key and module is not None:
             cache.save(key, CompiledProgram(memory=memory, module=module, hlo_gz=hlo_gz))
 
@@ -236,55 +205,51 @@ class _Observation:
         self._begin(None, None)
         what = tools.what_is_compiled(lowered)
         tag = f"{target.name} {target.model!r}"
-        return key_of(what, tag, self._evidence.toolchain.identity) if what else ""
+        return key_of(what, tag, self.evidence.toolchain.identity) if what else ""
 
     def _read_module(self, compiled: Compiled) -> None:
-        """Read the module. An exception while reading is a fault of Assay."""
-        with self._stage(None, "read"):
+        with self.stage(None, "read"):
             try:
                 proto = compiled.hlo_proto()
                 module = read(*split(proto))
             # A jaxlib may be unable to read a newer plugin's output. The program is not at fault.
             except ModuleUnreadable as error:
-                self._found(module_unreadable=shortened(str(error)))
+                self.found(module_unreadable=shortened(str(error)))
                 return
-        self._found(module=module, hlo_gz=gzip.compress(proto, _FASTEST, mtime=0))
+        self.found(module=module, hlo_gz=gzip.compress(proto, _FASTEST, mtime=0))
 
-    def _execute(self, tools: Framework, devices: tuple[Any, ...], program: Program) -> None:
+    def _execute(self, tools: Framework, program: Program) -> None:
         if not self._target.executes:
-            self._found(not_executed=_RUNS_NOTHING)
+            self.found(not_executed=_RUNS_NOTHING)
             return
-        self._begin(None, self._evidence)
+        self._begin(None, self.evidence)
         if program.steps is not None:
-            with self._stage(FailureKind.EXECUTION, "execute"):
-                steps, values = tools.run_steps(program.steps, devices)
-            with self._stage(None, "read"):
+            with self.stage(FailureKind.EXECUTION, "execute"):
+                steps, values = tools.run_steps(program.steps)
+            with self.stage(None, "read"):
                 modules = (Module.from_proto(split(proto)[0]) for proto in steps.modules)
                 steps = replace(steps, graphs=tuple(map(canonical, modules)))
-            self._found(steps=steps, values=values)
+            self.found(steps=steps, values=values)
         elif program.values is None or program.observe is None:
-            self._found(not_executed=_NO_VALUES)
+            self.found(not_executed=_NO_VALUES)
         else:
-            with self._stage(FailureKind.EXECUTION, "execute"):
-                values = tools.execute(program, devices)
-            self._found(values=values)
+            with self.stage(FailureKind.EXECUTION, "execute"):
+                values = tools.execute(program)
+            self.found(values=values)
 
     @contextmanager
-    def _stage(self, kind: FailureKind | None, name: str) -> Iterator[None]:
-        """Time a stage; what is raised in it is Assay's own fault if it has no kind."""
+    def stage(self, kind: FailureKind | None, name: str) -> Iterator[None]:
+        """Time a stage. Without a kind it is Assay's own, and an exception its fault."""
         self._begin(kind, None)
         start = time.perf_counter()
         try:
-            if kind is None:
+            with stage(kind) if kind else nullcontext():
                 yield
-            else:
-                with stage(kind):
-                    yield
         finally:
             self._seconds[name] += time.perf_counter() - start
 
     @contextmanager
-    def _recording(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
         """Record warnings and the seconds of the stages, also if one of them fails."""
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
@@ -293,13 +258,14 @@ class _Observation:
             finally:
                 said = dict.fromkeys(shortened(str(each.message)) for each in heard)
                 seconds = {each.name: self._seconds[each.name] for each in fields(Seconds)}
-                self._found(warnings=tuple(said), seconds=Seconds(**seconds))
+                self.found(warnings=tuple(said), seconds=Seconds(**seconds))
 
-    def _found(self, **known: Any) -> None:
-        self._evidence = replace(self._evidence, **known)
+    def found(self, **known: Any) -> None:
+        """Add to the evidence."""
+        self.evidence = replace(self.evidence, **known)
 
-    def _record_end(self, end: Failure | Unavailable) -> None:
+    def record_end(self, end: Failure | Unavailable) -> None:
         """Record why the observation ended; of several reasons the first."""
-        if self._evidence.failure is None and self._evidence.unavailable is None:
+        if self.evidence.failure is None and self.evidence.unavailable is None:
             name = "unavailable" if isinstance(end, Unavailable) else "failure"
-            self._found(**{name: end})
+            self.found(**{name: end})

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -111,29 +111,33 @@ class Ready:
     compile_seconds: float | None = None
 
 
-class Framework(Protocol):
-    """The stages of one framework, each of which may fail with the framework's own exception.
+class Framework:
+    """The stages of one framework for one target; each may raise the framework's own exceptions.
 
     Laws: a stage that returns has really done its work; it reads nothing from a cache of another
-    run. Every compiled, run or timed program goes through ``check_placement``. ``devices`` are
-    the target's. A method that is not overridden says that the framework cannot do it.
+    run. Every compiled, run or timed program goes through ``check_placement``. A method that is
+    not overridden says that the framework cannot do it.
     """
 
     # ``Any`` is the framework's own object, passed from stage to stage unchanged.
     name: str
 
-    def machine(self, devices: Sequence[Any]) -> AbstractContextManager[None]:
-        """In it, code that asks the framework for its devices is given these."""
+    def __init__(self, devices: Sequence[Any], platform: str) -> None:
+        """``devices`` are the target's, jax's own; ``platform`` is ``cpu``, ``cuda`` or ``tpu``."""
+        self.devices = tuple(devices)
+        self.platform = platform
+
+    def machine(self) -> AbstractContextManager[None]:
+        """In it, code that asks the framework for its devices is given the target's."""
         return nullcontext()
 
-    def trace(self, program: Program, devices: Sequence[Any]) -> Any:
+    def trace(self, program: Program) -> Any:
         """The traced program."""
+        raise NotImplementedError
 
-    def lower(self, traced: Any, platform: str, devices: Sequence[Any]) -> Any:
-        """The traced program lowered for ``cpu``, ``cuda`` or ``tpu``.
-
-        A program that names no devices is lowered for the first.
-        """
+    def lower(self, traced: Any) -> Any:
+        """The traced program lowered for the platform; for the first device if it names none."""
+        raise NotImplementedError
 
     def describe(self, program: Program, traced: Any, lowered: Any) -> Traced | None:
         """What tracing and lowering tell; ``lowered`` is None if that failed."""
@@ -146,37 +150,34 @@ class Framework(Protocol):
         """
         return ""
 
-    def compile(self, lowered: Any, devices: Sequence[Any]) -> Compiled:
+    def compile(self, lowered: Any) -> Compiled:
         """The executable, for the devices that the program was lowered for."""
+        raise NotImplementedError
 
-    def device_memory_bytes(self, device: Any) -> int | None:
-        """The memory that programs can use on a live device of jax; None if it does not say."""
-        limit: int | None = (device.memory_stats() or {}).get("bytes_limit")
+    def device_memory_bytes(self) -> int | None:
+        """The memory that programs can use on a live device; None if it does not say."""
+        limit: int | None = (self.devices[0].memory_stats() or {}).get("bytes_limit")
         return limit
 
-    def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
+    def execute(self, program: Program) -> tuple[Tensor, ...]:
         """The results of ``program.observe`` on ``program.values()``, computed on the devices."""
         raise self._lacks("values to run")
 
-    def run_steps(
-        self, steps: Steps, devices: Sequence[Any]
-    ) -> tuple[StepsSeen, tuple[Tensor, ...]]:
+    def run_steps(self, steps: Steps) -> tuple[StepsSeen, tuple[Tensor, ...]]:
         """Run a training loop: the counters and modules of each step, and its results.
 
         The modules are not analysed: ``graphs`` is empty.
         """
         raise self._lacks("a training loop")
 
-    def time_growth(
-        self, growth: Growth, devices: Sequence[Any], most_seconds: float
-    ) -> GrowthTimes:
+    def time_growth(self, growth: Growth, most_seconds: float) -> GrowthTimes:
         """Wall times of the growing loop, or of tracing it, at each length alternately.
 
         A few are taken even after ``most_seconds``, and one however long it lasts.
         """
         raise self._lacks("a growing loop")
 
-    def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
+    def ready(self, program: Program) -> Ready:
         """The program's function on its values, or its loop's step, ready to be timed.
 
         Raises:

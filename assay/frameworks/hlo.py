@@ -220,19 +220,19 @@ class HloFramework(Framework):
 
     name = "hlo"
 
-    def trace(self, program: Program, devices: Sequence[Any]) -> Parsed:
+    def trace(self, program: Program) -> Parsed:
         """What ``program.function`` parses, see ``program_of``."""
         assert program.function is not None
         parsed: Parsed = program.function(*program.arguments)
         return parsed
 
-    def lower(self, traced: Parsed, platform: str, devices: Sequence[Any]) -> Parsed:
+    def lower(self, traced: Parsed) -> Parsed:
         """A module is lowered already."""
         return traced
 
-    def compile(self, lowered: Parsed, devices: Sequence[Any]) -> Compiled:
+    def compile(self, lowered: Parsed) -> Compiled:
         """Compile for the devices that the module was parsed for."""
-        return compile_parsed(lowered, devices)
+        return compile_parsed(lowered, self.devices)
 
 
 def program_of(source: Source, devices: Sequence[Any]) -> Program:

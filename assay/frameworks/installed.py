@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import pkgutil
 import platform
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from assay.frameworks.framework import Framework, Unsupported
 from assay.model.evidence import Toolchain
+from assay.targets import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +20,7 @@ class _Entry:
     ``keeps_state``: what was compiled and counted for one program affects the next.
     """
 
-    module: str
-    class_name: str
+    place: str
     needs: str
     install: str
     packages: tuple[str, ...]
@@ -28,22 +29,19 @@ class _Entry:
 
 _ENTRIES = {
     "jax": _Entry(
-        module="assay.frameworks.jax",
-        class_name="JaxFramework",
+        place="assay.frameworks.jax:JaxFramework",
         needs="jax",
         install="pip install jax",
         packages=("jax", "jaxlib"),
     ),
     "hlo": _Entry(
-        module="assay.frameworks.hlo",
-        class_name="HloFramework",
+        place="assay.frameworks.hlo:HloFramework",
         needs="jaxlib",
         install="pip install jax",
         packages=("jax", "jaxlib"),
     ),
     "torch_xla": _Entry(
-        module="assay.frameworks.torch_xla",
-        class_name="TorchXlaFramework",
+        place="assay.frameworks.torch_xla:TorchXlaFramework",
         needs="torch_xla",
         install="tox run -e torch_xla, or pip install 'assay-xla[torch_xla]' (7 GB)",
         # Its own XLA runs the programs; jax's compilers compile for compile-only targets.
@@ -116,11 +114,12 @@ def why_missing(name: str) -> str:
     return f"{name} is not installed; {_ENTRIES[name].install}"
 
 
-def framework(name: str) -> Framework:
-    """The framework of that name.
+def framework(name: str, target: Target) -> Framework:
+    """The framework of that name, for the target's devices.
 
     Raises:
         Unsupported: no framework has that name, or it is not installed.
+        TargetUnavailable: the target has no devices here.
     """
     if name not in _ENTRIES:
         known = ", ".join(sorted(_ENTRIES))
@@ -128,6 +127,5 @@ def framework(name: str) -> Framework:
     if missing := why_missing(name):
         raise Unsupported(missing)
     preload(name)
-    entry = _ENTRIES[name]
-    made: Framework = getattr(importlib.import_module(entry.module), entry.class_name)()
-    return made
+    kind: type[Framework] = pkgutil.resolve_name(_ENTRIES[name].place)
+    return kind(target.devices(), target.platform)

@@ -7,8 +7,8 @@ line of whole modules. A CPU has no plane: its work is the host's events with a 
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from assay.frameworks.framework import Ready, steps_seen
+from assay.frameworks.framework import Framework, Ready, Unsupported, steps_seen
 from assay.frameworks.jax_placement import check_compiled, check_results
 from assay.frameworks.timing import run_first
 from assay.model.evidence import Counters, GrowthTimes, Steps, StepsSeen, Tensor
@@ -24,107 +24,142 @@ from assay.model.timing import Calibration, DeviceTimes
 from assay.model.workload import Growth, Program
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
+_MOST_SPARE_BYTES = 2**28
+_LEAST_SPARE_BYTES = 2**18
+# The fewest that ``TimeGrowth`` can judge; and more lengths ask for a finer answer.
+_LEAST_TURNS, _TURNS_A_LENGTH = 7, 12
+_STRETCH = 2  # While there are fewer than the least turns, they may last so many times the seconds.
+_GROWTH_SECONDS = 2.0  # in which most loops take all turns, of which the fastest is then steady
+_PROFILED_RUNS = 5
 
 
-def run_steps(steps: Steps, devices: Sequence[Any]) -> tuple[StepsSeen, tuple[Tensor, ...]]:
-    """Build the loop, then count what each step compiles; what is sent is not counted.
+class JaxTiming(Framework):
+    """What JAX runs again and again: loops, programs to be timed, growing loops, profiles."""
 
-    Caches are cleared first: what another program had compiled would not be compiled again.
-    """
-    with jax.default_device(devices[0]):
-        loop = steps.build()
-        jax.clear_caches()
+    name = "jax"
+
+    def run_steps(self, steps: Steps) -> tuple[StepsSeen, tuple[Tensor, ...]]:
+        """Build the loop, then count what each step compiles; what is sent is not counted.
+
+        Caches are cleared first: what another program had compiled would not be compiled again.
+        """
+        seconds: list[float] = []
+
+        def listen(event: str, duration_secs: float, **_: Any) -> None:
+            if event == _COMPILED:
+                seconds.append(duration_secs)
 
         def step() -> tuple[Counters, Mapping[str, Any], Sequence[bytes]]:
-            with _compile_seconds() as seconds:
-                given = dict(loop.step())
-                results = jax.device_get(given)
-            check_results(given, devices)
+            seconds.clear()
+            given = dict(loop.step())
+            results = jax.device_get(given)
             counters = Counters(
                 sent=None,
                 sent_bytes=None,
                 compiles=len(seconds),
                 compile_seconds=sum(seconds),
             )
+            check_results(given, self.devices)
             return counters, results, ()
 
-        return steps_seen(loop, steps.count, step)
+        with jax.default_device(self.devices[0]):
+            loop = steps.build()
+            jax.clear_caches()
+            jax.monitoring.register_event_duration_secs_listener(listen)
+            try:
+                return steps_seen(loop, steps.count, step)
+            finally:
+                jax.monitoring.unregister_event_duration_listener(listen)
 
+    def ready(self, program: Program) -> Ready:
+        """Compile the function and put its values on the devices, or build the loop."""
+        if program.steps is not None:
+            return self._ready_steps(program.steps)
+        if program.function is None or program.values is None:
+            raise Unsupported(
+                "got a program without values to run it on, wanted some to time it with; "
+                "give Program(values=...), or time another variant"
+            )
+        start = time.perf_counter()
+        with (program.context or nullcontext)(), jax.default_device(self.devices[0]):
+            lowered = self.lower(self.trace(program))
+            traced = time.perf_counter()
+            compiled = lowered.compile()
+            end = time.perf_counter()
+            check_compiled(compiled, lowered, self.devices)
+            values = jax.device_put(program.values(), compiled.input_shardings[0])
+        leaves, tree = jax.tree.flatten(values)
+        infos = jax.tree.leaves(compiled.args_info[0], is_leaf=lambda it: hasattr(it, "donated"))
+        donated = [info.donated for info in infos]
 
-@contextmanager
-def _compile_seconds() -> Iterator[list[float]]:
-    """The seconds of each program that is compiled from here on."""
-    seconds: list[float] = []
+        def arguments() -> tuple[Any, ...]:
+            """The arguments of a run: on the device, new copies of those that it donates."""
+            fresh = [
+                jax.device_put(leaf, leaf.sharding, may_alias=False) if is_donated else leaf
+                for leaf, is_donated in zip(leaves, donated, strict=True)
+            ]
+            made: tuple[Any, ...] = jax.tree.unflatten(tree, jax.block_until_ready(fresh))
+            return made
 
-    def listen(event: str, duration_secs: float, **_: Any) -> None:
-        if event == _COMPILED:
-            seconds.append(duration_secs)
+        # All copies for a sample are in memory at once.
+        spare = sum(int(leaf.nbytes) for leaf, given in zip(leaves, donated, strict=True) if given)
+        return Ready(
+            run=partial(run_program, compiled, arguments),
+            most_runs=max(1, _MOST_SPARE_BYTES // max(spare, _LEAST_SPARE_BYTES)),
+            trace_seconds=traced - start,
+            compile_seconds=end - traced,
+        )
 
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield seconds
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
+    def _ready_steps(self, steps: Steps) -> Ready:
+        """The loop, built; what a step compiles falls into its first run."""
+        with jax.default_device(self.devices[0]):
+            step = steps.build().step
 
+        def run(count: int) -> float:
+            results: Mapping[str, Any] = {}
+            with jax.default_device(self.devices[0]):
+                start = time.perf_counter()
+                for _ in range(count):
+                    results = jax.block_until_ready(dict(step()))
+                seconds = time.perf_counter() - start
+            check_results(results, self.devices)
+            return seconds
 
-_MOST_SPARE_BYTES = 2**28
-_LEAST_SPARE_BYTES = 2**18
+        return Ready(run=run)
 
+    def time_growth(self, growth: Growth, most_seconds: float) -> GrowthTimes:
+        """Run every length, or trace it, once unmeasured, then time them in turns."""
+        seconds: list[list[float]] = [[] for _ in growth.lengths]
+        device = self.devices[0]
+        longest = time.perf_counter() + _STRETCH * max(most_seconds, _GROWTH_SECONDS)
+        with jax.default_device(device):
+            runs = [_grown(growth, *growth.build(each), device) for each in growth.lengths]
+            for run in runs:
+                run()
+            with run_first():
+                end = time.perf_counter() + min(most_seconds, _GROWTH_SECONDS)
+                turn = list(zip(seconds, runs, strict=True))
+                for number in range(_TURNS_A_LENGTH * len(runs)):
+                    until = end if number >= _LEAST_TURNS else longest
+                    if number and time.perf_counter() > until:
+                        break
+                    for times, run in turn if number % 2 == 0 else reversed(turn):
+                        times.append(run())
+        return GrowthTimes(lengths=growth.lengths, seconds=tuple(map(tuple, seconds)))
 
-def ready_steps(steps: Steps, devices: Sequence[Any]) -> Ready:
-    """The loop, built, ready to be timed; what a step compiles falls into its first run."""
-    with jax.default_device(devices[0]):
-        step = steps.build().step
+    def forget(self) -> None:
+        """Clear jax's caches of traced functions, also of those within the program."""
+        jax.clear_caches()
 
-    def run(count: int) -> float:
-        results: Mapping[str, Any] = {}
-        with jax.default_device(devices[0]):
-            start = time.perf_counter()
-            for _ in range(count):
-                results = jax.block_until_ready(dict(step()))
-            seconds = time.perf_counter() - start
-        check_results(results, devices)
-        return seconds
-
-    return Ready(run=run)
-
-
-def ready_program(
-    program: Program, lower: Callable[[], jax.stages.Lowered], devices: Sequence[Any]
-) -> Ready:
-    """The program, compiled, with its values where it was compiled to take them.
-
-    Arguments that it donates are copied for each run, on the device and before the clock starts.
-    The memory of these copies bounds the runs at a time.
-    """
-    assert program.values is not None
-    start = time.perf_counter()
-    with (program.context or nullcontext)(), jax.default_device(devices[0]):
-        lowered = lower()
-        traced = time.perf_counter()
-        compiled = lowered.compile()
-        end = time.perf_counter()
-        check_compiled(compiled, lowered, devices)
-        values = jax.device_put(program.values(), compiled.input_shardings[0])
-    leaves, tree = jax.tree.flatten(values)
-    infos = jax.tree.leaves(compiled.args_info[0], is_leaf=lambda each: hasattr(each, "donated"))
-    donated = [info.donated for info in infos]
-
-    def arguments() -> tuple[Any, ...]:
-        fresh = [
-            jax.device_put(leaf, leaf.sharding, may_alias=False) if is_donated else leaf
-            for leaf, is_donated in zip(leaves, donated, strict=True)
-        ]
-        made: tuple[Any, ...] = jax.tree.unflatten(tree, jax.block_until_ready(fresh))
-        return made
-
-    spare = sum(int(leaf.nbytes) for leaf, given in zip(leaves, donated, strict=True) if given)
-    return Ready(
-        run=partial(run_program, compiled, arguments),
-        most_runs=max(1, _MOST_SPARE_BYTES // max(spare, _LEAST_SPARE_BYTES)),
-        trace_seconds=traced - start,
-        compile_seconds=end - traced,
-    )
+    def profile(self, ready: Ready) -> DeviceTimes | None:
+        """What the device does in a run, by JAX's profiler; None if that shows no device."""
+        with tempfile.TemporaryDirectory(prefix="assay-profile-") as folder:
+            options = jax.profiler.ProfileOptions()
+            options.python_tracer_level = 0  # The host's calls would slow it down, unread.
+            with jax.profiler.trace(folder, profiler_options=options):
+                ready.run(_PROFILED_RUNS)
+            found = sorted(Path(folder).rglob("*.xplane.pb"))
+            return device_times([path.read_bytes() for path in found], _PROFILED_RUNS)
 
 
 def run_program(
@@ -139,31 +174,6 @@ def run_program(
     seconds = time.perf_counter() - start
     del result
     return seconds
-
-
-# The fewest that ``TimeGrowth`` can judge; and more lengths ask for a finer answer.
-_LEAST_TURNS, _TURNS_A_LENGTH = 7, 12
-_STRETCH = 2  # While there are fewer than the least turns, they may last so many times the seconds.
-_GROWTH_SECONDS = 2.0  # in which most loops take all turns, of which the fastest is then steady
-
-
-def time_growth(growth: Growth, devices: Sequence[Any], most_seconds: float) -> GrowthTimes:
-    """Run every length, or trace it, once unmeasured, then time them in turns."""
-    seconds: list[list[float]] = [[] for _ in growth.lengths]
-    longest = time.perf_counter() + _STRETCH * max(most_seconds, _GROWTH_SECONDS)
-    with jax.default_device(devices[0]):
-        runs = [_grown(growth, *growth.build(each), devices[0]) for each in growth.lengths]
-        for run in runs:
-            run()
-        with run_first():
-            end = time.perf_counter() + min(most_seconds, _GROWTH_SECONDS)
-            turn = list(zip(seconds, runs, strict=True))
-            for number in range(_TURNS_A_LENGTH * len(growth.lengths)):
-                if number and time.perf_counter() > (end if number >= _LEAST_TURNS else longest):
-                    break
-                for times, run in turn if number % 2 == 0 else reversed(turn):
-                    times.append(run())
-    return GrowthTimes(lengths=growth.lengths, seconds=tuple(map(tuple, seconds)))
 
 
 def _grown(
@@ -223,7 +233,6 @@ def _repeated(work: Callable[[Any], Any], argument: Any) -> tuple[float, ...]:
     return tuple(seconds)
 
 
-_PROFILED_RUNS = 5
 _GPU = "/device:GPU:"
 # libtpu always adds a plane /device:CUSTOM:Megascale Trace, which is not a device.
 _DEVICES = (_GPU, "/device:TPU:")
@@ -234,17 +243,6 @@ _MODULES = "XLA Modules"
 _DERIVED = frozenset(
     {"Steps", _MODULES, "XLA Ops", "Framework Ops", "Framework Name Scope", "Source code"}
 )
-
-
-def profile(run: Callable[[int], float]) -> DeviceTimes | None:
-    """What the device does in a run, by JAX's profiler; None where the profile shows no device."""
-    with tempfile.TemporaryDirectory(prefix="assay-profile-") as folder:
-        options = jax.profiler.ProfileOptions()
-        options.python_tracer_level = 0  # The host's calls would slow it down, and are not read.
-        with jax.profiler.trace(folder, profiler_options=options):
-            run(_PROFILED_RUNS)
-        found = sorted(Path(folder).rglob("*.xplane.pb"))
-        return device_times([path.read_bytes() for path in found], _PROFILED_RUNS)
 
 
 def device_times(profiles: Sequence[bytes], runs: int) -> DeviceTimes | None:

@@ -226,15 +226,13 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def ready_to_trace(
-    tools: Framework, program: Program, devices: Sequence[Any], platform: str
-) -> Ready:
+def ready_to_trace(tools: Framework, program: Program) -> Ready:
     """A program that each run traces and lowers anew. Caches are cleared between the runs."""
 
     def once() -> float:
         tools.forget()
         start = time.perf_counter()
-        lowered = tools.lower(tools.trace(program, devices), platform, devices)
+        lowered = tools.lower(tools.trace(program))
         seconds = time.perf_counter() - start
         del lowered
         return seconds
@@ -274,7 +272,7 @@ class PairTimer:
         }
         return replace(self._times, **known)
 
-    def run(self, tools: Framework, devices: Sequence[Any], platform: str) -> None:
+    def run(self, tools: Framework) -> None:
         """Compile, calibrate, sample alternately, calibrate again, and profile where possible.
 
         Raises:
@@ -282,10 +280,10 @@ class PairTimer:
         """
         from assay.frameworks.jax_timing import calibrate
 
-        turns = self._pair.turns
-        readies = {place: self._ready(place, tools, devices, platform) for place in self._variants}
+        turns, device = self._pair.turns, tools.devices[0]
+        readies = {place: self._ready(place, tools) for place in self._variants}
         throttled = throttles()
-        self._note(machine=machine(devices[0]), before=calibrate(devices[0]))
+        self._note(machine=machine(device), before=calibrate(device))
         self._runners = {place: self._runner(place, ready) for place, ready in readies.items()}
         hopeless_after = turns.hopeless_after if ends_when_hopeless(self._times) else None
         ended = take_turns(
@@ -297,23 +295,23 @@ class PairTimer:
         self._note(ended=ended)
         # Programs far apart give the same verdict on a machine of any speed.
         if ended is not Ending.ENOUGH or len(self.times.judged.samples) >= turns.fewest:
-            self._note(after=calibrate(devices[0]))
+            self._note(after=calibrate(device))
         now = throttles()
         if throttled is not None and now is not None and self._times.machine is not None:
             self._note(machine=replace(self._times.machine, throttles=now - throttled))
         # On a CPU the wall times are the device's. No device works while a program is traced.
-        if platform != "cpu" and turns.work is Work.RUN:
+        if tools.platform != "cpu" and turns.work is Work.RUN:
             self._profile(tools, readies)
 
-    def _ready(self, place: str, tools: Framework, devices: Sequence[Any], platform: str) -> Ready:
+    def _ready(self, place: str, tools: Framework) -> Ready:
         variant = self._variants[place]
         self._at_work(variant.name)
         with stage(FailureKind.BUILD, variant.name):
-            program = built(variant, devices)
+            program = built(variant, tools.devices)
         with stage(FailureKind.COMPILER, variant.name):
             if self._pair.turns.work is Work.TRACE:
-                return ready_to_trace(tools, program, devices, platform)
-            ready = tools.ready(program, devices, platform)
+                return ready_to_trace(tools, program)
+            ready = tools.ready(program)
         self._note_variant(place, trace=ready.trace_seconds, compile=ready.compile_seconds)
         return ready
 

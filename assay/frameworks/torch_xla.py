@@ -9,6 +9,9 @@ import jax
 import ml_dtypes
 import torch
 import torch_xla
+from torch_xla import runtime
+from torch_xla.core import xla_builder
+from torch_xla.debug import metrics
 
 from assay.frameworks import torch_xla_internals as internals
 from assay.frameworks.framework import (
@@ -41,17 +44,15 @@ class TorchXlaFramework(Framework):
 
     name = "torch_xla"
 
-    def trace(self, program: Program, devices: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+    def trace(self, program: Program) -> tuple[torch.Tensor, ...]:
         """Call the function on placeholders in the place of its arguments' meta tensors."""
         assert program.function is not None
         internals.start(program.steps.environment if program.steps else {})
         arguments = jax.tree.map(_placeholder, program.arguments)
-        internals.clear_counters()
+        metrics.clear_all()
         return tuple(jax.tree.leaves(program.function(*arguments)))
 
-    def lower(
-        self, traced: tuple[torch.Tensor, ...], platform: str, devices: Sequence[Any]
-    ) -> bytes:
+    def lower(self, traced: tuple[torch.Tensor, ...]) -> bytes:
         """The HloModuleProto of all results together; it is the same for every platform."""
         return internals.staged_module(traced)
 
@@ -64,18 +65,19 @@ class TorchXlaFramework(Framework):
             host_placements_traced=0,
             placements_lowered=0,
             residuals=None,
-            counters=internals.counters(),
+            counters=_counters(),
         )
 
-    def compile(self, lowered: bytes, devices: Sequence[Any]) -> Compiled:
+    def compile(self, lowered: bytes) -> Compiled:
         """Compile for the first of the devices."""
-        return compile_parsed(parse(Source(module=lowered, is_stablehlo=False), devices), devices)
+        source = Source(module=lowered, is_stablehlo=False)
+        return compile_parsed(parse(source, self.devices), self.devices)
 
-    def device_memory_bytes(self, device: Any) -> int | None:
+    def device_memory_bytes(self) -> int | None:
         """None: PyTorch/XLA states no limit that a program could rely on."""
         return None
 
-    def execute(self, program: Program, devices: Sequence[Any]) -> tuple[Tensor, ...]:
+    def execute(self, program: Program) -> tuple[Tensor, ...]:
         """Run ``program.observe`` on ``program.values()``, moved to the device."""
         assert program.values is not None
         assert program.observe is not None
@@ -84,46 +86,65 @@ class TorchXlaFramework(Framework):
         arguments = jax.tree.map(lambda tensor: tensor.to(here), program.values())
         results = program.observe(*arguments)
         torch_xla.sync(wait=True)
-        _check_platform(devices)
+        self._check_platform()
         leaves = jax.tree_util.tree_leaves_with_path(results)
         return tuple(tensor_of(jax.tree_util.keystr(path), _numpy(leaf)) for path, leaf in leaves)
 
-    def run_steps(
-        self, steps: Steps, devices: Sequence[Any]
-    ) -> tuple[StepsSeen, tuple[Tensor, ...]]:
+    def run_steps(self, steps: Steps) -> tuple[StepsSeen, tuple[Tensor, ...]]:
         """Build the loop, then run and count each step by itself."""
-        loop = _built(steps, devices)
+        loop = self._built(steps)
         return steps_seen(loop, steps.count, partial(_counted_step, loop))
 
-    def ready(self, program: Program, devices: Sequence[Any], platform: str) -> Ready:
+    def ready(self, program: Program) -> Ready:
         """Build the loop; what a step traces and compiles falls into its first run."""
         if program.steps is None:
             raise Unsupported(
                 "got a program for torch_xla without a loop, wanted one whose steps can be timed; "
                 "give Program(steps=...)"
             )
-        return Ready(run=partial(_seconds, _built(program.steps, devices)))
+        return Ready(run=partial(_seconds, self._built(program.steps)))
 
+    def _built(self, steps: Steps) -> Loop:
+        """The loop, after the device has finished what building it staged."""
+        internals.start(steps.environment)
+        self._check_platform()
+        loop = steps.build()
+        torch_xla.sync(wait=True)
+        return loop
 
-def _built(steps: Steps, devices: Sequence[Any]) -> Loop:
-    """The loop, after the device has finished what building it staged."""
-    internals.start(steps.environment)
-    _check_platform(devices)
-    loop = steps.build()
-    torch_xla.sync(wait=True)
-    return loop
+    def _check_platform(self) -> None:
+        """Raise ``Misplaced`` unless PyTorch/XLA's devices are of the target's platform."""
+        name = str(runtime.device_type()).lower()
+        # In the word of jax's devices.
+        check_placement({"gpu" if name == "cuda" else name}, {self.devices[0].platform})
 
 
 def _counted_step(loop: Loop) -> tuple[Counters, Mapping[str, Any], Sequence[bytes]]:
     # What reading the results of the step before had compiled is no part of this one.
     known = set(internals.compiled_so_far())
-    internals.clear_counters()
+    metrics.clear_all()
     results = loop.step()
     internals.wait()
-    counted = internals.counters()
+    counted = _counters()
     compiled = [path for path in internals.compiled_so_far() if path not in known]
     arrays = {name: _numpy(tensor) for name, tensor in results.items()}
     return counted, arrays, [path.read_bytes() for path in compiled]
+
+
+def _counters() -> Counters:
+    """What was counted since the counters were cleared."""
+
+    def samples(name: str) -> tuple[int, float]:
+        """The number of samples, and their sum in nanoseconds or bytes."""
+        count, total, _ = metrics.metric_data(name) or (0, 0.0, ())
+        return int(count), float(total)
+
+    return Counters(
+        sent=samples("IrValueTensorToXlaData")[0],
+        sent_bytes=int(samples("OutboundData")[1]),
+        compiles=metrics.counter_value("UncachedCompile") or 0,
+        compile_seconds=samples("CompileTime")[1] * 1e-9,
+    )
 
 
 def _seconds(loop: Loop, count: int) -> float:
@@ -137,13 +158,19 @@ def _seconds(loop: Loop, count: int) -> float:
     return seconds
 
 
-def _check_platform(devices: Sequence[Any]) -> None:
-    """Raise ``Misplaced`` unless PyTorch/XLA's devices are of the target's platform."""
-    check_placement({internals.platform()}, {devices[0].platform})
-
-
 def _placeholder(tensor: torch.Tensor) -> Any:
-    made = internals.placeholder(tensor.shape, tensor.dtype)
+    """A tensor on the device of the same shape, without data.
+
+    Raises:
+        Unsupported: PyTorch/XLA is older than 2.7.
+    """
+    create = getattr(xla_builder, "create_placeholder_tensor", None)
+    if create is None:
+        raise Unsupported(
+            "got a PyTorch/XLA without create_placeholder_tensor, wanted 2.7 or newer; "
+            "pip install -U torch_xla"
+        )
+    made = create(tuple(tensor.shape), tensor.dtype)
     return torch.nn.Parameter(made) if isinstance(tensor, torch.nn.Parameter) else made
 
 

@@ -1,7 +1,6 @@
-"""PyTorch/XLA's interfaces below its documented ones.
+"""How PyTorch/XLA is imported and started, and its interfaces below the documented ones.
 
-Each is looked up where it is used: PyTorch/XLA 2.6 has no placeholders. What is compiled is read
-from XLA's own dump: one module for each graph that the cache did not have.
+What is compiled is read from XLA's own dump: one module for each graph that the cache did not have.
 """
 
 import os
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from assay.frameworks.framework import Unsupported
-from assay.model.evidence import Counters
 
 
 @cache
@@ -86,14 +84,6 @@ def _flags(flags: str) -> Iterator[None]:
             os.environ["XLA_FLAGS"] = before
 
 
-def platform() -> str:
-    """The platform of PyTorch/XLA's own devices, in the word of jax's devices."""
-    from torch_xla import runtime
-
-    name = str(runtime.device_type()).lower()
-    return "gpu" if name == "cuda" else name
-
-
 def wait() -> None:
     """Wait until the device has finished all its work; stages and compiles nothing."""
     import torch_xla
@@ -104,47 +94,6 @@ def wait() -> None:
 def compiled_so_far() -> tuple[Path, ...]:
     """The dumps of all graphs that were compiled until now, oldest first."""
     return tuple(sorted(dump_folder().glob("*.before_optimizations.hlo.pb")))
-
-
-def clear_counters() -> None:
-    """Reset the counters."""
-    from torch_xla.debug import metrics
-
-    metrics.clear_all()
-
-
-def counters() -> Counters:
-    """What was counted since `clear_counters`."""
-    from torch_xla.debug import metrics
-
-    def samples(name: str) -> tuple[int, float]:
-        """The number of samples, and their sum in nanoseconds or bytes."""
-        count, total, _ = metrics.metric_data(name) or (0, 0.0, ())
-        return int(count), float(total)
-
-    return Counters(
-        sent=samples("IrValueTensorToXlaData")[0],
-        sent_bytes=int(samples("OutboundData")[1]),
-        compiles=metrics.counter_value("UncachedCompile") or 0,
-        compile_seconds=samples("CompileTime")[1] * 1e-9,
-    )
-
-
-def placeholder(shape: Sequence[int], dtype: Any) -> Any:
-    """A tensor on the device that has a shape, and no data anywhere.
-
-    Raises:
-        Unsupported: PyTorch/XLA is older than 2.7.
-    """
-    from torch_xla.core import xla_builder as builder
-
-    create = getattr(builder, "create_placeholder_tensor", None)
-    if create is None:
-        raise Unsupported(
-            "got a PyTorch/XLA without create_placeholder_tensor, wanted 2.7 or newer; "
-            "pip install -U torch_xla"
-        )
-    return create(tuple(shape), dtype)
 
 
 def staged_module(tensors: Sequence[Any]) -> bytes:

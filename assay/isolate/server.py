@@ -22,7 +22,7 @@ from assay.model.blame import in_words, message_of, users_line
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetError, TargetName
 from assay.model.timing import Keep, TimedPair, Times
-from assay.observe import Begin, observe, observe_growth, observe_times
+from assay.observe import Begin, observe, observe_times
 from assay.store.compile_cache import CompileCache, usual_folder
 from assay.targets import prepare, resolve
 from assay.targets.emulation import emulated
@@ -94,20 +94,19 @@ def _found(payload: bytes, keep: Keep, begin: Begin) -> Answer:
         failure = Failure(kind=FailureKind.BUILD, message=words, line=users_line(error))
         return Answer(failure=failure)
     begin(None, None)
-    most_seconds = request.most_seconds
-    if most_seconds is None:
+    if turns is None:
         folder = usual_folder(os.environ)
         cache = CompileCache(folder) if folder else None
-        return Answer(evidence=observe(workload, variant, target, begin, cache))
-    if turns is None:
-        return Answer(evidence=observe_growth(workload, variant, target, most_seconds, begin))
+        seen = observe(workload, variant, target, begin, cache, request.most_seconds)
+        return Answer(evidence=seen)
+    assert request.most_seconds is not None
     pair = TimedPair(
         workload=workload,
         reference=reference,
         judged=variant,
         target=target,
         turns=turns,
-        most_seconds=most_seconds,
+        most_seconds=request.most_seconds,
     )
     return Answer(times=observe_times(pair, keep))
 

@@ -90,16 +90,16 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
     workload, variant, target_name = _known(loaded)
     try:
         target = resolve(target_name)
-        tools, devices = framework(workload.framework), target.devices()
+        tools = framework(workload.framework, target)
     except TargetUnavailable as absent:
         why = absent.availability
         unavailable = Unavailable(reason=why.reason, remedy=why.remedy)
         raise _Ended(Answer(unavailable=unavailable)) from absent
     except (Unsupported, TargetError) as missing:
         raise _Ended(Answer(unavailable=Unavailable(reason=str(missing)))) from missing
-    with tools.machine(devices):
-        program = _stage(FailureKind.BUILD, lambda: built(variant, devices))
-        ready = _stage(FailureKind.COMPILER, lambda: tools.ready(program, devices, target.platform))
+    with tools.machine():
+        program = _stage(FailureKind.BUILD, lambda: built(variant, tools.devices))
+        ready = _stage(FailureKind.COMPILER, lambda: tools.ready(program))
     runner = Runner(run=ready.run, most_runs=ready.most_runs)
     is_compiled = ready.compile_seconds is not None
     _stage(FailureKind.EXECUTION, lambda: _warm(runner, is_compiled=is_compiled))
@@ -108,7 +108,7 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
     prepared = Prepared(
         toolchain=toolchain(workload.framework, target.platform),
         python=platform.python_version(),
-        machine=machine(devices[0]),
+        machine=machine(tools.devices[0]),
         trace=ready.trace_seconds,
         compile=ready.compile_seconds,
         first=runner.first,

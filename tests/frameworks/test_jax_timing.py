@@ -31,7 +31,7 @@ SLEEP = 0.05
 def ready(function: Any, values: Sequence[Any] = (ONES,), **rest: Any) -> Ready:
     arguments = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values)
     program = Program(function=function, arguments=arguments, values=lambda: tuple(values), **rest)
-    return JaxFramework().ready(program, jax.devices(), "cpu")
+    return JaxFramework(jax.devices(), "cpu").ready(program)
 
 
 def _slept(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -55,7 +55,7 @@ def test_a_program_in_doubles_is_run_on_doubles() -> None:
         values=lambda: (doubles,),
         context=partial(jax.enable_x64, new_val=True),
     )
-    assert JaxFramework().ready(program, jax.devices(), "cpu").run(2) > 0
+    assert JaxFramework(jax.devices(), "cpu").ready(program).run(2) > 0
 
 
 def test_to_trace_a_program_is_timed_anew_at_each_length_and_nothing_is_run() -> None:
@@ -72,7 +72,7 @@ def test_to_trace_a_program_is_timed_anew_at_each_length_and_nothing_is_run() ->
         return layers, lambda: (SHAPE,)
 
     growth = Growth(lengths=(1, 2), build=build, traced=True)
-    times = JaxFramework().time_growth(growth, jax.devices(), most_seconds=0.0)
+    times = JaxFramework(jax.devices(), "cpu").time_growth(growth, most_seconds=0.0)
     turns = len(times.seconds[0])
     assert turns == 7  # No more, where no second is given.
     jax.effects_barrier()
@@ -93,7 +93,7 @@ def test_lengths_are_timed_to_and_fro() -> None:
         return note, lambda: (ONES,)
 
     growth = Growth(lengths=(1, 2), build=build)
-    times = JaxFramework().time_growth(growth, jax.devices(), most_seconds=0.0)
+    times = JaxFramework(jax.devices(), "cpu").time_growth(growth, most_seconds=0.0)
     jax.effects_barrier()
     assert ran == [1, 2, *[1, 2, 2, 1] * 3, 1, 2]
     assert [len(each) for each in times.seconds] == [7, 7]
@@ -162,7 +162,7 @@ def test_a_loops_steps_are_timed() -> None:
         return {"loss": jnp.zeros(())}
 
     program = Program(steps=Steps(count=1, build=lambda: Loop(step=step)))
-    made = JaxFramework().ready(program, jax.devices(), "cpu")
+    made = JaxFramework(jax.devices(), "cpu").ready(program)
     assert made.run(2) >= 2 * SLEEP
     assert count == 2
     assert (made.trace_seconds, made.compile_seconds) == (None, None)
@@ -171,7 +171,7 @@ def test_a_loops_steps_are_timed() -> None:
 def test_a_program_without_values_cannot_be_timed() -> None:
     program = Program(function=lambda x: x, arguments=(SHAPE,))
     with pytest.raises(Unsupported, match=r"got .*wanted .*Program\(values=...\)"):
-        JaxFramework().ready(program, jax.devices(), "cpu")
+        JaxFramework(jax.devices(), "cpu").ready(program)
 
 
 def test_the_calibration_takes_its_time_for_each_work() -> None:
@@ -189,9 +189,10 @@ from assay.model.workload import Program
 
 ones = np.ones((512, 512), np.float32)
 program = Program(function=lambda x: jnp.tanh(x @ x), arguments=(ones,), values=lambda: (ones,))
-made = JaxFramework().ready(program, jax.devices(), "cpu")
+jax_framework = JaxFramework(jax.devices(), "cpu")
+made = jax_framework.ready(program)
 made.run(1)
-print(JaxFramework().profile(made).busy)
+print(jax_framework.profile(made).busy)
 """
 
 

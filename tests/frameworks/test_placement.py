@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 from assay.frameworks import hlo, jax_placement
 from assay.frameworks.framework import Misplaced, check_placement
 from assay.frameworks.hlo import Source
+from assay.frameworks.installed import framework
 from assay.frameworks.jax import JaxFramework
 from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split
@@ -186,7 +187,7 @@ class TestCompiling(Unplaced):
             values=lambda: (jnp.ones(8),),
         )
         with pytest.raises(Misplaced):
-            JaxFramework().ready(program, jax.devices()[:1], "cpu")
+            JaxFramework(jax.devices()[:1], "cpu").ready(program)
 
 
 def elsewhere() -> jax.Array:
@@ -197,34 +198,35 @@ def make_loop() -> Loop:
     return Loop(step=lambda: {"x": elsewhere() + 1})
 
 
-def run(tools: JaxFramework, devices: Any) -> None:
+def run(tools: JaxFramework) -> None:
     program = Program(values=lambda: (elsewhere(),), observe=jnp.sin)
-    tools.execute(program, devices)
+    tools.execute(program)
 
 
-def steps(tools: JaxFramework, devices: Any) -> None:
-    tools.run_steps(Steps(count=1, build=make_loop), devices)
+def steps(tools: JaxFramework) -> None:
+    tools.run_steps(Steps(count=1, build=make_loop))
 
 
-def timed_steps(tools: JaxFramework, devices: Any) -> None:
-    tools.ready(Program(steps=Steps(count=1, build=make_loop)), devices, "cpu").run(1)
+def timed_steps(tools: JaxFramework) -> None:
+    tools.ready(Program(steps=Steps(count=1, build=make_loop))).run(1)
 
 
 @pytest.mark.parametrize("measure", [run, steps, timed_steps])
 def test_a_result_on_another_device_is_an_error(measure: Any) -> None:
     with pytest.raises(Misplaced, match="a verdict on another compiler"):
-        measure(JaxFramework(), jax.devices()[:1])
-    measure(JaxFramework(), jax.devices()[:2])
+        measure(JaxFramework(jax.devices()[:1], "cpu"))
+    measure(JaxFramework(jax.devices()[:2], "cpu"))
 
 
 def test_a_growing_loop_on_another_device_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     grows = Growth(lengths=(8, 16), build=lambda length: (jnp.sin, lambda: (jnp.ones(length),)))
-    tools, devices = JaxFramework(), jax.devices()
-    assert tools.time_growth(grows, devices[:1], 0.1).seconds
+    devices = jax.devices()
+    tools = JaxFramework(devices[:1], "cpu")
+    assert tools.time_growth(grows, 0.1).seconds
     put = jax.device_put
     monkeypatch.setattr(jax, "device_put", lambda x, *_, **__: put(x, devices[1]))
     with pytest.raises(Misplaced, match="a verdict on another compiler"):
-        tools.time_growth(grows, devices[:1], 0.1)
+        tools.time_growth(grows, 0.1)
 
 
 def test_a_module_for_another_compiler_is_an_error() -> None:
@@ -240,7 +242,7 @@ def test_values_go_where_the_shardings_are() -> None:
     rows = NamedSharding(Mesh(np.array(jax.devices()[:2]), ("x",)), PartitionSpec("x"))
     for observed in (jnp.sin, jax.jit(jnp.sin)):
         program = Program(values=lambda: (jnp.ones(8),), observe=observed, in_shardings=(rows,))
-        (result,) = JaxFramework().execute(program, jax.devices()[:2])
+        (result,) = JaxFramework(jax.devices()[:2], "cpu").execute(program)
         assert result.shape == (8,)
 
 
@@ -277,10 +279,8 @@ def hosted(devices: Any) -> Program:
 
 @pytest.mark.parametrize("target", [TPU, GPU])
 def test_a_dump_tells_of_the_host_what_the_compiler_tells(target: str) -> None:
-    tools, found = JaxFramework(), resolve(target)
-    devices = found.devices()
-    traced = tools.trace(hosted(devices), devices)
-    compiled = tools.compile(tools.lower(traced, found.platform, devices), devices)
+    tools = framework("jax", resolve(target))
+    compiled = tools.compile(tools.lower(tools.trace(hosted(tools.devices))))
     told, dumped = compiled.memory(), memory_stats(split(compiled.hlo_proto())[1])
     for name in ("host_argument_bytes", "host_output_bytes", "host_alias_bytes", "host_bytes"):
         assert getattr(dumped, name) == getattr(told, name), name

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from assay import Loop, Steps
-from assay.frameworks.jax_timing import run_steps
+from assay.frameworks.jax import JaxFramework
+from assay.model.evidence import StepsSeen, Tensor
 
 _WIDTHS = (2, 3, 2, 3, 4)
 
@@ -26,8 +27,12 @@ def _loop() -> Loop:
     return Loop(step=step, parameters={"none": jnp.zeros((2, 2))})
 
 
+def _run_steps(count: int) -> tuple[StepsSeen, tuple[Tensor, ...]]:
+    return JaxFramework(jax.devices(), "cpu").run_steps(Steps(count=count, build=_loop))
+
+
 def test_jax_compiles_once_for_each_shape_and_is_counted_in_the_step_that_has_it() -> None:
-    ran, results = run_steps(Steps(count=len(_WIDTHS), build=_loop), jax.devices())
+    ran, results = _run_steps(len(_WIDTHS))
     assert [step.counters.compiles for step in ran.steps] == [1, 1, 0, 0, 1]
     assert [result.shape for result in results] == [(width,) for width in _WIDTHS]
     assert results[1].path == "step 1: double"
@@ -35,7 +40,7 @@ def test_jax_compiles_once_for_each_shape_and_is_counted_in_the_step_that_has_it
 
 
 def test_loop_is_counted_as_if_nothing_had_run_before() -> None:
-    first, second = (run_steps(Steps(count=2, build=_loop), jax.devices())[0] for _ in range(2))
+    first, second = (_run_steps(2)[0] for _ in range(2))
     assert [step.counters.compiles for step in first.steps] == [1, 1]
     assert [step.counters.compiles for step in second.steps] == [1, 1]
 

@@ -51,18 +51,19 @@ def _program(function: Any, _devices: Any) -> Program:
 
 def test_a_function_within_is_traced_again_each_time() -> None:
     program = _program(_outer, None)
-    ready = ready_to_trace(JaxFramework(), program, jax.devices(), jax.default_backend())
+    ready = ready_to_trace(JaxFramework(jax.devices(), jax.default_backend()), program)
     SEEN.clear()
     assert ready.run(3) >= 3 * SLEEP
     assert len(SEEN) == 3
 
 
 def test_without_forgetting_it_would_be_traced_once() -> None:
-    tools, program = JaxFramework(), _program(_outer, None)
+    tools = JaxFramework(jax.devices(), "cpu")
+    program = _program(_outer, None)
     tools.forget()
     SEEN.clear()
     for _ in range(3):
-        tools.trace(program, jax.devices())
+        tools.trace(program)
     assert len(SEEN) == 1
 
 

@@ -9,7 +9,7 @@ import jax
 import pytest
 
 from assay.frameworks.framework import Compiled
-from assay.frameworks.jax import JaxFramework
+from assay.frameworks.installed import framework
 from assay.model.target import State, TargetName
 from assay.model.workload import Program
 from assay.targets import known, prepare, resolve
@@ -28,19 +28,17 @@ def compiled(
 ) -> Compiled:
     """A function compiled for one device of a target; arguments are pytrees of shapes."""
     prepare(map(TargetName.parse, known()))
-    found = resolve(target)
-    here = jax.sharding.SingleDeviceSharding(found.devices()[0])
+    tools = framework("jax", resolve(target))
+    here = jax.sharding.SingleDeviceSharding(tools.devices[0])
     placed = jax.tree.map(
         lambda shape: jax.ShapeDtypeStruct(shape, "float32", sharding=here),
         arguments,
         is_leaf=lambda each: isinstance(each, tuple) and all(isinstance(n, int) for n in each),
     )
-    framework, devices = JaxFramework(), found.devices()
     program = Program(
         function=function, arguments=placed, donate_argnums=donate, out_shardings=here
     )
-    traced = framework.trace(program, devices)
-    return framework.compile(framework.lower(traced, found.platform, devices), devices)
+    return tools.compile(tools.lower(tools.trace(program)))
 
 
 def _is_missing(name: str) -> bool:

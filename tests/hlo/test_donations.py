@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from assay.frameworks.jax import JaxFramework
+from assay.frameworks.installed import framework
 from assay.hlo.module import Module
 from assay.hlo.schema import split
 from assay.hlo.summary import read
@@ -203,9 +203,9 @@ def test_a_compiled_program_lists_the_argument_that_no_output_took(target: str) 
         for axes in (("rows",), ())
     )
     program = Program(function=lambda x, y: y * 2 + x.sum(), arguments=(x, y), donate_argnums=(0,))
-    framework = JaxFramework()
-    lowered = framework.lower(framework.trace(program, devices), resolve(target).platform, devices)
+    tools = framework("jax", resolve(target))
+    lowered = tools.lower(tools.trace(program))
     assert lowered.as_text().count("jax.buffer_donor") == 1
-    compiled = framework.compile(lowered, resolve(target).devices())
+    compiled = tools.compile(lowered)
     (found,) = read(*split(compiled.hlo_proto())).donations
     assert (found.argument, found.output_index, found.honoured) == ("x", None, False)

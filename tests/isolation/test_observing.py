@@ -33,23 +33,25 @@ class Device:
 class Tools:
     """A framework whose compiler, or whose way to hand over the module, fails as told."""
 
+    devices = (object(),)
+
     def __init__(self, compiling: Exception | None, handing_over: Exception | None) -> None:
         self._compiling = compiling
         self._handing_over = handing_over
 
-    def machine(self, devices: object) -> AbstractContextManager[None]:
+    def machine(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def trace(self, program: Program, devices: object) -> object:
+    def trace(self, program: Program) -> object:
         return program
 
-    def lower(self, traced: object, platform: str, devices: object) -> object:
+    def lower(self, traced: object) -> object:
         return traced
 
     def describe(self, program: Program, traced: object, lowered: object) -> Traced:
         return Traced(names=(), host_placements_traced=0, placements_lowered=0, residuals=None)
 
-    def compile(self, lowered: object, devices: object) -> Tools:
+    def compile(self, lowered: object) -> Tools:
         if self._compiling is not None:
             raise self._compiling
         return self
@@ -72,7 +74,7 @@ Seen = Callable[..., Evidence]
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     def see(compiling: Exception | None = None, handing_over: Exception | None = None) -> Evidence:
         monkeypatch.setattr("assay.observe.resolve", lambda _name: Device())
-        monkeypatch.setattr("assay.observe.framework", lambda _name: Tools(compiling, handing_over))
+        monkeypatch.setattr("assay.observe.framework", lambda *_: Tools(compiling, handing_over))
 
         def program(_devices: Any) -> Program:
             return Program(function=lambda: None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay import Check, Outcome
-from assay.frameworks.jax import JaxFramework
+from assay.frameworks.installed import framework
 from assay.hlo import (
     full_buffer_writes,
     host_transfers,
@@ -89,12 +89,10 @@ PATHS: dict[str, tuple[Check, str, Patch]] = {
 @cache
 def _compiled(name: str, variant: str, target: str) -> tuple[bytes, bytes, Memory]:
     prepare(map(TargetName.parse, known()))
-    found, framework = resolve(target), JaxFramework()
+    tools = framework("jax", resolve(target))
     workload = next(each for each in (EXECUTED, BLOCK) if each.name == name)
-    devices = found.devices()
-    program = workload.variant(variant).program(devices)
-    lowered = framework.lower(framework.trace(program, devices), found.platform, devices)
-    compiled = framework.compile(lowered, devices)
+    program = workload.variant(variant).program(tools.devices)
+    compiled = tools.compile(tools.lower(tools.trace(program)))
     return *split(compiled.hlo_proto()), compiled.memory()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.frameworks.hlo import (
+    Form,
     HloFile,
     NoModule,
     program_of,
@@ -15,7 +16,7 @@ from assay.frameworks.hlo import (
     why_not_compiled_again,
 )
 from assay.hlo.assignment import memory_stats
-from assay.hlo.schema import MalformedModule, split
+from assay.hlo.schema import MalformedModule
 from assay.hlo.summary import read
 from assay.isolate import Observer
 from assay.model.evidence import Evidence, Toolchain
@@ -81,7 +82,7 @@ def inspect(
     for target in resolved:
         if why := why_not_compiled_again(file, target.platform):
             raise InspectionError(f"got {path}, which cannot be compiled for {target.name}: {why}")
-    variant = Variant(name=path.name, role=Role.CONTROL, program=partial(program_of, file.source))
+    variant = Variant(name=path.name, role=Role.CONTROL, program=partial(program_of, file))
     workload = Workload(suite="inspect", name=path.name, variants=(variant,), framework="hlo")
     yield from _compiled(subject, workload, resolved, _notes(file), timeout_seconds)
 
@@ -153,7 +154,7 @@ def _function_program(path: str, function: str, devices: Sequence[Any]) -> Progr
 
 
 def _notes(file: HloFile) -> tuple[str, ...]:
-    if file.says_how_many_devices:
+    if file.form is not Form.HLO_PROTO:
         return ()
     return ("a proto does not record the number of devices: compiled for one",)
 
@@ -178,15 +179,14 @@ def _compiled(
 
 
 def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Iterator[Inspection]:
-    if not file.hlo_proto:
+    if file.form is Form.STABLEHLO:
         raise InspectionError(
             f"got {path}, {file.form.value}, wanted HLO to read as it stands; "
             "name a --target to compile it for, and leave --as-is out"
         )
     try:
-        module, buffer_assignment = split(file.hlo_proto)
-        summary = read(module, buffer_assignment)
-        memory = memory_stats(buffer_assignment) if buffer_assignment else None
+        summary = read(file.module, file.buffer_assignment)
+        memory = memory_stats(file.buffer_assignment) if file.buffer_assignment else None
     except MalformedModule as error:
         raise InspectionError(f"{path}: {error}") from error
     notes = (

@@ -4,6 +4,7 @@ import gzip
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -48,36 +49,24 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A module from before the compiler: StableHLO (text or bytecode), or an HloModuleProto.
-
-    StableHLO itself says for how many devices it is; HLO does not, so ``replicas`` and
-    ``partitions`` do.
-    """
-
-    module: bytes
-    is_stablehlo: bool
-    replicas: int = 1
-    partitions: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HloFile:
-    """The module of a file.
+    """The module of a file: StableHLO (text or bytecode), or a serialized HloModuleProto.
 
-    ``source`` is what a compiler takes. ``hlo_proto`` is the serialized HloProto, b"" of StableHLO.
-    A ``scheduled`` module has been compiled: it can be read without compiling it.
+    StableHLO itself says for how many devices it is. Of HLO text, ``replicas`` and ``partitions``
+    do; a proto does not record it. A ``buffer_assignment`` is b"" if the file has none.
     """
 
     form: Form
-    source: Source
-    hlo_proto: bytes = b""
-    scheduled: bool = False
+    module: bytes
+    buffer_assignment: bytes = b""
+    replicas: int = 1
+    partitions: int = 1
 
     @property
-    def says_how_many_devices(self) -> bool:
-        """Whether the file states the number of devices of its module. A proto does not."""
-        return self.form is not Form.HLO_PROTO
+    def scheduled(self) -> bool:
+        """Whether the module has been compiled, and can be read without compiling it."""
+        is_hlo = self.form is not Form.STABLEHLO
+        return is_hlo and bool(Module.from_proto(self.module).scheduled_ids)
 
 
 def why_not_compiled_again(file: HloFile, platform: str) -> str:
@@ -90,10 +79,10 @@ def why_not_compiled_again(file: HloFile, platform: str) -> str:
         return ""
     found: Counter[str] = Counter()
     devices: Counter[str] = Counter()
-    for computation in Module.from_proto(file.source.module).computations:
+    for computation in Module.from_proto(file.module).computations:
         for instruction in computation.instructions:
             opcode = instruction.opcode
-            if opcode in _ACROSS_DEVICES and not file.says_how_many_devices:
+            if opcode in _ACROSS_DEVICES and file.form is Form.HLO_PROTO:
                 devices[opcode] += 1
             elif opcode == "custom-call":
                 target = instruction.custom_call_target
@@ -145,14 +134,15 @@ def recognise(data: bytes, name: str) -> HloFile:
             jax_internals.parse_stablehlo(data)
         except ValueError as error:
             raise NoModule(f"{name}: {error}") from error
-        return HloFile(form=Form.STABLEHLO, source=Source(module=data, is_stablehlo=True))
+        return HloFile(form=Form.STABLEHLO, module=data)
     if text is None:
         return _proto(data, name)
     try:
         module = module_of_text(text)
     except ValueError as error:
         raise NoModule(f"{name}: {error}\nwanted {_WANTED}") from error
-    return _hlo_file(Form.HLO_TEXT, module, wrap(module), *device_counts(text))
+    replicas, partitions = device_counts(text)
+    return HloFile(form=Form.HLO_TEXT, module=module, replicas=replicas, partitions=partitions)
 
 
 def _text(data: bytes) -> str | None:
@@ -169,10 +159,13 @@ def _text(data: bytes) -> str | None:
 
 def _proto(data: bytes, name: str) -> HloFile:
     """An HloProto, an HloSnapshot around one, or a bare HloModuleProto."""
-    for hlo_proto in (data, _first_field(data), wrap(data)):
-        module = _first_field(hlo_proto)
-        if module and _is_module(module):
-            return _hlo_file(Form.HLO_PROTO, module, hlo_proto)
+    for hlo_proto in (data, _split(data)[0], wrap(data)):
+        module, buffer_assignment = _split(hlo_proto)
+        with suppress(MalformedModule, LookupError):
+            if module and len(Module.from_proto(module).entry):
+                return HloFile(
+                    form=Form.HLO_PROTO, module=module, buffer_assignment=buffer_assignment
+                )
     raise NoModule(
         f"got {name}, {len(data)} bytes that are not a complete module, wanted {_WANTED}; "
         "if it is truncated, copy it again; if it is another file of the dump, use the one that "
@@ -180,29 +173,12 @@ def _proto(data: bytes, name: str) -> HloFile:
     )
 
 
-def _first_field(data: bytes) -> bytes:
+def _split(data: bytes) -> tuple[bytes, bytes]:
+    """The first two fields, which are the module and the buffer assignment of an HloProto."""
     try:
-        return split(data)[0]
+        return split(data)
     except MalformedModule:
-        return b""
-
-
-def _is_module(data: bytes) -> bool:
-    try:
-        return len(Module.from_proto(data).entry) > 0
-    except (MalformedModule, LookupError):
-        return False
-
-
-def _hlo_file(
-    form: Form, module: bytes, hlo_proto: bytes, replicas: int = 1, partitions: int = 1
-) -> HloFile:
-    return HloFile(
-        form=form,
-        source=Source(module=module, is_stablehlo=False, replicas=replicas, partitions=partitions),
-        hlo_proto=hlo_proto,
-        scheduled=bool(Module.from_proto(module).scheduled_ids),
-    )
+        return b"", b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,23 +211,25 @@ class HloFramework(Framework):
         return compile_parsed(lowered, self.devices)
 
 
-def program_of(source: Source, devices: Sequence[Any]) -> Program:
+def program_of(file: HloFile, devices: Sequence[Any]) -> Program:
     """The program of a module: its function parses, and nothing can run it."""
-    return Program(function=parse, arguments=(source, devices))
+    return Program(function=parse, arguments=(file, devices))
 
 
-def parse(source: Source, devices: Sequence[Any]) -> Parsed:
+def parse(file: HloFile, devices: Sequence[Any]) -> Parsed:
     """The module, ready to be compiled.
 
     Raises:
         WrongValue: no compiler accepts it, or it is for more devices than there are.
     """
-    text = source.module if source.is_stablehlo else jax_internals.stablehlo_from_hlo(source.module)
-    module = jax_internals.parse_stablehlo(text)
-    if not source.is_stablehlo and devices[0].platform != "cpu":
-        _keep_on_host(module, source.module)
-    replicas = _count(module, "mhlo.num_replicas") or source.replicas
-    wanted = replicas * (_count(module, "mhlo.num_partitions") or source.partitions)
+    if file.form is Form.STABLEHLO:
+        module = jax_internals.parse_stablehlo(file.module)
+    else:
+        module = jax_internals.parse_stablehlo(jax_internals.stablehlo_from_hlo(file.module))
+        if devices[0].platform != "cpu":
+            _keep_on_host(module, file.module)
+    replicas = _count(module, "mhlo.num_replicas") or file.replicas
+    wanted = replicas * (_count(module, "mhlo.num_partitions") or file.partitions)
     if wanted > len(devices):
         raise WrongValue(
             f"got a module for {wanted} devices and a target of {len(devices)}; wanted a target "

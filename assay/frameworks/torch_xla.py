@@ -23,7 +23,7 @@ from assay.frameworks.framework import (
     steps_seen,
     tensor_of,
 )
-from assay.frameworks.hlo import Source, compile_parsed, parse
+from assay.frameworks.hlo import Form, HloFile, compile_parsed, parse
 from assay.model.evidence import Counters, Loop, Steps, StepsSeen, Tensor, Traced
 from assay.model.workload import Program
 
@@ -70,8 +70,8 @@ class TorchXlaFramework(Framework):
 
     def compile(self, lowered: bytes) -> Compiled:
         """Compile for the first of the devices."""
-        source = Source(module=lowered, is_stablehlo=False)
-        return compile_parsed(parse(source, self.devices), self.devices)
+        module = HloFile(form=Form.HLO_PROTO, module=lowered)
+        return compile_parsed(parse(module, self.devices), self.devices)
 
     def device_memory_bytes(self) -> int | None:
         """None: PyTorch/XLA states no limit that a program could rely on."""

@@ -55,8 +55,7 @@ def test_a_file_is_told_by_its_content(data: bytes, form: Form) -> None:
         assert file.form is form
         assert not file.scheduled
         if form is not Form.STABLEHLO:
-            assert split(file.hlo_proto)[0] == file.source.module
-            assert read(file.source.module) == read(MODULE)
+            assert read(file.module) == read(MODULE)
 
 
 def test_what_jax_exports_is_stablehlo_that_compiles() -> None:
@@ -66,7 +65,7 @@ def test_what_jax_exports_is_stablehlo_that_compiles() -> None:
     file = recognise(exported.mlir_module_serialized, "exported")
     assert file.form is Form.STABLEHLO
     devices = resolve("cpu").devices()
-    compiled = compile_parsed(parse(file.source, devices), devices)
+    compiled = compile_parsed(parse(file, devices), devices)
     assert compiled.memory().argument_bytes == 8 * 128 * 4
 
 
@@ -74,12 +73,12 @@ def test_what_jax_exports_is_stablehlo_that_compiles() -> None:
 def test_a_compilers_dump_is_scheduled_and_keeps_its_buffer_assignment(target: str) -> None:
     compiled = executable(UPDATE, target)
     file = recognise(compiled.hlo_proto(), "module.after_optimizations.hlo.pb")
-    module, buffer_assignment = split(file.hlo_proto)
     assert file.scheduled
-    assert read(module, buffer_assignment).buffers_assigned
-    memory = memory_stats(buffer_assignment)
+    assert read(file.module, file.buffer_assignment).buffers_assigned
+    memory = memory_stats(file.buffer_assignment)
     assert memory.argument_bytes == memory.output_bytes == memory.alias_bytes == STACK_BYTES
-    assert not recognise(module, "a module alone").says_how_many_devices
+    alone = recognise(file.module, "a module alone")
+    assert (alone.form, alone.buffer_assignment) == (Form.HLO_PROTO, b"")
 
 
 @pytest.mark.parametrize("target", ["cpu", "gpu-h100"])

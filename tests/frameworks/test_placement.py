@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from assay.frameworks import hlo, jax_placement
 from assay.frameworks.framework import Misplaced, check_placement
-from assay.frameworks.hlo import Source
+from assay.frameworks.hlo import Form, HloFile
 from assay.frameworks.installed import framework
 from assay.frameworks.jax import JaxFramework
 from assay.hlo.assignment import memory_stats
@@ -232,7 +232,7 @@ def test_a_growing_loop_on_another_device_is_an_error(monkeypatch: pytest.Monkey
 def test_a_module_for_another_compiler_is_an_error() -> None:
     text = b"module { func.func public @main() { return } }"
     cpu, tpu = resolve("cpu").devices(), resolve(TPU).devices()
-    parsed = hlo.parse(Source(module=text, is_stablehlo=True), cpu)
+    parsed = hlo.parse(HloFile(form=Form.STABLEHLO, module=text), cpu)
     with pytest.raises(Misplaced, match="a verdict on another compiler"):
         hlo.compile_parsed(parsed, tpu)
     assert hlo.compile_parsed(parsed, cpu)

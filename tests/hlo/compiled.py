@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 
 from assay.frameworks.framework import Compiled
-from assay.frameworks.hlo import Source, compile_parsed, parse
+from assay.frameworks.hlo import compile_parsed, parse, recognise
 from assay.hlo.schema import split
 from assay.hlo.summary import read
 from assay.model.summary import ModuleSummary
 from assay.model.target import TargetName
 from assay.targets import known, prepare, resolve
-from assay.targets.hlo_text import device_counts, module_of_text
 
 
 def compile_text(text: str, target: str) -> ModuleSummary:
@@ -27,16 +26,9 @@ def compile_text(text: str, target: str) -> ModuleSummary:
 def executable(text: str, target: str) -> Compiled:
     """The executable of the text, compiled once per test run."""
     _ready_for_every_compiler()
-    is_stablehlo = text.lstrip().startswith("module")
-    replicas, partitions = (1, 1) if is_stablehlo else device_counts(text)
-    source = Source(
-        module=text.encode() if is_stablehlo else module_of_text(text),
-        is_stablehlo=is_stablehlo,
-        replicas=replicas,
-        partitions=partitions,
-    )
+    file = recognise(text.encode(), "the text")
     devices = resolve(target).devices()
-    return compile_parsed(parse(source, devices), devices)
+    return compile_parsed(parse(file, devices), devices)
 
 
 @functools.cache

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.frameworks.hlo import Source, program_of
+from assay.frameworks.hlo import program_of, recognise
 from assay.model.evidence import Evidence
 from assay.model.workload import Program, Role, Variant, Workload
 from assay.observe import observe
-from assay.targets.hlo_text import device_counts, module_of_text
 
 Build = Callable[[Sequence[Any]], Program]
 
@@ -23,14 +22,7 @@ class Hlo:
     text: str
 
     def __call__(self, devices: Sequence[Any]) -> Program:
-        replicas, partitions = device_counts(self.text)
-        source = Source(
-            module=module_of_text(self.text),
-            is_stablehlo=False,
-            replicas=replicas,
-            partitions=partitions,
-        )
-        return program_of(source, devices)
+        return program_of(recognise(self.text.encode(), "the text"), devices)
 
 
 @functools.cache

@@ -1,10 +1,17 @@
 """Claims on growth with a size: the exponent of a power law, or the ratio of two sizes."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from assay.claims.measurement import ClaimBase, assigned_module_of, memory_of, result_of_run, stop
+from assay.claims.measurement import (
+    ClaimBase,
+    assigned_module_of,
+    memory_of,
+    result_of_run,
+    stop,
+)
 from assay.model.claim import Case, Formula, MeasurementMissing
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.summary import copied_bytes_per_iteration
@@ -13,26 +20,11 @@ from assay.model.units import Unit, format_bytes
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import SizedVariant, Variant
 from assay.stats.ratios import ratio_of_turns
-from assay.stats.scaling import Exponent, Growth, fitted_exponent, grows
-
-_OUTCOMES: Final = {
-    Growth.WITHIN: Outcome.PASSED,
-    Growth.BEYOND: Outcome.FAILED,
-    Growth.CANNOT_SAY: Outcome.INCONCLUSIVE,
-}
+from assay.stats.scaling import Growth, fitted_exponent, grows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _GrowthOfTime(ClaimBase):
-    unit: ClassVar[Unit] = Unit.RATIO
-
-    def growth(self, case: Case) -> GrowthTimes:
-        """Times of the loop on each length, or ``Stopped``."""
-        return result_of_run(case, case.evidence, case.evidence.growth, "times of a growing loop")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeGrowth(_GrowthOfTime):
+class TimeGrowth(ClaimBase):
     """An iteration takes no longer on a long buffer than on a short one.
 
     Measures the ratio of times divided by the ratio of lengths, with the same number of iterations:
@@ -43,6 +35,10 @@ class TimeGrowth(_GrowthOfTime):
     """
 
     name: str = "time-growth"
+    unit: ClassVar[Unit] = Unit.RATIO
+
+    def growth(self, case: Case) -> GrowthTimes:
+        return _growth_of(case)
 
     def judge(self, case: Case) -> Finding:
         times = self.growth(case)
@@ -50,7 +46,6 @@ class TimeGrowth(_GrowthOfTime):
         longer = long / short
         limit = longer**-0.5
         found = ratio_of_turns(times.seconds[0], times.seconds[-1], against=longer * limit, looks=1)
-        grown = grows(found, at_most=longer * limit, slack=0)
         line = (
             f"{format_seconds(times.fastest[-1])} at length {long}, "
             f"{format_seconds(times.fastest[0])} at {short}: ratio of times / "
@@ -59,7 +54,32 @@ class TimeGrowth(_GrowthOfTime):
             f"(the square root of {short}/{long})"
         )
         advice = "run it on a quieter machine, or use lengths further apart"
+        grown = grows(found, at_most=longer * limit, slack=0)
         return _by_growth(grown, found.ratio / longer, limit, line, ("too noisy to decide", advice))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exponent(ClaimBase):
+    at_most: Formula
+    unit: ClassVar[Unit] = Unit.RATIO
+    _slack: ClassVar[float] = 0.0
+
+    def _by_exponent(
+        self, case: Case, what: str, costs: Mapping[int, float], words: Callable[[float], str]
+    ) -> Finding:
+        """The verdict on the exponent that fits the costs by size; ``words`` formats a cost."""
+        ends = [f"{words(costs[size])} at {size}" for size in (min(costs), max(costs))]
+        fitted = fitted_exponent(list(costs), list(costs.values()))
+        limit = self._limit(case, self.at_most)
+        line = (
+            f"growth of {what}: size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} "
+            f"from {fitted.sizes} sizes; {', '.join(ends)}), expected at most {limit:g} "
+            f"({self.at_most.text})"
+        )
+        why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
+        unclear = (f"undecided ({why})", "measure at more sizes, further apart")
+        grown = grows(fitted, at_most=limit, slack=self._slack)
+        return _by_growth(grown, fitted.value, limit, line, unclear)
 
 
 class Cost(Enum):
@@ -76,7 +96,7 @@ class Cost(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BytesExponent(ClaimBase):
+class BytesExponent(_Exponent):
     """A program's bytes grow at most as a given power of its size, plus a tenth.
 
     For a ``SizedVariant``: the power is fitted to the sizes of its family. The bytes are
@@ -86,8 +106,7 @@ class BytesExponent(ClaimBase):
     """
 
     of: Cost
-    at_most: Formula
-    unit: ClassVar[Unit] = Unit.RATIO
+    _slack: ClassVar[float] = 0.1
 
     @property
     def name(self) -> str:
@@ -109,14 +128,11 @@ class BytesExponent(ClaimBase):
                 f"undecided: the cost is 0 at the sizes {none_at} and not at others",
                 "use sizes at which the cost is not 0, or claim the bytes themselves",
             )
-        ends = [f"{format_bytes(costs[size])} at {size}" for size in (min(costs), max(costs))]
-        fitted = fitted_exponent(list(costs), list(costs.values()))
-        limit = (self._limit(case, self.at_most), self.at_most.text)
-        return _by_exponent(self.of.value, fitted, limit, ends, slack=0.1)
+        return self._by_exponent(case, self.of.value, costs, format_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeExponent(_GrowthOfTime):
+class TimeExponent(_Exponent):
     """Its time grows at most as a given power of the length, with the same number of iterations.
 
     For programs with a ``Growth`` of four lengths or more. The fastest run at each length counts.
@@ -124,44 +140,30 @@ class TimeExponent(_GrowthOfTime):
     that the module does not show.
     """
 
-    at_most: Formula
     name: str = "time-exponent"
+
+    def growth(self, case: Case) -> GrowthTimes:
+        return _growth_of(case)
 
     def judge(self, case: Case) -> Finding:
         times = self.growth(case)
-        fitted = fitted_exponent(times.lengths, times.fastest)
-        ends = [f"{format_seconds(times.fastest[end])} at {times.lengths[end]}" for end in (0, -1)]
-        limit = (self._limit(case, self.at_most), self.at_most.text)
-        return _by_exponent("time", fitted, limit, ends, slack=0.0)
+        costs = dict(zip(times.lengths, times.fastest, strict=True))
+        return self._by_exponent(case, "time", costs, format_seconds)
 
 
-def _by_exponent(
-    what: str, fitted: Exponent, limit: tuple[float, str], ends: list[str], *, slack: float
-) -> Finding:
-    """The verdict on a fitted exponent; ``ends`` are the costs at the least and largest size."""
-    at_most, formula = limit
-    line = (
-        f"growth of {what}: size ** {fitted.value:.3g} ({fitted.low:.3g} to {fitted.high:.3g} from "
-        f"{fitted.sizes} sizes; {', '.join(ends)}), expected at most {at_most:g} ({formula})"
-    )
-    why = fitted.reason or f"costs lie up to {fitted.worst:.3g} times off what was fitted"
-    unclear = (f"undecided ({why})", "measure at more sizes, further apart")
-    grown = grows(fitted, at_most=at_most, slack=slack)
-    return _by_growth(grown, fitted.value, at_most, line, unclear)
+def _growth_of(case: Case) -> GrowthTimes:
+    return result_of_run(case, case.evidence, case.evidence.growth, "times of a growing loop")
 
 
 def _by_growth(
     grown: Growth, measured: float, limit: float, line: str, unclear: tuple[str, str]
 ) -> Finding:
     """The verdict; ``unclear`` is the cause and the advice where the interval holds the limit."""
-    cause, advice = unclear if grown is Growth.CANNOT_SAY else ("", "")
-    return Finding(
-        outcome=_OUTCOMES[grown],
-        measured=measured,
-        limit=limit,
-        reason=f"{cause}: {line}" if cause else line,
-        advice=advice,
-    )
+    outcome, reason, advice = Outcome.INCONCLUSIVE, f"{unclear[0]}: {line}", unclear[1]
+    if grown is not Growth.CANNOT_SAY:
+        outcome = Outcome.PASSED if grown is Growth.WITHIN else Outcome.FAILED
+        reason, advice = line, ""
+    return Finding(outcome=outcome, measured=measured, limit=limit, reason=reason, advice=advice)
 
 
 def _sized(variant: Variant) -> SizedVariant:

@@ -101,8 +101,14 @@ def judge_variant(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None
         return fixed, entry
     if finding.outcome is not Outcome.FAILED:
         return finding, entry
+    expected_by = (
+        each
+        for each in entries
+        for way in each.ways(claim.name)
+        if way.holds(finding.measured, finding.failure, case)
+    )
     try:
-        expected = next((each for each in entries if _expects(each, claim, finding, case)), None)
+        expected = next(expected_by, None)
     # What an entry expects may be a formula of the suite's own, which may raise anything.
     except Exception as fault:  # noqa: BLE001
         return at_fault(fault, f"a known defect of {claim.name!r}"), None
@@ -111,11 +117,6 @@ def judge_variant(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None
         return replace(finding, reason=other), None
     reason = f"{expected.reason}; seen: {finding.reason}"
     return replace(finding, outcome=Outcome.KNOWN_DEFECT, reason=reason, advice=""), expected
-
-
-def _expects(entry: KnownDefect, claim: Claim, finding: Finding, case: Case) -> bool:
-    ways = entry.ways(claim.name)
-    return any(way.holds(finding.measured, finding.failure, case) for way in ways)
 
 
 def judge_negative_control(claim: Claim, case: Case) -> Finding:
@@ -135,11 +136,9 @@ def judge_negative_control(claim: Claim, case: Case) -> Finding:
             reason=f"no baseline is stored for its reference {case.variant.reference!r}",
             advice="store one with --assay-update-baselines=new",
         )
-    if finding.outcome in _PASSED:
-        return blind(finding, "passes the claim, which is blind")
-    unproven = _why_unproven(finding, case.variant.fails_with)
-    if unproven:
-        return blind(finding, f"proves nothing, {unproven}")
+    why = _why_unproven(finding, case.variant.fails_with)
+    if why:
+        return blind(finding, why)
     return replace(
         finding,
         outcome=Outcome.PASSED,
@@ -149,14 +148,15 @@ def judge_negative_control(claim: Claim, case: Case) -> Finding:
 
 
 def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
-    """Why a failed claim does not show that the detector works; empty if it does."""
+    """Why the negative control does not show that the detector works; empty if it does."""
+    if finding.outcome in _PASSED:
+        return "passes the claim, which is blind"
     if finding.failure is not None and finding.failure.kind is not expected:
-        if expected is None:
-            return "for it failed, and its variant names no failure (fails_with)"
-        return f"for it must be one that {expected.phrase} (fails_with)"
+        wanted = f"one that {expected.phrase}" if expected else "no failure"
+        return f"proves nothing (its variant names {wanted} in fails_with)"
     if finding.measured is None or finding.limit is None:
-        return "for nothing was measured"
-    return "" if isfinite(finding.measured) else "for what it measures is not finite"
+        return "proves nothing (nothing was measured)"
+    return "" if isfinite(finding.measured) else "proves nothing (its measurement is not finite)"
 
 
 def blind(finding: Finding, how: str) -> Finding:

@@ -260,7 +260,7 @@ UNCOMPILED, UNTRACED = (Failure(kind=kind, message="no") for kind in (COMPILER, 
         (replace(UNMEASURED, failure=UNTRACED), None, "names no failure"),
         (replace(UNMEASURED, failure=UNTRACED), TRACE, "nothing was measured"),
         (replace(FAILED, failure=UNTRACED), None, "names no failure"),
-        (replace(FAILED, failure=UNTRACED), COMPILER, "it must be one that does not compile"),
+        (replace(FAILED, failure=UNTRACED), COMPILER, "names one that does not compile"),
         (replace(FAILED, measured=inf), None, "is not finite"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_control_that_fails_for_another_reason_fails_the_run(
 ) -> None:
     found = judge_negative_control(saying(finding), _control(fails_with))
     assert found.outcome is Outcome.FAILED
-    assert found.reason.startswith("the negative control proves nothing, for ")
+    assert found.reason.startswith("the negative control proves nothing (")
     assert words in found.reason
     assert found.reason.endswith(finding.reason)
 

@@ -80,14 +80,6 @@ class Measurements:
 
     def _rerun(self, trial: Trial, case: Case, sought: Sensitivity) -> Rerun:
         other = self._other_toolchain(trial, case)
-        request = RerunRequest(
-            workload=trial.workload,
-            variant=trial.variant,
-            target=trial.target,
-            baseline="" if isinstance(other, Unavailable) else other,
-            sought=sought,
-            negative_control=trial.must_fail,
-        )
         if isinstance(other, Unavailable):
             return Rerun(
                 suite=trial.workload.suite,
@@ -99,6 +91,14 @@ class Measurements:
                 unavailable=other,
                 side=Side.OLD,
             )
+        request = RerunRequest(
+            workload=trial.workload,
+            variant=trial.variant,
+            target=trial.target,
+            baseline=other,
+            sought=sought,
+            negative_control=trial.must_fail,
+        )
         return evidence.RERUNS.once(
             self.directory, request.key, lambda keep: self.rerun(request, keep)
         )

@@ -22,7 +22,7 @@ from scipy.stats import beta
 
 from assay.claims.times import AtMost
 from assay.frameworks.timing import Runner, take_turns
-from assay.stats.changes import Change, Sensitivity
+from assay.model.timing import Change, Sensitivity
 
 TURNS: Final = 1000
 WIDTH: Final = 64

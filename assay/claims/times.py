@@ -27,7 +27,7 @@ from assay.model.timing import (
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
-from assay.stats.ratios import LOOKS, certainly_slower_after, ratio_of_turns, separated
+from assay.stats.ratios import LOOKS, certainly_slower_after, far_apart, ratio_of_turns
 
 _FEWEST_SAMPLES: Final = 10 * PROCESSES_ALONE
 _FEWEST_OF_A_PROCESS: Final = 48
@@ -60,7 +60,7 @@ class AtMost:
         """Whether the samples so far decide it; repeated looks keep the error rate."""
         if len(reference) in LOOKS:
             return self.ratio(reference, judged).change is not Change.TOO_NOISY
-        return separated(reference, judged, against=self.limit) is not None
+        return far_apart(reference, judged, against=self.limit) is not None
 
     def ratio(self, reference: Sequence[float], judged: Sequence[float]) -> Ratio:
         """The ratio; without ``tells_faster``, one that is faster or the same is the same."""

@@ -9,30 +9,24 @@ a process's.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from scipy.special import stdtrit
 
-from assay.stats.changes import (
-    DEFAULT,
-    Better,
-    Change,
-    Floats,
-    Ratio,
-    Sensitivity,
-    judged,
-)
+from assay.model.timing import Change, Ratio, Sensitivity
 from assay.stats.ratios import (
+    DEFAULT,
     VIEWS,
+    Floats,
     View,
     calm_differences,
     differences,
     far_apart,
+    judged,
     minimum_time_interval,
     of_views,
-    separated,
     signed_rank_interval,
     vary_alike,
 )
@@ -58,38 +52,35 @@ class Turns:
     second: Sequence[float]
 
 
-def ratio_of_processes(
-    pairs: Sequence[Turns],
-    sensitivity: Sensitivity = DEFAULT,
-    *,
-    against: float = 1.0,
-    better: Better = Better.LESS,
-) -> Ratio:
-    """The second toolchain's time over the first's; slower or faster than ``against`` times it.
+def ratio_of_processes(pairs: Sequence[Turns], sensitivity: Sensitivity = DEFAULT) -> Ratio:
+    """The second toolchain's time over the first's.
 
-    Times so far apart that noise cannot be why decide at once, also where one pair of processes
-    took one turn (``assay.stats.ratios``). Else fewer than two pairs of ``FEWEST_TURNS`` are
-    too noisy: one pair cannot tell a toolchain from where a process's memory happens to lie.
+    Times that are ``far_apart`` decide at once, even one turn of one pair of processes. Else fewer
+    than two pairs of ``FEWEST_TURNS`` are too noisy: one pair cannot tell a toolchain from where a
+    process's memory happens to lie.
 
     Raises:
         ValueError: no turns, or turns that cannot be compared.
     """
-    found = _far_apart(pairs, against)
+    first, second = _pooled(pairs)
+    found = far_apart(first, second, processes=len(pairs))
     if found is not None:
         return found
-    judged_pairs = [pair for pair in pairs if len(pair.first) >= FEWEST_TURNS]
-    if len(judged_pairs) < 2:  # noqa: PLR2004  (what varies between processes takes two to see)
-        center, _ = signed_rank_interval(differences(*_pooled(pairs)), _ONE_SIGMA)
-        return judged(center, (-math.inf, math.inf), len(pairs), sensitivity, against=against)
-    return _over_processes(judged_pairs, sensitivity, against=against, better=better)
-
-
-def _far_apart(pairs: Sequence[Turns], against: float) -> Ratio | None:
-    first, second = _pooled(pairs)
-    beyond = separated(first, second, against=against, processes=len(pairs))
-    if beyond is None:
-        return None
-    return replace(far_apart(first, second, beyond, against=against), units=len(pairs))
+    usable = [pair for pair in pairs if len(pair.first) >= FEWEST_TURNS]
+    if len(usable) < 2:  # noqa: PLR2004  (what varies between processes takes two to see)
+        center, _ = signed_rank_interval(differences(first, second), _ONE_SIGMA)
+        return judged((center, (-math.inf, math.inf)), len(pairs), sensitivity)
+    share = sensitivity.errors / (len(PAIR_LOOKS) + 1) / VIEWS
+    calm = _over_pairs([calm_differences(each.first, each.second) for each in usable], share)
+    everything = _over_pairs([differences(each.first, each.second) for each in usable], share)
+    minima = minimum_time_interval(
+        np.log([min(each.first) for each in usable]),
+        np.log([min(each.second) for each in usable]),
+        share,
+    )
+    alike = vary_alike([(each.first, each.second) for each in usable])
+    view, reason = of_views(calm, minima, everything, alike=alike)
+    return judged(view, len(usable), sensitivity, reason=reason)
 
 
 def _pooled(pairs: Sequence[Turns]) -> tuple[list[float], list[float]]:
@@ -99,32 +90,13 @@ def _pooled(pairs: Sequence[Turns]) -> tuple[list[float], list[float]]:
     )
 
 
-def _over_processes(
-    pairs: Sequence[Turns], sensitivity: Sensitivity, *, against: float, better: Better
-) -> Ratio:
-    share = sensitivity.errors / (len(PAIR_LOOKS) + 1) / VIEWS
-    calm = _over_pairs([calm_differences(each.first, each.second) for each in pairs], share)
-    everything = _over_pairs([differences(each.first, each.second) for each in pairs], share)
-    minima = minimum_time_interval(
-        np.log([min(each.first) for each in pairs]),
-        np.log([min(each.second) for each in pairs]),
-        share,
-    )
-    alike = vary_alike([(each.first, each.second) for each in pairs])
-    (center, bounds), reason = of_views(calm, minima, everything, alike=alike)
-    found = judged(center, bounds, len(pairs), sensitivity, against=against, better=better)
-    return replace(found, reason=reason)
-
-
-def more_pairs(
-    pairs: Sequence[Turns], sensitivity: Sensitivity = DEFAULT, *, against: float = 1.0
-) -> int:
+def more_pairs(pairs: Sequence[Turns], sensitivity: Sensitivity = DEFAULT) -> int:
     """How many more pairs of processes to start before looking again; 0 if these are enough."""
     if len(pairs) in PAIR_LOOKS:
-        seen = ratio_of_processes(pairs, sensitivity, against=against)
-        if seen.change is not Change.TOO_NOISY:
-            return 0
-    if _far_apart(pairs, against) is not None:
+        decided = ratio_of_processes(pairs, sensitivity).change is not Change.TOO_NOISY
+    else:
+        decided = far_apart(*_pooled(pairs), processes=len(pairs)) is not None
+    if decided:
         return 0
     return next((look - len(pairs) for look in PAIR_LOOKS if look > len(pairs)), 0)
 

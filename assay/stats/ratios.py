@@ -16,26 +16,76 @@ Two programs whose times are far apart are told from one or two pairs.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtri
 
-from assay.stats.changes import (
-    DEFAULT,
-    Better,
-    Bounds,
-    Change,
-    Floats,
-    Ratio,
-    Sensitivity,
-    agreed,
-    apart,
-    judged,
-    logarithms,
-)
+from assay.model.timing import Change, Ratio, Sensitivity
+
+DEFAULT: Final = Sensitivity()
+Floats = npt.NDArray[np.float64]
+Bounds = tuple[float, float]
+View = tuple[float, Bounds]
+"""An estimate of a ratio's logarithm, and its interval."""
+
+
+def judged(
+    view: View, units: int, sensitivity: Sensitivity, *, against: float = 1.0, reason: str = ""
+) -> Ratio:
+    """The ratio that an estimate gives, judged against a wanted ratio."""
+    center, (low, high) = view
+    goal = math.log(_positive(against, "a ratio to judge against"))
+    return Ratio(
+        ratio=math.exp(min(max(center, low), high)),
+        low=math.exp(low),
+        high=math.exp(high),
+        units=units,
+        change=_change(low - goal, high - goal, sensitivity),
+        reason=reason,
+    )
+
+
+def _change(low: float, high: float, sensitivity: Sensitivity) -> Change:
+    least, seen = math.log1p(sensitivity.least), math.log1p(sensitivity.seen)
+    half = (high - low) / 2
+    # Noise as large as the change need not be as independent as the interval takes it to be.
+    if half > seen and (math.isinf(half) or half > abs(low + high) / 4):
+        return Change.TOO_NOISY
+    if low > least:
+        return Change.SLOWER
+    if high < -least:
+        return Change.FASTER
+    return Change.SAME if max(-low, high) < seen else Change.TOO_NOISY
+
+
+def logarithms(values: Sequence[float], what: str, *, at_least: int = 2) -> Floats:
+    """The natural logarithms of measured numbers.
+
+    Raises:
+        ValueError: too few of them, or one that is not a positive finite number.
+    """
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 1 or len(found) < at_least:
+        raise ValueError(
+            f"got {found.size} {what}, wanted at least {at_least} in one sequence; take more"
+        )
+    for value in found:
+        _positive(float(value), what)
+    logs: Floats = np.log(found)
+    return logs
+
+
+def _positive(value: float, what: str) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(
+            f"got {value} among {what}, wanted positive finite numbers; a time of zero is below "
+            "the clock's resolution: time several runs as one sample"
+        )
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,28 +115,36 @@ FIRST_RUN: Final = Noise(stretch=16.0, stall=0.5)
 """The same of first runs, which touch their memory for the first time; chosen, not measured."""
 
 
-def separated(
+def far_apart(
     first: Sequence[float],
     second: Sequence[float],
     *,
     against: float = 1.0,
     processes: int | None = None,
-) -> Bounds | None:
-    """The least and greatest ratio of the samples as logarithms, if they are far apart; else None.
+) -> Ratio | None:
+    """The ratio of samples that are farther apart than noise can move them; else None.
 
-    Far apart on either side of ``against``, the ratio that the second is held to. Samples of few
-    pairs of ``processes`` share what stretches a whole process.
+    Far apart on either side of ``against``, the ratio that the second is held to. The ratio is that
+    of the medians, its bounds those of the samples. Samples of few pairs of ``processes`` share
+    what stretches a whole process.
     """
     pairs = min(len(first), len(second))
     if not pairs:
         return None
-    alike = pairs if processes is None else min(pairs, processes)
-    noise = Noise(stretch=_noise(alike).stretch, stall=_noise(pairs).stall)
+    units = pairs if processes is None else processes
+    noise = Noise(stretch=_noise(min(pairs, units)).stretch, stall=_noise(pairs).stall)
     slower = min(second) >= noise.longest(against * max(first))
     faster = pairs > 1 and against * min(first) >= noise.longest(max(second))
     if not (slower or faster):
         return None
-    return math.log(min(second) / max(first)), math.log(max(second) / min(first))
+    ours, theirs = (np.median(logarithms(side, "samples", at_least=1)) for side in (first, second))
+    return Ratio(
+        ratio=math.exp(theirs - ours),
+        low=float(min(second) / max(first)),
+        high=float(max(second) / min(first)),
+        units=units,
+        change=Change.SLOWER if slower else Change.FASTER,
+    )
 
 
 def _noise(count: int) -> Noise:
@@ -166,59 +224,34 @@ def ratio_of_turns(
     sensitivity: Sensitivity = DEFAULT,
     *,
     against: float = 1.0,
-    better: Better = Better.LESS,
     looks: int = len(LOOKS) + 1,
 ) -> Ratio:
     """The second program's time over the first's; slower or faster than ``against`` times it.
 
     The allowed errors are shared out among the ``looks``: by default all of ``LOOKS`` and a last
-    one that a caller's own limit may force, so that looking repeatedly, as ``more_turns`` does,
-    keeps them; 1 for samples that are judged once.
-
-    Samples so far apart that noise cannot be why decide at once, also where one pair was taken
-    (``assay.stats.ratios``).
+    one that a caller's own limit may force, so that looking repeatedly keeps them; 1 for samples
+    that are judged once. Samples that are ``far_apart`` decide at once, even one pair.
 
     Raises:
         ValueError: sequences of unequal length, no pair, or times that are not positive.
     """
-    errors = sensitivity.errors / looks / VIEWS
-    (center, bounds), reason = _views(first, second, errors)
-    found = judged(center, bounds, len(first), sensitivity, against=against, better=better)
-    if found.change is Change.TOO_NOISY and better is Better.LESS:
-        beyond = separated(first, second, against=against)
-        if beyond is not None:
-            return far_apart(first, second, beyond, against=against)
-    return replace(found, reason=reason)
+    view, reason = _view(first, second, sensitivity.errors / looks / VIEWS)
+    found = judged(view, len(first), sensitivity, against=against, reason=reason)
+    if found.change is Change.TOO_NOISY:
+        return far_apart(first, second, against=against) or found
+    return found
 
 
-def far_apart(
-    first: Sequence[float], second: Sequence[float], beyond: Bounds, *, against: float = 1.0
-) -> Ratio:
-    """The ratio of samples that are ``separated``: that of medians, between the bounds."""
-    middles = [
-        float(np.median(logarithms(side, "samples", at_least=1))) for side in (first, second)
-    ]
-    return Ratio(
-        ratio=math.exp(middles[1] - middles[0]),
-        low=math.exp(beyond[0]),
-        high=math.exp(beyond[1]),
-        units=len(first),
-        change=Change.SLOWER if beyond[0] > math.log(against) else Change.FASTER,
-    )
-
-
-def _views(first: Sequence[float], second: Sequence[float], errors: float) -> tuple["View", str]:
+def _view(first: Sequence[float], second: Sequence[float], errors: float) -> tuple[View, str]:
     everything = signed_rank_interval(differences(first, second), errors)
     if len(first) < 2:  # noqa: PLR2004  (one pair has no interval)
         return everything, ""
     calm = signed_rank_interval(calm_differences(first, second), errors)
-    minima = _minima(first, second, errors) if len(first) >= _FEWEST_FOR_MINIMA else calm[1]
-    alike = vary_alike([(first, second)])
-    return of_views(calm, minima, everything, alike=alike)
-
-
-View = tuple[float, Bounds]
-"""A ratio's logarithm, and its interval."""
+    minima = calm[1]
+    if len(first) >= _FEWEST_FOR_MINIMA:
+        ours, theirs = (block_minima(np.log(side), _BLOCK) for side in (first, second))
+        minima = minimum_time_interval(ours, theirs, errors)
+    return of_views(calm, minima, everything, alike=vary_alike([(first, second)]))
 
 
 def of_views(calm: View, minima: Bounds, everything: View, *, alike: bool) -> tuple[View, str]:
@@ -228,11 +261,22 @@ def of_views(calm: View, minima: Bounds, everything: View, *, alike: bool) -> tu
     """
     low, high = agreed(calm[1], minima)
     center = everything[0]
-    if apart((low, high), everything[1]):
+    if _apart((low, high), everything[1]):
         return everything, SOME_RUNS
     if not alike:
         low, high = min(low, center), max(high, center)
     return (calm[0], (low, high)), ""
+
+
+def agreed(one: Bounds, other: Bounds) -> Bounds:
+    """What two intervals for the same number both allow; all that either allows if they differ."""
+    if _apart(one, other):
+        return min(one[0], other[0]), max(one[1], other[1])
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _apart(one: Bounds, other: Bounds) -> bool:
+    return max(one[0], other[0]) > min(one[1], other[1])
 
 
 def vary_alike(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> bool:
@@ -248,11 +292,6 @@ def vary_alike(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> bool
 def _middle_half(samples: Sequence[float]) -> float:
     low, high = np.quantile(np.log(samples), (0.25, 0.75))
     return float(high - low)
-
-
-def _minima(first: Sequence[float], second: Sequence[float], errors: float) -> Bounds:
-    ours, theirs = (block_minima(np.log(side), _BLOCK) for side in (first, second))
-    return minimum_time_interval(ours, theirs, errors)
 
 
 def differences(first: Sequence[float], second: Sequence[float]) -> Floats:

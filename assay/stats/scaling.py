@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 from scipy.special import stdtrit
 
-from assay.stats.changes import Ratio, logarithms
+from assay.model.timing import Ratio
+from assay.stats.ratios import logarithms
 
 FEWEST_SIZES: Final = 4
 _FEWEST_FOR_A_CURVE: Final = 6
@@ -63,32 +64,25 @@ def fitted_exponent(
     across = logarithms(sizes, "sizes")
     if (distinct := len(np.unique(across))) < 2:  # noqa: PLR2004  (a slope takes two points)
         raise ValueError("got one size only, wanted several; measure at other sizes")
-    if not any(costs):
-        return _judged_by(distinct, 0.0, 0.0, 1.0)
-    up = logarithms(costs, "costs")
-    # From the middle of the range a parabola's linear term is the slope of its chord.
-    away = across - (across.min() + across.max()) / 2
-    degree = 2 if distinct >= _FEWEST_FOR_A_CURVE else 1
-    terms, spread = np.polyfit(away, up, degree, cov="unscaled")
-    off = up - np.polyval(terms, away)
-    degrees = max(len(up) - degree - 1, 1)
-    error = math.sqrt(float(np.sum(off**2)) / degrees * float(spread[-2, -2]))
-    half = float(stdtrit(degrees, 1 - errors / 2)) * error
-    return _judged_by(distinct, float(terms[-2]), half, math.exp(float(np.max(np.abs(off)))))
-
-
-def _judged_by(distinct: int, slope: float, half: float, worst: float) -> Exponent:
+    slope = half = 0.0
+    worst = 1.0
+    if any(costs):
+        up = logarithms(costs, "costs")
+        # From the middle of the range a parabola's linear term is the slope of its chord.
+        away = across - (across.min() + across.max()) / 2
+        degree = 2 if distinct >= _FEWEST_FOR_A_CURVE else 1
+        terms, spread = np.polyfit(away, up, degree, cov="unscaled")
+        off = up - np.polyval(terms, away)
+        degrees = max(len(up) - degree - 1, 1)
+        error = math.sqrt(float(np.sum(off**2)) / degrees * float(spread[-2, -2]))
+        slope, half = float(terms[-2]), float(stdtrit(degrees, 1 - errors / 2)) * error
+        worst = math.exp(float(np.max(np.abs(off))))
     reason = ""
     if distinct < FEWEST_SIZES:
         reason = f"too few sizes: {distinct}, wanted at least {FEWEST_SIZES} different ones"
         half = math.inf
     return Exponent(
-        value=slope,
-        low=slope - half,
-        high=slope + half,
-        sizes=distinct,
-        worst=worst,
-        reason=reason,
+        value=slope, low=slope - half, high=slope + half, sizes=distinct, worst=worst, reason=reason
     )
 
 

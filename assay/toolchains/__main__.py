@@ -19,9 +19,9 @@ import msgspec
 from assay.isolate import NotPortable
 from assay.model.rerun import Rerun, Side
 from assay.model.target import TargetError
+from assay.model.timing import Change
 from assay.model.verdict import ExitCode
 from assay.model.workload import Variant, Workload
-from assay.stats.changes import Change
 from assay.toolchains.pairs import page
 from assay.toolchains.process import RerunError
 from assay.toolchains.recipe import UnreadableToolchain

@@ -12,8 +12,7 @@ from typing import Protocol
 
 from assay.model.evidence import Toolchain
 from assay.model.rerun import Pair, Rerun, Side
-from assay.model.timing import Ending, ProcessTimes
-from assay.stats.changes import DEFAULT, Change, Sensitivity
+from assay.model.timing import Change, Ending, ProcessTimes, Sensitivity
 from assay.stats.processes import (
     FEWEST_TURNS,
     PAIR_LOOKS,
@@ -22,6 +21,7 @@ from assay.stats.processes import (
     more_pairs,
     ratio_of_processes,
 )
+from assay.stats.ratios import DEFAULT
 from assay.toolchains.messages import Prepared
 
 Clock = Callable[[], float]

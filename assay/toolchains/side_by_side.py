@@ -15,10 +15,10 @@ from typing import Any, Final
 from assay.isolate.messages import pickled
 from assay.model.evidence import Failure, Unavailable
 from assay.model.rerun import KeepRerun, Pair, Rerun, Side
-from assay.model.timing import Change, Ending, Ratio
+from assay.model.timing import Change, Ending, Ratio, Sensitivity
 from assay.model.workload import Variant, Workload
-from assay.stats.changes import DEFAULT, Sensitivity
 from assay.stats.processes import ratio_of_processes
+from assay.stats.ratios import DEFAULT
 from assay.targets import environment as process_environment
 from assay.targets import resolve
 from assay.toolchains.environments import (

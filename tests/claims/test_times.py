@@ -10,10 +10,9 @@ from assay import claims
 from assay.judge.case import judge, judge_negative_control
 from assay.model.claim import GrowthClaim, Stopped, TimingClaim
 from assay.model.evidence import Failure, FailureKind, Unavailable
-from assay.model.timing import Calibration, Ending, VariantTimes
+from assay.model.timing import Calibration, Change, Ending, Sensitivity, VariantTimes
 from assay.model.units import Unit
 from assay.model.verdict import Outcome
-from assay.stats.changes import Change, Sensitivity
 from assay.stats.ratios import LOOKS, ratio_of_turns
 
 from .cases import NOTHING, REFERENCE, VARIANT, case, failure, formula, timed

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from assay.stats.changes import Floats
+from assay.stats.ratios import Floats
 
 MEDIUM = 10e-3
 """Seconds that the undisturbed program takes."""

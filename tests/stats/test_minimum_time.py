@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.stats.changes import Floats
-from assay.stats.ratios import block_minima, minimum_time_interval
+from assay.stats.ratios import Floats, block_minima, minimum_time_interval
 
 
 def drawn(first: Floats, second: Floats, errors: float, draws: int) -> tuple[float, float]:

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from assay.stats.changes import Change
-from assay.stats.ratios import BEYOND, certainly_slower_after, ratio_of_turns, separated
+from assay.model.timing import Change
+from assay.stats.ratios import BEYOND, certainly_slower_after, far_apart, ratio_of_turns
 
 
 @pytest.mark.parametrize("pairs", BEYOND)
@@ -14,23 +14,23 @@ from assay.stats.ratios import BEYOND, certainly_slower_after, ratio_of_turns, s
 def test_the_bound_is_the_line_between(pairs: int, seconds: float) -> None:
     line = BEYOND[pairs].longest(seconds)
     first = [seconds] * pairs
-    assert separated(first, [line] * pairs) is not None
-    assert separated(first, [0.99 * line] * pairs) is None
+    assert far_apart(first, [line] * pairs) is not None
+    assert far_apart(first, [0.99 * line] * pairs) is None
     assert ratio_of_turns(first, [line] * pairs).change is Change.SLOWER
 
 
 def test_one_sample_that_is_not_apart_keeps_the_rest_from_deciding() -> None:
-    assert separated([1.0] * 6, [2.0] * 6) is not None
-    assert separated([1.0] * 6, [2.0] * 5 + [1.2]) is None
-    assert separated([1.0] * 5 + [1.8], [2.0] * 6) is None
+    assert far_apart([1.0] * 6, [2.0] * 6) is not None
+    assert far_apart([1.0] * 6, [2.0] * 5 + [1.2]) is None
+    assert far_apart([1.0] * 5 + [1.8], [2.0] * 6) is None
 
 
 def test_what_is_far_below_the_wanted_ratio_is_faster_from_two_pairs_on() -> None:
-    assert separated([10.0], [1.0]) is None
-    assert separated([10.0] * 2, [1.0] * 2) is not None
+    assert far_apart([10.0], [1.0]) is None
+    assert far_apart([10.0] * 2, [1.0] * 2) is not None
     assert ratio_of_turns([10.0] * 2, [1.0] * 2).change is Change.FASTER
-    assert separated([1.0] * 2, [1.0] * 2, against=10) is not None
-    assert separated([1.0] * 2, [10.0] * 2, against=10) is None
+    assert far_apart([1.0] * 2, [1.0] * 2, against=10) is not None
+    assert far_apart([1.0] * 2, [10.0] * 2, against=10) is None
 
 
 def test_the_bounds_are_those_of_the_samples() -> None:
@@ -40,14 +40,14 @@ def test_the_bounds_are_those_of_the_samples() -> None:
 
 
 def test_nothing_is_apart_from_nothing() -> None:
-    assert separated([], []) is None
+    assert far_apart([], []) is None
 
 
 def test_one_pair_of_processes_shares_what_stretches_a_process() -> None:
     first, second = [1.0] * 48, [3.0] * 48
-    assert separated(first, second) is not None
-    assert separated(first, second, processes=1) is None
-    assert separated(first, [5.0] * 48, processes=1) is not None
+    assert far_apart(first, second) is not None
+    assert far_apart(first, second, processes=1) is None
+    assert far_apart(first, [5.0] * 48, processes=1) is not None
 
 
 def test_a_first_run_is_hopeless_only_beyond_what_memory_can_explain() -> None:
@@ -67,4 +67,4 @@ def test_scheduling_of_a_busy_machine_separates_nothing() -> None:
 
     for _ in range(2000):
         first, second = ([sample() for _ in range(10)] for _ in range(2))
-        assert all(separated(first[:n], second[:n]) is None for n in range(1, 11))
+        assert all(far_apart(first[:n], second[:n]) is None for n in range(1, 11))

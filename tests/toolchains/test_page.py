@@ -10,9 +10,8 @@ import pytest
 
 from assay.model.evidence import Failure, FailureKind, Toolchain, Unavailable
 from assay.model.rerun import Pair, Rerun, Side
-from assay.model.timing import Ending, ProcessTimes
+from assay.model.timing import Change, Ending, ProcessTimes, Ratio
 from assay.model.verdict import ExitCode
-from assay.stats.changes import Change, Ratio
 from assay.toolchains.__main__ import _exit_code
 from assay.toolchains.pairs import page
 

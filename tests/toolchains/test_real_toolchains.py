@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from assay.model.rerun import Rerun, Side
-from assay.stats.changes import Change
+from assay.model.timing import Change
 from assay.toolchains.environments import CannotMake, environment
 from assay.toolchains.recipe import recipe
 from assay.toolchains.side_by_side import Against, rerun

@@ -20,9 +20,8 @@ from assay.isolate import NotPortable
 from assay.model.evidence import FailureKind
 from assay.model.rerun import Rerun, Side
 from assay.model.target import TargetError
-from assay.model.timing import Ending
+from assay.model.timing import Change, Ending
 from assay.model.workload import Program
-from assay.stats.changes import Change
 from assay.stats.processes import PAIR_LOOKS
 from assay.toolchains.environments import Environment
 from assay.toolchains.pairs import page

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from assay.model.timing import Change, Ratio
-from assay.stats.changes import DEFAULT
 from assay.stats.processes import TURNS_OF_A_PAIR, Turns, more_pairs, ratio_of_processes
+from assay.stats.ratios import DEFAULT
 from assay.toolchains.probes import SCRIPT, Prober
 
 _LEAST_SAMPLE_SECONDS: Final = 0.005  # long compared with the wake-up of a process

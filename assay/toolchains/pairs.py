@@ -1,17 +1,15 @@
-"""Process pairs: one process on each toolchain, which take samples alternately; their page.
+"""Process pairs: one process on each toolchain, which take samples alternately.
 
 A program's time differs between processes, because its memory lies elsewhere. After some samples a
 pair is therefore ended and another is started, until the judge has enough of them.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Protocol
 
-from assay.model.evidence import Toolchain
-from assay.model.rerun import Pair, Rerun, Side
+from assay.model.rerun import Pair
 from assay.model.timing import Change, Ending, ProcessTimes, Sensitivity
 from assay.stats.processes import (
     FEWEST_TURNS,
@@ -145,47 +143,3 @@ def _why(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Ending:
     """The judge wants no more: since they decide, or since it never takes more."""
     seen = ratio_of_processes([turns(pair) for pair in pairs], sensitivity)
     return Ending.TURNS if seen.change is Change.TOO_NOISY else Ending.ENOUGH
-
-
-def page(rerun: Rerun) -> str:
-    """A few lines for a person; the samples themselves are in the value."""
-    return "\n".join(_lines(rerun))
-
-
-def _lines(rerun: Rerun) -> Iterator[str]:
-    yield f"{rerun.suite}: {rerun.workload}/{rerun.variant}@{rerun.target}"
-    yield _side(rerun, Side.OLD, rerun.old, rerun.old_python)
-    yield _side(rerun, Side.NEW, rerun.new, rerun.new_python)
-    for number, pair in enumerate(rerun.pairs, 1):
-        yield f"pair {number}: {_pair(pair)}"
-    if rerun.ratio is not None:
-        yield f"new over old: {rerun.ratio}"
-    where = f"on {rerun.side.phrase}: " if rerun.side else ""
-    if rerun.failure is not None:
-        yield f"{where}{rerun.failure.kind.phrase}: {rerun.failure.message}"
-    if rerun.unavailable is not None:
-        yield f"unsupported: {where}{rerun.unavailable.reason}"
-        if rerun.unavailable.remedy:
-            yield f"  {rerun.unavailable.remedy}"
-    yield f"ended: {rerun.ended.phrase}, after {rerun.seconds:.1f} s"
-
-
-def _pair(pair: Pair) -> str:
-    samples = len(pair.old.samples)
-    if not is_judged(pair):
-        return f"{samples} samples, too few to judge"
-    ratio = median(pair.new.samples) / median(pair.old.samples)
-    return f"{ratio:.4f} ratio of medians, {samples} samples"
-
-
-def _side(rerun: Rerun, side: Side, toolchain: Toolchain | None, python: str) -> str:
-    if toolchain is None:
-        return f"{side.phrase}: not reached"
-    samples = rerun.samples(side)
-    told = f"{side.phrase}: {toolchain}, Python {python}"
-    if not samples:
-        return told
-    steady = median(samples)
-    compiled = rerun.compile_seconds(side)
-    seconds = "" if compiled is None else f", compiled in {compiled:.3g} s"
-    return f"{told}: {1000 * steady:.4g} ms a run{seconds}"

@@ -24,7 +24,6 @@ from assay.model.timing import Change, Ending
 from assay.model.workload import Program
 from assay.stats.processes import PAIR_LOOKS
 from assay.toolchains.environments import Environment
-from assay.toolchains.pairs import page
 from assay.toolchains.process import RerunError
 from assay.toolchains.recipe import Recipe
 from assay.toolchains.side_by_side import Against, rerun
@@ -80,13 +79,6 @@ def test_both_toolchains_are_told_apart_with_the_flags_of_the_baseline(slower: R
     assert programs.OLD not in slower.new.flags
     assert slower.machine is not None
     assert slower.compile_seconds(Side.OLD)
-
-
-def test_the_page_says_all_of_it(slower: Rerun) -> None:
-    words = page(slower)
-    assert f"jax {jax.__version__}" in words
-    assert "pair 3:" in words
-    assert "slower" in words
 
 
 def test_a_program_against_itself_is_not_slower_nor_faster() -> None:

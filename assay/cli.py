@@ -1,16 +1,18 @@
-"""The command-line door: ``assay targets``, ``inspect``, ``qualify``, ``report``, ``bisect``."""
+"""The command line: ``assay targets``, ``inspect``, ``qualify``, ``report``, ``bisect``."""
 
 import platform
 import sys
 import traceback
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
+from typer import Argument, Option
 
 from assay.judge.differences.inspections import compare
 from assay.model.bisection import Point
@@ -21,7 +23,7 @@ from assay.model.units import format_bytes, parse_bytes
 from assay.model.verdict import ExitCode
 from assay.report.inspection_output import print_comparison, print_inspection
 from assay.report.inspection_output import to_json as inspection_json
-from assay.report.qualification import Qualification, qualify, to_json, vendor_page, vendor_summary
+from assay.report.qualification import qualify, to_json, vendor_page, vendor_summary
 from assay.report.regression import issue, point_line, print_bisection, sentence
 from assay.report.regression import to_json as bisection_json
 from assay.report.summary import measured_table
@@ -42,108 +44,112 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Check what XLA compilers emit for GPU, TPU and CPU, without the hardware.",
 )
+_MISUSE = (TargetError, WrongValue, CannotMake, UnreadableToolchain, records.RecordsError)
 _STYLES = {State.LIVE: "green", State.COMPILE_ONLY: "cyan", State.UNAVAILABLE: "dim"}
 
-Thorough = Annotated[
-    bool, typer.Option("--check", help="Also compile a small program for each target.")
+_Thorough = Annotated[bool, Option("--check", help="Also compile a small program for each target.")]
+_Subject = Annotated[
+    str, Argument(help="FILE.py:FUNCTION, or an HLO or StableHLO file (text or proto).")
 ]
-TargetOption = Annotated[
-    str, typer.Option("--target", help="The target to qualify, such as gpu-h100:8.")
-]
-LevelOption = Annotated[str, typer.Option("--level", help="quick, full, device or soak.")]
-SuitesOption = Annotated[Path, typer.Option("--suites", help="The folder of suites to run.")]
-ResultsOption = Annotated[Path, typer.Option("--results-dir", help="The folder for results.")]
-FromOption = Annotated[
-    Path | None,
-    typer.Option("--from", help="Use the records of this run; do not run the suites."),
-]
-WorkersOption = Annotated[
-    str, typer.Option("-n", "--workers", help="pytest-xdist workers: a number or auto.")
-]
-InspectTargets = Annotated[
+_Targets = Annotated[
     list[str] | None,
-    typer.Option("--target", help="Target to compile for; repeatable, or comma-separated."),
+    Option("--target", help="Target to compile for; repeatable, or comma-separated."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Compile = Annotated[
-    bool,
-    typer.Option("--compile", help="Compile the module of a file, also if it is already compiled."),
+_AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
+_Compile = Annotated[
+    bool, Option("--compile", help="Compile the module of a file, also if it is already compiled.")
 ]
-AsIs = Annotated[
-    bool, typer.Option("--as-is", help="Read the module of a file without compiling it.")
+_AsIs = Annotated[bool, Option("--as-is", help="Read the module of a file without compiling it.")]
+_Diff = Annotated[str, Option(help="Another program to compare SUBJECT with.")]
+_Timeout = Annotated[
+    float, Option("--compile-timeout", min=1, help="Time limit of one compilation, in seconds.")
 ]
-Diff = Annotated[str, typer.Option("--diff", help="Another program to compare SUBJECT with.")]
-Verbose = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Show every variant and every known defect.")
+_Target = Annotated[str, Option(help="The target to qualify, such as gpu-h100:8.")]
+_Level = Annotated[str, Option(help="quick, full, device or soak.")]
+_Suites = Annotated[Path, Option(help="The folder of suites to run.")]
+_Results = Annotated[Path, Option(help="The folder for results.")]
+_From = Annotated[
+    Path | None, Option("--from", help="Use the records of this run; do not run the suites.")
 ]
-Scan = Annotated[bool, typer.Option("--scan", help="Measure every release, to find each step.")]
-CompileTimeout = Annotated[
-    float,
-    typer.Option("--compile-timeout", min=1, help="Time limit of one compilation, in seconds."),
+_Workers = Annotated[str, Option("-n", "--workers", help="pytest-xdist workers: a number or auto.")]
+_Run = Annotated[Path, Argument(help="The folder of a run, or its records.jsonl.")]
+_Workload = Annotated[
+    str, Option(help="Print only the numbers of this workload, as a Markdown table.")
+]
+_Claims = Annotated[str, Option(help="Claims for --workload, comma-separated.")]
+_Verbose = Annotated[
+    bool, Option("-v", "--verbose", help="Show every variant and every known defect.")
 ]
 
 
 @app.command()
-def targets(check: Thorough = False) -> None:  # noqa: FBT002 -- typer's form of a flag.
+def targets(*, check: _Thorough = False) -> None:
     """List every target: live, compile-only or unavailable, and why."""
     table = Table("target", "state", "device memory", "why", box=None, pad_edge=False)
     for target, availability in survey(thorough=check):
         memory = format_bytes(target.model.memory_bytes) if target.model else ""
-        why = availability.reason
-        if availability.remedy:
-            why = f"{why}; {availability.remedy}"
         state = f"[{_STYLES[availability.state]}]{availability.state.value}[/]"
+        why = "; ".join(filter(None, (availability.reason, availability.remedy)))
         table.add_row(str(target.name), state, memory, why)
     Console().print(table)
 
 
 @app.command("inspect")
 def inspect_program(
-    subject: Annotated[
-        str, typer.Argument(help="FILE.py:FUNCTION, or an HLO or StableHLO file (text or proto).")
-    ],
-    target: InspectTargets = None,
-    as_json: AsJson = False,  # noqa: FBT002 -- typer's form of a flag.
-    compile_it: Compile = False,  # noqa: FBT002
-    as_is: AsIs = False,  # noqa: FBT002
-    diff: Diff = "",
-    compile_timeout: CompileTimeout = 600.0,
+    subject: _Subject,
+    *,
+    target: _Targets = None,
+    as_json: _AsJson = False,
+    compile_it: _Compile = False,
+    as_is: _AsIs = False,
+    diff: _Diff = "",
+    timeout: _Timeout = 600.0,
 ) -> None:
     """Show memory, transfers, copies, overlap and the peak of one program.
 
     FUNCTION is compiled for the arguments that its file's example_args() returns, and the shardings
     of example_shardings(devices), if there is one.
     """
-    from assay.inspection import InspectionError, Treatment, inspect
+    from assay.inspection import inspect
 
     if compile_it and as_is:
         _misuse("got --compile and --as-is, wanted one of them")
-    treatment = Treatment.COMPILE if compile_it else Treatment.AS_NEEDED
-    treatment = Treatment.AS_IT_STANDS if as_is else treatment
     names = [name.strip() for text in target or () for name in text.split(",") if name.strip()]
     if as_json and len(names) > 1:
         _misuse(f"got --json and {len(names)} targets, wanted one: it prints one object")
-    console, worst = Console(), ExitCode.PASSED.value
-    try:
-        others = list(inspect(diff, names, treatment, compile_timeout)) if diff else []
-        for number, after in enumerate(inspect(subject, names, treatment, compile_timeout)):
-            before = others[number] if diff else None
-            console.print("\n" if number and not as_json else "", end="")
-            _show(console, after, before, as_json=as_json)
-            worst = max(worst, _inspected(after).value, _inspected(before or after).value)
-    except InspectionError as error:
-        _misuse(str(error))
-    raise typer.Exit(worst)
+
+    def inspected(program: str) -> Iterator[Inspection]:
+        return inspect(program, names, compile_it=compile_it, as_is=as_is, timeout_seconds=timeout)
+
+    codes = [ExitCode.PASSED]
+    others = list(inspected(diff)) if diff else []
+    for number, after in enumerate(inspected(subject)):
+        comparison = compare(others[number], after) if diff else None
+        if as_json:
+            typer.echo(inspection_json(after, comparison))
+        else:
+            console = Console()
+            console.print("\n" if number else "", end="")
+            print_inspection(console, after, comparison)
+        codes += map(_code, (after, *others[number : number + 1]))
+    raise typer.Exit(max(code.value for code in codes))
+
+
+def _code(inspection: Inspection) -> ExitCode:
+    """A target that cannot be used is misuse; a program that fails is a failure."""
+    if inspection.evidence.unavailable is not None:
+        return ExitCode.MISUSE
+    return ExitCode.FAILED if inspection.evidence.failure is not None else ExitCode.PASSED
 
 
 @app.command("qualify")
 def qualify_target(
-    target: TargetOption,
-    level: LevelOption = "quick",
-    suites: SuitesOption = Path("suites"),
-    results_dir: ResultsOption = Path("results"),
-    from_run: FromOption = None,
-    workers: WorkersOption = "0",
+    target: _Target,
+    level: _Level = "quick",
+    suites: _Suites = Path("suites"),
+    results_dir: _Results = Path("results"),
+    from_run: _From = None,
+    workers: _Workers = "0",
 ) -> None:
     """Decide for one target, feature by feature: pass, fail, unsupported or inconclusive."""
     name = str(resolve(target).name)
@@ -152,7 +158,7 @@ def qualify_target(
     seen = records.load(run)
     if not any(record.target == name for record in seen):
         _misuse(f"got {run} without a record of {name}, wanted a run on that target")
-    qualification = qualify(
+    found = qualify(
         seen,
         target=name,
         platform=platform.platform(),
@@ -160,82 +166,94 @@ def qualify_target(
         date=datetime.now(UTC).date().isoformat(),
         ending=records.invocation_of(folder).ending,
     )
-    _deliver(qualification, folder)
-    raise typer.Exit(qualification.exit_code.value)
+    written = [
+        records.write(folder, "qualification.json", to_json(found)),
+        records.write(folder, "qualification.md", vendor_page(found).encode()),
+    ]
+    console = Console()
+    console.print(Markdown(vendor_summary(found)))
+    for path in written:
+        console.print(f"written: {path}", soft_wrap=True)
+    raise typer.Exit(found.exit_code.value)
+
+
+def _run_suites(target: str, level: str, suites: Path, results_dir: Path, workers: str) -> Path:
+    from assay.plugin.session import launch
+
+    if not suites.is_dir():
+        _misuse(f"got no folder {suites}, wanted one with suites; name it with --suites")
+    arguments = [str(suites), "--assay-target", target, "--assay-level", level]
+    arguments += ["--assay-results-dir", str(results_dir.resolve())]
+    if workers != "0":
+        arguments += ["-n", workers]
+    code, directory = launch(arguments)
+    if directory is None:
+        raise typer.Exit(code or ExitCode.CRASHED.value)
+    return directory
 
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="The folder of a run, or its records.jsonl.")],
-    workload: Annotated[
-        str,
-        typer.Option(
-            "--workload", help="Print only the numbers of this workload, as a Markdown table."
-        ),
-    ] = "",
-    claims: Annotated[
-        str, typer.Option("--claims", help="Claims for --workload, comma-separated.")
-    ] = "temp-bytes",
-    verbose: Verbose = False,  # noqa: FBT002 -- typer's form of a flag.
+    run: _Run,
+    *,
+    workload: _Workload = "",
+    claims: _Claims = "temp-bytes",
+    verbose: _Verbose = False,
 ) -> None:
     """Print the summary of a run, or the numbers of one workload, from its records."""
     seen = records.load(run)
-    if not workload:
-        folder = run if run.is_dir() else run.parent
-        taken, damaged = evidence.TIMES.load_all(folder)
-        rerun, unread = evidence.RERUNS.load_all(folder)
-        invocation = records.invocation_of(folder)
-        print_run(Console(), seen, taken, rerun, invocation, verbose=verbose)
-        for each in (*damaged, *unread):
-            typer.echo(f"assay: {each}", err=True)
+    if workload:
+        known = sorted({record.workload for record in seen})
+        if workload not in known:
+            _misuse(f"got workload {workload!r}, wanted one of {', '.join(known)}")
+        typer.echo(measured_table(seen, workload=workload, claims=claims.split(",")))
         return
-    known = sorted({record.workload for record in seen})
-    if workload not in known:
-        _misuse(f"got workload {workload!r}, wanted one of {', '.join(known)}")
-    typer.echo(measured_table(seen, workload=workload, claims=claims.split(",")))
+    folder = run if run.is_dir() else run.parent
+    times, damaged = evidence.TIMES.load_all(folder)
+    reruns, unread = evidence.RERUNS.load_all(folder)
+    print_run(Console(), seen, times, reruns, records.invocation_of(folder), verbose=verbose)
+    for error in (*damaged, *unread):
+        typer.echo(f"assay: {error}", err=True)
+
+
+_Changed = Annotated[str, Argument(help="FILE.py:FUNCTION, or a suite's MODULE:WORKLOAD/VARIANT.")]
+_Good = Annotated[str, Option(help="A release with the good number.")]
+_Bad = Annotated[str, Option(help="A release with the bad number.")]
+_On = Annotated[str, Option(help="The target to compile for.")]
+_Metric = Annotated[str, Option(help=f"One of {', '.join(METRICS)}.")]
+_Threshold = Annotated[str, Option(help="Numbers above are bad; default: the largest step.")]
+_Above = Annotated[str, Option(help="loop_copies: ignore arrays up to this size.")]
+_Scan = Annotated[bool, Option("--scan", help="Measure every release, to find each step.")]
+_Component = Annotated[str, Option(help=f"What varies: {', '.join(COMPONENTS)}.")]
+_Jax = Annotated[str, Option(help="The jax that another component is installed with.")]
+_With = Annotated[
+    list[str] | None, Option("--with", help="A package that the program imports; repeatable.")
+]
+_Python = Annotated[str, Option(help="The Python to use; default: the first that works.")]
+_Bundle = Annotated[Path | None, Option(help="Write a bundle for an upstream report here.")]
+_Limit = Annotated[float, Option(min=1, help="Limit of one measurement, in seconds.")]
+_TimingLimit = Annotated[float, Option(min=1, help="Limit of one comparison of times.")]
 
 
 @app.command("bisect")
-def bisect_releases(  # noqa: PLR0913, PLR0917 -- typer takes a parameter for each option.
-    subject: Annotated[
-        str, typer.Argument(help="FILE.py:FUNCTION, or a suite's MODULE:WORKLOAD/VARIANT.")
-    ],
-    good: Annotated[str, typer.Option("--good", help="A release with the good number.")],
-    bad: Annotated[str, typer.Option("--bad", help="A release with the bad number.")],
-    target: Annotated[str, typer.Option("--target", help="The target to compile for.")] = "cpu",
-    metric: Annotated[str, typer.Option("--metric", help=f"One of {', '.join(METRICS)}.")] = (
-        "temp_bytes"
-    ),
-    threshold: Annotated[
-        str, typer.Option("--threshold", help="Numbers above are bad; default: the largest step.")
-    ] = "",
-    above: Annotated[
-        str, typer.Option("--above", help="loop_copies: ignore arrays up to this size.")
-    ] = "0",
-    scan: Scan = False,  # noqa: FBT002
-    component: Annotated[
-        str, typer.Option("--component", help=f"What varies: {', '.join(COMPONENTS)}.")
-    ] = "jax",
-    jax: Annotated[
-        str, typer.Option("--jax", help="The jax that another component is installed with.")
-    ] = "",
-    also: Annotated[
-        list[str] | None,
-        typer.Option("--with", help="A package that the program imports; repeatable."),
-    ] = None,
-    python: Annotated[
-        str, typer.Option("--python", help="The Python to use; default: the first that works.")
-    ] = "",
-    bundle: Annotated[
-        Path | None, typer.Option("--bundle", help="Write a bundle for an upstream report here.")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1, help="Limit of one measurement, in seconds.")
-    ] = 600.0,
-    timing_seconds: Annotated[
-        float, typer.Option("--timing-seconds", min=1, help="Limit of one comparison of times.")
-    ] = 120.0,
-    as_json: AsJson = False,  # noqa: FBT002
+def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option.
+    subject: _Changed,
+    *,
+    good: _Good,
+    bad: _Bad,
+    target: _On = "cpu",
+    metric: _Metric = "temp_bytes",
+    threshold: _Threshold = "",
+    above: _Above = "0",
+    scan: _Scan = False,
+    component: _Component = "jax",
+    jax: _Jax = "",
+    also: _With = None,
+    python: _Python = "",
+    bundle: _Bundle = None,
+    timeout: _Limit = 600.0,
+    timing_seconds: _TimingLimit = 120.0,
+    as_json: _AsJson = False,
 ) -> None:
     """Find the release that changed a number of a program.
 
@@ -301,49 +319,7 @@ def _inspection_of(probed: Probed, found: Regression) -> Inspection:
     )
 
 
-def _show(console: Console, after: Inspection, before: Inspection | None, *, as_json: bool) -> None:
-    """The page or the object of one inspection, with what is new in it against another."""
-    comparison = None if before is None else compare(before, after)
-    if as_json:
-        typer.echo(inspection_json(after, comparison))
-        return
-    print_inspection(console, after, comparison)
-
-
-def _inspected(inspection: Inspection) -> ExitCode:
-    """How an inspection ends: a target that cannot be had is misuse, a program that fails is 1."""
-    if inspection.evidence.unavailable is not None:
-        return ExitCode.MISUSE
-    return ExitCode.FAILED if inspection.evidence.failure is not None else ExitCode.PASSED
-
-
-def _run_suites(target: str, level: str, suites: Path, results_dir: Path, workers: str) -> Path:
-    from assay.plugin.session import launch
-
-    if not suites.is_dir():
-        _misuse(f"got no folder {suites}, wanted one with suites; name it with --suites")
-    arguments = [str(suites), "--assay-target", target, "--assay-level", level]
-    arguments += ["--assay-results-dir", str(results_dir.resolve())]
-    if workers != "0":
-        arguments += ["-n", workers]
-    code, directory = launch(arguments)
-    if directory is None:
-        raise typer.Exit(code or ExitCode.CRASHED.value)
-    return directory
-
-
-def _deliver(qualification: Qualification, directory: Path) -> None:
-    written = [
-        records.write(directory, "qualification.json", to_json(qualification)),
-        records.write(directory, "qualification.md", vendor_page(qualification).encode()),
-    ]
-    console = Console()
-    console.print(Markdown(vendor_summary(qualification)))
-    for path in written:
-        console.print(f"written: {path}", soft_wrap=True)
-
-
-def _misuse(message: str) -> None:
+def _misuse(message: str) -> NoReturn:
     typer.echo(f"assay: {message}", err=True)
     raise typer.Exit(ExitCode.MISUSE.value)
 
@@ -352,12 +328,10 @@ def main() -> None:
     """Run the command; end with the fixed exit codes, a crash of Assay itself with 3."""
     try:
         app()
-    except (
-        *(TargetError, WrongValue, CannotMake, UnreadableToolchain, records.RecordsError),
-    ) as error:
+    except _MISUSE as error:
         typer.echo(f"assay: {error}", err=True)
         sys.exit(ExitCode.MISUSE.value)
-    # Whatever else is raised is a fault of Assay, and must end as one.
+    # Any other exception is a fault of Assay.
     except Exception:  # noqa: BLE001 -- reported, and turned into the exit code.
         traceback.print_exc()
         sys.exit(ExitCode.CRASHED.value)

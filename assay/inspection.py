@@ -1,10 +1,10 @@
-"""Inspecting one program: a user's function, or a file that holds a module, on some targets."""
+"""Inspecting one program on some targets: a user's function, or a file that holds a module."""
 
-import ast
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from functools import partial
+from importlib.util import decode_source
 from pathlib import Path
+from symtable import symtable
 from typing import Any
 
 from assay.frameworks.hlo import (
@@ -19,36 +19,34 @@ from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import MalformedModule
 from assay.hlo.summary import read
 from assay.isolate import Observer
+from assay.model.blame import WrongValue
 from assay.model.evidence import Evidence, Toolchain
 from assay.model.inspection import Inspection, Means
 from assay.model.workload import Program, Role, Variant, Workload
 from assay.targets import Target, resolve
 
 _SUFFIX = ".py"
+_ONE_DEVICE = "a proto does not record the number of devices: compiled for one"
+_NOT_SCHEDULED = "not scheduled: no compiler has finished it, and most numbers will change"
 
 
-class InspectionError(ValueError):
-    """An inspection is asked for that cannot be meant. Says what to do instead."""
-
-
-class Treatment(Enum):
-    """What is done with the module of a file before it is read."""
-
-    AS_NEEDED = "compile it unless a compiler is done with it"
-    COMPILE = "compile it"
-    AS_IT_STANDS = "read it as it stands"
+class InspectionError(WrongValue):
+    """The program cannot be inspected; the message says what to do instead."""
 
 
 def inspect(
     subject: str,
     targets: Sequence[str],
-    treatment: Treatment = Treatment.AS_NEEDED,
+    *,
+    compile_it: bool = False,
+    as_is: bool = False,
     timeout_seconds: float = 600.0,
 ) -> Iterator[Inspection]:
     """One inspection per target of ``FILE.py:FUNCTION`` (default: cpu), or of a file of HLO.
 
-    A file that a compiler is done with is read as it stands, and needs no target; the target then
-    says which device to hold it against. Programs are compiled in a process of their own.
+    A scheduled module of a file is read without compiling it, and needs no target; a target then
+    gives the device. ``compile_it`` and ``as_is`` force one of the two. Programs are compiled in a
+    child process.
 
     Raises:
         InspectionError: there is no such function or file, or it holds no module.
@@ -56,43 +54,36 @@ def inspect(
         ObservationError: Assay itself failed.
     """
     resolved = [resolve(name) for name in targets]
-    path, function = _parts(subject)
+    path, function = Path(subject), ""
+    if not path.exists() and f"{_SUFFIX}:" in subject:
+        file_name, _, function = subject.rpartition(":")
+        path = Path(file_name)
+    notes: tuple[str, ...] = ()
     if function or path.suffix == _SUFFIX:
         _check_function(path, function)
-        variant = Variant(
-            name=function,
-            role=Role.CONTROL,
-            program=partial(_function_program, str(path), function),
-        )
+        program = partial(_function_program, str(path), function)
+        variant = Variant(name=function, role=Role.CONTROL, program=program)
         workload = Workload(suite="inspect", name=path.name, variants=(variant,))
-        on = resolved or [resolve("cpu")]
-        yield from _compiled(subject, workload, on, (), timeout_seconds)
-        return
-    file = _read(path)
-    if treatment is Treatment.AS_NEEDED:
-        treatment = Treatment.AS_IT_STANDS if file.scheduled else Treatment.COMPILE
-    if treatment is Treatment.AS_IT_STANDS:
-        yield from _as_it_stands(path, file, resolved)
-        return
-    if not resolved:
-        raise InspectionError(
-            f"got {path}, {file.form.value} that no compiler is done with, wanted a target to "
-            "compile it for; name one, such as --target gpu-h100, or read it with --as-is"
-        )
-    for target in resolved:
-        if why := why_not_compiled_again(file, target.platform):
-            raise InspectionError(f"got {path}, which cannot be compiled for {target.name}: {why}")
-    variant = Variant(name=path.name, role=Role.CONTROL, program=partial(program_of, file))
-    workload = Workload(suite="inspect", name=path.name, variants=(variant,), framework="hlo")
-    yield from _compiled(subject, workload, resolved, _notes(file), timeout_seconds)
-
-
-def _parts(subject: str) -> tuple[Path, str]:
-    """The file and the function in it, "" for a file alone."""
-    file, colon, function = subject.rpartition(":")
-    if colon and file.endswith(_SUFFIX) and not Path(subject).exists():
-        return Path(file), function
-    return Path(subject), ""
+        resolved = resolved or [resolve("cpu")]
+    else:
+        file = _read(path)
+        if as_is or (file.scheduled and not compile_it):
+            yield from _as_it_stands(path, file, resolved)
+            return
+        _check_compilable(path, file, resolved)
+        program = partial(program_of, file)
+        variant = Variant(name=path.name, role=Role.CONTROL, program=program)
+        workload = Workload(suite="inspect", name=path.name, variants=(variant,), framework="hlo")
+        notes = (_ONE_DEVICE,) if file.form is Form.HLO_PROTO else ()
+    with Observer([target.name for target in resolved], timeout_seconds) as observer:
+        for target in resolved:
+            yield Inspection(
+                subject=subject,
+                means=Means.COMPILED,
+                evidence=observer.observe(workload, variant, str(target.name)),
+                device=target.model,
+                notes=notes,
+            )
 
 
 def _check_function(path: Path, function: str) -> None:
@@ -100,38 +91,23 @@ def _check_function(path: Path, function: str) -> None:
     if not path.is_file():
         raise InspectionError(f"got no file {path}, wanted FILE.py:FUNCTION; check the path")
     try:
-        names = _defined(ast.parse(path.read_bytes()))
+        source = decode_source(path.read_bytes())
+        symbols = symtable(source, str(path), "exec").get_symbols()
     except (SyntaxError, ValueError) as error:
         raise InspectionError(f"got {path} that Python cannot read ({error}); fix it") from error
+    names = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
     if not function:
-        own = sorted(name for name in names if not name.startswith(("_", "example_")))
+        own = [name for name in names if not name.startswith(("_", "example_"))]
         raise InspectionError(
             f"got {path} without a function, wanted {path}:FUNCTION; it defines "
             f"{', '.join(own) or 'none'}"
         )
     for name, purpose in ((function, "to compile"), ("example_args", "that returns its arguments")):
-        if name not in names and "*" not in names:
+        if name not in names and "import *" not in source:
             raise InspectionError(
                 f"got {path} without {name!r}, wanted a function of that name {purpose}; it "
-                f"defines {', '.join(sorted(names)) or 'nothing'}"
+                f"defines {', '.join(names) or 'nothing'}"
             )
-
-
-def _defined(tree: ast.Module) -> set[str]:
-    """The names that a module may have once it is imported; "*" if it takes all of another's."""
-    names: set[str] = set()
-    nodes: list[ast.AST] = list(tree.body)
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names.add(node.name)
-            continue  # what it holds is its own
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names.update(alias.asname or alias.name for alias in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        nodes.extend(ast.iter_child_nodes(node))
-    return names
 
 
 def _read(path: Path) -> HloFile:
@@ -146,6 +122,17 @@ def _read(path: Path) -> HloFile:
         raise InspectionError(str(error)) from error
 
 
+def _check_compilable(path: Path, file: HloFile, targets: Sequence[Target]) -> None:
+    if not targets:
+        raise InspectionError(
+            f"got {path}, {file.form.value} that no compiler has finished, wanted a target to "
+            "compile it for; name one, such as --target gpu-h100, or read it with --as-is"
+        )
+    for target in targets:
+        if why := why_not_compiled_again(file, target.platform):
+            raise InspectionError(f"got {path}, which cannot be compiled for {target.name}: {why}")
+
+
 # Called in the observer's process: this one never imports jax.
 def _function_program(path: str, function: str, devices: Sequence[Any]) -> Program:
     from assay.frameworks.jax_placement import program_of_file
@@ -153,49 +140,18 @@ def _function_program(path: str, function: str, devices: Sequence[Any]) -> Progr
     return program_of_file(path, function, devices)
 
 
-def _notes(file: HloFile) -> tuple[str, ...]:
-    if file.form is not Form.HLO_PROTO:
-        return ()
-    return ("a proto does not record the number of devices: compiled for one",)
-
-
-def _compiled(
-    subject: str,
-    workload: Workload,
-    targets: Sequence[Target],
-    notes: tuple[str, ...],
-    timeout_seconds: float,
-) -> Iterator[Inspection]:
-    (variant,) = workload.variants
-    with Observer([target.name for target in targets], timeout_seconds) as observer:
-        for target in targets:
-            yield Inspection(
-                subject=subject,
-                means=Means.COMPILED,
-                evidence=observer.observe(workload, variant, str(target.name)),
-                device=target.model,
-                notes=notes,
-            )
-
-
 def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Iterator[Inspection]:
     if file.form is Form.STABLEHLO:
         raise InspectionError(
             f"got {path}, {file.form.value}, wanted HLO to read as it stands; "
-            "name a --target to compile it for, and leave --as-is out"
+            "name a --target to compile it for, and omit --as-is"
         )
     try:
         summary = read(file.module, file.buffer_assignment)
         memory = memory_stats(file.buffer_assignment) if file.buffer_assignment else None
     except MalformedModule as error:
         raise InspectionError(f"{path}: {error}") from error
-    notes = (
-        ()
-        if file.scheduled
-        else ("not scheduled: no compiler is done with it, and most numbers will change",)
-    )
-    named: Sequence[Target | None] = targets or [None]
-    for target in named:
+    for target in targets or (None,):
         model = target.model if target else None
         yield Inspection(
             subject=str(path),
@@ -204,7 +160,7 @@ def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Itera
                 workload=path.name,
                 variant=path.name,
                 target=str(target.name) if target else "",
-                # Who compiled it, the file does not say.
+                # The file does not say which compiler wrote it.
                 toolchain=Toolchain(versions={}),
                 separate_host_memory=target is None or target.platform != "cpu",
                 device_memory_bytes=model.memory_bytes if model else None,
@@ -212,5 +168,5 @@ def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Itera
                 module=summary,
             ),
             device=model,
-            notes=notes,
+            notes=() if file.scheduled else (_NOT_SCHEDULED,),
         )

@@ -4,10 +4,10 @@ import atexit
 import gzip
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rich.console import Console
 
@@ -17,6 +17,7 @@ from assay.judge.differences.inspections import compare
 from assay.model.blame import WrongValue, legible
 from assay.model.claim import MeasurementMissing
 from assay.model.evidence import Evidence, FailureKind
+from assay.model.evidence import Memory as MemoryAnalysis
 from assay.model.inspection import Comparison, Inspection, Means, Overlap
 from assay.model.module import Transfer
 from assay.model.summary import (
@@ -36,6 +37,7 @@ from assay.targets.jax_internals import hlo_text
 
 _WIDTH: Final = 100
 _NAMED: Final = 2
+_T = TypeVar("_T")
 
 
 def compile(  # noqa: A001, PLR0913 - the public name, and jax.jit's own arguments
@@ -88,13 +90,11 @@ def workload_of(
     *,
     suite: str,
     name: str = "program",
-    donate_argnums: int | Sequence[int],
-    static_argnums: int | Sequence[int],
     **options: Any,
 ) -> Workload:
     """The workload of one function; its arguments are sent as shapes.
 
-    ``options`` are the other arguments of ``compile``: both shardings and ``context``.
+    ``options`` are the other arguments of ``compile`` that describe the program.
     """
     if not callable(function):
         raise WrongValue(
@@ -106,14 +106,7 @@ def workload_of(
         from assay.frameworks.jax_placement import shapes_of
 
         arguments = shapes_of(arguments)
-    program = partial(
-        _program,
-        function=function,
-        arguments=arguments,
-        donate_argnums=_numbers(donate_argnums),
-        static_argnums=_numbers(static_argnums),
-        **options,
-    )
+    program = partial(_program, function=function, arguments=arguments, **options)
     variant = Variant(name=title_of(function), role=Role.CONTROL, program=program)
     return Workload(suite=suite, name=name, variants=(variant,))
 
@@ -124,13 +117,16 @@ def title_of(function: Callable[..., Any]) -> str:
     return legible(getattr(own, "__name__", type(own).__name__))
 
 
-def _program(devices: Sequence[Any], arguments: tuple[Any, ...], **given: Any) -> Program:
+def _program(devices: Sequence[Any], arguments: tuple[Any, ...], **options: Any) -> Program:
     for name in ("in_shardings", "out_shardings"):
-        if isinstance(given[name], FunctionType | partial):
-            given[name] = given[name](devices)
+        if isinstance(options[name], FunctionType | partial):
+            options[name] = options[name](devices)
+    for name in ("donate_argnums", "static_argnums"):
+        given = options[name]
+        options[name] = (given,) if isinstance(given, int) else tuple(given)
     if _are_made(arguments):
-        return Program(make_arguments=arguments[0], **given)
-    return Program(arguments=arguments, **given)
+        return Program(make_arguments=arguments[0], **options)
+    return Program(arguments=arguments, **options)
 
 
 def _are_made(arguments: tuple[Any, ...]) -> bool:
@@ -138,30 +134,18 @@ def _are_made(arguments: tuple[Any, ...]) -> bool:
     return len(arguments) == 1 and isinstance(arguments[0], FunctionType | MethodType | partial)
 
 
-def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:
-    return (given,) if isinstance(given, int) else tuple(given)
-
-
 class CompileError(Exception):
     """The program does not trace, lower or compile; the message names the user's line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(MemoryAnalysis):
     """Bytes on one device, as the compiler reports them; ``host_…`` are bytes in host memory.
 
-    ``peak_bytes`` is the device memory at the moment when most is allocated, None where the
-    compiler gives no buffer assignment.
+    ``peak_bytes`` is the device memory at the moment when most is allocated, None if the compiler
+    gives no buffer assignment.
     """
 
-    temp_bytes: int
-    argument_bytes: int
-    output_bytes: int
-    alias_bytes: int
-    host_temp_bytes: int
-    host_argument_bytes: int
-    host_output_bytes: int
-    host_alias_bytes: int
     peak_bytes: int | None
 
 
@@ -271,11 +255,8 @@ class Compiled:
     @property
     def memory(self) -> Memory:
         """The compiler's memory analysis."""
-        if (memory := self._compiled().memory) is None:
-            raise MeasurementMissing("got no memory analysis from the compiler")
-        names = (each.name for each in fields(Memory) if each.name != "peak_bytes")
-        reported = {name: getattr(memory, name) for name in names}
-        return Memory(**reported, peak_bytes=self.inspection.peak_bytes)
+        memory = _measured(self._compiled().memory, "got no memory analysis from the compiler")
+        return Memory(**asdict(memory), peak_bytes=self.inspection.peak_bytes)
 
     @property
     def transfers(self) -> Transfers:
@@ -286,16 +267,17 @@ class Compiled:
                 f"got {self.target}, which has one memory, wanted transfers to the host; name a "
                 "GPU or TPU target"
             )
-        to_host, to_device = module.to_host_bytes_per_run, module.to_device_bytes_per_run
-        # An upper bound is no measurement: what is in a conditional may never cross.
-        bounded = any(each.at_most for each in module.transfers)
-        if to_host is None or to_device is None or bounded:
-            raise MeasurementMissing(
-                "got transfers that run an unknown number of times, wanted the bytes of a run; "
-                "give the loop a static length, or take the transfer out of the conditional"
-            )
+        unknown = (
+            "got transfers that run an unknown number of times, wanted the bytes of a run; "
+            "give the loop a static length, or take the transfer out of the conditional"
+        )
+        # An upper bound is no measurement: a conditional may skip its transfers.
+        if any(each.at_most for each in module.transfers):
+            raise MeasurementMissing(unknown)
         return Transfers(
-            to_host_bytes=to_host, to_device_bytes=to_device, operations=module.transfers
+            to_host_bytes=_measured(module.to_host_bytes_per_run, unknown),
+            to_device_bytes=_measured(module.to_device_bytes_per_run, unknown),
+            operations=module.transfers,
         )
 
     def loop_copies(self, at_least: int | str = 1) -> LoopCopies:
@@ -322,9 +304,7 @@ class Compiled:
     @property
     def peak(self) -> Peak:
         """The buffers allocated at the moment of peak device memory, largest first."""
-        if (peak := self._module().peak) is None:
-            raise MeasurementMissing("got no buffer assignment from the compiler")
-        return peak
+        return _measured(self._module().peak, "got no buffer assignment from the compiler")
 
     @property
     def donations(self) -> tuple[Donation, ...]:
@@ -334,8 +314,8 @@ class Compiled:
     @property
     def hlo(self) -> str:
         """The optimized module as HLO text."""
-        if not (proto := self._compiled().hlo_gz):
-            raise MeasurementMissing("got no module of this program, wanted its HLO")
+        packed = self._compiled().hlo_gz or None
+        proto = _measured(packed, "got no module of this program, wanted its HLO")
         return hlo_text(split(gzip.decompress(proto))[0])
 
     def diff(self, other: "Compiled") -> Difference:
@@ -349,11 +329,8 @@ class Compiled:
 
     def _module(self) -> ModuleSummary:
         evidence = self._compiled()
-        if evidence.module is None:
-            raise MeasurementMissing(
-                f"got a module that this jaxlib cannot read: {evidence.module_unreadable}"
-            )
-        return evidence.module
+        why = f"got a module that this jaxlib cannot read: {evidence.module_unreadable}"
+        return _measured(evidence.module, why)
 
     def __repr__(self) -> str:
         return f"<Compiled {self.inspection.subject} on {self.target}>"
@@ -365,6 +342,12 @@ class Compiled:
         console = Console(record=True, file=io.StringIO(), width=_WIDTH)
         print_inspection(console, self.inspection)
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
+def _measured(value: _T | None, missing: str) -> _T:
+    if value is None:
+        raise MeasurementMissing(missing)
+    return value
 
 
 def compiled(evidence: Evidence) -> Compiled:

@@ -88,8 +88,9 @@ def test_inspect_gives_the_same_numbers(on_v5e: assay.Compiled, tmp_path: Path) 
     )
     assert code == 0
     seen = json.loads(output)
-    assert {name: seen["memory"][name] for name in Memory.__dataclass_fields__} == {
-        name: getattr(on_v5e.memory, name) for name in Memory.__dataclass_fields__
+    names = set(Memory.__dataclass_fields__) - {"reported_peak_bytes"}
+    assert {name: seen["memory"][name] for name in names} == {
+        name: getattr(on_v5e.memory, name) for name in names
     }
     assert len([copy for copy in seen["copies"] if copy["loop"]]) == len(on_v5e.loop_copies())
 

@@ -11,8 +11,7 @@ from assay.model.invocation import USUAL
 from assay.model.units import format_quantity
 from assay.model.verdict import MUST_FAIL, Outcome, Record
 from assay.model.workload import RemedyEffect, UpstreamIssue, matches_any
-from assay.report.labels import DASH, LABELS, RANK, amount, counts, plural, rerun
-from assay.report.tables import in_order
+from assay.report.labels import DASH, LABELS, RANK, amount, counts, in_order, plural, rerun
 
 _PROGRAMS_SHOWN = 3
 _FAMILIES = ("gpu", "tpu", "cpu")

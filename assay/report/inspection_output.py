@@ -204,9 +204,7 @@ def _print_section(page: Page, section: Section) -> None:
     page.text((section.title, f"bold {section.style}"), "  ", (section.text, section.style))
     if section.rows:
         rows = map(section.cells, section.rows[:_ROWS])
-        table = table_of(section.heads, rows, numbers=section.numbers)
-        for line in page.lines_of(table, indent=2):
-            page.line(line)
+        page.table(table_of(section.heads, rows, numbers=section.numbers))
     for item in section.items[:_ROWS]:
         page.text(item, first="  - ", indent=4)
     more = section.omitted + max(0, len(section.rows) - _ROWS, len(section.items) - _ROWS)

@@ -15,7 +15,11 @@ DASH = "\N{EN DASH}"
 
 _KEYWORD = re.compile(r"[\w:+\-.\[\]\\/]+")
 """What pytest's ``-k`` takes as one word (_pytest/mark/expression.py, ``Scanner.lex``)."""
+_LIVE = ("cpu", "gpu", "tpu")
 _CLAIMS_SHOWN = 4
+
+Styled = str | tuple[str, str]
+"""A text, or a text with its style."""
 
 
 class Label(NamedTuple):
@@ -104,6 +108,35 @@ def toolchain_versions(records: Iterable[Record]) -> dict[str, str]:
         for name, version in record.toolchain.items():
             versions.setdefault(name, set()).add(version)
     return {name: ", ".join(sorted(found)) for name, found in sorted(versions.items())}
+
+
+def in_order(targets: Iterable[str]) -> tuple[str, ...]:
+    """Each target once: the live cpu, gpu, tpu first, then by name."""
+
+    def position(target: str) -> tuple[int, str]:
+        model = target.partition(":")[0]
+        return (_LIVE.index(model) if model in _LIVE else len(_LIVE), target)
+
+    return tuple(sorted(set(targets), key=position))
+
+
+def short_names(targets: Iterable[str]) -> dict[str, str]:
+    """Column heads: ``h100`` for ``gpu-h100:8``; longer only if two targets would share one."""
+    names = tuple(targets)
+    short = {name: name for name in names}
+    for shorten in (_without_kind, _model):
+        counts = Counter(map(shorten, names))
+        short |= {name: shorten(name) for name in names if counts[shorten(name)] == 1}
+    return short
+
+
+def _model(target: str) -> str:
+    return target if target.startswith("cpu") else _without_kind(target).partition(":")[0]
+
+
+def _without_kind(target: str) -> str:
+    kind, dash, rest = target.partition("-")
+    return rest if dash and kind in _LIVE else target
 
 
 def headline(records: Sequence[Record]) -> str:

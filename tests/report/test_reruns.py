@@ -12,8 +12,8 @@ from assay.model.evidence import Toolchain
 from assay.model.rerun import Pair, Rerun
 from assay.model.timing import Change, Ending, ProcessTimes, Ratio
 from assay.model.verdict import Record
+from assay.report.document import RERUNS_HEAD, rerun_lines
 from assay.report.summary import escape, summary
-from assay.report.tables import RERUNS_HEAD, rerun_lines
 from assay.report.terminal import print_run
 
 RecordOf = Callable[..., Record]
@@ -69,7 +69,7 @@ def test_one_that_measured_nothing_has_no_line() -> None:
 
 def test_it_stands_in_the_summary_and_on_the_terminal(record_of: RecordOf) -> None:
     page = summary([record_of()], (), [MADE])
-    assert page.endswith(f"## {RERUNS_HEAD}\n\n- {escape(LINE)}\n")
+    assert page.endswith(f"## {RERUNS_HEAD}\n\n{escape(LINE)}\n")
     stream = StringIO()
     print_run(Console(file=stream, width=400), [record_of()], (), [MADE])
     assert f"{RERUNS_HEAD}\n{LINE}\n" in stream.getvalue()

@@ -12,8 +12,8 @@ from rich.console import Console
 from assay.model.evidence import Toolchain
 from assay.model.timing import DeviceTimes, Ending, Times, VariantTimes, format_seconds, pooled
 from assay.model.verdict import Record
+from assay.report.document import time_rows
 from assay.report.summary import summary
-from assay.report.tables import time_rows
 from assay.report.terminal import print_run
 
 RecordOf = Callable[..., Record]
@@ -67,7 +67,7 @@ def test_a_run_that_timed_nothing_shows_no_times(record_of: RecordOf) -> None:
 def test_the_summary_shows_them_as_a_table(record_of: RecordOf) -> None:
     page = summary([record_of()], [TAKEN])
     assert "## Times" in page
-    assert "| stack/squeeze@cpu | plain | 22 ms | 30 ms | 1.5 s | – | 3 |" in page
+    assert "| stack/squeeze@cpu | plain | 22 ms | 30 ms | 1.5 s | 3 |" in page
 
 
 @pytest.mark.parametrize(

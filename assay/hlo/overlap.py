@@ -18,7 +18,7 @@ from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation, Module
 from assay.hlo.opcodes import COLLECTIVES, DONES, FREE, STARTS, opcodes
 from assay.hlo.trip_count import Executions, TripCounter
-from assay.hlo.values import Value
+from assay.hlo.values import Value, last, renamed
 from assay.model.module import AsyncKind, AsyncPair, Cost, Direction, Shape
 
 _COLLECTIVE_STARTS: Final = STARTS - {"async-start", "copy-start"}
@@ -26,7 +26,6 @@ _COPIES: Final = opcodes(
     "bitcast constant copy dynamic-slice dynamic-update-slice fusion get-tuple-element parameter "
     "reshape slice transpose tuple"
 )
-_SAME: Final = opcodes("add-dependency async-update opt-barrier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +149,10 @@ def _possible_starts(
     origin, path = value.instruction, value.path
     if origin.opcode == "while":
         body, condition = origin.called
-        last = _behind(Value(body.root, path)).instruction
+        start = _behind(Value(body.root, path)).instruction
         rest = (_Span(condition), _Span(here, after=origin, before=done))
         runs = _once(counts[here], trips.count(origin).trips)
-        yield last, (_Span(body, after=last), *rest), runs
+        yield start, (_Span(body, after=start), *rest), runs
     elif origin.opcode != "parameter":
         yield origin, (_Span(here, after=origin, before=done),), counts[here]
     elif (loop := _loop_around(here)) is not None and loop.computation in counts:
@@ -210,29 +209,20 @@ def _is_chain(fusions: Sequence[Instruction]) -> bool:
 
 
 def _behind(value: Value) -> Value:
-    """What makes a value, behind all that only passes it on within its computation.
-
-    A loop passes on the values that its body leaves unchanged.
-    """
-    while (before := _predecessor(value)) is not None:
-        value = before
-    return value
+    """What makes a value, behind all that only passes it on within its computation."""
+    return last(value, _passed_on)
 
 
-def _predecessor(value: Value) -> Value | None:
+def _passed_on(value: Value) -> Value | None:
+    """The value before; a loop passes on the values that its body leaves unchanged."""
     instruction, path = value.instruction, value.path
-    opcode = instruction.opcode
-    if opcode == "get-tuple-element":
-        return Value(instruction.operands[0], (instruction.tuple_index, *path))
-    if opcode == "tuple" and path:
-        return Value(instruction.operands[path[0]], path[1:])
-    if opcode in _SAME:
+    if instruction.opcode == "add-dependency":
         return Value(instruction.operands[0], path)
-    if opcode == "while" and path:
+    if instruction.opcode == "while" and path:
         carried = _behind(Value(instruction.called[0].root, path))
         if carried.instruction.opcode == "parameter" and carried.path == path:
             return Value(instruction.operands[0], path)
-    return None
+    return renamed(value)
 
 
 def _records(pair: _Pair, timelines: Mapping[Computation, _Timeline]) -> Iterator[AsyncPair]:

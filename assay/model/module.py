@@ -1,8 +1,10 @@
 """An optimized module as plain values: shapes, loops, transfers, overlap and inventory."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from math import prod
 from typing import Final
 
@@ -80,48 +82,16 @@ class AsyncPair:
 HOST_MEMORY_SPACE: Final = 5
 """The memory space that XLA gives to host memory; every other space is on the device."""
 
-# XLA's element types and the bits of one element.
-_BITS: Final[dict[str, int]] = {
-    "pred": 8,
-    "s1": 1,
-    "s2": 2,
-    "s4": 4,
-    "s8": 8,
-    "s16": 16,
-    "s32": 32,
-    "s64": 64,
-    "u1": 1,
-    "u2": 2,
-    "u4": 4,
-    "u8": 8,
-    "u16": 16,
-    "u32": 32,
-    "u64": 64,
-    "f16": 16,
-    "f32": 32,
-    "f64": 64,
-    "bf16": 16,
-    "f8e5m2": 8,
-    "f8e4m3": 8,
-    "f8e4m3fn": 8,
-    "f8e4m3b11fnuz": 8,
-    "f8e3m4": 8,
-    "f8e5m2fnuz": 8,
-    "f8e4m3fnuz": 8,
-    "f4e2m1fn": 4,
-    "f6e2m3fn": 8,  # XLA gives each its own byte
-    "f6e3m2fn": 8,
-    "f8e8m0fnu": 8,
-    "c64": 64,
-    "c128": 128,
-    "tuple": 0,
-    "opaque": 0,
-    "token": 0,
-    "buffer": 0,
-}
-_INTEGER_BITS: Final = {
-    name: bits for name, bits in _BITS.items() if name[0] in "su" and name[1:].isdigit()
-}
+_WIDTH: Final = re.compile(r"[a-z]+(\d+)")
+
+
+@cache
+def _bits(element_type: str) -> int:
+    """The bits of one element, which XLA's name of the type holds (``bf16``, ``f8e4m3fn``)."""
+    width = _WIDTH.match(element_type)
+    if width is None:
+        return 8 if element_type == "pred" else 0  # a tuple or a token has no bits itself
+    return 8 if width[1] == "6" else int(width[1])  # XLA gives a 6-bit float a byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,17 +117,16 @@ class Shape:
         """Logical bytes without padding; bits are rounded up to bytes per array."""
         if self.elements:
             return sum(element.nbytes for element in self.elements)
-        return (prod(self.dimensions) * _BITS[self.element_type] + 7) // 8
+        return (prod(self.dimensions) * _bits(self.element_type) + 7) // 8
 
     @property
     def integer_range(self) -> range | None:
         """The integers that one element can hold; None if it holds no integer."""
-        bits = _INTEGER_BITS.get(self.element_type)
-        if bits is None:
+        kind, width = self.element_type[:1], self.element_type[1:]
+        if kind not in {"s", "u"} or not width.isdigit():
             return None
-        if self.element_type[0] == "u":
-            return range(2**bits)
-        return range(-(2 ** (bits - 1)), 2 ** (bits - 1))
+        count = 2 ** int(width)
+        return range(count) if kind == "u" else range(-count // 2, count // 2)
 
     def at(self, path: tuple[int, ...]) -> "Shape":
         """The element of a tuple that ``path`` leads to; the shape itself for ``()``."""
@@ -179,10 +148,9 @@ class Shape:
                 yield (index, *path), shape
 
     def __str__(self) -> str:
-        if self.element_type == "tuple":
-            return f"({', '.join(map(str, self.elements))})"
-        if self.element_type == "buffer":
-            return f"b({', '.join(map(str, self.elements))})"
+        if self.element_type in {"tuple", "buffer"}:
+            prefix = "b" if self.element_type == "buffer" else ""
+            return f"{prefix}({', '.join(map(str, self.elements))})"
         space = f"S({self.memory_space})" if self.memory_space else ""
         return f"{self.element_type}[{','.join(map(str, self.dimensions))}]{space}"
 
@@ -220,13 +188,8 @@ class Transfer:
 
 def nbytes_per_run(found: Iterable[Transfer], direction: Direction) -> int | None:
     """Bytes that all transfers of one direction move per run; None if any is unknown."""
-    total = 0
-    for transfer in found:
-        if transfer.direction is direction:
-            if transfer.nbytes_per_run is None:
-                return None
-            total += transfer.nbytes_per_run
-    return total
+    moved = [each.nbytes_per_run for each in found if each.direction is direction]
+    return None if None in moved else sum(filter(None, moved))
 
 
 class TripSource(Enum):

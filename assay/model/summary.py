@@ -1,5 +1,6 @@
 """All that is known of an optimized module, with its buffers: copies, donations and the peak."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -63,58 +64,45 @@ class FullBufferWrite:
 
 
 def full_buffer_writes_in_loops(
-    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+    writes: Iterable[FullBufferWrite], larger_than: int
 ) -> tuple[FullBufferWrite, ...]:
     """The full-buffer writes in loops, of arrays above a size, largest first."""
-    return _above((each for each in full_buffer_writes if each.loop), larger_than)
+    return _above((each for each in writes if each.loop), larger_than)
 
 
 def full_buffer_writes_outside_loops(
-    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
+    writes: Iterable[FullBufferWrite], larger_than: int
 ) -> tuple[FullBufferWrite, ...]:
     """The full-buffer writes outside of loops, of arrays above a size, largest first."""
-    return _above((each for each in full_buffer_writes if not each.loop), larger_than)
+    return _above((each for each in writes if not each.loop), larger_than)
 
 
-def _above(
-    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
-) -> tuple[FullBufferWrite, ...]:
-    """Those that are executed, of arrays above a size, largest first."""
-    found = (
-        each
-        for each in full_buffer_writes
-        if each.shape.nbytes > larger_than and each.executions != 0
-    )
-    return tuple(sorted(found, key=lambda each: -each.shape.nbytes))
+def _above(writes: Iterable[FullBufferWrite], larger_than: int) -> tuple[FullBufferWrite, ...]:
+    executed = (each for each in writes if each.executions != 0)
+    large = (each for each in executed if each.shape.nbytes > larger_than)
+    return tuple(sorted(large, key=lambda each: -each.shape.nbytes))
 
 
-def copied_bytes_per_iteration(
-    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
-) -> int:
+def copied_bytes_per_iteration(writes: Iterable[FullBufferWrite], larger_than: int) -> int:
     """The most bytes that one iteration of any loop writes whole, in arrays above a size.
 
     Each loop is counted by itself, without the loops around and inside it; every branch of a
     conditional counts.
     """
-    per_loop: dict[str, int] = {}
-    for write in full_buffer_writes_in_loops(full_buffer_writes, larger_than):
-        per_loop[write.loop] = per_loop.get(write.loop, 0) + write.shape.nbytes
+    per_loop = Counter[str]()
+    for write in full_buffer_writes_in_loops(writes, larger_than):
+        per_loop[write.loop] += write.shape.nbytes
     return max(per_loop.values(), default=0)
 
 
-def copied_bytes_outside_loops(
-    full_buffer_writes: Iterable[FullBufferWrite], larger_than: int
-) -> int | None:
+def copied_bytes_outside_loops(writes: Iterable[FullBufferWrite], larger_than: int) -> int | None:
     """Bytes that one run writes whole outside of loops; None if it is unknown how often.
 
     Every branch of a conditional counts.
     """
-    total = 0
-    for write in full_buffer_writes_outside_loops(full_buffer_writes, larger_than):
-        if write.nbytes_per_run is None:
-            return None
-        total += write.nbytes_per_run
-    return total
+    found = full_buffer_writes_outside_loops(writes, larger_than)
+    written = [each.nbytes_per_run for each in found]
+    return None if None in written else sum(filter(None, written))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

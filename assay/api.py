@@ -28,7 +28,7 @@ from assay.model.summary import (
     copied_bytes_per_iteration,
     full_buffer_writes_in_loops,
 )
-from assay.model.target import TargetUnavailable, unavailable
+from assay.model.target import TargetUnavailable, Unavailable
 from assay.model.units import format_bytes, parse_bytes
 from assay.model.workload import Program, Role, Variant, Workload
 from assay.report.inspection_output import print_comparison, print_inspection
@@ -365,7 +365,7 @@ def compiled(evidence: Evidence) -> Compiled:
     )
     if (why := evidence.unavailable) is not None:
         remedy = why.remedy or "use another target or toolchain"
-        raise TargetUnavailable(evidence.target, unavailable(why.reason, remedy))
+        raise TargetUnavailable(evidence.target, Unavailable(why.reason, remedy))
     if evidence.failure and evidence.failure.kind is not FailureKind.OUT_OF_MEMORY:
         raise CompileError(f"{evidence.variant} on {evidence.target}: {inspection.error}")
     return Compiled(inspection)

@@ -18,7 +18,7 @@ from assay.judge.differences.inspections import compare
 from assay.model.bisection import Point
 from assay.model.blame import WrongValue
 from assay.model.inspection import Inspection, Means
-from assay.model.target import State, TargetError
+from assay.model.target import TargetError
 from assay.model.units import format_bytes, parse_bytes
 from assay.model.verdict import ExitCode
 from assay.report.inspection_output import print_comparison, print_inspection
@@ -45,7 +45,6 @@ app = typer.Typer(
     help="Check what XLA compilers emit for GPU, TPU and CPU, without the hardware.",
 )
 _MISUSE = (TargetError, WrongValue, CannotMake, UnreadableToolchain, records.RecordsError)
-_STYLES = {State.LIVE: "green", State.COMPILE_ONLY: "cyan", State.UNAVAILABLE: "dim"}
 
 _Thorough = Annotated[bool, Option("--check", help="Also compile a small program for each target.")]
 _Subject = Annotated[
@@ -86,10 +85,11 @@ _Verbose = Annotated[
 def targets(*, check: _Thorough = False) -> None:
     """List every target: live, compile-only or unavailable, and why."""
     table = Table("target", "state", "device memory", "why", box=None, pad_edge=False)
-    for target, availability in survey(thorough=check):
+    for target, missing in survey(thorough=check):
         memory = format_bytes(target.model.memory_bytes) if target.model else ""
-        state = f"[{_STYLES[availability.state]}]{availability.state.value}[/]"
-        why = "; ".join(filter(None, (availability.reason, availability.remedy)))
+        state, why = "[green]live[/]" if target.executes else "[cyan]compile-only[/]", ""
+        if missing:
+            state, why = "[dim]unavailable[/]", f"{missing.reason}; {missing.remedy}"
         table.add_row(str(target.name), state, memory, why)
     Console().print(table)
 

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from assay.judge.baseline import no_newer
 from assay.model.claim import Case, GrowthClaim, RerunClaim, TimingClaim, Trial
-from assay.model.evidence import Evidence, Unavailable
+from assay.model.evidence import Evidence
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest, Side
+from assay.model.target import Unavailable
 from assay.model.timing import PROCESSES_ALONE, Ending, Keep, Sensitivity, TimedPair, Times, Turns
 from assay.model.workload import Variant, Workload
 from assay.store import baselines, evidence

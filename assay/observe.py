@@ -17,8 +17,8 @@ from assay.hlo.canonical import canonical
 from assay.hlo.module import Module
 from assay.hlo.schema import split
 from assay.hlo.summary import read
-from assay.model.evidence import Evidence, Failure, FailureKind, Seconds, Unavailable
-from assay.model.target import TargetUnavailable
+from assay.model.evidence import Evidence, Failure, FailureKind, Seconds
+from assay.model.target import TargetUnavailable, Unavailable
 from assay.model.timing import Keep, TimedPair, Times, untaken
 from assay.model.workload import Program, Variant, Workload
 from assay.store.compile_cache import CompileCache, CompiledProgram, key_of

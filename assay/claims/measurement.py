@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal, NoReturn, TypeVar
 
 from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
-from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced, Unavailable
+from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced
 from assay.model.inspection import describe
 from assay.model.summary import ModuleSummary
+from assay.model.target import Unavailable
 from assay.model.timing import Times
 from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome

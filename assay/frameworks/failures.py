@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from assay.frameworks.framework import Unsupported
 from assay.model.blame import is_ours, message_of, users_line
-from assay.model.evidence import Failure, FailureKind, Unavailable
-from assay.model.target import TargetUnavailable
+from assay.model.evidence import Failure, FailureKind
+from assay.model.target import TargetUnavailable, Unavailable
 from assay.targets.jax_internals import InternalsMoved
 from assay.targets.presence import recognise
 
@@ -50,15 +50,14 @@ def classified(kind: FailureKind, error: Exception) -> Failure | Unavailable:
     if isinstance(error, Unsupported):
         return Unavailable(reason=text)
     if isinstance(error, TargetUnavailable):
-        why = error.availability
-        return Unavailable(reason=why.reason, remedy=why.remedy)
+        return error.why
     if isinstance(error, InternalsMoved) or is_ours(error):
         raise error
     message = shortened(message_of(error))
     if kind is FailureKind.COMPILER:
         # A missing part of an installation is no fault of the compiler.
         if fault := recognise(error):
-            return Unavailable(reason=fault.reason, remedy=fault.remedy)
+            return fault
         if "RESOURCE_EXHAUSTED" in text and not _ON_CHIP.search(text):
             return _out_of_memory(text, message)
     return Failure(kind=kind, message=message, line=users_line(error))

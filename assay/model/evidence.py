@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from assay.model.module import Shape
 from assay.model.summary import ModuleSummary
+from assay.model.target import Unavailable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,14 +191,6 @@ class Failure:
     def stage(self) -> FailureKind:
         """The stage that failed, or that a crash or a timeout ended."""
         return self.during or self.kind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unavailable:
-    """Why the target or the toolchain cannot do it, and what would fix it."""
-
-    reason: str
-    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,8 +136,7 @@ class Inspection:
         """Why there are no measurements, in one line; empty if there are."""
         why, failure = self.evidence.unavailable, self.evidence.failure
         if why is not None:
-            remedy = f"; do this: {why.remedy}" if why.remedy else ""
-            return f"the target or the toolchain cannot do it: {why.reason}{remedy}"
+            return f"the target or the toolchain cannot do it: {why}"
         return describe(failure) if failure else ""
 
     @property

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import median
 
-from assay.model.evidence import Coded, Failure, Toolchain, Unavailable
+from assay.model.evidence import Coded, Failure, Toolchain
+from assay.model.target import Unavailable
 from assay.model.timing import (
     Ending,
     Machine,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,47 +30,27 @@ def misuse(*, got: str, wanted: str, do: str) -> TargetError:
     return TargetError(f"got {got}; wanted {wanted}; do this: {do}")
 
 
-class State(enum.Enum):
-    """What a target can do on this machine: run programs, only compile them, or neither."""
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Why a target or a toolchain cannot do something, and what would fix it."""
 
-    LIVE = "live"
-    COMPILE_ONLY = "compile-only"
-    UNAVAILABLE = "unavailable"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Availability:
-    """What a target can do on this machine; if nothing, why, and what to do about it."""
-
-    state: State
-    reason: str = ""
+    reason: str
     remedy: str = ""
 
-    def __post_init__(self) -> None:
-        if (self.state is State.UNAVAILABLE) != bool(self.reason and self.remedy):
-            raise misuse(
-                got=f"state {self.state.value} with reason {self.reason!r}, remedy {self.remedy!r}",
-                wanted="a reason and a remedy exactly when unavailable",
-                do="say why the target is unavailable, and what fixes it",
-            )
-
-
-def unavailable(reason: str, remedy: str) -> Availability:
-    """The Availability of an unavailable target."""
-    return Availability(state=State.UNAVAILABLE, reason=reason, remedy=remedy)
+    def __str__(self) -> str:
+        return f"{self.reason}; do this: {self.remedy}" if self.remedy else self.reason
 
 
 class TargetUnavailable(TargetError):
     """A well-formed target is unavailable on this machine."""
 
-    def __init__(self, target: str, availability: Availability) -> None:
-        super().__init__(target, availability)
+    def __init__(self, target: str, why: Unavailable) -> None:
+        super().__init__(target, why)
         self.target = target
-        self.availability = availability
+        self.why = why
 
     def __str__(self) -> str:
-        why = self.availability
-        return f"target {self.target} is unavailable: {why.reason}; do this: {why.remedy}"
+        return f"target {self.target} is unavailable: {self.why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

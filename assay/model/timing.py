@@ -9,7 +9,8 @@ from itertools import chain
 from statistics import median
 from typing import Final
 
-from assay.model.evidence import Coded, Failure, Toolchain, Unavailable
+from assay.model.evidence import Coded, Failure, Toolchain
+from assay.model.target import Unavailable
 from assay.model.workload import Variant, Workload
 
 

@@ -13,7 +13,7 @@ from assay.frameworks.installed import KNOWN, why_missing
 from assay.model.blame import suite_of
 from assay.model.claim import Trial
 from assay.model.invocation import Count, Coverage, Missing, Reached, Slot, gaps
-from assay.model.target import LIVE_MODELS, State
+from assay.model.target import LIVE_MODELS
 from assay.model.units import Unit
 from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
 from assay.model.workload import Role
@@ -138,9 +138,7 @@ class Tally:
         not_run = self._missing_frameworks
         due = {slot: count for slot, count in expected.items() if slot.framework not in not_run}
         unavailable = {
-            str(target.name): f"{here.reason}; {here.remedy}"
-            for target, here in surveyed
-            if here.state is State.UNAVAILABLE
+            str(target.name): f"{why.reason}; {why.remedy}" for target, why in surveyed if why
         }
         line = coverage_line(expected, reached, not_run)
         return line, missing_of(gaps(due, reached), unavailable)

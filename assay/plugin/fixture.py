@@ -145,8 +145,7 @@ class Assay:
         try:
             self._compiled.append(compiled(seen))
         except TargetUnavailable as error:
-            why = error.availability
-            self._record(Outcome.UNSUPPORTED, f"{why.reason}; {why.remedy}")
+            self._record(Outcome.UNSUPPORTED, f"{error.why.reason}; {error.why.remedy}")
             pytest.skip(f"unsupported: {error}")
         return self._compiled[-1]
 

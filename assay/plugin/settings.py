@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
 from assay.measure import BASELINE
-from assay.model.target import State
 from assay.model.workload import Level
 from assay.run import BaselineUpdate
 from assay.targets import resolve, survey
@@ -112,8 +111,7 @@ def _targets(texts: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(str(resolve(name).name) for name in names))
     if texts:
         raise SettingsError("got --assay-target without a name, wanted one; see `assay targets`")
-    available = (target for target, here in survey() if here.state is not State.UNAVAILABLE)
-    return tuple(str(target.name) for target in available)
+    return tuple(str(target.name) for target, missing in survey() if not missing)
 
 
 def _frameworks(texts: Iterable[str]) -> tuple[str, ...]:

@@ -17,14 +17,13 @@ import msgspec
 
 from assay.model.target import (
     NAME_SHAPE,
-    Availability,
     DeviceModel,
     Kind,
     TargetError,
     TargetName,
     TargetUnavailable,
+    Unavailable,
     misuse,
-    unavailable,
 )
 from assay.targets.devices import Target, check, compile_only_target, live_target
 
@@ -120,10 +119,10 @@ def known() -> tuple[str, ...]:
     return tuple(str(target.name) for target in _defaults())
 
 
-def survey(*, thorough: bool = False) -> tuple[tuple[Target, Availability], ...]:
-    """Every known target and what it can do here; `thorough` compiles for each."""
+def survey(*, thorough: bool = False) -> tuple[tuple[Target, Unavailable | None], ...]:
+    """Every known target, and why it is unavailable or None; `thorough` compiles for each."""
     return tuple(
-        (target, check(target) if thorough else target.availability()) for target in _defaults()
+        (target, check(target) if thorough else target.unavailable()) for target in _defaults()
     )
 
 
@@ -188,7 +187,7 @@ def _of_other_packages() -> Iterator[Target]:
 def _broken(point: EntryPoint, reason: str) -> Target:
     owner = point.dist.name if point.dist else point.value
     slug = re.sub(r"[^a-z]+", "-", f"broken-{point.name.lower()}").strip("-")
-    why = unavailable(
+    why = Unavailable(
         f"entry point {point.name} = {point.value} fails: {reason}",
         f"fix, upgrade or uninstall {owner}",
     )
@@ -200,6 +199,6 @@ def _broken(point: EntryPoint, reason: str) -> Target:
         name=TargetName(model=slug),
         platform="none",
         executes=False,
-        availability=lambda: why,
+        unavailable=lambda: why,
         devices=devices,
     )

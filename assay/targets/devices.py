@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.model.target import (
-    Availability,
     DeviceModel,
     Kind,
-    State,
     TargetName,
     TargetUnavailable,
-    unavailable,
+    Unavailable,
 )
 from assay.targets import emulation
 from assay.targets.presence import (
@@ -42,21 +40,22 @@ class Target:
     ``platform`` is jax's word for the kind: `cpu`, `cuda` or `tpu`. ``executes`` says whether
     compiled programs can be run. ``model`` is None where the machine itself says what it has.
 
-    ``availability`` tells what is possible here, by what is installed and plugged in; it is fast,
-    starts no backend and never raises. ``devices`` gives the devices to compile for, at least one
-    and the same ones each time in one process. It raises TargetUnavailable where there are none.
+    ``unavailable`` says why nothing is possible here, by what is installed and plugged in; None if
+    something is. It is fast, starts no backend and never raises. ``devices`` gives the devices to
+    compile for, at least one and the same ones each time in one process. It raises
+    TargetUnavailable where there are none.
     """
 
     name: TargetName
     platform: str
     executes: bool
     model: DeviceModel | None = None
-    availability: Callable[[], Availability] = field(compare=False, repr=False)
+    unavailable: Callable[[], Unavailable | None] = field(compare=False, repr=False)
     devices: Callable[[], tuple[Device, ...]] = field(compare=False, repr=False)
 
 
-def check(target: Target) -> Availability:
-    """What is possible on `target` here, by compiling a program of one operation. Never raises."""
+def check(target: Target) -> Unavailable | None:
+    """Why `target` does not compile a program of one operation here, or None. Never raises."""
     try:
         device = target.devices()[0]
         import jax
@@ -67,24 +66,19 @@ def check(target: Target) -> Availability:
         argument = jax.ShapeDtypeStruct((8, 128), "float32")
         program.trace(argument).lower(lowering_platforms=(target.platform,)).compile()
     except TargetUnavailable as error:
-        return error.availability
+        return error.why
     except Exception as error:  # noqa: BLE001 - a compiler may raise any exception
         return diagnose(error)
-    return Availability(state=State.LIVE if target.executes else State.COMPILE_ONLY)
+    return None
 
 
 def live_target(name: TargetName, kind: Kind) -> Target:
     """The devices of `kind` in this process: as many as the name says, or all; of a CPU, one."""
-
-    def availability() -> Availability:
-        missing = missing_compiler(kind) or missing_device(kind)
-        return missing or Availability(state=State.LIVE)
-
     return Target(
         name=name,
         platform=PLATFORM[kind],
         executes=True,
-        availability=availability,
+        unavailable=lambda: missing_compiler(kind) or missing_device(kind),
         devices=lambda: live_devices(name, kind),
     )
 
@@ -110,22 +104,18 @@ def live_devices(name: TargetName, kind: Kind) -> tuple[Device, ...]:
             else f"ask for {kind}:{present} or fewer"
         )
         reason = f"jax runs with {present} {kind} devices, and the name asks for {wanted}"
-        raise TargetUnavailable(str(name), unavailable(reason, remedy))
+        raise TargetUnavailable(str(name), Unavailable(reason, remedy))
     return found[:wanted]
 
 
 def compile_only_target(name: TargetName, model: DeviceModel) -> Target:
     """Devices of `model` in the topology of `name`, which exist for the compiler alone."""
-
-    def availability() -> Availability:
-        return missing_compiler(model.kind) or Availability(state=State.COMPILE_ONLY)
-
     return Target(
         name=name,
         platform=PLATFORM[model.kind],
         executes=False,
         model=model,
-        availability=availability,
+        unavailable=lambda: missing_compiler(model.kind),
         devices=lambda: _topology_devices(name, model),
     )
 

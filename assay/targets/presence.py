@@ -12,53 +12,53 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from assay.model.target import Availability, Kind, TargetName, unavailable
+from assay.model.target import Kind, TargetName, Unavailable
 
-NO_JAX: Final = unavailable("jax is not installed", "pip install jax")
-NO_LIBTPU: Final = unavailable("the TPU compiler, libtpu, is not installed", "pip install libtpu")
-NO_GPU_PLUGIN: Final = unavailable(
+NO_JAX: Final = Unavailable("jax is not installed", "pip install jax")
+NO_LIBTPU: Final = Unavailable("the TPU compiler, libtpu, is not installed", "pip install libtpu")
+NO_GPU_PLUGIN: Final = Unavailable(
     "jax's CUDA plugin is not installed",
     "pip install jax-cuda13-plugin jax-cuda13-pjrt, in the version of jaxlib",
 )
-NO_PTX_ASSEMBLER: Final = unavailable(
+NO_PTX_ASSEMBLER: Final = Unavailable(
     "the GPU compiler finds no PTX assembler (ptxas)",
     "pip install nvidia-cuda-nvcc nvidia-nvvm",
 )
-NO_LIBDEVICE: Final = unavailable(
+NO_LIBDEVICE: Final = Unavailable(
     "the GPU compiler finds no libdevice", "pip install nvidia-cuda-nvcc nvidia-nvvm"
 )
-_NO_DEVICE: Final[Mapping[Kind, Availability]] = MappingProxyType(
+_NO_DEVICE: Final[Mapping[Kind, Unavailable]] = MappingProxyType(
     {
-        "gpu": unavailable(
+        "gpu": Unavailable(
             "this machine shows no NVIDIA GPU",
             "run where /dev/nvidiactl exists, or take a compile-only target such as gpu-h100:8",
         ),
-        "tpu": unavailable(
+        "tpu": Unavailable(
             "this machine shows no TPU",
             "run on a TPU machine, or take a compile-only target such as tpu-v5e:2x4",
         ),
     }
 )
-_KNOWN_ERRORS: Final[Mapping[str, Availability]] = MappingProxyType(
+_KNOWN_ERRORS: Final[Mapping[str, Unavailable]] = MappingProxyType(
     {
         "No module named 'jax": NO_JAX,
         "JAX TPU support not installed": NO_LIBTPU,
         "topology not implemented for cuda": NO_GPU_PLUGIN,
         "No PTX compilation provider": NO_PTX_ASSEMBLER,
         "libdevice not found": NO_LIBDEVICE,
-        "Unknown backend": unavailable(
+        "Unknown backend": Unavailable(
             "jax was started without this platform",
             "name it in JAX_PLATFORMS, or unset that, before jax starts",
         ),
-        "multi-process lockfile": unavailable(
+        "multi-process lockfile": Unavailable(
             "another process holds libtpu's lock",
             "set ALLOW_MULTIPLE_LIBTPU_LOAD=1 before jax starts (assay does, if it may)",
         ),
-        "chips_per_host_bounds": unavailable(
+        "chips_per_host_bounds": Unavailable(
             "the TPU compiler cannot lay the topology out on hosts",
             "ask for sizes that divide into hosts of 2x2, such as 2x4 or 2x2x2",
         ),
-        "GpuTargetConfigProto": unavailable(
+        "GpuTargetConfigProto": Unavailable(
             "this jaxlib cannot read the device model",
             "remove the fields that it does not know from the model's [compiler.fields]",
         ),
@@ -67,17 +67,17 @@ _KNOWN_ERRORS: Final[Mapping[str, Availability]] = MappingProxyType(
 """Faults of an installation, by the part of an error's message that identifies them."""
 
 
-def recognise(error: BaseException) -> Availability | None:
+def recognise(error: BaseException) -> Unavailable | None:
     """The fault of the installation that caused `error`; None for any other error."""
     text = str(error)
     found = next((fault for sign, fault in _KNOWN_ERRORS.items() if sign in text), None)
-    return found and unavailable(f"{found.reason} ({_first_line(text)})", found.remedy)
+    return found and Unavailable(f"{found.reason} ({_first_line(text)})", found.remedy)
 
 
-def diagnose(error: BaseException) -> Availability:
+def diagnose(error: BaseException) -> Unavailable:
     """Why a target that raised `error` is unavailable, with a remedy where the cause is known."""
     text = str(error) or type(error).__name__
-    return recognise(error) or unavailable(
+    return recognise(error) or Unavailable(
         f"{type(error).__name__}: {_first_line(text)}",
         "read the message; if the target itself is at fault, report it to Assay",
     )
@@ -95,7 +95,7 @@ _DEVICES = Path("/dev")
 _TOOLKITS: Final = (Path("/usr/local/cuda"), Path("/opt/cuda"))
 
 
-def missing_compiler(kind: Kind) -> Availability | None:
+def missing_compiler(kind: Kind) -> Unavailable | None:
     """What is missing to compile for `kind`; None if everything seems to be installed."""
     if not (_installed("jax") and _installed("jaxlib")):
         return NO_JAX
@@ -110,7 +110,7 @@ def missing_compiler(kind: Kind) -> Availability | None:
     return None if _in_cuda("nvvm/libdevice/libdevice.10.bc") else NO_LIBDEVICE
 
 
-def missing_device(kind: Kind) -> Availability | None:
+def missing_device(kind: Kind) -> Unavailable | None:
     """Why no device of `kind` is there; None if one is plugged in, and for a CPU."""
     nodes = (path for node in _DEVICE_NODES.get(kind, ()) for path in _DEVICES.glob(node))
     return None if any(nodes) else _NO_DEVICE.get(kind)

@@ -21,8 +21,8 @@ from assay.frameworks.installed import framework, toolchain
 from assay.frameworks.timing import Runner, clock_step, machine, run_first
 from assay.isolate.child import READY, own_pipes, read, write
 from assay.model.blame import message_of, users_line
-from assay.model.evidence import Failure, FailureKind, Unavailable
-from assay.model.target import TargetError, TargetName, TargetUnavailable
+from assay.model.evidence import Failure, FailureKind
+from assay.model.target import TargetError, TargetName, TargetUnavailable, Unavailable
 from assay.model.workload import Variant, Workload
 from assay.targets import prepare, resolve
 from assay.toolchains.messages import Answer, Prepared, encoded, runs_asked_for
@@ -92,9 +92,7 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
         target = resolve(target_name)
         tools = framework(workload.framework, target)
     except TargetUnavailable as absent:
-        why = absent.availability
-        unavailable = Unavailable(reason=why.reason, remedy=why.remedy)
-        raise _Ended(Answer(unavailable=unavailable)) from absent
+        raise _Ended(Answer(unavailable=absent.why)) from absent
     except (Unsupported, TargetError) as missing:
         raise _Ended(Answer(unavailable=Unavailable(reason=str(missing)))) from missing
     with tools.machine():

@@ -4,7 +4,8 @@ from typing import Final
 
 import msgspec
 
-from assay.model.evidence import Failure, Toolchain, Unavailable
+from assay.model.evidence import Failure, Toolchain
+from assay.model.target import Unavailable
 from assay.model.timing import Machine
 
 _SAMPLE: Final = b"sample "

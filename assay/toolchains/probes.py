@@ -18,7 +18,8 @@ from typing import Any, Final
 from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split, wrap
 from assay.hlo.summary import read
-from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Toolchain, Unavailable
+from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Toolchain
+from assay.model.target import Unavailable
 from assay.targets import Target
 from assay.targets import environment as process_environment
 from assay.targets.devices import topology_options

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from assay.isolate.child import Child, NotStartedError
-from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.evidence import Failure, FailureKind
 from assay.model.rerun import Side
+from assay.model.target import Unavailable
 from assay.toolchains.messages import Answer, Prepared, decoded, sample_request
 
 

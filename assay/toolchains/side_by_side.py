@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.isolate.messages import pickled
-from assay.model.evidence import Failure, Unavailable
+from assay.model.evidence import Failure
 from assay.model.rerun import KeepRerun, Pair, Rerun, Side
+from assay.model.target import Unavailable
 from assay.model.timing import Change, Ending, Ratio, Sensitivity
 from assay.model.workload import Variant, Workload
 from assay.stats.processes import ratio_of_processes

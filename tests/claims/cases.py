@@ -20,11 +20,11 @@ from assay.model.evidence import (
     Tensor,
     Toolchain,
     Traced,
-    Unavailable,
 )
 from assay.model.module import Direction, Inventory, Shape, Transfer
 from assay.model.rerun import Pair, Rerun
 from assay.model.summary import Content, Donation, FullBufferWrite, ModuleSummary
+from assay.model.target import Unavailable
 from assay.model.timing import Ending, Machine, ProcessTimes, Times, VariantTimes
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import BaselineNumber

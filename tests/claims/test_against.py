@@ -5,8 +5,9 @@ import pytest
 from assay import claims
 from assay.judge.case import judge, judge_negative_control
 from assay.model.claim import RerunClaim, TimingClaim
-from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.evidence import Failure, FailureKind
 from assay.model.rerun import Side
+from assay.model.target import Unavailable
 from assay.model.timing import Change, Ending, Ratio
 from assay.model.verdict import Outcome
 

@@ -14,9 +14,9 @@ from assay.model.evidence import (
     StepGraph,
     StepParameter,
     StepsSeen,
-    Unavailable,
 )
 from assay.model.module import Shape
+from assay.model.target import Unavailable
 from assay.model.verdict import Outcome
 
 from .cases import GOOD, REFERENCE, TRACED, beside, case, failure, steps

@@ -9,7 +9,8 @@ import pytest
 from assay import claims
 from assay.judge.case import judge, judge_negative_control
 from assay.model.claim import GrowthClaim, Stopped, TimingClaim
-from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.evidence import Failure, FailureKind
+from assay.model.target import Unavailable
 from assay.model.timing import Calibration, Change, Ending, Sensitivity, VariantTimes
 from assay.model.units import Unit
 from assay.model.verdict import Outcome

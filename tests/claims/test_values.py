@@ -11,7 +11,8 @@ from scipy.stats import gamma
 from assay import claims
 from assay.judge.case import judge
 from assay.model.claim import Case
-from assay.model.evidence import Evidence, FailureKind, Unavailable
+from assay.model.evidence import Evidence, FailureKind
+from assay.model.target import Unavailable
 from assay.model.verdict import Outcome
 
 from .cases import GOOD, SAVED, beside, case, failure, tensor

@@ -92,7 +92,7 @@ def _raises_in_a_step(_devices: Sequence[Any]) -> Program:
     return Program(steps=Steps(count=1, build=lambda: Loop(step=step)))
 
 
-@pytest.mark.skipif(resolve(GPU).availability().reason != "", reason="no GPU compiler")
+@pytest.mark.skipif(resolve(GPU).unavailable() is not None, reason="no GPU compiler")
 def test_a_function_is_traced_on_placeholders_and_compiled_for_a_gpu(observer: Observer) -> None:
     evidence = observed(observer, _staged, GPU)
     assert evidence.failure is None

@@ -10,7 +10,7 @@ import pytest
 
 from assay.frameworks.framework import Compiled
 from assay.frameworks.installed import framework
-from assay.model.target import State, TargetName
+from assay.model.target import TargetName
 from assay.model.workload import Program
 from assay.targets import known, prepare, resolve
 
@@ -42,4 +42,4 @@ def compiled(
 
 
 def _is_missing(name: str) -> bool:
-    return resolve(name).availability().state is State.UNAVAILABLE
+    return resolve(name).unavailable() is not None

@@ -5,7 +5,7 @@ import pytest
 
 from assay.hlo.summary import read
 from assay.model.module import AsyncKind
-from assay.model.target import State, TargetName
+from assay.model.target import TargetName
 from assay.targets import jax_internals, known, resolve
 from assay.targets.devices import prepare
 from suites.scan_offload.programs import HIDDEN, Sizes, Writing, block_program
@@ -17,7 +17,7 @@ def _ready_for_every_compiler() -> None:
 
 
 def is_unavailable(name: str) -> bool:
-    return resolve(name).availability().state is State.UNAVAILABLE
+    return resolve(name).unavailable() is not None
 
 
 COMPILERS = [

@@ -10,7 +10,7 @@ import pytest
 
 from assay import Program, Role, Variant, Workload
 from assay.model.evidence import Evidence, FailureKind, Memory, Traced
-from assay.model.target import Availability, DeviceModel, State, TargetName
+from assay.model.target import DeviceModel, TargetName
 from assay.observe import observe
 from assay.targets.jax_internals import InternalsMoved, ModuleUnreadable
 
@@ -22,9 +22,6 @@ class Device:
     model: DeviceModel | None = None
     platform = "cuda"
     executes = False
-
-    def availability(self) -> Availability:
-        return Availability(state=State.COMPILE_ONLY)
 
     def devices(self) -> tuple[object, ...]:
         return (object(),)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.evidence import Failure, FailureKind
 from assay.model.module import Shape
+from assay.model.target import Unavailable
 from tests.report.inspections import (
     DONATION,
     FULL_BUFFER_WRITE,

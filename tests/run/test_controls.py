@@ -7,7 +7,8 @@ import pytest
 
 from assay import claims
 from assay.model.claim import Case, Formula, Trial
-from assay.model.evidence import Failure, FailureKind, Unavailable
+from assay.model.evidence import Failure, FailureKind
+from assay.model.target import Unavailable
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant

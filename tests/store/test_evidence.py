@@ -24,10 +24,10 @@ from assay.model.evidence import (
     Tensor,
     Toolchain,
     Traced,
-    Unavailable,
 )
 from assay.model.module import Direction, Shape, Transfer, TripSource, WhileLoop
 from assay.model.summary import ModuleSummary
+from assay.model.target import Unavailable
 from assay.store import evidence
 from assay.store.evidence import Key, MeasurementCacheError, load_all, once
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.model.evidence import Failure, FailureKind, Toolchain, Unavailable
+from assay.model.evidence import Failure, FailureKind, Toolchain
+from assay.model.target import Unavailable
 from assay.model.timing import (
     Calibration,
     DeviceTimes,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from assay.model.target import State, TargetError, TargetName
+from assay.model.target import TargetError, TargetName
 from assay.targets import Target, known, resolve, survey
 
 
@@ -53,9 +53,9 @@ def test_a_single_device_has_one_spelling() -> None:
 
 
 def test_the_survey_tells_what_each_target_can_do() -> None:
-    states = {str(target.name): found.state for target, found in survey()}
-    assert states["cpu:8"] is State.LIVE
-    assert states["gpu-h100:8"] is states["tpu-v5e:2x4"] is State.COMPILE_ONLY
+    found = {str(target.name): (target.executes, missing) for target, missing in survey()}
+    assert found["cpu:8"] == (True, None)
+    assert found["gpu-h100:8"] == found["tpu-v5e:2x4"] == (False, None)
 
 
 def test_the_survey_loads_no_jax() -> None:

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.target import (
-    Availability,
-    State,
     TargetError,
     TargetName,
     TargetUnavailable,
-    unavailable,
+    Unavailable,
 )
 
 FIXED = (
@@ -65,12 +63,7 @@ def test_a_topology_is_not_part_of_a_model() -> None:
         TargetName(model="tpu-v5litepod-8")
 
 
-def test_unavailable_without_a_remedy_is_refused() -> None:
-    with pytest.raises(TargetError, match="a reason and a remedy"):
-        Availability(state=State.UNAVAILABLE, reason="it is gone")
-
-
 def test_an_unavailable_target_survives_the_way_between_processes() -> None:
-    error = TargetUnavailable("tpu", unavailable("no TPU", "plug one in"))
+    error = TargetUnavailable("tpu", Unavailable("no TPU", "plug one in"))
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) == "target tpu is unavailable: no TPU; do this: plug one in"

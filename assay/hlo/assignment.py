@@ -7,7 +7,7 @@ from typing import Final
 
 from assay.hlo.instruction import Instruction
 from assay.hlo.schema import BUFFER_ASSIGNMENT, Message, decode
-from assay.hlo.values import Site, Value, argument, entered, renamed
+from assay.hlo.values import Value, argument, entered, renamed
 from assay.model.evidence import Memory
 from assay.model.module import HOST_MEMORY_SPACE
 
@@ -83,16 +83,15 @@ class BufferAssignment:
 
 def _handed_on(value: Value) -> Value | None:
     """The same value on the other side of a computation that it goes into or comes out of."""
-    instruction, site = value.instruction, value.site
+    instruction = value.instruction
     if instruction.opcode == "while":
-        return Value(instruction.operands[0], value.path, site)
+        return value.operand(0, value.path)
     if instruction.opcode in {"async-start", "call"}:
         return entered(value)
-    computation = instruction.computation
-    callers = computation.module.callers.get(computation, ())
-    if site is None and len(callers) == 1:
-        site = Site(callers[0], None)
-    return argument(replace(value, site=site))
+    callers = instruction.computation.module.callers.get(instruction.computation, ())
+    if not value.callers and len(callers) == 1:
+        value = replace(value, callers=callers)
+    return argument(value)
 
 
 def _position(location: Message) -> Position:

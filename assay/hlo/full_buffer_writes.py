@@ -17,7 +17,7 @@ from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation, Module
 from assay.hlo.trip_count import Executions
 from assay.hlo.value_provenance import REPEATS, Origin, origin_of, written
-from assay.hlo.values import Site, Value, argument, behind, renamed
+from assay.hlo.values import Value, argument, behind, renamed
 from assay.model.module import Shape, SharedBuffer
 from assay.model.summary import Content, Donation, FullBufferWrite
 
@@ -39,24 +39,12 @@ _Filling = Callable[[Array], tuple[Origin | None, bool | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullWrite:
-    """An array that an instruction writes whole, in the graph; ``loop`` is the body around it."""
+    """An array that an instruction writes whole, in the graph and as a record."""
 
     instruction: Instruction
     path: tuple[int, ...]
     origin: Origin
-    in_place: bool | None
-    loop: Computation | None
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the array."""
-        return self.instruction.shape.at(self.path)
-
-    @property
-    def source(self) -> str | None:
-        """The line of the instruction, else of the operation at its root, else of what it moves."""
-        candidates = (self.instruction, self.origin.by, self.origin.base.instruction)
-        return next((each.source for each in candidates if each and each.source), None)
+    record: FullBufferWrite
 
 
 def full_writes(
@@ -90,15 +78,10 @@ def full_writes(
         for array in _arrays(computation):
             origin, in_place = filling(array)
             if origin and _is_full_write(origin, in_place=in_place, is_carried=array in carried):
+                record = _record(array, origin, loops[computation], counts, in_place=in_place)
                 instruction, path = array
                 found.append(
-                    FullWrite(
-                        instruction=instruction,
-                        path=path,
-                        origin=origin,
-                        in_place=in_place,
-                        loop=loops[computation],
-                    )
+                    FullWrite(instruction=instruction, path=path, origin=origin, record=record)
                 )
     return tuple(found)
 
@@ -111,22 +94,31 @@ def _arrays(computation: Computation) -> Iterator[Array]:
                 yield instruction, path
 
 
-def plain(found: FullWrite, counts: Mapping[Computation, Executions]) -> FullBufferWrite:
-    """A whole write as a value that can be stored."""
-    runs = counts[found.instruction.computation]
+def _record(
+    array: Array,
+    origin: Origin,
+    loop: Computation | None,
+    counts: Mapping[Computation, Executions],
+    *,
+    in_place: bool | None,
+) -> FullBufferWrite:
+    instruction, path = array
+    runs, shape = counts[instruction.computation], instruction.shape.at(path)
+    # A compiler that adds a copy may leave its source on the value that it moves.
+    candidates = (instruction, origin.by, origin.base.instruction)
     return FullBufferWrite(
-        content=found.origin.content,
-        shape=found.shape,
+        content=origin.content,
+        shape=shape,
         executions=runs.count,
         at_most=runs.at_most,
-        loop=found.loop.name if found.loop else "",
-        iterations=counts[found.loop].count if found.loop else None,
-        in_place=found.in_place,
-        opcode=(found.origin.by or found.instruction).opcode,
-        computation=found.instruction.computation.name,
-        instruction=found.instruction.name,
-        source=found.source,
-        crosses_host_link=found.shape.on_host != found.origin.base.shape.on_host,
+        loop=loop.name if loop else "",
+        iterations=counts[loop].count if loop else None,
+        in_place=in_place,
+        opcode=(origin.by or instruction).opcode,
+        computation=instruction.computation.name,
+        instruction=instruction.name,
+        source=next((each.source for each in candidates if each and each.source), None),
+        crosses_host_link=shape.on_host != origin.base.shape.on_host,
     )
 
 
@@ -168,14 +160,14 @@ def _carried(body: Computation, filling: _Filling) -> Iterator[Array]:
 
 def _handed_on_by(value: Value) -> Iterator[Value]:
     """Whose memory a value lies in: what it renames, or what goes into a loop or comes out."""
-    instruction, path, site = value.instruction, value.path, value.site
+    instruction, path = value.instruction, value.path
     if (before := renamed(value)) is not None:
         yield before
     elif instruction.opcode in _RUNS_OTHERS:
         for callee in instruction.called:
-            yield Value(callee.root, path, Site(instruction, site))
+            yield Value(callee.root, path, (*value.callers, instruction))
     elif instruction.opcode == "while":  # its body is asked for what it carries by itself
-        yield Value(instruction.operands[0], path, site)
+        yield value.operand(0, path)
     elif (passed := argument(value)) is not None:
         yield passed
 
@@ -186,7 +178,7 @@ def _updated_by(value: Value, filling: _Filling) -> Iterator[Value]:
         return
     origin, in_place = filling((value.instruction, value.path))
     if origin and not _is_full_write(origin, in_place=in_place, is_carried=True):
-        yield replace(origin.base, site=value.site)
+        yield replace(origin.base, callers=value.callers)
 
 
 def _is_full_write(origin: Origin, *, in_place: bool | None, is_carried: bool) -> bool:
@@ -215,7 +207,7 @@ def donations(
     # Copies outside of loops, by the value that they read and by the bytes that they fill.
     copies: dict[Value | Slice | None, list[FullWrite]] = {}
     for each in found:
-        if each.loop is None and not each.origin.rearranged:
+        if not each.record.loop and not each.origin.rearranged:
             copies.setdefault(behind(each.origin.base), []).append(each)
             copies.setdefault(place(each.instruction, each.path), []).append(each)
     copies.pop(None, None)
@@ -237,7 +229,7 @@ def donations(
                 shape=shape,
                 output_index=output.output_index if output else None,
                 must=bool(output and output.must),
-                copied_by=tuple(_named(each) for each in copied_by if _copies(each, shape)),
+                copied_by=tuple(_named(each.record) for each in copied_by if _copies(each, shape)),
                 # Without an assignment an update that is not in place does not show.
                 copies_known=assignment is not None,
             )
@@ -250,11 +242,10 @@ def _copies(write: FullWrite, given: Shape) -> bool:
 
     A copy into another memory, or out of it, is how a device reads and writes, not a second copy.
     """
-    shape, base = write.shape, write.origin.base.shape
+    shape, base = write.record.shape, write.origin.base.shape
     spaces = {shape.memory_space, base.memory_space}
     return shape.nbytes == given.nbytes and spaces == {given.memory_space}
 
 
-def _named(found: FullWrite) -> str:
-    name = found.instruction.name
-    return f"{name} at {found.source}" if found.source else name
+def _named(found: FullBufferWrite) -> str:
+    return f"{found.instruction} at {found.source}" if found.source else found.instruction

@@ -83,20 +83,19 @@ class WindowDimension:
 
         The others meet padding or the holes of a dilated base, and cost no arithmetic.
         """
-        return sum(self._outputs_that_meet(tap, base, outputs) for tap in range(self.size))
-
-    def _outputs_that_meet(self, tap: int, base: int, outputs: int) -> int:
-        """Outputs k for which ``k * stride + offset`` is an element of the dilated base."""
-        offset = tap * self.window_dilation - self.padding_low
-        last = (base - 1) * self.base_dilation
-        first = max(0, -(offset // self.stride))
-        end = min(outputs, (last - offset) // self.stride + 1)
         common = gcd(self.stride, self.base_dilation)
-        if offset % common:
-            return 0
         period = self.base_dilation // common
-        congruent = -offset // common * pow(self.stride // common, -1, period) % period
-        return max(0, (end - 1 - congruent) // period - (first - 1 - congruent) // period)
+        inverse = pow(self.stride // common, -1, period)
+        total = 0
+        for tap in range(self.size):
+            # Outputs k for which k * stride + offset is an element of the dilated base
+            offset = tap * self.window_dilation - self.padding_low
+            first = max(0, -(offset // self.stride))
+            first += (-offset // common * inverse - first) % period
+            end = min(outputs, ((base - 1) * self.base_dilation - offset) // self.stride + 1)
+            if offset % common == 0:
+                total += len(range(first, end, period))
+        return total
 
 
 LOCAL_ID: Final = 0xFFFF_FFFF

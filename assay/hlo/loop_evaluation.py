@@ -98,8 +98,7 @@ def _evaluate(value: Value, state: Mapping[Path, int], known: dict[Value, int | 
         operation = _OPERATIONS.get(instruction.comparison_direction or instruction.opcode)
         if operation is None:
             raise NotEvaluated(f"a scalar comes from {instruction.opcode}, which is not followed")
-        scalars = [Value(operand, (), value.site) for operand in instruction.operands]
-        operands = [_evaluate(scalar, state, known) for scalar in scalars]
+        operands = [_evaluate(operand, state, known) for operand in value.operands]
         found = _wrapped(operation(*operands), instruction.shape)
     known[value] = found
     return found

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from assay.hlo.assignment import BufferAssignment
 from assay.hlo.fingerprint import fingerprint
-from assay.hlo.full_buffer_writes import donations, full_writes, plain
+from assay.hlo.full_buffer_writes import donations, full_writes
 from assay.hlo.host_transfers import HOST_THREAD, host_transfers
 from assay.hlo.instruction import Instruction, read_shape
 from assay.hlo.module import Computation, Module
@@ -177,7 +177,7 @@ def _summary(module: Module, assignment: BufferAssignment | None) -> ModuleSumma
         computations=len(module.computations),
         loops=tuple(loops(module, trips, counts)),
         transfers=transfers(module, counts),
-        full_buffer_writes=tuple(plain(each, counts) for each in found),
+        full_buffer_writes=tuple(each.record for each in found),
         donations=donations(module, found, assignment),
         overlaps=overlaps(module, counts, trips),
         peak=peak(module, assignment) if assignment else None,

@@ -8,7 +8,7 @@ from typing import Final
 from assay.hlo.instruction import Instruction
 from assay.hlo.loop_evaluation import NotEvaluated, evaluated_trip_count
 from assay.hlo.module import Computation, Module
-from assay.hlo.values import Site, Value, argument, origin
+from assay.hlo.values import Value, argument, origin
 from assay.model.module import Shape, TripSource
 
 _DEPTH: Final = 64
@@ -94,14 +94,13 @@ class TripCounter:
 
     def _trips(self, loop: Instruction) -> int:
         compare, direction = _comparison(loop.called[1])
-        operands = compare.instruction.operands
-        lines = [self._line(loop, Value(operand, (), compare.site)) for operand in operands]
+        lines = [self._line(loop, side) for side in compare.operands]
         (left, left_step), (right, right_step) = lines
         trips = _first_end(left - right, left_step - right_step, direction)
-        for operand, (first, step) in zip(operands, lines, strict=True):
-            held = operand.shape.integer_range
+        for side, (first, step) in zip(compare.operands, lines, strict=True):
+            held = side.shape.integer_range
             if held is None or first not in held or first + trips * step not in held:
-                raise _Endless(f"the counter leaves the range of {operand.shape}")
+                raise _Endless(f"the counter leaves the range of {side.shape}")
         return trips
 
     def _line(self, loop: Instruction, side: Value) -> tuple[int, int]:
@@ -147,8 +146,7 @@ class TripCounter:
         (caller,) = callers
         if caller.opcode == "while" and not self._is_kept(caller, tuple(path)):
             raise _NotDerivable(f"a value changes in the loop around it, {caller.name}")
-        parameter = Value(computation.parameter(number), tuple(path), Site(caller, None))
-        passed = argument(parameter)
+        passed = argument(Value(computation.parameter(number), tuple(path), callers))
         if passed is None:
             raise _NotDerivable(f"a value is an operand that {caller.name} does not name")
         return self._constant(passed)
@@ -175,14 +173,13 @@ class TripCounter:
             return _Linear(offset=constant)
         if opcode == "while":
             return self._after(value)
-        operands = [Value(operand, (), value.site) for operand in instruction.operands]
         if opcode in {"add", "subtract"}:
-            left, right = map(self._linear, operands)
+            left, right = map(self._linear, value.operands)
             return left.plus(right, 1 if opcode == "add" else -1)
         if opcode == "negate":
-            return _Linear(offset=0).plus(self._linear(operands[0]), -1)
+            return _Linear(offset=0).plus(self._linear(value.operand()), -1)
         if opcode in {"convert", "bitcast"}:
-            return _converted(value, self._linear(operands[0]))
+            return _converted(value, self._linear(value.operand()))
         raise _NotDerivable(f"a value comes from {opcode}, which is not followed")
 
     def _after(self, value: Value) -> _Linear:
@@ -194,7 +191,7 @@ class TripCounter:
             if count.trips is None:
                 raise _NotDerivable(f"a value comes from the loop {loop.name}: {count.reason}")
             change *= count.trips
-        before = self._linear(Value(loop.operands[0], path, value.site))
+        before = self._linear(value.operand(0, path))
         return before.plus(_Linear(offset=change))
 
 
@@ -219,7 +216,7 @@ def _comparison(condition: Computation) -> tuple[Value, str]:
     negated = False
     while value.instruction.opcode == "not":
         negated = not negated
-        value = origin(Value(value.instruction.operands[0], (), value.site))
+        value = origin(value.operand())
     if value.instruction.opcode != "compare":
         raise _NotDerivable(f"the condition ends in {value.instruction.opcode}, not in a compare")
     direction = value.instruction.comparison_direction

@@ -6,7 +6,7 @@ into fusions and asynchronous operations, through everything that only moves dat
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
@@ -121,7 +121,7 @@ class _Search:
 
     def is_within(self, value: Value) -> bool:
         """Whether a value is made by the instruction itself, or inside of it."""
-        return value.site is not None or value.instruction is self._start
+        return bool(value.callers) or value.instruction is self._start
 
     def back(self, value: Value) -> tuple[Value, _Trail]:
         """Back to a value outside, to a newly computed one, or to a fork of the path."""
@@ -143,17 +143,15 @@ class _Search:
         if value.instruction.opcode == "select":
             found.update(self._chosen(value))
         elif _is_joined(value):
-            for side in self._operands(value, value.instruction.operands):
-                found.update(side)
+            for operand in value.operands:
+                found.update(self._of(operand))
         return {source: min(elements, trail.narrowest) for source, elements in found.items()}
 
-    def _operands(self, of: Value, operands: Iterable[Instruction]) -> list[_Shares]:
-        """The sources of some operands; a value that is met twice is followed once."""
-        values = [Value(each, (), of.site) for each in operands]
-        for each in values:
-            if each not in self._known:
-                self._known[each] = self.shares(*self.back(each))
-        return [self._known[each] for each in values]
+    def _of(self, value: Value) -> _Shares:
+        """The sources of a value, which is followed once."""
+        if value not in self._known:
+            self._known[value] = self.shares(*self.back(value))
+        return self._known[value]
 
     def _chosen(self, value: Value) -> _Shares:
         """The arrays that a select repeats, of those that its computation was handed.
@@ -162,17 +160,16 @@ class _Search:
         arrays, else the result is computed. By values a choice is arithmetic, as a relu is, except
         between two states of one array.
         """
-        truth, *sides = value.instruction.operands
         either = [
             {
                 (base, True): elements
                 for (base, _), elements in side.items()
                 if behind(base).instruction.opcode == "parameter"
             }
-            for side in self._operands(value, sides)
+            for side in (self._of(value.operand(1)), self._of(value.operand(2)))
         ]
         shape = value.instruction.shape
-        decides = _decides(Value(truth, (), value.site))
+        decides = _decides(value.operand(0))
         if decides is _Decides.SCALAR and any(
             2 * sum(side.values()) <= _elements(shape) for side in either
         ):
@@ -184,14 +181,10 @@ class _Search:
 
 def _is_joined(value: Value) -> bool:
     """Whether a value is arrays side by side."""
-    opcode, operands = value.instruction.opcode, value.instruction.operands
-    return opcode == "concatenate" or (
-        opcode in _JOINS
-        and all(
-            last(Value(each, (), value.site), _seen_through).instruction.opcode == "pad"
-            for each in operands
-        )
-    )
+    if value.instruction.opcode in _JOINS:
+        behind_views = [last(each, _seen_through).instruction for each in value.operands]
+        return all(each.opcode == "pad" for each in behind_views)
+    return value.instruction.opcode == "concatenate"
 
 
 class _Decides(Enum):
@@ -216,9 +209,8 @@ def _decides(truth: Value) -> _Decides:
             instruction.called or instruction.opcode == "custom-call"
         ):
             return _Decides.VALUES
-        operands = [Value(each, (), value.site) for each in instruction.operands]
-        pending.extend(each for each in operands if each not in seen)
-        seen.update(operands)
+        pending.extend(each for each in value.operands if each not in seen)
+        seen.update(value.operands)
     return decides
 
 
@@ -229,8 +221,8 @@ def _seen_through(value: Value) -> Value | None:
     same_width = opcode == "bitcast-convert" and (
         instruction.shape.nbytes == instruction.operands[0].shape.nbytes
     )
-    if same_width or (opcode == "reshape" and value.site is not None):
-        return Value(instruction.operands[0], value.path, value.site)
+    if same_width or (opcode == "reshape" and value.callers):
+        return value.operand(0, value.path)
     if opcode in {"async-start", "fusion"}:
         return entered(value)
     return argument(value) or renamed(value)
@@ -258,7 +250,7 @@ def _moved_from(value: Value, trail: _Trail) -> tuple[Value, _Trail] | None:
         trail = replace(trail, content=Content.UPDATE)
     else:
         return None
-    return Value(instruction.operands[number], source, value.site), trail
+    return value.operand(number, source), trail
 
 
 def _moves_elements(instruction: Instruction) -> bool:

@@ -24,29 +24,30 @@ _RENAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """A call that was entered on the way to a value, and the call around it."""
-
-    caller: Instruction
-    outer: "Site | None"
-
-
-@dataclass(frozen=True, slots=True)
 class Value:
     """An instruction's result, or the element of it at ``path``.
 
-    ``site`` is the call through which its computation was entered; without one, its computation's
-    parameters stand for themselves.
+    ``callers`` are the calls through which its computation was entered, the outermost first;
+    without one, its computation's parameters stand for themselves.
     """
 
     instruction: Instruction
     path: tuple[int, ...] = ()
-    site: Site | None = None
+    callers: tuple[Instruction, ...] = ()
 
     @property
     def shape(self) -> Shape:
         """The shape of the value."""
         return self.instruction.shape.at(self.path)
+
+    def operand(self, number: int = 0, path: tuple[int, ...] = ()) -> "Value":
+        """The element at ``path`` of an operand of the instruction."""
+        return Value(self.instruction.operands[number], path, self.callers)
+
+    @property
+    def operands(self) -> tuple["Value", ...]:
+        """The operands of the instruction."""
+        return tuple(Value(each, (), self.callers) for each in self.instruction.operands)
 
 
 def last(value: Value, step: Callable[[Value], Value | None]) -> Value:
@@ -58,14 +59,13 @@ def last(value: Value, step: Callable[[Value], Value | None]) -> Value:
 
 def renamed(value: Value) -> Value | None:
     """The value in the same memory that this one is another name of; None if it has its own."""
-    instruction, path, site = value.instruction, value.path, value.site
-    opcode = instruction.opcode
+    path, opcode = value.path, value.instruction.opcode
     if opcode == "get-tuple-element":
-        return Value(instruction.operands[0], (instruction.tuple_index, *path), site)
+        return value.operand(0, (value.instruction.tuple_index, *path))
     if opcode == "tuple" and path:
-        return Value(instruction.operands[path[0]], path[1:], site)
+        return value.operand(path[0], path[1:])
     if opcode in _RENAMES:
-        return Value(instruction.operands[0], (*_RENAMES[opcode], *path), site)
+        return value.operand(0, (*_RENAMES[opcode], *path))
     return None
 
 
@@ -76,7 +76,7 @@ def entered(value: Value) -> Value | None:
         path = path[1:]  # its elements are its operands, its result and its context
     elif instruction.opcode not in {"call", "fusion"}:
         return None
-    return Value(instruction.called[0].root, path, Site(instruction, value.site))
+    return Value(instruction.called[0].root, path, (*value.callers, instruction))
 
 
 def argument(value: Value) -> Value | None:
@@ -85,13 +85,16 @@ def argument(value: Value) -> Value | None:
     None for anything else, and where the caller has fewer operands: a TPU may start a kernel whose
     operands the start does not name.
     """
-    instruction, path, site = value.instruction, value.path, value.site
-    if instruction.opcode != "parameter" or site is None:
+    instruction = value.instruction
+    if instruction.opcode != "parameter" or not value.callers:
         return None
-    number, operands = instruction.parameter_number, site.caller.operands
-    if site.caller.opcode == "conditional":  # its first operand chooses the branch
-        number = 1 + site.caller.called.index(instruction.computation)
-    return Value(operands[number], path, site.outer) if number < len(operands) else None
+    *outer, caller = value.callers
+    number = instruction.parameter_number
+    if caller.opcode == "conditional":  # its first operand chooses the branch
+        number = 1 + caller.called.index(instruction.computation)
+    if number >= len(caller.operands):
+        return None
+    return Value(caller.operands[number], value.path, tuple(outer))
 
 
 def behind(value: Value) -> Value:
@@ -109,12 +112,11 @@ def origin(value: Value) -> Value:
 
 
 def _same(value: Value) -> Value | None:
-    instruction, path = value.instruction, value.path
-    opcode = instruction.opcode
+    opcode = value.instruction.opcode
     if opcode in {"copy", "reshape"}:
-        return Value(instruction.operands[0], path, value.site)
+        return value.operand(0, value.path)
     if opcode == "copy-start":  # its elements are the copy, the source and its context
-        return Value(instruction.operands[0], path[1:], value.site)
+        return value.operand(0, value.path[1:])
     if opcode == "bitcast":  # may be of another type
         return None
     return renamed(value) or entered(value) or argument(value)

@@ -253,6 +253,6 @@ def _in_words(write: FullBufferWrite) -> str:
 
 
 def _few(words: Sequence[str]) -> str:
-    """The first few words, and how many there are besides."""
+    """The first few, and the number of the others."""
     rest = len(words) - _NAMED
     return "; ".join([*words[:_NAMED], f"and {rest} more"] if rest > 0 else words)

@@ -74,8 +74,8 @@ class SentPerStep(ClaimBase):
         theirs = _steps_of(case, case.other(case.variant.reference)).steps
         if len(ours) != len(theirs):
             raise MeasurementMissing(
-                f"got {len(ours)} steps and {len(theirs)} of the reference variant, wanted as "
-                "many; give both variants one count"
+                f"got {len(ours)} steps and {len(theirs)} of the reference variant, wanted equal "
+                "numbers; give both variants one count"
             )
         pairs = [
             (self.sent.of(our.counters), self.sent.of(their.counters), number)

@@ -42,15 +42,15 @@ _AS_LONG = Formula("as long", lambda _case: Quantity(1, Unit.RATIO))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtMost:
-    """The question whether one program takes at most ``limit`` times what another takes.
+    """The question whether one program takes at most ``limit`` times as long as another.
 
-    With ``tells_faster``, whether it is faster or takes as long is a part of the question.
+    ``separates_faster`` asks in addition whether it takes less than the limit or as much.
     """
 
     limit: float
     sensitivity: Sensitivity
     work: Work = Work.RUN
-    tells_faster: bool = False
+    separates_faster: bool = False
 
     def __str__(self) -> str:
         asked = f"at most {self.limit:g}, {self.sensitivity.least:g} to {self.sensitivity.seen:g}"
@@ -63,9 +63,9 @@ class AtMost:
         return far_apart(reference, judged, against=self.limit) is not None
 
     def ratio(self, reference: Sequence[float], judged: Sequence[float]) -> Ratio:
-        """The ratio; without ``tells_faster``, one that is faster or the same is the same."""
+        """The ratio. Unless faster is asked for, an interval below the limit is the same."""
         found = ratio_of_turns(reference, judged, self.sensitivity, against=self.limit)
-        if self.tells_faster or found.reason or found.change is not Change.TOO_NOISY:
+        if self.separates_faster or found.reason or found.change is not Change.TOO_NOISY:
             return found
         beyond = 1 + self.sensitivity.seen
         narrow, below = found.high <= found.low * beyond**2, found.high < self.limit * beyond
@@ -188,7 +188,7 @@ class StoredTimeRatio(_RatioOfVariants):
         if case.baseline is None:
             return None
         sensitivity = Sensitivity(least=self.tolerance, seen=self.seen)
-        return AtMost(limit=case.baseline.value, sensitivity=sensitivity, tells_faster=True)
+        return AtMost(limit=case.baseline.value, sensitivity=sensitivity, separates_faster=True)
 
 
 def _enough_to_store(reference: Sequence[float], _judged: Sequence[float]) -> bool:
@@ -252,7 +252,7 @@ class BaselineTime(ClaimBase):
 
 
 def _process_done(_reference: Sequence[float], judged: Sequence[float]) -> bool:
-    """Whether a process took enough samples to have reached its minimum time."""
+    """Whether a process took enough samples to reach its minimum time."""
     return len(judged) >= _FEWEST_OF_A_PROCESS and sum(judged) >= _SECONDS_OF_A_PROCESS
 
 
@@ -300,7 +300,7 @@ class TimeAgainst(ClaimBase):
 
 
 def _times_of(case: Case) -> Times:
-    """The times of a case, or ``Stopped``: only the judged variant's failure fails the claim."""
+    """The times, or ``Stopped``. Only the judged variant's failure fails the claim."""
     times = given(case.times, f"got no times of {case.variant.name!r}; use the claim in a run")
     stop_unless_available(times)
     if times.failure is not None:
@@ -364,7 +364,7 @@ def _in_words(times: Times, found: Ratio) -> str:
 
 
 def _pace(times: Times) -> str:
-    """What the calibration says of the machine itself, if that changed."""
+    """The changes of the machine's own speed, by the calibration."""
     changed = [
         f"a {work} took {ratio:.2g} times as long afterwards as before"
         for work, ratio in times.drift.items()

@@ -83,7 +83,7 @@ def _difference(path: str, ours: _Array, reference: _Array, tolerance: float) ->
         return Difference(0.0, path, f"all {gaps.size} elements are equal")
     whole = gap / scale if scale else inf
     size = np.maximum(np.abs(ours), np.abs(reference))
-    # What is off by rounding errors of the largest value is not held to its own size.
+    # Rounding errors of the largest value are not compared with an element's own size.
     held = np.isfinite(size) & (gaps > scale * tolerance * _NOISE)
     relative = np.divide(gaps, size, out=np.zeros(gaps.shape), where=held)
     each = _beyond_chance(relative)

@@ -61,15 +61,12 @@ def against_baseline(
     tolerance: float,
     earlier: Sequence[BaselineNumber] = (),
 ) -> Finding:
-    """Judge a number of which less is better.
+    """Judge a number that should be small. A missing baseline fails.
 
-    On the very toolchain that the baseline was stored on, any change counts. On another, a change
-    within ``tolerance`` (a ratio) is the compilers' difference; a worse number beyond it is a
-    regression all the same, and a better one is ``improved``. A missing number fails.
-
-    There ``earlier``, the numbers of all toolchains up to this one, oldest first, count too: a
-    number within the tolerance of the newest and beyond that of the best fails, or many small
-    steps would pass one by one.
+    On the baseline's own toolchain any change counts. On another one a change within ``tolerance``
+    (a share) passes; a larger number fails, and a smaller one is ``improved``. There the number
+    must also be within the tolerance of the best of ``earlier``, the numbers of all toolchains up
+    to this one, oldest first. Otherwise many small steps would pass one by one.
     """
     if baseline is None:
         return Finding(
@@ -109,10 +106,9 @@ def against_baseline(
 def _best(
     earlier: Sequence[BaselineNumber], newest: BaselineNumber, tolerance: float
 ) -> BaselineNumber:
-    """The least number since the last that was stored although it was worse.
+    """The least number since the last one that ``--assay-update-baselines=all`` stored.
 
-    Only ``--assay-update-baselines=all`` stores a number beyond the tolerance; the comparison
-    starts anew there.
+    Only that option stores a number beyond the tolerance.
     """
     best = earlier[0] if earlier else newest
     for number in (*earlier, newest):

@@ -15,11 +15,10 @@ _PASSED = (Outcome.PASSED, Outcome.IMPROVED)
 
 
 def judge(claim: Claim, case: Case) -> Finding:
-    """The claim's finding; whatever goes wrong while judging is never a pass.
+    """The claim's finding. An exception is never a pass: Assay's own is an error, others fail.
 
-    What Assay itself raises is an ``error``, what the check's own code raises fails the claim. A
-    claim that says passed or improved without a measurement and a limit broke its own law: an
-    error. So is a number that is not finite; a failed claim alone may measure infinity.
+    A finding that passes without a measurement and a limit is an error, and so is a number that is
+    not finite. Only a failed claim may measure infinity.
     """
     try:
         finding = claim.judge(case)
@@ -40,7 +39,7 @@ def judge(claim: Claim, case: Case) -> Finding:
 
 
 def _why_unsound(finding: Finding) -> str:
-    """How the finding breaks the law of claims; empty if it does not."""
+    """What is wrong with the finding; empty if nothing is."""
     if finding.outcome in _PASSED and None in (finding.measured, finding.limit):
         return f"says {finding.outcome.value} but measured nothing"
     numbers = {"measured": finding.measured, "limit": finding.limit}
@@ -51,7 +50,7 @@ def _why_unsound(finding: Finding) -> str:
 
 
 def at_fault(fault: Exception, what: str) -> Finding:
-    """The finding that an exception from a check amounts to: whose code raised it decides."""
+    """The finding on an exception of a check, by the owner of the code that raised it."""
     if is_ours(fault):
         return Finding(
             outcome=Outcome.ERROR,
@@ -82,9 +81,8 @@ def known_defects(claim: str, case: Case) -> tuple[KnownDefect, ...]:
 def judge_variant(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None]:
     """The finding on a variant, and the known defect that applies.
 
-    An expected failure is ``known-defect``; an unexpected pass is ``fixed-upstream``. Failed in any
-    other way stays ``failed``. Any other outcome passes through: a crash of Assay or a missing
-    measurement is never a known defect.
+    An expected failure is ``known-defect``, an unexpected pass ``fixed-upstream``. All else stays:
+    another failure, a crash of Assay or a missing measurement is never a known defect.
     """
     entries = known_defects(claim.name, case)
     finding = judge(claim, case)
@@ -120,12 +118,11 @@ def judge_variant(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None
 
 
 def judge_negative_control(claim: Claim, case: Case) -> Finding:
-    """The verdict on the detector: sound only if this negative control fails the claim.
+    """The verdict on the detector: ``passed`` only if this negative control fails the claim.
 
     The control must fail it by a measurement, or with the kind of failure that its variant names.
-    One that fails it for another reason proves nothing: the detector is as untested as if the
-    control had passed, and both are ``failed``. Without a baseline of its reference variant, a
-    claim on a baseline cannot fail.
+    A control that passes, or fails for another reason, is ``failed``. A claim on a baseline needs
+    the baseline of the reference variant.
     """
     finding = judge(claim, case)
     if not finding.outcome.judged:
@@ -160,7 +157,7 @@ def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
 
 
 def blind(finding: Finding, how: str) -> Finding:
-    """The verdict on a negative control that does not fail the claim as it must."""
+    """The verdict on a negative control that does not prove the detector."""
     return replace(
         finding,
         outcome=Outcome.FAILED,

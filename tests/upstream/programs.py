@@ -81,3 +81,11 @@ def computed_on(place: str, function: Callable[..., Any], out: Any) -> Callable[
 def on_host(function: Callable[..., Any], out: Any = jax.memory.Space.Device) -> Any:
     """The function computed by the host; ``out`` says where its results lie."""
     return computed_on("device_host", function, out)
+
+
+def shape(dimensions: tuple[int, ...], dtype: Any = "float32") -> Any:
+    return jax.ShapeDtypeStruct(dimensions, dtype)
+
+
+def on_four(devices: Sequence[Any], *spec: Any) -> Any:
+    return placed(devices, {"x": 2, "y": 2}, *spec)

@@ -10,19 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.experimental.layout import Format, Layout
 
 from assay.model.evidence import FailureKind
 from assay.model.workload import Program
 
-from .cases import CPU, DEVICES, EVERYWHERE, TPU, Case, Control, checks_of
+from .cases import CPU, DEVICES, EVERYWHERE, Case, Control, checks_of
 from .expectations import (
-    ArgumentKinds,
     Compiles,
     HostCalls,
     Refused,
     ResultKinds,
-    TakenOver,
     ToDevice,
     ToHost,
     Values,
@@ -34,8 +31,6 @@ from .programs import (
     counting,
     on_host,
     on_one,
-    on_two,
-    placed,
     simple,
 )
 
@@ -45,7 +40,6 @@ HOST = jax.memory.Space.Host
 DEVICE = jax.memory.Space.Device
 ROWS = (8, 128)
 NBYTES = 8 * 128 * F32_BYTES
-HALF = NBYTES // 2
 CUBE = (4, 8, 128)
 
 
@@ -62,26 +56,6 @@ def to_pinned(devices: Sequence[Any]) -> Program:
         function=doubled,
         arguments=(array(ROWS, on_one(devices)),),
         out_shardings=on_one(devices, "pinned_host"),
-    )
-
-
-def shared(devices: Sequence[Any]) -> Program:
-    here, there = on_two(devices, "x"), on_two(devices, "x", kind="pinned_host")
-
-    def both(x: Any, y: Any) -> Any:
-        y = jax.device_put(y, there)
-        return x * y, (x**2) * (y**2)
-
-    def step(x: Any, y: Any) -> Any:
-        part = on_host(both, out=(HOST, DEVICE))
-        x, y = part(x, y)
-        return part(x, y * 2)
-
-    return Program(
-        function=step,
-        arguments=(array(ROWS, there), array(ROWS, here)),
-        out_shardings=(there, here),
-        donate_argnums=(0,),
     )
 
 
@@ -123,15 +97,6 @@ def recomputed_gradient(x: Any) -> Any:
 
     recomputed = jax.remat(loss, policy=jax.checkpoint_policies.nothing_saveable)
     return jax.grad(recomputed)(x)
-
-
-def sharded(devices: Sequence[Any]) -> Program:
-    here = placed(devices, {"x": 2, "y": 2}, "x", "y")
-    return Program(
-        function=lambda x: on_host(lambda a, b: a * b)(x * 3, x * 3),
-        arguments=(array((16, 256), here),),
-        out_shardings=here,
-    )
 
 
 def own_rule(x: Any) -> Any:
@@ -176,15 +141,6 @@ def copied_by_jit(x: Any) -> Any:
     return on_host(jax.jit(lambda x: jnp.copy(x) * 2))(x) * 3
 
 
-def pure_host(devices: Sequence[Any]) -> Program:
-    there = placed(devices, {"x": 2, "y": 2}, "x", "y", kind="pinned_host")
-    return Program(
-        function=on_host(lambda x: x * x, out=HOST),
-        arguments=(array((16, 256), there),),
-        out_shardings=there,
-    )
-
-
 def to_host_memory(x: Any) -> Any:
     return on_host(lambda x: x * 2.0, out=HOST)(x)
 
@@ -203,86 +159,8 @@ def placed_by_itself(function: Any, *dimensions: tuple[int, ...]) -> Any:
     return build
 
 
-def in_shards(devices: Sequence[Any]) -> Program:
-    here = placed(devices, {"x": 2, "y": 2}, "x", "y")
-
-    def step(x: Any) -> Any:
-        return on_host(lambda x: x * 2)(x * 3) * 4
-
-    mapped = jax.shard_map(step, mesh=here.mesh, in_specs=here.spec, out_specs=here.spec)
-    return Program(function=mapped, arguments=(array((16, 256), here),), out_shardings=here)
-
-
-def indexed(devices: Sequence[Any]) -> Program:
-    def step(x: Any) -> Any:
-        ones = jax.device_put(jnp.ones((2, 1, 128)), HOST)
-        return x.at[:, 1:2, :].set(ones)
-
-    there = on_one(devices, "pinned_host")
-    return Program(
-        function=on_host(step, out=HOST),
-        arguments=(array((2, 3, 128), there),),
-        out_shardings=there,
-    )
-
-
-def experts(devices: Sequence[Any]) -> Program:
-    here = on_one(devices)
-
-    def forward(x: Any, experts: Any, indices: Any, scores: Any) -> Any:
-        taken = jnp.take(experts, indices, axis=0)
-        gate = jnp.einsum("btd,bthkd->bthk", x, taken[..., 0])
-        down = jnp.einsum("btd,bthkd->bthk", x, taken[..., 1])
-        return jnp.einsum("bthk,bthkd->btd", down * jax.nn.gelu(gate) * scores, taken[..., 2])
-
-    return Program(
-        function=on_host(forward),
-        arguments=(
-            array((4, 4, 32), here),
-            array((16, 32, 3), here),
-            array((4, 4, 4, 2), here, "int32"),
-            array((4, 4, 4, 2), here),
-        ),
-    )
-
-
 def small_integers(x: Any) -> Any:
     return 2 * on_host(lambda x: x + x)(x)
-
-
-def donating(devices: Sequence[Any]) -> Program:
-    here, there = on_one(devices), on_one(devices, "pinned_host")
-    return Program(
-        function=on_host(lambda x, y: (x * x, y + y), out=(DEVICE, HOST)),
-        arguments=(array((1024,), here), array((1024,), there)),
-        in_shardings=(here, there),
-        out_shardings=(here, there),
-        donate_argnums=(0, 1),
-    )
-
-
-def not_donating(devices: Sequence[Any]) -> Program:
-    here, there = on_one(devices), on_one(devices, "pinned_host")
-    return Program(
-        function=on_host(lambda x, y: (x * x, y + y), out=(DEVICE, HOST)),
-        arguments=(array((1024,), here), array((1024,), there)),
-        in_shardings=(here, there),
-        out_shardings=(here, there),
-    )
-
-
-def linear(devices: Sequence[Any]) -> Program:
-    tiled = Format(Layout(major_to_minor=(0, 1), tiling=((8, 128),)), on_one(devices))
-    flat = Format(Layout(major_to_minor=(0, 1), tiling=((1,),)), on_one(devices, "pinned_host"))
-    return Program(
-        function=on_host(lambda x, y: (x * x, y + y), out=(DEVICE, HOST)),
-        arguments=(
-            array((16, 128), tiled.sharding),
-            array((16, 128), flat.sharding),
-        ),
-        in_shardings=(tiled, flat),
-        out_shardings=(tiled, flat),
-    )
 
 
 OFFLOAD = "memories_test.py::ComputeOffload::"
@@ -315,20 +193,6 @@ CASES = (
         expect={
             DEVICES: (HostCalls(1), ToHost(61 * 163 * F32_BYTES), ToDevice(61 * 163 * F32_BYTES)),
             CPU: (Values(lambda: (6 * counting((61, 163)),)),),
-        },
-    ),
-    Case(
-        name="shared",
-        after=OFFLOAD + "test_compute_on_host_shared_sharding",
-        asserts="two calls with an array of the host and one of the device; the results lie there",
-        program=shared,
-        expect={
-            DEVICES: (
-                ArgumentKinds(("host", "device")),
-                ResultKinds(("host", "device")),
-                TakenOver((0,)),
-                HostCalls(2),
-            )
         },
     ),
     Case(
@@ -384,13 +248,6 @@ CASES = (
         expect={DEVICES: (HostCalls(2),)},
     ),
     Case(
-        name="sharded",
-        after=OFFLOAD + "test_sharded_compute_on_host",
-        asserts="each device's host computes its shard",
-        program=sharded,
-        expect={DEVICES: (HostCalls(1), ToDevice(16 * 256 * F32_BYTES // 4))},
-    ),
-    Case(
         name="own-rule",
         after=OFFLOAD + "test_host_offload_in_custom_vjp",
         asserts="a custom rule's residual on the host is compared by the host: all equal",
@@ -436,30 +293,6 @@ CASES = (
         expect={DEVICES: CALLED, CPU: SIX},
     ),
     Case(
-        name="pure-host",
-        after=OFFLOAD + "test_pure_host_data_and_compute",
-        asserts="from pinned_host to pinned_host, computed by the host: nothing crosses",
-        program=pure_host,
-        expect={
-            DEVICES: (
-                ArgumentKinds(("host",)),
-                ResultKinds(("host",)),
-                HostCalls(1),
-                ToHost(0),
-                ToDevice(0),
-            )
-        },
-        control=Control(
-            program=sharded,
-            breaks=(
-                ArgumentKinds(("host",)),
-                ResultKinds(("host",)),
-                ToHost(0),
-                ToDevice(0),
-            ),
-        ),
-    ),
-    Case(
         name="to-host-memory",
         after="memories_test.py::StreamAnnotationTest::test_compute_on_out_mem_space",
         asserts="what out_memory_spaces=Host says, the result's memory kind is",
@@ -484,59 +317,11 @@ CASES = (
         },
     ),
     Case(
-        name="in-shards",
-        after=OFFLOAD + "test_compute_offload_inside_shmap",
-        asserts="a part within shard_map is computed by the host",
-        program=in_shards,
-        expect={
-            DEVICES: (
-                HostCalls(1),
-                ToHost(16 * 256 * F32_BYTES // 4),
-                ToDevice(16 * 256 * F32_BYTES // 4),
-            )
-        },
-    ),
-    Case(
-        name="indexed",
-        after=OFFLOAD + "test_indexing_on_host",
-        asserts="an update of a slice of a host array by the host does not crash",
-        program=indexed,
-        expect={DEVICES: (Compiles(), ArgumentKinds(("host",)), ResultKinds(("host",)))},
-    ),
-    Case(
-        name="experts",
-        after=OFFLOAD + "test_offload_take_host",
-        asserts="gathers and products of experts on the host do not crash",
-        program=experts,
-        expect={DEVICES: (Compiles(), HostCalls(1))},
-    ),
-    Case(
         name="small-integers",
         after=OFFLOAD + "test_int4_host_compute",
         asserts="integers of 4 bits are computed by the host",
         program=simple(small_integers, (8, 128), dtype="uint4"),
         expect={DEVICES: (Compiles(), HostCalls(1))},
-    ),
-    Case(
-        name="donating",
-        after=OFFLOAD + "test_compute_offload_with_donation",
-        asserts="arguments of a host part are donated, one in each memory",
-        program=donating,
-        expect={
-            DEVICES: (
-                ArgumentKinds(("device", "host")),
-                ResultKinds(("device", "host")),
-                TakenOver((0, 1)),
-            )
-        },
-        control=Control(program=not_donating, breaks=(TakenOver((0, 1)),)),
-    ),
-    Case(
-        name="linear",
-        after=OFFLOAD + "test_compute_offload_with_linear_layout",
-        asserts="the host's arrays may be linear where the device's are tiled (not on a GPU)",
-        program=linear,
-        expect={TPU: (HostCalls(1), ArgumentKinds(("device", "host")))},
     ),
 )
 

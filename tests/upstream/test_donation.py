@@ -13,7 +13,6 @@ from assay.model.workload import Program
 
 from .cases import (
     CPU,
-    DEVICES,
     EVERYWHERE,
     TPU,
     Case,
@@ -29,14 +28,11 @@ from .expectations import (
     DonationRefused,
     Honoured,
     LoopCopies,
-    ResultKinds,
     TakenOver,
     Values,
 )
-from .programs import F32_BYTES, array, counting, on_host, on_one, on_two, simple
+from .programs import F32_BYTES, array, counting, on_one, on_two, simple
 
-HOST = jax.memory.Space.Host
-DEVICE = jax.memory.Space.Device
 ROWS = (8, 256)
 NBYTES = 8 * 256 * F32_BYTES
 HALF = NBYTES // 2  # of ROWS on each of two devices
@@ -175,62 +171,8 @@ def not_nested(devices: Sequence[Any]) -> Program:
     )
 
 
-def across_memories(devices: Sequence[Any], kind: str = "pinned_host") -> Program:
-    return Program(
-        function=lambda x: x * 2,
-        arguments=(array(ROWS, on_two(devices, "x")),),
-        out_shardings=on_two(devices, "x", kind=kind),
-        donate_argnums=(0,),
-    )
-
-
-def within_a_memory(devices: Sequence[Any]) -> Program:
-    return across_memories(devices, "device")
-
-
-def on_the_host(devices: Sequence[Any]) -> Program:
-    here, there = on_two(devices), on_two(devices, kind="pinned_host")
-    return Program(
-        function=on_host(lambda x, y: (x * 2, y * 2), out=(HOST, DEVICE)),
-        arguments=(array(ROWS, there), array(ROWS, here)),
-        out_shardings=(there, here),
-        donate_argnums=(0, 1),
-    )
-
-
-def on_the_host_and_kept(devices: Sequence[Any]) -> Program:
-    here, there = on_two(devices), on_two(devices, kind="pinned_host")
-    return Program(
-        function=on_host(lambda x, y: (x * 2, y * 2), out=(HOST, DEVICE)),
-        arguments=(array(ROWS, there), array(ROWS, here)),
-        out_shardings=(there, here),
-    )
-
-
-def identity(devices: Sequence[Any], kind: str) -> Program:
-    there = on_two(devices, kind=kind)
-    return Program(
-        function=lambda x: x,
-        arguments=(array(ROWS, there),),
-        out_shardings=there,
-        donate_argnums=(0,),
-    )
-
-
-def identity_on_the_host(devices: Sequence[Any]) -> Program:
-    return identity(devices, "pinned_host")
-
-
-def identity_on_the_device(devices: Sequence[Any]) -> Program:
-    return identity(devices, "device")
-
-
 def one_row(stack: Any, row: Any) -> Any:
     return stack.at[3].set(row)
-
-
-def one_row_and_the_old(stack: Any, row: Any) -> Any:
-    return stack.at[3].set(row), jnp.flip(stack, 0) * row
 
 
 def rows_in_a_loop(stack: Any, row: Any) -> Any:
@@ -244,7 +186,6 @@ def double(first: Any, second: Any) -> Any:
 TOOK_ONE = (TakenOver((0,)), Honoured((0,)), AliasBytes(NBYTES))
 API = "api_test.py::JitTest::"
 PJIT = "pjit_test.py::PJitTest::"
-OFFLOAD = "memories_test.py::ComputeOffload::"
 
 CASES = (
     Case(
@@ -354,43 +295,6 @@ CASES = (
         program=nested,
         expect={EVERYWHERE: (Compiles(), TakenOver(()), AliasBytes(0))},
         control=Control(program=not_nested, breaks=(TakenOver(()), AliasBytes(0))),
-    ),
-    Case(
-        name="across-memories",
-        after=OFFLOAD + "test_no_donation_across_memory_kinds",
-        asserts="a result in pinned_host cannot take a buffer of the device; jax warns",
-        program=across_memories,
-        expect={DEVICES: (DonationRefused(), TakenOver(()), AliasBytes(0), ResultKinds(("host",)))},
-        control=Control(program=within_a_memory),
-    ),
-    Case(
-        name="within-a-memory",
-        after=OFFLOAD + "test_single_mem_kind_donation_default_mem_kind",
-        asserts="within the device's memory the module has an input_output_alias",
-        program=within_a_memory,
-        expect={EVERYWHERE: (TakenOver((0,)), AliasBytes(HALF))},
-    ),
-    Case(
-        name="on-the-host",
-        after=OFFLOAD + "test_mem_kind_donation_pinned_host",
-        asserts="a donated host array and a donated device array are both deleted",
-        program=on_the_host,
-        expect={DEVICES: (TakenOver((0, 1)), ResultKinds(("host", "device")))},
-        control=Control(program=on_the_host_and_kept, breaks=(TakenOver((0, 1)),)),
-    ),
-    Case(
-        name="identity-on-the-host",
-        after=OFFLOAD + "test_identity_mem_kind_donation",
-        asserts="a donated host array is taken over by a result in the same memory",
-        program=identity_on_the_host,
-        expect={DEVICES: (TakenOver((0,)), ResultKinds(("host",)))},
-    ),
-    Case(
-        name="identity-on-the-device",
-        after=OFFLOAD + "test_identity_mem_kind_donation",
-        asserts="a donated device array is taken over by a result in the same memory",
-        program=identity_on_the_device,
-        expect={EVERYWHERE: TOOK_ONE, DEVICES: (ResultKinds(("device",)),)},
     ),
     Case(
         name="one-row",

@@ -163,10 +163,6 @@ def both_policies(devices: Sequence[Any]) -> Program:
     return named_sines(either, devices)
 
 
-def nothing_saved(devices: Sequence[Any]) -> Program:
-    return named_sines(policies.nothing_saveable, devices)
-
-
 def block_input(devices: Sequence[Any], *, offloaded: bool) -> Program:
     policy = offloading("input") if offloaded else policies.nothing_saveable
 
@@ -216,7 +212,6 @@ def own_rule_kept(devices: Sequence[Any]) -> Program:
 
 
 REMAT = "memories_test.py::ActivationOffloadingTest::"
-AWAY = (SomeHostTemporaries(), ToHost(HALF), ToDevice(HALF))
 
 CASES = (
     Case(

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.exhaustive
 
 SIDE = 256
 SQUARE = (SIDE, SIDE)
-NBYTES = SIDE * SIDE * F32_BYTES
 LAYERS = 16
 policies = jax.checkpoint_policies
 

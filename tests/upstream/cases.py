@@ -9,8 +9,8 @@ from enum import Enum
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from .expectations import Expectation, Look
-from .observed import Build, observed
+from .expectations import Expectation
+from .observed import Build, Look, observed
 
 GPU = ("gpu-h100:8",)
 TPU = ("tpu-v5e:2x4",)

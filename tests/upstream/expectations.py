@@ -9,28 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from assay import claims
-from assay.model.claim import Case as ClaimCase
-from assay.model.claim import Claim, Formula, Stopped
+from assay.model.claim import Claim, Formula
 from assay.model.evidence import Evidence, FailureKind
-from assay.model.module import Direction, Shape
+from assay.model.module import Direction, Inventory, Shape
 from assay.model.summary import ModuleSummary
 from assay.model.units import Quantity, Unit
-from assay.model.verdict import Outcome
 
-from .observed import Build, observed, workload_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """Whether an expectation holds; ``measured`` is None where Assay has nothing to measure."""
-
-    holds: bool
-    measured: Any
-    wanted: Any
-    words: str = ""
-
-    def __str__(self) -> str:
-        return f"measured {self.measured}, upstream has {self.wanted}; {self.words}"
+from .observed import Build, Look, ended, judged, observed
 
 
 class Expectation(Protocol):
@@ -40,78 +25,127 @@ class Expectation(Protocol):
         """Whether it holds of the program on the target."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentKinds:
+@dataclass(frozen=True)
+class _Equals:
+    """Assay measures exactly this."""
+
+    wanted: Any
+
+    def look(self, program: Build, target: str) -> Look:
+        evidence = observed(program, target)
+        measured = self.measured(evidence)
+        holds = measured is not None and measured == self.wanted
+        return Look(holds=holds, measured=measured, wanted=self.wanted, words=ended(evidence))
+
+    def measured(self, evidence: Evidence) -> Any:
+        """The measurement; None where Assay has none."""
+        return evidence.module and self.of_module(evidence.module)
+
+    def of_module(self, module: ModuleSummary) -> Any:
+        """The measurement of a compiled program."""
+        raise NotImplementedError
+
+
+class ArgumentKinds(_Equals):
     """The memory of each array that the program takes, in the order of the arguments."""
 
-    kinds: tuple[str, ...]
-
-    def look(self, program: Build, target: str) -> Look:
-        return _same(program, target, self.kinds, lambda each: _kinds(_arguments(each)))
+    def of_module(self, module: ModuleSummary) -> Any:
+        return _kinds(_inventory(module).arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class ResultKinds:
+class ResultKinds(_Equals):
     """The memory of each array that the program gives, in the order of the results."""
 
-    kinds: tuple[str, ...]
-
-    def look(self, program: Build, target: str) -> Look:
-        return _same(program, target, self.kinds, lambda each: _kinds(_results(each)))
+    def of_module(self, module: ModuleSummary) -> Any:
+        return _kinds(_inventory(module).outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentOrders:
+class ArgumentOrders(_Equals):
     """The order of dimensions in memory of each argument, the outermost first (major_to_minor)."""
 
-    orders: tuple[tuple[int, ...], ...]
-
-    def look(self, program: Build, target: str) -> Look:
-        return _same(program, target, self.orders, lambda each: _orders(each, "argument_layouts"))
+    def of_module(self, module: ModuleSummary) -> Any:
+        return _orders(_inventory(module).argument_layouts)
 
 
-@dataclass(frozen=True, slots=True)
-class ResultOrders:
+class ResultOrders(_Equals):
     """The order of dimensions in memory of each result, the outermost first (major_to_minor)."""
 
-    orders: tuple[tuple[int, ...], ...]
-
-    def look(self, program: Build, target: str) -> Look:
-        return _same(program, target, self.orders, lambda each: _orders(each, "output_layouts"))
+    def of_module(self, module: ModuleSummary) -> Any:
+        return _orders(_inventory(module).output_layouts)
 
 
-@dataclass(frozen=True, slots=True)
-class HostArguments:
+class Arguments(_Equals):
+    """How many arrays the compiled program takes."""
+
+    def of_module(self, module: ModuleSummary) -> Any:
+        return len(_inventory(module).arguments)
+
+
+class TakenOver(_Equals):
+    """The arguments (by number of the array) whose buffers results took over.
+
+    Upstream asserts that they are deleted; a copy elsewhere does not count.
+    """
+
+    def of_module(self, module: ModuleSummary) -> Any:
+        return _taken_over(module)
+
+
+class Honoured(_Equals):
+    """The arguments whose buffers results took over without a copy: what ``inspect`` counts."""
+
+    def of_module(self, module: ModuleSummary) -> Any:
+        return tuple(sorted(each.parameter_number for each in module.donations if each.honoured))
+
+
+class Trips(_Equals):
+    """The trips of each loop, sorted."""
+
+    def of_module(self, module: ModuleSummary) -> Any:
+        return tuple(sorted(each.trips or -1 for each in module.loops))
+
+
+class HostArguments(_Equals):
     """Bytes of arguments in host memory, by the compiler's memory analysis."""
 
-    nbytes: int
-
-    def look(self, program: Build, target: str) -> Look:
-        evidence = observed(program, target)
-        return _equal(
-            evidence, evidence.memory and evidence.memory.host_argument_bytes, self.nbytes
-        )
+    def measured(self, evidence: Evidence) -> Any:
+        return evidence.memory and evidence.memory.host_argument_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class HostResults:
+class HostResults(_Equals):
     """Bytes of results in host memory, by the compiler's memory analysis."""
 
-    nbytes: int
+    def measured(self, evidence: Evidence) -> Any:
+        return evidence.memory and evidence.memory.host_output_bytes
+
+
+class AliasBytes(_Equals):
+    """Bytes of results that lie in the buffers of arguments, in device memory."""
+
+    def measured(self, evidence: Evidence) -> Any:
+        return evidence.memory and evidence.memory.alias_bytes
+
+
+class HostResiduals(_Equals):
+    """How many values autodiff saves in host memory."""
+
+    def measured(self, evidence: Evidence) -> Any:
+        residuals = evidence.traced.residuals if evidence.traced else None
+        return None if residuals is None else sum(each.on_host for each in residuals)
+
+
+class Residuals(_Equals):
+    """How many values autodiff saves, wherever they lie."""
+
+    def measured(self, evidence: Evidence) -> Any:
+        residuals = evidence.traced.residuals if evidence.traced else None
+        return None if residuals is None else len(residuals)
 
     def look(self, program: Build, target: str) -> Look:
-        evidence = observed(program, target)
-        return _equal(evidence, evidence.memory and evidence.memory.host_output_bytes, self.nbytes)
-
-
-@dataclass(frozen=True, slots=True)
-class HostTemporaries:
-    """Bytes of temporaries in host memory, by the claim ``HostBytes``."""
-
-    nbytes: int
-
-    def look(self, program: Build, target: str) -> Look:
-        return _judged(claims.HostBytes(equal=_bytes(self.nbytes)), program, target)
+        found = super().look(program, target)
+        traced = observed(program, target).traced
+        words = "; ".join(map(str, (traced and traced.residuals) or ()))
+        return replace(found, words=words or found.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,131 +159,71 @@ class SomeHostTemporaries:
         measured = None if evidence.memory is None else evidence.memory.host_temp_bytes
         holds = measured is not None and measured >= self.at_least
         return Look(
-            holds=holds, measured=measured, wanted=f">= {self.at_least}", words=_ended(evidence)
+            holds=holds, measured=measured, wanted=f">= {self.at_least}", words=ended(evidence)
         )
 
 
-@dataclass(frozen=True, slots=True)
-class HostResiduals:
-    """How many values autodiff saves in host memory."""
+@dataclass(frozen=True)
+class _Passes:
+    """A claim of Assay's passes, whose limit is this number of bytes if it has one."""
 
-    count: int
-
-    def look(self, program: Build, target: str) -> Look:
-        evidence = observed(program, target)
-        residuals = evidence.traced.residuals if evidence.traced else None
-        measured = None if residuals is None else sum(each.on_host for each in residuals)
-        return _equal(evidence, measured, self.count)
-
-
-@dataclass(frozen=True, slots=True)
-class Residuals:
-    """How many values autodiff saves, wherever they lie."""
-
-    count: int
+    nbytes: int = 0
 
     def look(self, program: Build, target: str) -> Look:
-        evidence = observed(program, target)
-        residuals = evidence.traced.residuals if evidence.traced else None
-        words = "; ".join(map(str, residuals or ()))
-        found = _equal(evidence, None if residuals is None else len(residuals), self.count)
-        return replace(found, words=words or found.words)
+        return judged(self.claim(_bytes(self.nbytes)), program, target)
+
+    def claim(self, limit: Formula) -> Claim:
+        """The claim."""
+        raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class ToHost:
-    """Bytes from device to host memory per run, by the claim ``TransferredBytes``."""
+class HostTemporaries(_Passes):
+    """Bytes of temporaries in host memory."""
 
-    nbytes: int
-
-    def look(self, program: Build, target: str) -> Look:
-        claim = claims.TransferredBytes(direction=Direction.TO_HOST, equal=_bytes(self.nbytes))
-        return _judged(claim, program, target)
+    def claim(self, limit: Formula) -> Claim:
+        return claims.HostBytes(equal=limit)
 
 
-@dataclass(frozen=True, slots=True)
-class ToDevice:
-    """Bytes from host to device memory per run, by the claim ``TransferredBytes``."""
+class ToHost(_Passes):
+    """Bytes from device to host memory per run."""
 
-    nbytes: int
-
-    def look(self, program: Build, target: str) -> Look:
-        claim = claims.TransferredBytes(direction=Direction.TO_DEVICE, equal=_bytes(self.nbytes))
-        return _judged(claim, program, target)
+    def claim(self, limit: Formula) -> Claim:
+        return claims.TransferredBytes(direction=Direction.TO_HOST, equal=limit)
 
 
-@dataclass(frozen=True, slots=True)
-class TakenOver:
-    """The arguments (by number of the array) whose buffers results took over.
+class ToDevice(_Passes):
+    """Bytes from host to device memory per run."""
 
-    Upstream asserts that they are deleted; a copy elsewhere does not count.
-    """
-
-    numbers: tuple[int, ...]
-
-    def look(self, program: Build, target: str) -> Look:
-        return _same(program, target, self.numbers, _taken_over)
+    def claim(self, limit: Formula) -> Claim:
+        return claims.TransferredBytes(direction=Direction.TO_DEVICE, equal=limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Honoured:
-    """The arguments whose buffers results took over without a copy: what ``inspect`` counts."""
+class Reused(_Passes):
+    """At least so many donated bytes are reused without a copy."""
 
-    numbers: tuple[int, ...]
-
-    def look(self, program: Build, target: str) -> Look:
-        return _same(program, target, self.numbers, _honoured)
+    def claim(self, limit: Formula) -> Claim:
+        return claims.DonatedBytesReused(at_least=limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Reused:
-    """At least so many donated bytes are reused without a copy, by ``DonatedBytesReused``."""
+class TemporariesAtMost(_Passes):
+    """Bytes of device temporaries."""
 
-    nbytes: int
-
-    def look(self, program: Build, target: str) -> Look:
-        return _judged(claims.DonatedBytesReused(at_least=_bytes(self.nbytes)), program, target)
+    def claim(self, limit: Formula) -> Claim:
+        return claims.TempBytesAtMost(limit=limit)
 
 
-@dataclass(frozen=True, slots=True)
-class DonationRefused:
-    """jax warns that a donated buffer is of no use, and no result takes it."""
+class Compiles(_Passes):
+    """The program compiles."""
 
-    fragment: str = "Some donated buffers were not usable"
-
-    def look(self, program: Build, target: str) -> Look:
-        evidence = observed(program, target)
-        if evidence.module is None:
-            return Look(holds=False, measured=None, wanted=self.fragment, words=_ended(evidence))
-        warned = any(self.fragment in each for each in evidence.warnings)
-        taken = _taken_over(evidence.module)
-        return Look(
-            holds=warned and not taken,
-            measured=(warned, taken),
-            wanted="a warning, and nothing taken over",
-            words="; ".join(evidence.warnings),
-        )
+    def claim(self, limit: Formula) -> Claim:
+        return claims.Compiles()
 
 
-@dataclass(frozen=True, slots=True)
-class AliasBytes:
-    """Bytes of results that lie in the buffers of arguments, in device memory."""
+class Fits(_Passes):
+    """The program fits the device."""
 
-    nbytes: int
-
-    def look(self, program: Build, target: str) -> Look:
-        evidence = observed(program, target)
-        return _equal(evidence, evidence.memory and evidence.memory.alias_bytes, self.nbytes)
-
-
-@dataclass(frozen=True, slots=True)
-class TemporariesAtMost:
-    """Bytes of device temporaries, by the claim ``TempBytesAtMost``."""
-
-    nbytes: int
-
-    def look(self, program: Build, target: str) -> Look:
-        return _judged(claims.TempBytesAtMost(limit=_bytes(self.nbytes)), program, target)
+    def claim(self, limit: Formula) -> Claim:
+        return claims.FitsDevice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +237,7 @@ class LoopCopies:
         claim = claims.CopiedBytes(
             larger_than=_bytes(self.larger_than), at_most=_bytes(self.nbytes)
         )
-        return _judged(claim, program, target)
+        return judged(claim, program, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,33 +266,8 @@ class CopiesOutside:
         claim = claims.CopiedBytesOutsideLoops(
             larger_than=_bytes(self.at_least - 1), at_most=_bytes(self.nbytes)
         )
-        found = _judged(claim, program, target)
+        found = judged(claim, program, target)
         return replace(found, holds=found.holds and found.measured == self.nbytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """How many arrays the compiled program takes."""
-
-    count: int
-
-    def look(self, program: Build, target: str) -> Look:
-        return _same(program, target, self.count, lambda module: len(_arguments(module)))
-
-
-@dataclass(frozen=True, slots=True)
-class Trips:
-    """The trips of each loop, sorted."""
-
-    trips: tuple[int, ...]
-
-    def look(self, program: Build, target: str) -> Look:
-        return _same(
-            program,
-            target,
-            self.trips,
-            lambda module: tuple(sorted(each.trips or -1 for each in module.loops)),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,43 +279,44 @@ class Operations:
 
     def look(self, program: Build, target: str) -> Look:
         evidence = observed(program, target)
-        if evidence.module is None or evidence.module.inventory is None:
-            return Look(holds=False, measured=None, wanted=self.count, words=_ended(evidence))
-        found = sum(
-            each.count
-            for each in evidence.module.inventory.operations
-            if each.opcode == self.opcode
-        )
-        holds = found == self.count if self.count is not None else found > 0
-        return Look(holds=holds, measured=found, wanted=self.count, words=self.opcode)
+        found = evidence.module and _count(evidence.module, self.opcode)
+        holds = bool(found) if self.count is None else found == self.count
+        words = ended(evidence) or self.opcode
+        return Look(holds=holds, measured=found, wanted=self.count, words=words)
 
 
-@dataclass(frozen=True, slots=True)
-class HostCalls:
+class HostCalls(_Equals):
     """How many parts of the program the compiler has the host compute, each written once."""
 
-    count: int
-
-    def look(self, program: Build, target: str) -> Look:
-        return Operations("custom-call HostExecute", self.count).look(program, target)
+    def of_module(self, module: ModuleSummary) -> Any:
+        return _count(module, "custom-call HostExecute")
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
+class Kernels(_Equals):
     """How many kernels of the user the program calls, each written once."""
 
-    count: int
-
-    def look(self, program: Build, target: str) -> Look:
-        return Operations("custom-call tpu_custom_call", self.count).look(program, target)
+    def of_module(self, module: ModuleSummary) -> Any:
+        return _count(module, "custom-call tpu_custom_call")
 
 
 @dataclass(frozen=True, slots=True)
-class Compiles:
-    """The program compiles, by the claim ``Compiles``."""
+class DonationRefused:
+    """jax warns that a donated buffer is of no use, and no result takes it."""
+
+    fragment: str = "Some donated buffers were not usable"
 
     def look(self, program: Build, target: str) -> Look:
-        return _judged(claims.Compiles(), program, target)
+        evidence = observed(program, target)
+        if evidence.module is None:
+            return Look(holds=False, measured=None, wanted=self.fragment, words=ended(evidence))
+        warned = any(self.fragment in each for each in evidence.warnings)
+        taken = _taken_over(evidence.module)
+        return Look(
+            holds=warned and not taken,
+            measured=(warned, taken),
+            wanted="a warning, and nothing taken over",
+            words="; ".join(evidence.warnings),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,15 +334,7 @@ class Refused:
         )
         # What compiled is a measurement too: the refusal did not come.
         measured = failure.kind.phrase if failure else ("it compiles" if evidence.memory else None)
-        return Look(holds=holds, measured=measured, wanted=self.fragment, words=_ended(evidence))
-
-
-@dataclass(frozen=True, slots=True)
-class Fits:
-    """The program fits the device, by the claim ``FitsDevice``."""
-
-    def look(self, program: Build, target: str) -> Look:
-        return _judged(claims.FitsDevice(), program, target)
+        return Look(holds=holds, measured=measured, wanted=self.fragment, words=ended(evidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +346,7 @@ class Values:
     def look(self, program: Build, target: str) -> Look:
         evidence = observed(program, target)
         if evidence.values is None:
-            return Look(holds=False, measured=None, wanted="values", words=_ended(evidence))
+            return Look(holds=False, measured=None, wanted="values", words=ended(evidence))
         found = tuple(
             np.frombuffer(each.data, dtype=each.dtype).reshape(each.shape)
             for each in evidence.values
@@ -414,18 +356,16 @@ class Values:
         return Look(holds=holds, measured=found, wanted=wanted)
 
 
-def _arguments(module: ModuleSummary) -> tuple[Shape, ...]:
+def _inventory(module: ModuleSummary) -> Inventory:
     assert module.inventory is not None
-    return module.inventory.arguments
+    return module.inventory
 
 
-def _results(module: ModuleSummary) -> tuple[Shape, ...]:
-    assert module.inventory is not None
-    return module.inventory.outputs
+def _count(module: ModuleSummary, opcode: str) -> int:
+    return sum(each.count for each in _inventory(module).operations if each.opcode == opcode)
 
 
-def _orders(module: ModuleSummary, which: str) -> tuple[tuple[int, ...], ...]:
-    layouts: tuple[str, ...] = getattr(module.inventory, which)
+def _orders(layouts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     minor_to_major = (each.strip("{}").partition(":")[0] for each in layouts)
     return tuple(tuple(map(int, each.split(",")))[::-1] for each in minor_to_major)
 
@@ -439,49 +379,5 @@ def _taken_over(module: ModuleSummary) -> tuple[int, ...]:
     return tuple(sorted(each.parameter_number for each in given))
 
 
-def _honoured(module: ModuleSummary) -> tuple[int, ...]:
-    return tuple(sorted(each.parameter_number for each in module.donations if each.honoured))
-
-
 def _bytes(number: int) -> Formula:
     return Formula("upstream's number", lambda _case: Quantity(number, Unit.BYTES))
-
-
-def _same(
-    program: Build, target: str, wanted: Any, measure: Callable[[ModuleSummary], Any]
-) -> Look:
-    evidence = observed(program, target)
-    measured = None if evidence.module is None else measure(evidence.module)
-    return _equal(evidence, measured, wanted)
-
-
-def _equal(evidence: Evidence, measured: Any, wanted: Any) -> Look:
-    return Look(
-        holds=measured is not None and measured == wanted,
-        measured=measured,
-        wanted=wanted,
-        words=_ended(evidence),
-    )
-
-
-def _judged(claim: Claim, program: Build, target: str) -> Look:
-    evidence = observed(program, target)
-    workload, variant = workload_of(program)
-    try:
-        finding = claim.judge(ClaimCase(workload=workload, variant=variant, evidence=evidence))
-    except Stopped as stopped:
-        finding = stopped.finding
-    return Look(
-        holds=finding.outcome is Outcome.PASSED,
-        measured=finding.measured,
-        wanted=finding.limit,
-        words=finding.reason,
-    )
-
-
-def _ended(evidence: Evidence) -> str:
-    if evidence.unavailable is not None:
-        return f"unavailable: {evidence.unavailable.reason}"
-    if evidence.failure is not None:
-        return f"{evidence.failure.kind.phrase}: {evidence.failure.message}"
-    return evidence.module_unreadable

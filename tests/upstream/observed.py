@@ -1,4 +1,4 @@
-"""Evidence of a program on a target, by Assay's own ``observe``; every program is compiled once."""
+"""Evidence of a program by Assay's own ``observe``, and claims about it. Each compiles once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.frameworks.hlo import program_of, recognise
+from assay.model.claim import Case as ClaimCase
+from assay.model.claim import Claim, Stopped
 from assay.model.evidence import Evidence
+from assay.model.verdict import Outcome
 from assay.model.workload import Program, Role, Variant, Workload
 from assay.observe import observe
 
@@ -69,3 +72,41 @@ def annotated(*lines: str, computations: str = "", header: str = "") -> tuple[Hl
         entry(*lines, computations=computations, header=header),
         entry(*plain, computations=bare, header=header),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Whether an expectation holds; ``measured`` is None where Assay has nothing to measure."""
+
+    holds: bool
+    measured: Any
+    wanted: Any
+    words: str = ""
+
+    def __str__(self) -> str:
+        return f"measured {self.measured}, upstream has {self.wanted}; {self.words}"
+
+
+def judged(claim: Claim, program: Build, target: str) -> Look:
+    """What the claim says of the program."""
+    evidence = observed(program, target)
+    workload, variant = workload_of(program)
+    try:
+        finding = claim.judge(ClaimCase(workload=workload, variant=variant, evidence=evidence))
+    except Stopped as stopped:
+        finding = stopped.finding
+    return Look(
+        holds=finding.outcome is Outcome.PASSED,
+        measured=finding.measured,
+        wanted=finding.limit,
+        words=finding.reason,
+    )
+
+
+def ended(evidence: Evidence) -> str:
+    """Why there is no measurement, if there is none."""
+    if evidence.unavailable is not None:
+        return f"unavailable: {evidence.unavailable.reason}"
+    if evidence.failure is not None:
+        return f"{evidence.failure.kind.phrase}: {evidence.failure.message}"
+    return evidence.module_unreadable

@@ -161,27 +161,23 @@ class StoredTimeRatio(_RatioOfVariants):
     def judge(self, case: Case) -> Finding:
         question, times = self._question(case), _times_of_both(case)
         samples = (times.reference.samples, times.judged.samples)
+        found = question.ratio(*samples) if question else ratio_of_turns(*samples)
+        line = f"a run takes {_in_words(times, found)}"
         if question is None:
-            return self._unstored(times, ratio_of_turns(*samples))
-        found = question.ratio(*samples)
-        stored = f"{question.limit:.4g} \N{PLUS-MINUS SIGN} {self.tolerance:.0%}"
-        line = f"a run takes {_in_words(times, found)}, stored ratio {stored}"
+            if found.high > found.low * (1 + self.tolerance):
+                reason = f"too noisy to store: {line}"
+                stop(Outcome.INCONCLUSIVE, reason, "run it on a quieter machine")
+            return Finding(
+                outcome=Outcome.FAILED,
+                measured=found.ratio,
+                reason=f"{line}, but no ratio is stored for this or an older toolchain",
+                advice=STORE_NEW,
+            )
+        line += f", stored ratio {question.limit:.4g} \N{PLUS-MINUS SIGN} {self.tolerance:.0%}"
         finding = _by_ratio(found, question.limit, line, times, says_change=True)
         if found.change is Change.FASTER:
             return replace(finding, outcome=Outcome.IMPROVED, advice=STORE_ALL)
         return replace(finding, advice=STORE_ALL) if found.change is Change.SLOWER else finding
-
-    def _unstored(self, times: Times, found: Ratio) -> Finding:
-        line = f"a run takes {_in_words(times, found)}"
-        if found.high > found.low * (1 + self.tolerance):
-            reason = f"too noisy to store: {line}"
-            stop(Outcome.INCONCLUSIVE, reason, "run it on a quieter machine")
-        return Finding(
-            outcome=Outcome.FAILED,
-            measured=found.ratio,
-            reason=f"{line}, but no ratio is stored for this or an older toolchain",
-            advice=STORE_NEW,
-        )
 
     def _question(self, case: Case) -> AtMost | None:
         self._stop_unless_executed(case)
@@ -243,12 +239,12 @@ class BaselineTime(ClaimBase):
         return replace(found, outcome=outcome, reason=reason)
 
     def _busy(self, times: Times) -> str:
-        load = times.machine.load if times.machine else None
-        cores = times.machine.cores if times.machine else 1
-        if load is None or load <= self.most_load * cores:
+        machine = times.machine
+        most = self.most_load * machine.cores if machine else 0.0
+        if machine is None or machine.load is None or machine.load <= most:
             return ""
-        most = f"{self.most_load * cores:g}"
-        return f"; the load average is {load:.1f} on {cores} cores, wanted at most {most}"
+        load = f"the load average is {machine.load:.1f} on {machine.cores} cores"
+        return f"; {load}, wanted at most {most:g}"
 
 
 def _process_done(_reference: Sequence[float], judged: Sequence[float]) -> bool:

@@ -96,8 +96,8 @@ def explain(cause: Cause, command: Sequence[str] = USUAL.command) -> Entry:
 
     ``command`` is the command that repeats the run.
     """
-    details = _of_one(cause.example, command) if cause.stands_alone else _of_many(cause, command)
-    return Entry(LABELS[cause.verdict].text, _title(cause), tuple(details), cause.verdict)
+    details = tuple(_details(cause, command))
+    return Entry(LABELS[cause.verdict].text, _title(cause), details, cause.verdict)
 
 
 def _title(cause: Cause) -> str:
@@ -113,37 +113,28 @@ def _title(cause: Cause) -> str:
     return f"{LABELS[cause.verdict].meaning} · {cause.programs} · {numbers}"
 
 
-def _of_one(record: Record, command: Sequence[str]) -> Iterator[Detail]:
-    if record.measured is not None or record.limit is not None:
-        yield Detail("measured", _numbers(record))
-    yield from _why(record)
-    yield Detail("rerun", rerun(record, command), verbatim=True)
-
-
-def _of_many(cause: Cause, command: Sequence[str]) -> Iterator[Detail]:
+def _details(cause: Cause, command: Sequence[str]) -> Iterator[Detail]:
     example = cause.example
-    is_known = cause.verdict is Outcome.KNOWN_DEFECT
-    yield Detail("on", ", ".join(cause.targets))
-    yield Detail("claims", ", ".join(cause.claims))
-    if is_known:
+    known = cause.verdict is Outcome.KNOWN_DEFECT
+    if not cause.stands_alone:
+        yield Detail("on", ", ".join(cause.targets))
+        yield Detail("claims", ", ".join(cause.claims))
+    if known:
         place = f"{example.claim} of {example.workload} on {example.target}"
         yield Detail("example", f"{place}: {_numbers(example)}")
-    yield from _why(example)
-    if is_known:
-        yield Detail("rerun", rerun(example, command), verbatim=True)
-
-
-def _why(record: Record) -> Iterator[Detail]:
-    next_step = record.advice or LABELS[record.verdict].next_step
-    if record.reason:
-        yield Detail("cause", record.reason)
-    advice, colon, command = next_step.partition(": assay inspect ")
-    if next_step:
+    elif cause.stands_alone and (example.measured is not None or example.limit is not None):
+        yield Detail("measured", _numbers(example))
+    if example.reason:
+        yield Detail("cause", example.reason)
+    if next_step := example.advice or LABELS[example.verdict].next_step:
+        advice, colon, inspection = next_step.partition(": assay inspect ")
         yield Detail("next", advice)
-    if colon:
-        yield Detail("run", f"assay inspect {command}", verbatim=True)
-    if record.upstream and record.verdict.judged:
-        yield Detail("upstream", record.upstream, verbatim=True)
+        if colon:
+            yield Detail("run", f"assay inspect {inspection}", verbatim=True)
+    if example.upstream and example.verdict.judged:
+        yield Detail("upstream", example.upstream, verbatim=True)
+    if known or cause.stands_alone:
+        yield Detail("rerun", rerun(example, command), verbatim=True)
 
 
 def _numbers(record: Record) -> str:
@@ -187,7 +178,7 @@ def _status(name: str, records: Sequence[Record], issues: Sequence[UpstreamIssue
             counted[outcome] += _top_reason(records, outcome)
     passed = counted.pop(Outcome.PASSED, "")
     words = ", ".join(filter(None, (passed, *counted.values())))
-    details = tuple(detail for issue in issues for detail in _details(records, issue))
+    details = tuple(detail for issue in issues for detail in _issue(records, issue))
     return Entry(name, f"{plural(len(records), 'verdict')}: {words}", details)
 
 
@@ -198,7 +189,7 @@ def _top_reason(records: Iterable[Record], outcome: Outcome) -> str:
     return f" ({reason})" if reason else ""
 
 
-def _details(records: Sequence[Record], issue: UpstreamIssue) -> Iterator[Detail]:
+def _issue(records: Sequence[Record], issue: UpstreamIssue) -> Iterator[Detail]:
     yield Detail("today", _today(records, issue))
     if issue.remedy:
         effects = filter(None, (_effect(records, effect) for effect in issue.effects))

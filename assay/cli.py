@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -59,23 +59,16 @@ _Compile = Annotated[
     bool, Option("--compile", help="Compile the module of a file, also if it is already compiled.")
 ]
 _AsIs = Annotated[bool, Option("--as-is", help="Read the module of a file without compiling it.")]
-_Diff = Annotated[str, Option(help="Another program to compare SUBJECT with.")]
 _Timeout = Annotated[
     float, Option("--compile-timeout", min=1, help="Time limit of one compilation, in seconds.")
 ]
-_Target = Annotated[str, Option(help="The target to qualify, such as gpu-h100:8.")]
-_Level = Annotated[str, Option(help="quick, full, device or soak.")]
-_Suites = Annotated[Path, Option(help="The folder of suites to run.")]
-_Results = Annotated[Path, Option(help="The folder for results.")]
 _From = Annotated[
     Path | None, Option("--from", help="Use the records of this run; do not run the suites.")
 ]
 _Workers = Annotated[str, Option("-n", "--workers", help="pytest-xdist workers: a number or auto.")]
-_Run = Annotated[Path, Argument(help="The folder of a run, or its records.jsonl.")]
 _Workload = Annotated[
     str, Option(help="Print only the numbers of this workload, as a Markdown table.")
 ]
-_Claims = Annotated[str, Option(help="Claims for --workload, comma-separated.")]
 _Verbose = Annotated[
     bool, Option("-v", "--verbose", help="Show every variant and every known defect.")
 ]
@@ -102,7 +95,7 @@ def inspect_program(
     as_json: _AsJson = False,
     compile_it: _Compile = False,
     as_is: _AsIs = False,
-    diff: _Diff = "",
+    diff: Annotated[str, Option(help="Another program to compare SUBJECT with.")] = "",
     timeout: _Timeout = 600.0,
 ) -> None:
     """Show memory, transfers, copies, overlap and the peak of one program.
@@ -113,10 +106,10 @@ def inspect_program(
     from assay.inspection import inspect
 
     if compile_it and as_is:
-        _misuse("got --compile and --as-is, wanted one of them")
+        raise WrongValue("got --compile and --as-is, wanted one of them")
     names = [name.strip() for text in target or () for name in text.split(",") if name.strip()]
     if as_json and len(names) > 1:
-        _misuse(f"got --json and {len(names)} targets, wanted one: it prints one object")
+        raise WrongValue(f"got --json and {len(names)} targets, wanted one: it prints one object")
 
     def inspected(program: str) -> Iterator[Inspection]:
         return inspect(program, names, compile_it=compile_it, as_is=as_is, timeout_seconds=timeout)
@@ -144,10 +137,10 @@ def _code(inspection: Inspection) -> ExitCode:
 
 @app.command("qualify")
 def qualify_target(
-    target: _Target,
-    level: _Level = "quick",
-    suites: _Suites = Path("suites"),
-    results_dir: _Results = Path("results"),
+    target: Annotated[str, Option(help="The target to qualify, such as gpu-h100:8.")],
+    level: Annotated[str, Option(help="quick, full, device or soak.")] = "quick",
+    suites: Annotated[Path, Option(help="The folder of suites to run.")] = Path("suites"),
+    results_dir: Annotated[Path, Option(help="The folder for results.")] = Path("results"),
     from_run: _From = None,
     workers: _Workers = "0",
 ) -> None:
@@ -157,7 +150,7 @@ def qualify_target(
     folder = run if run.is_dir() else run.parent
     seen = records.load(run)
     if not any(record.target == name for record in seen):
-        _misuse(f"got {run} without a record of {name}, wanted a run on that target")
+        raise WrongValue(f"got {run} without a record of {name}, wanted a run on that target")
     found = qualify(
         seen,
         target=name,
@@ -181,7 +174,7 @@ def _run_suites(target: str, level: str, suites: Path, results_dir: Path, worker
     from assay.plugin.session import launch
 
     if not suites.is_dir():
-        _misuse(f"got no folder {suites}, wanted one with suites; name it with --suites")
+        raise WrongValue(f"got no folder {suites}, wanted one with suites; name it with --suites")
     arguments = [str(suites), "--assay-target", target, "--assay-level", level]
     arguments += ["--assay-results-dir", str(results_dir.resolve())]
     if workers != "0":
@@ -194,10 +187,10 @@ def _run_suites(target: str, level: str, suites: Path, results_dir: Path, worker
 
 @app.command()
 def report(
-    run: _Run,
+    run: Annotated[Path, Argument(help="The folder of a run, or its records.jsonl.")],
     *,
     workload: _Workload = "",
-    claims: _Claims = "temp-bytes",
+    claims: Annotated[str, Option(help="Claims for --workload, comma-separated.")] = "temp-bytes",
     verbose: _Verbose = False,
 ) -> None:
     """Print the summary of a run, or the numbers of one workload, from its records."""
@@ -205,7 +198,7 @@ def report(
     if workload:
         known = sorted({record.workload for record in seen})
         if workload not in known:
-            _misuse(f"got workload {workload!r}, wanted one of {', '.join(known)}")
+            raise WrongValue(f"got workload {workload!r}, wanted one of {', '.join(known)}")
         typer.echo(measured_table(seen, workload=workload, claims=claims.split(",")))
         return
     folder = run if run.is_dir() else run.parent
@@ -217,21 +210,12 @@ def report(
 
 
 _Changed = Annotated[str, Argument(help="FILE.py:FUNCTION, or a suite's MODULE:WORKLOAD/VARIANT.")]
-_Good = Annotated[str, Option(help="A release with the good number.")]
-_Bad = Annotated[str, Option(help="A release with the bad number.")]
-_On = Annotated[str, Option(help="The target to compile for.")]
-_Metric = Annotated[str, Option(help=f"One of {', '.join(METRICS)}.")]
 _Threshold = Annotated[str, Option(help="Numbers above are bad; default: the largest step.")]
-_Above = Annotated[str, Option(help="loop_copies: ignore arrays up to this size.")]
 _Scan = Annotated[bool, Option("--scan", help="Measure every release, to find each step.")]
-_Component = Annotated[str, Option(help=f"What varies: {', '.join(COMPONENTS)}.")]
-_Jax = Annotated[str, Option(help="The jax that another component is installed with.")]
 _With = Annotated[
     list[str] | None, Option("--with", help="A package that the program imports; repeatable.")
 ]
-_Python = Annotated[str, Option(help="The Python to use; default: the first that works.")]
 _Bundle = Annotated[Path | None, Option(help="Write a bundle for an upstream report here.")]
-_Limit = Annotated[float, Option(min=1, help="Limit of one measurement, in seconds.")]
 _TimingLimit = Annotated[float, Option(min=1, help="Limit of one comparison of times.")]
 
 
@@ -239,19 +223,19 @@ _TimingLimit = Annotated[float, Option(min=1, help="Limit of one comparison of t
 def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option.
     subject: _Changed,
     *,
-    good: _Good,
-    bad: _Bad,
-    target: _On = "cpu",
-    metric: _Metric = "temp_bytes",
+    good: Annotated[str, Option(help="A release with the good number.")],
+    bad: Annotated[str, Option(help="A release with the bad number.")],
+    target: Annotated[str, Option(help="The target to compile for.")] = "cpu",
+    metric: Annotated[str, Option(help=f"One of {', '.join(METRICS)}.")] = "temp_bytes",
     threshold: _Threshold = "",
-    above: _Above = "0",
+    above: Annotated[str, Option(help="loop_copies: ignore arrays up to this size.")] = "0",
     scan: _Scan = False,
-    component: _Component = "jax",
-    jax: _Jax = "",
+    component: Annotated[str, Option(help=f"What varies: {', '.join(COMPONENTS)}.")] = "jax",
+    jax: Annotated[str, Option(help="The jax that another component is installed with.")] = "",
     also: _With = None,
-    python: _Python = "",
+    python: Annotated[str, Option(help="The Python to use; default: the first that works.")] = "",
     bundle: _Bundle = None,
-    timeout: _Limit = 600.0,
+    timeout: Annotated[float, Option(min=1, help="Limit of one measurement, in seconds.")] = 600.0,
     timing_seconds: _TimingLimit = 120.0,
     as_json: _AsJson = False,
 ) -> None:
@@ -317,11 +301,6 @@ def _inspection_of(probed: Probed, found: Regression) -> Inspection:
         evidence=probed.evidence,
         device=found.prober.target.model,
     )
-
-
-def _misuse(message: str) -> NoReturn:
-    typer.echo(f"assay: {message}", err=True)
-    raise typer.Exit(ExitCode.MISUSE.value)
 
 
 def main() -> None:

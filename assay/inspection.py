@@ -30,10 +30,6 @@ _ONE_DEVICE = "a proto does not record the number of devices: compiled for one"
 _NOT_SCHEDULED = "not scheduled: no compiler has finished it, and most numbers will change"
 
 
-class InspectionError(WrongValue):
-    """The program cannot be inspected; the message says what to do instead."""
-
-
 def inspect(
     subject: str,
     targets: Sequence[str],
@@ -49,7 +45,7 @@ def inspect(
     child process.
 
     Raises:
-        InspectionError: there is no such function or file, or it holds no module.
+        WrongValue: there is no such function or file, or it holds no module.
         TargetError: no target has that name.
         ObservationError: Assay itself failed.
     """
@@ -87,24 +83,24 @@ def inspect(
 
 
 def _check_function(path: Path, function: str) -> None:
-    """Raise InspectionError unless the file seems to define the function and ``example_args``."""
+    """Raise WrongValue unless the file seems to define the function and ``example_args``."""
     if not path.is_file():
-        raise InspectionError(f"got no file {path}, wanted FILE.py:FUNCTION; check the path")
+        raise WrongValue(f"got no file {path}, wanted FILE.py:FUNCTION; check the path")
     try:
         source = decode_source(path.read_bytes())
         symbols = symtable(source, str(path), "exec").get_symbols()
     except (SyntaxError, ValueError) as error:
-        raise InspectionError(f"got {path} that Python cannot read ({error}); fix it") from error
+        raise WrongValue(f"got {path} that Python cannot read ({error}); fix it") from error
     names = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
     if not function:
         own = [name for name in names if not name.startswith(("_", "example_"))]
-        raise InspectionError(
+        raise WrongValue(
             f"got {path} without a function, wanted {path}:FUNCTION; it defines "
             f"{', '.join(own) or 'none'}"
         )
     for name, purpose in ((function, "to compile"), ("example_args", "that returns its arguments")):
         if name not in names and "import *" not in source:
-            raise InspectionError(
+            raise WrongValue(
                 f"got {path} without {name!r}, wanted a function of that name {purpose}; it "
                 f"defines {', '.join(names) or 'nothing'}"
             )
@@ -114,23 +110,23 @@ def _read(path: Path) -> HloFile:
     try:
         return recognise(path.read_bytes(), str(path))
     except OSError as error:
-        raise InspectionError(
+        raise WrongValue(
             f"got {path}, which cannot be read ({error.strerror}), wanted a file of HLO or "
             "FILE.py:FUNCTION; check the path"
         ) from error
     except NoModule as error:
-        raise InspectionError(str(error)) from error
+        raise WrongValue(str(error)) from error
 
 
 def _check_compilable(path: Path, file: HloFile, targets: Sequence[Target]) -> None:
     if not targets:
-        raise InspectionError(
+        raise WrongValue(
             f"got {path}, {file.form.value} that no compiler has finished, wanted a target to "
             "compile it for; name one, such as --target gpu-h100, or read it with --as-is"
         )
     for target in targets:
         if why := why_not_compiled_again(file, target.platform):
-            raise InspectionError(f"got {path}, which cannot be compiled for {target.name}: {why}")
+            raise WrongValue(f"got {path}, which cannot be compiled for {target.name}: {why}")
 
 
 # Called in the observer's process: this one never imports jax.
@@ -142,7 +138,7 @@ def _function_program(path: str, function: str, devices: Sequence[Any]) -> Progr
 
 def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Iterator[Inspection]:
     if file.form is Form.STABLEHLO:
-        raise InspectionError(
+        raise WrongValue(
             f"got {path}, {file.form.value}, wanted HLO to read as it stands; "
             "name a --target to compile it for, and omit --as-is"
         )
@@ -150,7 +146,7 @@ def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Itera
         summary = read(file.module, file.buffer_assignment)
         memory = memory_stats(file.buffer_assignment) if file.buffer_assignment else None
     except MalformedModule as error:
-        raise InspectionError(f"{path}: {error}") from error
+        raise WrongValue(f"{path}: {error}") from error
     for target in targets or (None,):
         model = target.model if target else None
         yield Inspection(

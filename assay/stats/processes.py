@@ -1,16 +1,14 @@
 """The ratio of two toolchains' times, from several pairs of processes run side by side.
 
-Two processes of the same program differ by where their memory lies, so pairs of processes are what
-is compared, and not their samples. Pairs are weighed by what noise left of each: random effects
-(DerSimonian and Laird 1986) with Hartung and Knapp's interval (2001), never narrower than the
-pairs' own noise allows. The three views are those of ``assay.stats.ratios``; here a minimum time is
-a process's.
+Two processes of one program differ by where their memory lies. Pairs of processes are therefore
+compared, not their samples, weighted by their noise: random effects (DerSimonian and Laird 1986)
+with Hartung and Knapp's interval (2001), which is never narrower than the noise of the pairs. The
+three estimates are those of ``assay.stats.ratios``. A minimum time is that of a process.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -32,21 +30,20 @@ from assay.stats.ratios import (
 )
 
 PAIR_LOOKS: Final = (4, 6, 9, 12)
-"""After so many pairs of processes they are judged, and no more are started if they decide."""
+"""The numbers of pairs of processes at which they are judged. No more start if they decide."""
 
 TURNS_OF_A_PAIR: Final = 48
-"""How many turns a pair of processes takes: starting it costs more."""
+"""Samples that each process of a pair takes."""
 
 FEWEST_TURNS: Final = 8
-"""With fewer turns a pair of processes is not judged: its own noise is known too badly."""
+"""The fewest samples of a pair of processes that is judged. Fewer do not show its noise."""
 
 _LEAST_ERROR: Final = 1e-4
 _ONE_SIGMA: Final = 2 * (1 - 0.8413447460685429)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
-    """What one pair of processes measured, told alternately to take a sample: seconds."""
+class Turns(NamedTuple):
+    """Seconds of the samples that two processes took alternately."""
 
     first: Sequence[float]
     second: Sequence[float]
@@ -55,9 +52,9 @@ class Turns:
 def ratio_of_processes(pairs: Sequence[Turns], sensitivity: Sensitivity = DEFAULT) -> Ratio:
     """The second toolchain's time over the first's.
 
-    Times that are ``far_apart`` decide at once, even one turn of one pair of processes. Else fewer
-    than two pairs of ``FEWEST_TURNS`` are too noisy: one pair cannot tell a toolchain from where a
-    process's memory happens to lie.
+    Times that are ``far_apart`` decide at once, even one turn of one pair of processes. Otherwise
+    fewer than two pairs of ``FEWEST_TURNS`` are too noisy, because one pair does not show the
+    variation between processes.
 
     Raises:
         ValueError: no turns, or turns that cannot be compared.
@@ -67,19 +64,18 @@ def ratio_of_processes(pairs: Sequence[Turns], sensitivity: Sensitivity = DEFAUL
     if found is not None:
         return found
     usable = [pair for pair in pairs if len(pair.first) >= FEWEST_TURNS]
-    if len(usable) < 2:  # noqa: PLR2004  (what varies between processes takes two to see)
+    if len(usable) < 2:  # noqa: PLR2004  (one pair shows no variation)
         center, _ = signed_rank_interval(differences(first, second), _ONE_SIGMA)
         return judged((center, (-math.inf, math.inf)), len(pairs), sensitivity)
     share = sensitivity.errors / (len(PAIR_LOOKS) + 1) / VIEWS
-    calm = _over_pairs([calm_differences(each.first, each.second) for each in usable], share)
-    everything = _over_pairs([differences(each.first, each.second) for each in usable], share)
+    calm = _over_pairs([calm_differences(*each) for each in usable], share)
+    everything = _over_pairs([differences(*each) for each in usable], share)
     minima = minimum_time_interval(
         np.log([min(each.first) for each in usable]),
         np.log([min(each.second) for each in usable]),
         share,
     )
-    alike = vary_alike([(each.first, each.second) for each in usable])
-    view, reason = of_views(calm, minima, everything, alike=alike)
+    view, reason = of_views(calm, minima, everything, alike=vary_alike(usable))
     return judged(view, len(usable), sensitivity, reason=reason)
 
 
@@ -102,7 +98,7 @@ def more_pairs(pairs: Sequence[Turns], sensitivity: Sensitivity = DEFAULT) -> in
 
 
 def random_effects(centers: Floats, errors: Floats, share: float) -> tuple[float, float]:
-    """The mean of estimates that differ more than their errors say, and its interval's half."""
+    """The mean of estimates that differ by more than their errors, and half of its interval."""
     variances = np.maximum(errors, _LEAST_ERROR) ** 2
     weights = 1 / variances
     degrees = len(centers) - 1
@@ -121,7 +117,7 @@ def _mean(centers: Floats, weights: Floats) -> float:
 
 
 def _over_pairs(found: Sequence[Floats], share: float) -> View:
-    """The mean over pairs of processes of their own ratios, as a logarithm, and its interval."""
+    """The mean of the ratios of pairs of processes, as a logarithm, and its interval."""
     centers, errors = [], []
     for each in found:
         center, (low, high) = signed_rank_interval(each, _ONE_SIGMA)

@@ -1,17 +1,18 @@
 """The ratio of two programs' times, from samples taken alternately in one process.
 
 Sample k of one program is paired with sample k of the other. A disturbance slows both, and the
-differences of their logarithms are symmetric about the true one. Three estimates share the errors.
+differences of their logarithms are symmetric about the true one. Three estimates share the errors:
 
-*Calm pairs*: most noise of a busy machine lies in few pairs. The calmer half is kept, chosen by the
-sum of a pair's logarithms, which does not show which of the two was slower if both vary alike.
-*Minimum times* decide where most pairs are disturbed. *All pairs* contain what only some runs show:
-where they contradict the other two, they are right. Where one program varies more, calm pairs and
-minimum times select its fast runs; the interval is then extended to the centre of all pairs.
+- *Calm pairs*: the half with the smallest sums of logarithms. Most noise of a busy machine is in
+  few pairs, and a sum does not show which of the two programs was slower if both vary alike.
+- *Minimum times*, which decide where most pairs are disturbed.
+- *All pairs*, which contain what only some runs show. They decide where they contradict the others.
+
+Where one program varies more, calm pairs and minimum times select its fast runs. The interval is
+then extended to the centre of all pairs. One or two pairs decide if the times are far apart.
 
 The interval of pairs is Wilcoxon's signed-rank interval about the Hodges-Lehmann median (Hollander,
-Wolfe and Chicken, Nonparametric Statistical Methods, 3.1 to 3.3), exact for any number of pairs.
-Two programs whose times are far apart are told from one or two pairs.
+Wolfe and Chicken, Nonparametric Statistical Methods, 3.1 to 3.3).
 """
 
 import math
@@ -90,13 +91,13 @@ def _positive(value: float, what: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """How far noise alone moves a sample: so many times as long, and so many seconds more."""
+    """How much noise alone can lengthen a sample: by a factor, and by seconds in addition."""
 
     stretch: float
     stall: float
 
     def longest(self, seconds: float) -> float:
-        """The longest that a program can seem to take that takes so many seconds."""
+        """The longest time that can be measured of a program that takes ``seconds``."""
         return self.stretch * seconds + self.stall
 
 
@@ -106,13 +107,13 @@ BEYOND: Final = {
     4: Noise(stretch=2.0, stall=0.02),
     6: Noise(stretch=1.5, stall=0.005),
 }
-"""What so many pairs must differ by to decide; of complete separation alone, 6 pairs are 1 in 924.
+"""The fewest pairs -> the difference by which they decide. One pair decides for slower only.
 
-One pair decides for slower only.
+By chance, 6 pairs of equal programs are separated in 1 of 924 cases.
 """
 
 FIRST_RUN: Final = Noise(stretch=16.0, stall=0.5)
-"""The same of first runs, which touch their memory for the first time; chosen, not measured."""
+"""The same for first runs, which touch their memory for the first time; chosen, not measured."""
 
 
 def far_apart(
@@ -124,9 +125,9 @@ def far_apart(
 ) -> Ratio | None:
     """The ratio of samples that are farther apart than noise can move them; else None.
 
-    Far apart on either side of ``against``, the ratio that the second is held to. The ratio is that
-    of the medians, its bounds those of the samples. Samples of few pairs of ``processes`` share
-    what stretches a whole process.
+    They are compared with ``against``, the limit of the ratio. The ratio is that of the medians,
+    its bounds those of the samples. What stretches a process stretches all its samples, so
+    ``processes`` is the number of pairs of processes that the samples come from.
     """
     pairs = min(len(first), len(second))
     if not pairs:
@@ -152,16 +153,16 @@ def _noise(count: int) -> Noise:
 
 
 def certainly_slower_after(seconds: float, *, against: float = 1.0) -> float:
-    """After how long a first run is certainly slower than ``against`` times one of such seconds."""
+    """The seconds after which a first run is slower than ``against`` times one of ``seconds``."""
     return FIRST_RUN.longest(against * seconds)
 
 
 def minimum_time_interval(first: Floats, second: Floats, errors: float) -> tuple[float, float]:
-    """The interval of the second minimum time less the first, from stretches' minima as logarithms.
+    """The interval of the second minimum time less the first, from minima of blocks as logarithms.
 
-    Both sides draw as many stretches as the smaller has: of more draws comes a lower minimum time.
-    Without bounds where stretches are so few that, of two sides that do not differ, one would lie
-    wholly above the other more often than the errors allow.
+    Both sides draw as many blocks as the smaller side has, because more draws have a lower minimum.
+    The interval has no bounds if blocks are so few that one of two equal sides would be above the
+    other by chance more often than the errors allow.
     """
     if 2 / math.comb(len(first) + len(second), len(first)) > errors:
         return -math.inf, math.inf
@@ -169,29 +170,25 @@ def minimum_time_interval(first: Floats, second: Floats, errors: float) -> tuple
     ours, theirs = np.sort(first), np.sort(second)
     differences = (theirs[:, None] - ours[None, :]).ravel()
     chances = (_chances(len(theirs), draws)[:, None] * _chances(len(ours), draws)[None, :]).ravel()
-    return _quantile(differences, chances, errors / 2), -_quantile(
-        -differences, chances, errors / 2
-    )
+    low = _quantile(differences, chances, errors / 2)
+    return low, -_quantile(-differences, chances, errors / 2)
 
 
 def block_minima(logs: Floats, size: int) -> Floats:
-    """The minimum of each block of so many samples in a row; what is left over joins the last."""
+    """The minimum of each block of ``size`` successive samples; the last block has the rest too."""
     starts = np.arange(0, max(len(logs) - size + 1, 1), size)
     minima: Floats = np.minimum.reduceat(logs, starts)
     return minima
 
 
 def _chances(count: int, draws: int) -> Floats:
-    """The chance of each of the sorted stretches to be the minimum of so many draws."""
+    """The chance that each of the sorted blocks is the minimum of ``draws``."""
     left: Floats = ((count - np.arange(count + 1)) / count) ** draws
     return left[:-1] - left[1:]
 
 
 def _quantile(values: Floats, chances: Floats, share: float) -> float:
-    """The largest value with at most ``share`` of the chance below it.
-
-    Summed from the smallest value up on either side, so that swapping the sides mirrors it.
-    """
+    """The largest value with at most ``share`` of the chance below it."""
     order = np.argsort(values, kind="stable")
     below = np.cumsum(chances[order])
     place = int(np.searchsorted(below, share))
@@ -199,14 +196,14 @@ def _quantile(values: Floats, chances: Floats, share: float) -> float:
 
 
 LOOKS: Final = (12, 16, 24, 32, 48, 64, 96, 128, 192, 384, 768, 1536)
-"""After so many pairs the samples so far are judged, and no more are taken if they decide.
+"""The numbers of pairs at which samples are judged. No more are taken if they decide.
 
 The last ones are for programs of a few milliseconds on a noisy machine: 192 pairs left 28 of 200
 comparisons of such a program with itself undecided, 1,536 none of 94 (docs/timing-evaluation.md).
 """
 
 SOME_RUNS: Final = "the typical run changed, though the fastest did not"
-"""Why the calmest pairs and the minimum times did not decide: they would have missed it."""
+"""The reason if all pairs decide, because calm pairs and minimum times would miss the change."""
 
 VIEWS: Final = 3
 _CALM: Final = 0.5
@@ -226,11 +223,11 @@ def ratio_of_turns(
     against: float = 1.0,
     looks: int = len(LOOKS) + 1,
 ) -> Ratio:
-    """The second program's time over the first's; slower or faster than ``against`` times it.
+    """The second program's time over the first's, compared with ``against``.
 
-    The allowed errors are shared out among the ``looks``: by default all of ``LOOKS`` and a last
-    one that a caller's own limit may force, so that looking repeatedly keeps them; 1 for samples
-    that are judged once. Samples that are ``far_apart`` decide at once, even one pair.
+    The allowed errors are divided among the ``looks``, so that repeated looks do not exceed them.
+    The default is all of ``LOOKS`` and a last one that a caller's own limit may force. Use 1 for
+    samples that are judged once. Samples that are ``far_apart`` decide at once, even one pair.
 
     Raises:
         ValueError: sequences of unequal length, no pair, or times that are not positive.
@@ -255,9 +252,9 @@ def _view(first: Sequence[float], second: Sequence[float], errors: float) -> tup
 
 
 def of_views(calm: View, minima: Bounds, everything: View, *, alike: bool) -> tuple[View, str]:
-    """What calm pairs and minimum times agree on unless all pairs contradict it, and why.
+    """What calm pairs and minimum times agree on, or all pairs with a reason if they contradict it.
 
-    ``alike`` says whether both sides vary as much by themselves; see ``vary_alike``.
+    ``alike`` says whether both sides vary as much (`vary_alike`).
     """
     low, high = agreed(calm[1], minima)
     center = everything[0]
@@ -269,7 +266,7 @@ def of_views(calm: View, minima: Bounds, everything: View, *, alike: bool) -> tu
 
 
 def agreed(one: Bounds, other: Bounds) -> Bounds:
-    """What two intervals for the same number both allow; all that either allows if they differ."""
+    """The intersection of two intervals for one number; their hull if they do not intersect."""
     if _apart(one, other):
         return min(one[0], other[0]), max(one[1], other[1])
     return max(one[0], other[0]), min(one[1], other[1])
@@ -280,22 +277,24 @@ def _apart(one: Bounds, other: Bounds) -> bool:
 
 
 def vary_alike(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> bool:
-    """Whether both sides vary as much, by the middle half of samples, the mean over all pairs.
+    """Whether both sides vary as much, by the interquartile range, the mean over all pairs.
 
-    Where they do not, the fast half of the noisier one's samples is faster than the other's: of
-    equal medians and normal noise of 2 % beside 5 %, 39 of 200 were called faster.
+    If not, the fast half of the noisier side is faster than that of the other: with equal medians
+    and normal noise of 2 % and 5 %, 39 of 200 were judged faster.
     """
-    spreads = np.log([[max(_middle_half(side), _NO_SPREAD) for side in pair] for pair in pairs])
+    spreads = np.log(
+        [[max(_interquartile_range(side), _NO_SPREAD) for side in pair] for pair in pairs]
+    )
     return bool(abs(np.mean(spreads[:, 0] - spreads[:, 1])) <= math.log(_ALIKE))
 
 
-def _middle_half(samples: Sequence[float]) -> float:
+def _interquartile_range(samples: Sequence[float]) -> float:
     low, high = np.quantile(np.log(samples), (0.25, 0.75))
     return float(high - low)
 
 
 def differences(first: Sequence[float], second: Sequence[float]) -> Floats:
-    """The difference of logarithms of every pair, the second less the first.
+    """The difference of the logarithms of each pair, the second less the first.
 
     Raises:
         ValueError: sequences of unequal length, none, or times that are not positive.
@@ -337,7 +336,7 @@ def signed_rank_interval(found: Floats, errors: float) -> tuple[float, tuple[flo
 def _cut(count: int, errors: float) -> int:
     """How many averages to cut at each end, by the exact distribution of the rank sum.
 
-    Of more than ``_MOST_EXACT`` values, by its normal approximation, which cuts up to 0.3 % fewer.
+    For more than ``_MOST_EXACT`` values, its normal approximation cuts up to 0.3 % fewer.
     """
     if count > _MOST_EXACT:
         mean, variance = count * (count + 1) / 4, count * (count + 1) * (2 * count + 1) / 24

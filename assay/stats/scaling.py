@@ -14,7 +14,7 @@ from assay.stats.ratios import logarithms
 
 FEWEST_SIZES: Final = 4
 _FEWEST_FOR_A_CURVE: Final = 6
-"""Sizes from which on a cost may bend: a parabola takes three, and as many are left to judge it."""
+"""The fewest sizes to fit a parabola to: it has three terms, and three sizes are left to judge."""
 
 
 class Growth(Enum):
@@ -29,8 +29,8 @@ class Growth(Enum):
 class Exponent:
     """Cost grows as size ** ``value`` from the smallest to the largest size, on average.
 
-    The interval is unbounded if ``reason`` says why there is none. ``worst`` is the largest factor
-    by which a cost lies off what was fitted.
+    The interval is unbounded if there is a ``reason`` for that. ``worst`` is the largest factor
+    between a cost and the fit.
     """
 
     value: float
@@ -46,9 +46,9 @@ def fitted_exponent(
 ) -> Exponent:
     """The exponent by least squares on logarithms, with Student's interval.
 
-    A line is fitted to few sizes, and to six or more a parabola, for most costs bend: a constant
+    A line is fitted to few sizes, a parabola to six or more, because most costs bend: a constant
     part fades, a cache is left. The exponent is then that of the parabola's chord, from smallest
-    to largest size, and its interval holds the noise, not the bend.
+    to largest size, so that its interval contains the noise, not the bend.
 
     A cost of nothing at every size, such as copies per iteration, has exponent 0 exactly.
 

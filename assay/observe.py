@@ -59,10 +59,8 @@ def observe(
     """Measure one variant on one target in this process.
 
     A program in ``cache`` is not compiled again. With ``growth_seconds`` only the program's
-    growing loop is timed, for about that long.
-
-    Failures of the program, the compiler or the target are recorded in the evidence. Any other
-    exception than ``TargetError`` is a fault of Assay.
+    growing loop is timed, for about that long. Failures of the program, the compiler or the target
+    are recorded in the evidence. Any other exception than ``TargetError`` is a fault of Assay.
 
     Raises:
         TargetError: no target has that name.

@@ -32,7 +32,7 @@ _MEMORY_PARTS = (
 
 
 class Unsupported(NotImplementedError):
-    """The installed version of a framework lacks what is asked of it; the message says what to do.
+    """The installed framework lacks what is asked of it; the message says what to do.
 
     Neither the program nor the compiler is at fault.
     """
@@ -75,10 +75,7 @@ def memory_of(stats: Any) -> Memory:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """An executable of jaxlib, and the HloProto that its compiler dumped, None if it dumped none.
-
-    A compile-only compiler's executable cannot run.
-    """
+    """An executable of jaxlib, and the HloProto that its compiler dumped, if it did."""
 
     executable: Any
     dumped: bytes | None
@@ -100,9 +97,9 @@ class Compiled:
 class Ready:
     """A program that is compiled and can be run repeatedly, to be timed.
 
-    ``run(count)`` returns the seconds of ``count`` runs, each waited for; arguments that a run
-    consumes are made before. ``most_runs`` is the largest count. ``trace_seconds`` and
-    ``compile_seconds`` are None where the first run traces and compiles.
+    ``run(count)`` returns the seconds of ``count`` runs, at most ``most_runs``, each waited for;
+    arguments that a run consumes are made before. ``trace_seconds`` and ``compile_seconds`` are
+    None where the first run traces and compiles.
     """
 
     run: Callable[[int], float]
@@ -114,9 +111,9 @@ class Ready:
 class Framework:
     """The stages of one framework for one target; each may raise the framework's own exceptions.
 
-    Laws: a stage that returns has really done its work; it reads nothing from a cache of another
-    run. Every compiled, run or timed program goes through ``check_placement``. A method that is
-    not overridden says that the framework cannot do it.
+    Laws: a stage that returns has done its work, without a cache of another run. Every compiled,
+    run or timed program goes through ``check_placement``. The methods here are those of a
+    framework that only compiles.
     """
 
     # ``Any`` is the framework's own object, passed from stage to stage unchanged.
@@ -144,10 +141,7 @@ class Framework:
         return None
 
     def what_is_compiled(self, lowered: Any) -> str:
-        """Everything that the compiler is given: module, devices, options.
-
-        Empty if that is not known: the program is then compiled in every run.
-        """
+        """All that the compiler is given: module, devices, options; "" if it cannot be cached."""
         return ""
 
     def compile(self, lowered: Any) -> Compiled:

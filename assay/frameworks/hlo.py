@@ -19,6 +19,7 @@ from assay.targets import jax_internals
 from assay.targets.hlo_text import compile_with_dump, device_counts, module_of_text
 
 _GZIP = b"\x1f\x8b"
+_CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\f")
 _BYTECODE = b"ML\xefR"
 _MLIR_BEGINS = ("module", "builtin.module", "#", "!", "//")
 _WANTED = (
@@ -126,16 +127,14 @@ def recognise(data: bytes, name: str) -> HloFile:
     if not data.strip():
         raise NoModule(f"got {name}, which is empty, wanted {_WANTED}; write the dump again")
     text = _text(data)
-    is_mlir = (
-        text is not None and text.lstrip().startswith(_MLIR_BEGINS) and "HloModule" not in text
-    )
+    is_mlir = text.lstrip().startswith(_MLIR_BEGINS) and "HloModule" not in text
     if is_mlir or data.startswith(_BYTECODE):
         try:
             jax_internals.parse_stablehlo(data)
         except ValueError as error:
             raise NoModule(f"{name}: {error}") from error
         return HloFile(form=Form.STABLEHLO, module=data)
-    if text is None:
+    if not text:
         return _proto(data, name)
     try:
         module = module_of_text(text)
@@ -145,16 +144,12 @@ def recognise(data: bytes, name: str) -> HloFile:
     return HloFile(form=Form.HLO_TEXT, module=module, replicas=replicas, partitions=partitions)
 
 
-def _text(data: bytes) -> str | None:
-    """``data`` decoded as text, or None if it is binary."""
-    if b"\0" in data:
-        return None
+def _text(data: bytes) -> str:
+    """``data`` decoded as text; empty if it is binary."""
     try:
-        text = data.decode()
+        return "" if _CONTROL & set(data[:4096]) else data.decode()
     except UnicodeDecodeError:
-        return None
-    control = sum(character < " " and character not in "\t\n\r\f" for character in text[:4096])
-    return None if control else text
+        return ""
 
 
 def _proto(data: bytes, name: str) -> HloFile:

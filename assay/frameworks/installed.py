@@ -15,47 +15,35 @@ from assay.targets import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A framework: its class, the module that it needs, how to install that, its packages.
+    """A framework: its class, the packages of its toolchain, the module it needs, its installation.
 
     ``keeps_state``: what was compiled and counted for one program affects the next.
     """
 
     place: str
-    needs: str
-    install: str
-    packages: tuple[str, ...]
+    packages: tuple[str, ...] = ("jax", "jaxlib")
+    needs: str = "jax"
+    install: str = "pip install jax"
     keeps_state: bool = False
 
 
 _ENTRIES = {
-    "jax": _Entry(
-        place="assay.frameworks.jax:JaxFramework",
-        needs="jax",
-        install="pip install jax",
-        packages=("jax", "jaxlib"),
-    ),
-    "hlo": _Entry(
-        place="assay.frameworks.hlo:HloFramework",
-        needs="jaxlib",
-        install="pip install jax",
-        packages=("jax", "jaxlib"),
-    ),
+    "jax": _Entry(place="assay.frameworks.jax:JaxFramework"),
+    "hlo": _Entry(place="assay.frameworks.hlo:HloFramework"),
     "torch_xla": _Entry(
         place="assay.frameworks.torch_xla:TorchXlaFramework",
-        needs="torch_xla",
-        install="tox run -e torch_xla, or pip install 'assay-xla[torch_xla]' (7 GB)",
         # Its own XLA runs the programs; jax's compilers compile for compile-only targets.
         packages=("torch", "torch-xla", "jax", "jaxlib"),
+        needs="torch_xla",
+        install="tox run -e torch_xla, or pip install 'assay-xla[torch_xla]' (7 GB)",
         keeps_state=True,
     ),
 }
 KNOWN = tuple(_ENTRIES)
 _CUDA_PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "jax-cuda12-plugin", "jax-cuda12-pjrt")
 _COMPILER_PACKAGES = {"cuda": (*_CUDA_PLUGINS, "nvidia-cuda-nvcc"), "tpu": ("libtpu",)}
-PACKAGES = frozenset(
-    name
-    for names in (*(each.packages for each in _ENTRIES.values()), *_COMPILER_PACKAGES.values())
-    for name in names
+PACKAGES = frozenset().union(
+    *(entry.packages for entry in _ENTRIES.values()), *_COMPILER_PACKAGES.values()
 )
 """Every package that a toolchain of Assay's own frameworks names."""
 

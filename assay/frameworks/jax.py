@@ -41,9 +41,7 @@ class JaxFramework(JaxTiming):
         with abstractly_on(self.devices[0]), (program.context or nullcontext)():
             if not hasattr(function, "trace"):
                 return LowersItself(function, arguments)
-            stage = function.trace(*arguments)
-        traced: jax.stages.Traced = unwrapped(stage, jax.stages.Traced, "traced")
-        return traced
+            return unwrapped(function.trace(*arguments), jax.stages.Traced, "traced")
 
     def lower(self, traced: jax.stages.Traced | LowersItself) -> jax.stages.Lowered:
         """Lower to StableHLO for the platform."""

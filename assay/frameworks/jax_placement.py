@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import jax
@@ -18,6 +18,11 @@ from assay.model.blame import WrongType, WrongValue
 from assay.model.workload import Program
 from assay.targets import jax_internals
 from assay.targets.emulation import mesh_settable
+
+_ARRAYS = (jax.Array, np.ndarray, np.generic)
+_JIT_OPTIONS = ("in_shardings", "out_shardings", "donate_argnums", "static_argnums")
+_PUT = jax.device_put
+_Stage = TypeVar("_Stage")
 
 
 def program_of_file(path: str, function: str, devices: Sequence[Any]) -> Program:
@@ -71,23 +76,18 @@ def jitted(program: Program, devices: Sequence[Any]) -> tuple[Any, tuple[Any, ..
     """
     function: Any = program.function
     arguments = arguments_of(program, devices)
+    options = {name: getattr(program, name) for name in _JIT_OPTIONS}
+    options = {name: value for name, value in options.items() if value is not None}
     if not is_jitted(function):
-        shardings = {
-            name: value
-            for name in ("in_shardings", "out_shardings")
-            if (value := getattr(program, name)) is not None
-        }
-        numbers = {name: getattr(program, name) for name in ("donate_argnums", "static_argnums")}
-        return jax.jit(function, **shardings, **numbers), arguments
-    for name in ("out_shardings", "donate_argnums", "static_argnums"):
-        if getattr(program, name) not in (None, ()):
+        return jax.jit(function, **options), arguments
+    shardings = options.pop("in_shardings", None)
+    for name, value in options.items():
+        if value != ():
             raise WrongValue(
                 f"got Program({name}=…) for {function.__name__!r}, which is jitted already, wanted "
                 f"a plain function; give jax.jit the {name}, or Program the plain function"
             )
-    if program.in_shardings is None:
-        return function, arguments
-    return function, placed(arguments, program.in_shardings)
+    return function, arguments if shardings is None else placed(arguments, shardings)
 
 
 def is_jitted(function: Any) -> bool:
@@ -107,36 +107,28 @@ def arguments_of(program: Program, devices: Sequence[Any]) -> tuple[Any, ...]:
 
     def arrays() -> list[Any]:
         leaves, tree = jax.tree.flatten(make())
-        known[:] = [tree, [None if _is_array(leaf) else leaf for leaf in leaves]]
-        return [leaf for leaf in leaves if _is_array(leaf)]
+        known[:] = [tree, [None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves]]
+        return [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
 
     device_put = patch.object(jax, "device_put", _put_and_constrain)
     with abstractly_on(devices[0]), device_put, mesh_settable():
         traced = jax.jit(arrays).trace()
     platform = devices[0].platform
     lowered = lowered_for(traced, "cuda" if platform == "gpu" else platform, devices)
-    shapes = list(traced.out_info)
+    shapes = iter(traced.out_info)
     if len(jax_internals.lowered_devices(lowered)) > 1:
-        shapes = list(map(shape_of, shapes, _result_shardings(lowered)))
+        try:
+            shapes = map(shape_of, shapes, lowered.compile().output_shardings)
+        except jax.errors.JaxRuntimeError as error:
+            raise WrongValue(
+                "got a function of arguments that does not compile, so their shardings are "
+                "unknown; wanted one that compiles, or jax.ShapeDtypeStructs with shardings: "
+                f"{error}"
+            ) from error
     tree, others = known
-    made = iter(shapes)
-    leaves = [next(made) if leaf is None else leaf for leaf in others]
+    leaves = [next(shapes) if leaf is None else leaf for leaf in others]
     arguments: Any = jax.tree.unflatten(tree, leaves)
     return arguments if isinstance(arguments, tuple) else (arguments,)
-
-
-def _result_shardings(lowered: jax.stages.Lowered) -> Sequence[Any]:
-    try:
-        shardings: Sequence[Any] = lowered.compile().output_shardings
-    except jax.errors.JaxRuntimeError as error:
-        raise WrongValue(
-            "got a function of arguments that does not compile, so their shardings are unknown; "
-            f"wanted one that compiles, or jax.ShapeDtypeStructs with shardings: {error}"
-        ) from error
-    return shardings
-
-
-_PUT = jax.device_put
 
 
 def _put_and_constrain(value: Any, device: Any = None, **rest: Any) -> Any:
@@ -145,10 +137,6 @@ def _put_and_constrain(value: Any, device: Any = None, **rest: Any) -> Any:
     if shardings and all(isinstance(each, jax.sharding.NamedSharding) for each in shardings):
         value = jax.lax.with_sharding_constraint(value, device)
     return _PUT(value, device, **rest)
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
 
 
 def shape_of(leaf: Any, sharding: Any = None) -> Any:
@@ -210,8 +198,7 @@ class LowersItself:
     def lower(self, **_rest: Any) -> jax.stages.Lowered:
         """What jax lowered within it, for the platform of its shardings or the default device."""
         lowered = self.function.lower(*jax.tree.map(_as_array, self.arguments))
-        own: jax.stages.Lowered = unwrapped(lowered, jax.stages.Lowered, "lowered")
-        return own
+        return unwrapped(lowered, jax.stages.Lowered, "lowered")
 
 
 class _Array(np.ndarray[Any, Any]):
@@ -230,7 +217,7 @@ def _as_array(leaf: Any) -> Any:
     return array
 
 
-def unwrapped(stage: Any, wanted: type, name: str) -> Any:
+def unwrapped(stage: Any, wanted: type[_Stage], name: str) -> _Stage:
     """The stage of jax's own within one of a library over jax (flax.nnx, equinox).
 
     Raises:

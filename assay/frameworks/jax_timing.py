@@ -7,6 +7,7 @@ line of whole modules. A CPU has no plane: its work is the host's events with a 
 
 import tempfile
 import time
+import timeit
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -214,30 +215,24 @@ _WORKS = 9
 
 def calibrate(device: jax.Device) -> Calibration:
     """Time a product, a copy and a dispatch on the device, each after one run not counted."""
-    with jax.default_device(device):
-        works = {
-            "matmul": (jax.jit(lambda x: x @ x), jnp.full((_MATRIX, _MATRIX), 1e-3)),
-            "copy": (jax.jit(jnp.copy), jnp.zeros(_COPIED)),
-            "dispatch": (jax.jit(lambda x: x + 1), jnp.zeros(())),
-        }
-        return Calibration(**{name: _repeated(*work) for name, work in works.items()})
 
-
-def _repeated(work: Callable[[Any], Any], argument: Any) -> tuple[float, ...]:
-    jax.block_until_ready(work(argument))
-    seconds = []
-    for _ in range(_WORKS):
-        start = time.perf_counter()
+    def seconds(work: Callable[[Any], Any], argument: Any) -> tuple[float, ...]:
         jax.block_until_ready(work(argument))
-        seconds.append(time.perf_counter() - start)
-    return tuple(seconds)
+        timer = timeit.Timer(lambda: jax.block_until_ready(work(argument)))
+        return tuple(timer.repeat(_WORKS, number=1))
+
+    with jax.default_device(device):
+        return Calibration(
+            matmul=seconds(jax.jit(lambda x: x @ x), jnp.full((_MATRIX, _MATRIX), 1e-3)),
+            copy=seconds(jax.jit(jnp.copy), jnp.zeros(_COPIED)),
+            dispatch=seconds(jax.jit(lambda x: x + 1), jnp.zeros(())),
+        )
 
 
 _GPU = "/device:GPU:"
 # libtpu always adds a plane /device:CUSTOM:Megascale Trace, which is not a device.
-_DEVICES = (_GPU, "/device:TPU:")
+_TPU = "/device:TPU:"
 _HOST = "/host:CPU"
-_OPERATION = "hlo_op"
 _MODULES = "XLA Modules"
 # Lines that sum up a GPU's streams. Their events are not additional work.
 _DERIVED = frozenset(
@@ -246,47 +241,37 @@ _DERIVED = frozenset(
 
 
 def device_times(profiles: Sequence[bytes], runs: int) -> DeviceTimes | None:
-    """Seconds of one of ``runs`` runs, summed over the devices that worked; None if none did.
+    """Seconds of one of ``runs`` runs, summed over the devices; None if none of them worked.
 
     ``profiles`` are serialised XSpaces. Raises what jaxlib raises for other bytes.
     """
     read = jax.profiler.ProfileData.from_serialized_xspace
     planes = [plane for each in profiles for plane in read(each).planes]
-    devices = [plane for plane in planes if plane.name.startswith(_DEVICES)]
-    hosts = [plane for plane in planes if plane.name == _HOST]
-    seen = list(map(_device_times, devices)) if devices else list(map(_host_times, hosts))
-    worked = [times for times in seen if times.busy]
-    if not worked:
+    gpus, tpus, hosts = (
+        [plane for plane in planes if plane.name.startswith(kind)] for kind in (_GPU, _TPU, _HOST)
+    )
+    works = [_work(plane) for plane in gpus or tpus or hosts]
+
+    def seconds(prefix: str) -> float:
+        named = ([each for each in events if each.name.startswith(prefix)] for events in works)
+        return sum(map(_covered, named)) / runs
+
+    if not (busy := seconds("")):
         return None
-    return DeviceTimes(
-        busy=sum(each.busy for each in worked) / runs,
-        to_host=_sum([each.to_host for each in worked], runs),
-        to_device=_sum([each.to_device for each in worked], runs),
-    )
+    if not gpus:
+        return DeviceTimes(busy=busy)
+    return DeviceTimes(busy=busy, to_host=seconds("MemcpyD2H"), to_device=seconds("MemcpyH2D"))
 
 
-def _sum(parts: Iterable[float | None], runs: int) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) / runs if known else None
-
-
-def _device_times(plane: Any) -> DeviceTimes:
-    modules = [line for line in plane.lines if line.name == _MODULES]
-    if modules and not plane.name.startswith(_GPU):
-        return DeviceTimes(busy=_covered(event for line in modules for event in line.events))
-    lines = [line for line in plane.lines if line.name not in _DERIVED]
+def _work(plane: Any) -> list[Any]:
+    """The events of the plane that are work of the device."""
+    lines = [line for line in plane.lines if line.name == _MODULES]
+    if not lines or plane.name.startswith(_GPU):
+        lines = [line for line in plane.lines if line.name not in _DERIVED]
     events = [event for line in lines for event in line.events]
-    return DeviceTimes(
-        busy=_covered(events),
-        to_host=_covered(each for each in events if each.name.startswith("MemcpyD2H")),
-        to_device=_covered(each for each in events if each.name.startswith("MemcpyH2D")),
-    )
-
-
-def _host_times(plane: Any) -> DeviceTimes:
-    events = (event for line in plane.lines for event in line.events)
-    works = (each for each in events if any(name == _OPERATION for name, _ in each.stats))
-    return DeviceTimes(busy=_covered(works))
+    if plane.name.startswith(_HOST):
+        return [event for event in events if "hlo_op" in dict(event.stats)]
+    return events
 
 
 def _covered(events: Iterable[Any]) -> float:

@@ -19,7 +19,7 @@ from assay.model.evidence import FailureKind
 from assay.model.timing import Ending, Keep, Machine, TimedPair, Times, Turns, Work
 from assay.model.workload import Program
 
-_CPU = Path("/sys/devices/system/cpu")
+_GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _THREADS = Path("/proc/self/task")
 _AUTOGROUP = Path("/proc/self/autogroup")
 _HIGHEST_PRIORITY = -20  # as a nice value
@@ -34,16 +34,10 @@ def machine(device: Any) -> Machine:
         cpu=next(names, os.uname().machine),
         cores=len(os.sched_getaffinity(0)),
         device=device.device_kind,
-        governor=_word(_CPU / "cpu0/cpufreq/scaling_governor"),
+        governor=_word(_GOVERNOR),
         driver=_word(Path("/sys/module/nvidia/version")) if is_gpu else "",
         load=os.getloadavg()[0],
     )
-
-
-def throttles() -> int | None:
-    """How often the processors throttled for heat since boot, if they count it."""
-    counts = [_word(file) for file in _CPU.glob("cpu*/thermal_throttle/core_throttle_count")]
-    return sum(map(int, counts)) if counts and all(counts) else None
 
 
 def _word(file: Path) -> str:
@@ -55,10 +49,9 @@ def _word(file: Path) -> str:
 
 @contextmanager
 def run_first() -> Iterator[None]:
-    """Have the scheduler run this process before others, where it may: as root, or CAP_SYS_NICE.
+    """Give this process priority over others, which takes root or CAP_SYS_NICE; else do nothing.
 
-    Elsewhere nothing changes. Linux weighs the sessions first (sched(7), "The autogroup feature"),
-    then the threads of each.
+    Linux weighs the sessions first (sched(7), "The autogroup feature"), then their threads.
     """
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     session = _word(_AUTOGROUP).rpartition(" ")[2]  # "/autogroup-7885 nice 0"
@@ -104,11 +97,10 @@ _STRETCH = 2  # Before the fewest samples are taken, turns may last so many time
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
-    """One of two programs; ``run`` gives the seconds that so many runs take, one after another.
+    """One of two programs; ``run(count)`` gives the total seconds of ``count`` runs.
 
     ``most_runs`` bounds the runs of a sample, for each may need arguments of its own. ``compiles``
-    says that the first run does so too, and tells nothing of those after it. ``next`` estimates
-    the seconds of a run.
+    says that the first run also compiles. ``next`` estimates the seconds of a run.
     """
 
     run: Callable[[int], float]
@@ -189,10 +181,10 @@ def take_turns(
 
 
 def _warmed_up(runners: Sequence[Runner], most_seconds: float, clock: Clock) -> bool:
-    """Warm up what gains by it; whether samples are then long enough for the clock.
+    """Warm up the runners; whether samples are then long enough for the clock.
 
-    A run so long needs no warming up, and leaves no time for it; nor does one that takes many times
-    as long as the other, which few samples tell.
+    A long run needs no warm-up, and leaves no time for it. Nor does one that is many times as long
+    as the other: few samples decide.
     """
     if sum(runner.next for runner in runners) >= _SHARE_OF_A_LONG_RUN * most_seconds:
         return True
@@ -261,16 +253,11 @@ class PairTimer:
     def times(self) -> Times:
         """The times so far, without a last sample that has no partner."""
         pairs = min((len(runner.samples) for runner in self._runners.values()), default=0)
-        known: dict[str, Any] = {
-            place: replace(
-                getattr(self._times, place),
-                first=runner.first,
-                runs_per_sample=runner.runs_per_sample,
-                samples=tuple(runner.samples[:pairs]),
-            )
-            for place, runner in self._runners.items()
-        }
-        return replace(self._times, **known)
+        for place, runner in self._runners.items():
+            samples = tuple(runner.samples[:pairs])
+            runs = runner.runs_per_sample
+            self._note_variant(place, first=runner.first, runs_per_sample=runs, samples=samples)
+        return self._times
 
     def run(self, tools: Framework) -> None:
         """Compile, calibrate, sample alternately, calibrate again, and profile where possible.
@@ -282,13 +269,13 @@ class PairTimer:
 
         turns, device = self._pair.turns, tools.devices[0]
         readies = {place: self._ready(place, tools) for place in self._variants}
-        throttled = throttles()
         self._note(machine=machine(device), before=calibrate(device))
         self._runners = {place: self._runner(place, ready) for place, ready in readies.items()}
-        hopeless_after = turns.hopeless_after if ends_when_hopeless(self._times) else None
+        if not ends_when_hopeless(self._times):
+            turns = replace(turns, hopeless_after=None)
         ended = take_turns(
             tuple(self._runners.values()),
-            replace(turns, hopeless_after=hopeless_after),
+            turns,
             most_seconds=self._pair.most_seconds,
             taken=self._keep_now_and_then,
         )
@@ -296,9 +283,6 @@ class PairTimer:
         # Programs far apart give the same verdict on a machine of any speed.
         if ended is not Ending.ENOUGH or len(self.times.judged.samples) >= turns.fewest:
             self._note(after=calibrate(device))
-        now = throttles()
-        if throttled is not None and now is not None and self._times.machine is not None:
-            self._note(machine=replace(self._times.machine, throttles=now - throttled))
         # On a CPU the wall times are the device's. No device works while a program is traced.
         if tools.platform != "cpu" and turns.work is Work.RUN:
             self._profile(tools, readies)

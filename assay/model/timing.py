@@ -120,8 +120,7 @@ _READABLE_CHARACTERS: Final = 48
 class Machine:
     """The machine of a measurement; "" or None is what could not be read.
 
-    ``load`` is the load average of the minute before the measurement. ``throttles`` counts how
-    often the processor slowed down for heat during it.
+    ``load`` is the load average of the minute before the measurement.
     """
 
     cpu: str
@@ -130,7 +129,6 @@ class Machine:
     governor: str = ""
     driver: str = ""
     load: float | None = None
-    throttles: int | None = None
 
     @property
     def identity(self) -> dict[str, str]:

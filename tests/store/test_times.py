@@ -48,7 +48,7 @@ FULL = Times(
     ),
     judged=VariantTimes(variant="squeeze", samples=(1.0, 2.0)),
     ended=Ending.TURNS,
-    machine=Machine(cpu="a cpu", cores=2, device="cpu", load=0.5, throttles=3),
+    machine=Machine(cpu="a cpu", cores=2, device="cpu", load=0.5),
     before=CALIBRATION,
     after=CALIBRATION,
     failure=Failure(kind=FailureKind.EXECUTION, message="≥"),

@@ -134,7 +134,7 @@ class JaxTiming(Framework):
         device = self.devices[0]
         longest = time.perf_counter() + _STRETCH * max(most_seconds, _GROWTH_SECONDS)
         with jax.default_device(device):
-            runs = [_grown(growth, *growth.build(each), device) for each in growth.lengths]
+            runs = [_grown(growth, each, device) for each in growth.lengths]
             for run in runs:
                 run()
             with run_first():
@@ -177,35 +177,33 @@ def run_program(
     return seconds
 
 
-def _grown(
-    growth: Growth,
-    function: Callable[..., Any],
-    make: Callable[[], tuple[Any, ...]],
-    device: jax.Device,
-) -> Callable[[], float]:
+def _grown(growth: Growth, length: int, device: jax.Device) -> Callable[[], float]:
     """A function that times one run of this length, or one tracing, in seconds."""
+    function, make = growth.build(length)
+    made = make()
+
+    def traced() -> float:
+        # A new function each time: jax does not trace a jitted function again.
+        anew = jax.jit(partial(function))
+        start = time.perf_counter()
+        anew.trace(*made)
+        return time.perf_counter() - start
+
     if growth.traced:
-        return partial(_traced, function, make())
+        return traced
     run = jax.jit(function, donate_argnums=growth.donate_argnums)
-    return partial(_timed, run, jax.device_put(make(), device), device)
+    made = jax.device_put(made, device)
 
+    def timed() -> float:
+        # The run may donate its arguments, hence a copy.
+        arguments = jax.block_until_ready(jax.device_put(made, device, may_alias=False))
+        start = time.perf_counter()
+        results = jax.block_until_ready(run(*arguments))
+        seconds = time.perf_counter() - start
+        check_results(results, [device])
+        return seconds
 
-def _traced(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
-    # A new function each time: jax does not trace a jitted function again.
-    anew = jax.jit(partial(function))
-    start = time.perf_counter()
-    anew.trace(*arguments)
-    return time.perf_counter() - start
-
-
-def _timed(run: Callable[..., Any], made: tuple[Any, ...], device: jax.Device) -> float:
-    # The run may donate its arguments, hence a copy.
-    arguments = jax.block_until_ready(jax.device_put(made, device, may_alias=False))
-    start = time.perf_counter()
-    results = jax.block_until_ready(run(*arguments))
-    seconds = time.perf_counter() - start
-    check_results(results, [device])
-    return seconds
+    return timed
 
 
 _MATRIX = 512

@@ -7,7 +7,7 @@ import gc
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,29 +59,23 @@ def run_first() -> Iterator[None]:
     for thread in _threads():
         with suppress(OSError):  # The thread has ended.
             before[thread] = os.getpriority(os.PRIO_PROCESS, thread)
-    _set_session(str(_HIGHEST_PRIORITY))
-    for thread in before:
-        _set_thread(thread, _HIGHEST_PRIORITY)
+    _set_nice(str(_HIGHEST_PRIORITY), dict.fromkeys(before, _HIGHEST_PRIORITY))
     try:
         yield
     finally:
-        for thread in _threads():
-            _set_thread(thread, before.get(thread, usual))
-        _set_session(session)
+        _set_nice(session, {thread: before.get(thread, usual) for thread in _threads()})
 
 
 def _threads() -> list[int]:
     return [int(thread.name) for thread in _THREADS.iterdir()]
 
 
-def _set_thread(thread: int, nice: int) -> None:
-    with suppress(OSError):  # It has ended, or may not be changed.
-        os.setpriority(os.PRIO_PROCESS, thread, nice)
-
-
-def _set_session(nice: str) -> None:
+def _set_nice(session: str, threads: Mapping[int, int]) -> None:
     with suppress(OSError):
-        _AUTOGROUP.write_text(nice)
+        _AUTOGROUP.write_text(session)
+    for thread, nice in threads.items():
+        with suppress(OSError):  # It has ended, or may not be changed.
+            os.setpriority(os.PRIO_PROCESS, thread, nice)
 
 
 Clock = Callable[[], float]

@@ -31,6 +31,8 @@ from assay.report.terminal import print_run
 from assay.store import evidence, records
 from assay.targets import resolve, survey
 from assay.toolchains.bundle import write as write_bundle
+from assay.toolchains.cache import MOST_BYTES, entries, shrink
+from assay.toolchains.cache import root as cache_root
 from assay.toolchains.environments import CannotMake
 from assay.toolchains.metrics import METRICS
 from assay.toolchains.probes import Probed
@@ -291,6 +293,19 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
             ):
                 typer.echo(f"written: {path}", err=True)
     raise typer.Exit(found.bisection.exit_code.value)
+
+
+@app.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove everything.")] = False,  # noqa: FBT002
+) -> None:
+    """Show what `assay bisect` keeps in the user's cache folder, or remove it."""
+    table = Table("kind", "entries", "size", "limit", "folder", box=None, pad_edge=False)
+    for kind, limit in MOST_BYTES.items():
+        found = shrink(kind, 0) if clear else entries(kind)
+        total, at_most = (format_bytes(each) for each in (sum(e.nbytes for e in found), limit))
+        table.add_row(kind, str(len(found)), total, at_most, str(cache_root() / kind))
+    Console().print("removed:" if clear else "", table)
 
 
 def _inspection_of(probed: Probed, found: Regression) -> Inspection:

@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from assay.toolchains import audit
+from assay.toolchains.cache import root, shrink
 from assay.toolchains.recipe import Recipe
 
 _MOST_SECONDS: Final = 1800.0
@@ -194,13 +195,6 @@ class Environment:
         return self.folder / _INTERPRETER
 
 
-def cache_folder() -> Path:
-    """Where environments are kept: ``$XDG_CACHE_HOME/assay/toolchains``, or in ``~/.cache``."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(home) if Path(home).is_absolute() else Path.home() / ".cache"
-    return base / "assay" / "toolchains"
-
-
 def environment(recipe: Recipe) -> Environment:
     """The environment of a recipe, from the cache if it is whole there, else made now.
 
@@ -208,7 +202,7 @@ def environment(recipe: Recipe) -> Environment:
         CannotMake: it cannot be made here; the message says why.
         WrongVersions: what was installed is not what was asked for.
     """
-    cache = cache_folder()
+    cache = root() / "toolchains"
     place = cache / recipe.key
     with contextlib.suppress(_Damaged):
         return _ready(place, recipe)
@@ -229,6 +223,7 @@ def environment(recipe: Recipe) -> Environment:
                 ) from None
             _put_aside(place)
             building.rename(place)
+        shrink("toolchains")
         return _ready(place, recipe)
 
 
@@ -283,6 +278,8 @@ def _ready(place: Path, recipe: Recipe) -> Environment:
     if gone := sorted(installed.keys() - versions.keys()):
         raise _Damaged(f"packages are missing: {', '.join(gone)}")
     check_pins(recipe.pins, versions, str(place))
+    with contextlib.suppress(OSError):  # It may be read-only.
+        os.utime(place)
     return Environment(folder=place, versions=versions)
 
 

@@ -24,7 +24,8 @@ from assay.targets import Target
 from assay.targets import environment as process_environment
 from assay.targets.devices import topology_options
 from assay.toolchains import probe
-from assay.toolchains.environments import CannotMake, WrongVersions, cache_folder
+from assay.toolchains.cache import root, shrink
+from assay.toolchains.environments import CannotMake, WrongVersions
 from assay.toolchains.releases import Release
 
 SCRIPT: Final = Path(probe.__file__)
@@ -115,7 +116,7 @@ class Prober:
             return self._unavailable(release, refused.reason, refused.remedy)
         except WrongVersions as wrong:
             return self._unavailable(release, str(wrong))
-        place = cache_folder().parent / "probes" / self._key(made.folder.name)
+        place = root() / "probes" / self._key(made.folder.name)
         if (result := _stored(place)) is None:
             result = self._run(str(made.interpreter), place)
         return self._read(release, place, result)
@@ -174,6 +175,7 @@ class Prober:
                 written.write_text(json.dumps(result))
             if ended.get("type") != "TIMEOUT":
                 _keep(folder, place)
+                shrink("probes")
             return result
 
     def _ended(self, command: list[str], folder: Path) -> dict[str, str]:

@@ -166,14 +166,17 @@ def checked(requirement: str) -> str:
     """The requirement, spelled as ``packaging`` spells it.
 
     Raises:
-        UnreadableToolchain: it is no requirement.
+        UnreadableToolchain: it is no requirement, or it names a place in place of a release.
     """
     try:
-        return str(Requirement(requirement))
+        found, problem = Requirement(requirement), ""
     except InvalidRequirement as error:
+        found, problem = None, f" ({' '.join(str(error).split())})"
+    if found is None or found.url:
         raise UnreadableToolchain(
-            f"got {requirement!r} ({error}), wanted a requirement such as flax or flax>=0.12"
-        ) from None
+            f"got {requirement!r}{problem}, wanted a released package such as flax or flax>=0.12"
+        )
+    return str(found)
 
 
 def _unreadable(text: str) -> UnreadableToolchain:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,8 @@ def _released(package: str, asked: str, known: Sequence[str]) -> Version:
     except InvalidVersion:
         version = None
     if version is None or version not in map(Version, known):
-        near = ", ".join(known[-8:])
+        place = bisect(known, version, key=Version) if version else len(known)
+        near = ", ".join(known[max(0, place - 3) : place + 3])
         raise CannotMake(f"got {package} {asked!r}, wanted a released version", f"such as {near}")
     return version
 

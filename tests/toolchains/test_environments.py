@@ -15,7 +15,6 @@ from assay.toolchains.environments import (
     CannotMake,
     Environments,
     WrongVersions,
-    cache_folder,
     environment,
 )
 from assay.toolchains.recipe import recipe
@@ -165,8 +164,3 @@ def test_an_environment_that_is_there_is_used_without_writing(
     assert environment(RECIPE) == made
     with pytest.raises(CannotMake, match="read-only"):
         environment(recipe("0.10.3"))
-
-
-def test_a_cache_home_that_is_not_absolute_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "somewhere")
-    assert cache_folder() == Path.home() / ".cache" / "assay" / "toolchains"

@@ -69,8 +69,13 @@ def test_flags_of_a_baseline_toolchain_name_no_file() -> None:
         recipe({**BASELINE, "flags": "XLA_FLAGS=--xla_gpu_cuda_data_dir=/tmp/evil"})
 
 
+def test_a_place_in_place_of_a_release_is_refused() -> None:
+    with pytest.raises(UnreadableToolchain, match="wanted a released package"):
+        recipe("0.10.2", also=("flax @ https://example.org/flax-1-py3-none-any.whl",))
+
+
 def test_a_requirement_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(UnreadableToolchain, match="wanted a requirement"):
+    with pytest.raises(UnreadableToolchain, match="wanted a released package"):
         recipe("0.10.2", also=("flax >",))
 
 

@@ -1,0 +1,60 @@
+"""The cache of environments and probe results: its size and its limits."""
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+MOST_BYTES: Final = MappingProxyType({"toolchains": 40 << 30, "probes": 2 << 30})
+"""The limit of each folder: about 60 environments (0.5 to 1.2 GB each) and 10,000 results."""
+_IN_USE_SECONDS: Final = 3600.0  # longer than a measurement takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One environment or probe result."""
+
+    folder: Path
+    nbytes: int
+    last_used: float
+
+
+def root() -> Path:
+    """``$XDG_CACHE_HOME/assay``, or in ``~/.cache``."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(home) if Path(home).is_absolute() else Path.home() / ".cache"
+    return base / "assay"
+
+
+def entries(kind: str) -> tuple[Entry, ...]:
+    """The entries of ``toolchains`` or ``probes``, the least recently used first."""
+    found = []
+    for folder in root().joinpath(kind).glob("[!.]*"):
+        files = [
+            os.lstat(Path(place, name)) for place, _, names in os.walk(folder) for name in names
+        ]
+        nbytes = sum(each.st_size for each in files)
+        found.append(Entry(folder=folder, nbytes=nbytes, last_used=folder.stat().st_mtime))
+    return tuple(sorted(found, key=lambda entry: entry.last_used))
+
+
+def shrink(kind: str, most_bytes: int | None = None) -> tuple[Entry, ...]:
+    """Remove the least recently used entries above the limit. Returns what was removed.
+
+    What was used in the last hour stays: a measurement may run there.
+    """
+    known = entries(kind)
+    surplus = sum(entry.nbytes for entry in known) - (
+        MOST_BYTES[kind] if most_bytes is None else most_bytes
+    )
+    removed = []
+    for entry in known:
+        if surplus <= 0 or (most_bytes != 0 and time.time() - entry.last_used < _IN_USE_SECONDS):
+            break
+        shutil.rmtree(entry.folder, ignore_errors=True)
+        surplus -= entry.nbytes
+        removed.append(entry)
+    return tuple(removed)

@@ -1,0 +1,123 @@
+"""``assay bisect``: its answer, its exit codes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay.cli import app
+from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Toolchain
+from assay.toolchains.environments import Environment
+from assay.toolchains.probes import Probed, Prober
+from assay.toolchains.releases import Release
+
+VERSIONS = tuple(f"0.{minor}.0" for minor in range(1, 9))
+FILE = Path(__file__).parents[1] / "toolchains" / "subjects.py"
+
+
+def memory(temp_bytes: int) -> Memory:
+    return Memory(
+        temp_bytes=temp_bytes, argument_bytes=0, output_bytes=0, alias_bytes=0, host_temp_bytes=0
+    )
+
+
+def evidence(**found: Any) -> Evidence:
+    return Evidence(
+        workload="f",
+        variant="f",
+        target="cpu",
+        toolchain=Toolchain(versions={"jax": "0"}),
+        separate_host_memory=False,
+        **found,
+    )
+
+
+@pytest.fixture(autouse=True)
+def releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight releases: temporaries grow at 0.5.0, and 0.8.0 does not compile."""
+
+    def probe(_: Prober, release: Release) -> Probed:
+        minor = int(release.version.split(".")[1])
+        if minor == 8:
+            failure = Failure(kind=FailureKind.COMPILER, message="INTERNAL: no\nluck")
+            return Probed(release=release, evidence=evidence(failure=failure))
+        temp_bytes = memory(2**20 if minor >= 5 else 2**10)
+        return Probed(release=release, evidence=evidence(memory=temp_bytes))
+
+    def versions(_: str, first: str, last: str) -> tuple[str, ...]:
+        return VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1]
+
+    here = Environment(folder=Path(sys.prefix), versions={})
+    monkeypatch.setattr("assay.toolchains.regression.versions", versions)
+    monkeypatch.setattr(Prober, "probe", probe)
+    monkeypatch.setattr(Release, "environment", lambda *_: here)
+
+
+def bisect(good: str, bad: str, *options: str) -> Result:
+    command = ["bisect", f"{FILE}:in_place", "--good", good, "--bad", bad, *options]
+    return CliRunner().invoke(app, command)
+
+
+def test_the_release_that_changed_the_number_is_named() -> None:
+    found = bisect("0.1.0", "0.7.0")
+    assert found.exit_code == 1
+    assert "jax 0.5.0 changed it, 1.0 KiB → 1.0 MiB" in found.stdout
+    assert "0.5.0: 1.04858e+06" in found.stderr
+
+
+def test_json_holds_every_point() -> None:
+    found = json.loads(bisect("0.7.0", "0.1.0", "--json", "--scan").stdout)
+    assert [point["version"] for point in found["points"]] == list(VERSIONS[:7])
+    assert found["steps"][0]["after"] == {"version": "0.5.0", "number": 2**20, "why": ""}
+
+
+def test_no_change_is_no_regression() -> None:
+    found = bisect("0.1.0", "0.4.0")
+    assert found.exit_code == 0
+    assert "No change" in found.stdout
+
+
+def test_an_end_that_does_not_compile_is_misuse_unless_errors_count() -> None:
+    found = bisect("0.1.0", "0.8.0")
+    assert found.exit_code == 2
+    assert "0.8.0 gives no number: does not compile: INTERNAL: no luck" in " ".join(
+        found.stdout.split()
+    )
+    counted = bisect("0.1.0", "0.8.0", "--metric", "error")
+    assert counted.exit_code == 1
+    assert "jax 0.8.0 changed it, 0.0 → 1.0" in counted.stdout
+
+
+def test_a_bundle_holds_what_upstream_needs(tmp_path: Path) -> None:
+    found = bisect("0.1.0", "0.7.0", "--bundle", str(tmp_path / "bundle"))
+    assert found.exit_code == 1
+    names = {path.name for path in (tmp_path / "bundle").iterdir()}
+    requirements = {"requirements-good.txt", "requirements-bad.txt"}
+    assert {"repro.py", "issue.md", "good.txt", "bad.txt"} | requirements <= names
+    assert "temp_size_in_bytes" in (tmp_path / "bundle" / "bad.txt").read_text()
+    assert "assay" not in (tmp_path / "bundle" / "repro.py").read_text().lower()
+    assert (
+        "temp_bytes changed between jax 0.4.0 and 0.5.0"
+        in (tmp_path / "bundle" / "issue.md").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--metric", "speed"), "got metric 'speed', wanted one of temp_bytes"),
+        (("--component", "xla"), "got component 'xla', wanted one of jax"),
+        (("--metric", "time", "--target", "gpu-h100"), "which runs nothing, wanted a live target"),
+        (("--threshold", "much"), "got 'much', wanted a size in bytes"),
+        (("--target", "gpu-h1000"), "write gpu-h100:8"),
+    ],
+)
+def test_misuse_says_what_is_accepted(options: tuple[str, ...], words: str) -> None:
+    found = bisect("0.1.0", "0.7.0", *options)
+    assert isinstance(found.exception, ValueError)
+    assert words in str(found.exception)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.hlo.summary import read
-from assay.targets.jax_internals import hlo_module_from_text
+from assay.targets.jax_internals import module_of_text
 
 MODULE: Final = "xprof.cli.internal.hlo_graph_db"
 _ROUNDS: Final = 5
@@ -50,7 +50,7 @@ def compare(text: str, proto: bytes, assignment: bytes = b"") -> Comparison:
     """
     graph = _graph()
     ways: tuple[Callable[[], object], ...] = (
-        lambda: read(hlo_module_from_text(text), assignment),
+        lambda: read(module_of_text(text), assignment),
         lambda: read(proto, assignment),
         lambda: graph.from_text(text).query("summary"),
         lambda: graph.from_text(text),

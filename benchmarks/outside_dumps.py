@@ -23,7 +23,7 @@ from typing import Final
 
 from assay.hlo.schema import MalformedModule, split
 from assay.hlo.summary import read
-from assay.targets.jax_internals import hlo_module_from_text
+from assay.targets.jax_internals import module_of_text
 
 _SOURCES: Final = {
     ".cc": r'R"(?P<mark>[^(\s]*)\((?P<text>.*?)\)(?P=mark)"',
@@ -143,7 +143,7 @@ def _silence() -> None:
 
 def _parsed(content: str | bytes) -> bytes:
     if isinstance(content, str):
-        return hlo_module_from_text(content)
+        return module_of_text(content)
     from jaxlib import _hlo  # type: ignore[attr-defined]  # noqa: TID251
 
     try:

@@ -16,7 +16,7 @@ from assay.model.blame import WrongValue
 from assay.model.module import Shape
 from assay.model.workload import Program
 from assay.targets import jax_internals
-from assay.targets.hlo_text import compile_with_dump, device_counts, module_of_text
+from assay.targets.jax_internals import compile_with_dump, device_counts, module_of_text
 
 _GZIP = b"\x1f\x8b"
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\f")

@@ -23,7 +23,7 @@ from assay.model.evidence import Residual, Tensor, Traced
 from assay.model.workload import Program
 from assay.targets import jax_internals
 from assay.targets.emulation import emulated
-from assay.targets.hlo_text import compile_with_dump
+from assay.targets.jax_internals import compile_with_dump
 
 _PLACEMENT = "annotate_device_placement"
 

@@ -1,4 +1,4 @@
-"""The one adapter to the private API of jax and jaxlib, of jax 0.10.2 and newer.
+"""The one adapter to jaxlib and to the private API of jax, of jax 0.10.2 and newer.
 
 Every private name is looked up where it is used: InternalsMoved says which one a release lacks.
 """
@@ -6,8 +6,11 @@ Every private name is looked up where it is used: InternalsMoved says which one 
 from __future__ import annotations
 
 import importlib
+import re
+import tempfile
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.model.blame import WrongValue
 
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
     from jax import Device
     from jax.stages import Lowered
+
+
+_T = TypeVar("_T")
 
 
 class InternalsMoved(RuntimeError):
@@ -45,17 +51,68 @@ def private(place: str) -> Any:
         raise InternalsMoved(place) from None
 
 
-def hlo_module_from_text(text: str) -> bytes:
-    """The serialized HloModuleProto of HLO `text`, by XLA's own parser.
+# From 0.12 on, XLA prints ``%name#1`` where it printed the name of a get-tuple-element before.
+_QUOTED_OR_ELEMENT = re.compile(r'"(?:[^"\\]|\\.)*"|(%[\w.\-]+)((?:#\d+)+)')
+_HEADER_COUNT = re.compile(r"\b(num_partitions|replica_count)=(\d+)")
 
-    Raises ValueError where the text is not HLO.
+
+def module_of_text(text: str) -> bytes:
+    """The serialized HloModuleProto of HLO text, also of text that is too new for this parser.
+
+    Raises:
+        ValueError: the text is not HLO; names the line.
     """
+    try:
+        return _parsed(text)
+    except ValueError:
+        spelled_out = spell_out_elements(text)
+        if spelled_out == text:
+            raise
+    try:
+        return _parsed(spelled_out)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} (this jaxlib cannot read `%name#1`, and replacing it did not help; "
+            "use the jaxlib that printed the text, or dump the module as a proto)"
+        ) from error
+
+
+def _parsed(text: str) -> bytes:
     parse = private("jaxlib._hlo:hlo_module_from_text")
     try:
-        module = parse(text)
+        return bytes(parse(text).as_serialized_hlo_module_proto())
     except RuntimeError as error:
         raise ValueError(f"got no HLO; wanted an HloModule; do this: fix {error}") from error
-    return bytes(module.as_serialized_hlo_module_proto())
+
+
+def device_counts(text: str) -> tuple[int, int]:
+    """(replicas, partitions) that the first line of HLO text names; the parser drops them."""
+    named = dict(_HEADER_COUNT.findall(text.lstrip().partition("\n")[0]))
+    return int(named.get("replica_count", 1)), int(named.get("num_partitions", 1))
+
+
+def spell_out_elements(text: str) -> str:
+    """The text with a get-tuple-element on a separate line for each ``%name#1``."""
+    lines: list[str] = []
+    known: set[str] = set()
+
+    def name_of(match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:  # a quoted string
+            return match[0]
+        for index in match[2].split("#")[1:]:
+            whole, name = name, f"{name}--{index}"
+            if name not in known:
+                known.add(name)
+                lines.append(f"  {name} = get-tuple-element({whole}), index={index}")
+        return name
+
+    for line in text.split("\n"):
+        if line.rstrip().endswith("{"):  # a computation begins, with names of its own
+            known.clear()
+        changed = _QUOTED_OR_ELEMENT.sub(name_of, line)
+        lines.append(changed)
+    return "\n".join(lines)
 
 
 def hlo_text(module: bytes) -> str:
@@ -193,3 +250,29 @@ def compile_stablehlo(
     is_compile_only = isinstance(client, private("jaxlib._jax:CompileOnlyPyClient"))
     compile_for = client.compile if is_compile_only else client.compile_and_load
     return compile_for(module, executable_devices=device_list, compile_options=compile_options)
+
+
+def compile_with_dump(
+    compiled_with: Callable[[dict[str, str | bool]], _T],
+) -> tuple[_T, bytes | None]:
+    """What a compilation gives, and the serialized HloProto that it dumps.
+
+    ``compiled_with`` gets the compile options that make XLA dump, or none where the compiler does
+    not know them; it then dumps nothing. The options do not change the compiled program.
+    """
+    with tempfile.TemporaryDirectory(prefix="assay-dump-") as folder:
+        # These win over an ``xla_dump_to`` in ``XLA_FLAGS``.
+        options: dict[str, str | bool] = {
+            "xla_dump_to": folder,
+            "xla_dump_hlo_as_proto": True,
+            "xla_dump_hlo_as_text": False,
+        }
+        try:
+            compiled = compiled_with(options)
+        except Exception as error:  # a plugin may raise any exception for unknown options
+            if not any(words in str(error) for words in ("No such compile option", "xla_dump")):
+                raise
+            return compiled_with({}), None
+        dumped = [path.read_bytes() for path in Path(folder).glob("*after_optimizations.hlo.pb")]
+    # A compiler may compile smaller modules on its way, to measure kernels for example.
+    return compiled, max(dumped, key=len, default=None)

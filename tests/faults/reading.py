@@ -39,7 +39,7 @@ _ADAPTER = (
     "frameworks.framework:memory_of",
     "frameworks.installed:framework",
     "targets.devices:live_devices",
-    "targets.hlo_text:compile_with_dump",
+    "targets.jax_internals:compile_with_dump",
 )
 
 

@@ -21,7 +21,7 @@ from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split, wrap
 from assay.hlo.summary import read
 from assay.targets import jax_internals, resolve
-from assay.targets.hlo_text import module_of_text
+from assay.targets.jax_internals import module_of_text
 from tests.hlo.compiled import executable
 from tests.targets.test_hlo_text import STABLEHLO, STACK_BYTES, UPDATE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay.hlo.summary import read
-from assay.targets.hlo_text import device_counts, module_of_text, spell_out_elements
+from assay.targets.jax_internals import device_counts, module_of_text, spell_out_elements
 from tests.hlo.compiled import compile_text, executable
 
 # As jaxlib 0.12 prints it; 0.10.2 cannot read it as it stands.

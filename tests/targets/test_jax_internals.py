@@ -25,18 +25,18 @@ def test_an_executable_hands_its_modules_out(name: str) -> None:
 
 
 def test_text_becomes_a_module() -> None:
-    assert b"tiny" in jax_internals.hlo_module_from_text(HLO)
+    assert b"tiny" in jax_internals.module_of_text(HLO)
 
 
 def test_a_text_that_is_no_hlo_is_refused() -> None:
     with pytest.raises(ValueError, match="got no HLO"):
-        jax_internals.hlo_module_from_text("nonsense")
+        jax_internals.module_of_text("nonsense")
 
 
 def test_a_jaxlib_without_the_parser_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib, "import_module", lambda _: SimpleNamespace())
     with pytest.raises(jax_internals.InternalsMoved, match="_hlo:hlo_module_from_text"):
-        jax_internals.hlo_module_from_text(HLO)
+        jax_internals.module_of_text(HLO)
 
 
 def test_an_executable_without_modules_is_named() -> None:

@@ -1,1 +1,1 @@
-"""What is kept on disk: evidence, records, baselines; only this room writes files."""
+"""The only package that writes files: evidence, records, baselines, compiled programs."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -46,14 +46,13 @@ class CompileCache:
         except OSError:
             return None
         payload = data[_DIGEST_BYTES:]
-        if _checked(payload) != data:
-            return None
-        return msgspec.msgpack.decode(payload, type=CompiledProgram)
+        is_whole = _with_digest(payload) == data
+        return msgspec.msgpack.decode(payload, type=CompiledProgram) if is_whole else None
 
     def save(self, key: str, program: CompiledProgram) -> None:
-        """Store the program; without effect where the folder cannot be written to."""
+        """Store the program, if the folder is writable."""
         with suppress(OSError):
-            write_whole(self.folder / key, _checked(msgspec.msgpack.encode(program)))
+            write_whole(self.folder / key, _with_digest(msgspec.msgpack.encode(program)))
             total = 0
             newest_first = sorted(
                 ((each.stat(), each) for each in self.folder.iterdir()),
@@ -66,12 +65,12 @@ class CompileCache:
                     path.unlink(missing_ok=True)
 
 
-def _checked(payload: bytes) -> bytes:
+def _with_digest(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest() + payload
 
 
 def usual_folder(environment: Mapping[str, str]) -> Path | None:
-    """The user's cache folder; None in CI, and where ``ASSAY_NO_CACHE`` is set."""
+    """The user's cache folder; None in CI or with ``ASSAY_NO_CACHE``."""
     if any(environment.get(name, "") not in {"", "0", "false"} for name in _SWITCHES):
         return None
     home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -79,10 +78,10 @@ def usual_folder(environment: Mapping[str, str]) -> Path | None:
 
 
 def key_of(program: str, target: str, toolchain: Mapping[str, str]) -> str:
-    """The name of a program's file: a digest of all that decides its measurements.
+    """The name of a program's file: a digest of all that determines its measurements.
 
-    ``program`` is the lowered module with its devices and options. With it go the target, the
-    toolchain, the environment of compilers, the number of processors and Assay's own source.
+    ``program`` is the lowered module with its devices and options. The digest includes the compiler
+    settings in the environment, the number of processors and Assay's own source.
     """
     parts = [
         program,
@@ -92,18 +91,15 @@ def key_of(program: str, target: str, toolchain: Mapping[str, str]) -> str:
         str(os.cpu_count()),
         _own_digest(),
     ]
-    return _digest(part.encode(errors="surrogateescape") for part in parts)
+    return _digest([part.encode(errors="surrogateescape") for part in parts])
 
 
 @cache
 def _own_digest() -> str:
     """Of Assay's source and device models: a change to them invalidates the cache."""
     files = sorted(path for path in _PACKAGE.rglob("*") if path.suffix in {".py", ".toml"})
-    return _digest(path.read_bytes() for path in files)
+    return _digest([path.read_bytes() for path in files])
 
 
-def _digest(parts: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()
+def _digest(parts: list[bytes]) -> str:
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()

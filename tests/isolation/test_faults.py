@@ -101,7 +101,7 @@ def test_a_program_that_aborts_names_its_signal_and_stderr_tail(faults: Ended) -
 
 def test_a_program_that_hangs_is_given_up(faults: Ended) -> None:
     reason = faults.record("hangs").reason
-    assert "takes too long while it is built: no answer within 4 s" in reason
+    assert "takes too long (stage: build): no answer within 4 s" in reason
 
 
 def test_a_workload_that_cannot_be_sent_fails_with_advice(faults: Ended) -> None:

@@ -1,9 +1,9 @@
 """The measurements that claims need, each made once per run and stored in the run's folder."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from assay.judge.baseline import no_newer
 from assay.model.claim import Case, GrowthClaim, RerunClaim, TimingClaim, Trial
@@ -16,8 +16,6 @@ from assay.store import baselines, evidence
 
 BASELINE = "baseline"
 """The value of ``--assay-against`` that selects the toolchain of the nearest baseline."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +59,16 @@ class Measurements:
     def with_times(self, case: Case, trial: Trial) -> Case:
         """The case with the times or the rerun that its claim asks for."""
         claim = trial.check.claim
-        if isinstance(claim, TimingClaim) and (turns := _asked(claim.turns, case)):
-            return replace(case, times=self._times(trial, turns))
-        if isinstance(claim, RerunClaim) and (sought := _asked(claim.sought, case)):
-            return replace(case, rerun=self._rerun(trial, case, sought))
-        return case
+        asked: Turns | Sensitivity | None = None
+        # Where this raises, ``Claim.judge`` raises the same again, which becomes the verdict.
+        with suppress(Exception):
+            if isinstance(claim, TimingClaim):
+                asked = claim.turns(case)
+            elif isinstance(claim, RerunClaim):
+                asked = claim.sought(case)
+        if isinstance(asked, Turns):
+            return replace(case, times=self._times(trial, asked))
+        return replace(case, rerun=self._rerun(trial, case, asked)) if asked else case
 
     def _times(self, trial: Trial, turns: Turns) -> Times:
         pair = TimedPair(
@@ -122,14 +125,3 @@ class Measurements:
         else:
             return older[-1].toolchain
         return Unavailable(reason=reason, remedy="name a version with --assay-against VERSION")
-
-
-def _asked(question: Callable[[Case], _T], case: Case) -> _T | None:
-    """What a claim asks to be measured, or None if its question raises an exception.
-
-    ``Claim.judge`` asks the same question and raises the same exception, which becomes the verdict.
-    """
-    try:
-        return question(case)
-    except Exception:  # noqa: BLE001
-        return None

@@ -7,6 +7,7 @@ operand and the collective. Constants of one label are one node. Unused values a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -55,6 +56,7 @@ def digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=COLOUR_SIZE).digest()
 
 
+@lru_cache(1024)
 def place(*what: object) -> bytes:
     """The bytes of an edge's place; equal for equal words and numbers."""
     return blake2b(repr(what).encode(), digest_size=PLACE_SIZE).digest()
@@ -78,7 +80,7 @@ COALESCED: Final = frozenset({"all-gather", "all-reduce", "reduce-scatter"})
 ANYWHERE: Final = place("anywhere")
 CONTROL: Final = place("control")
 MEMBER: Final = place("member")
-_IN_ORDER: Final = tuple(place(number) for number in range(64))
+_PLACED: Final = COALESCED | {"get-tuple-element", "parameter"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,7 +144,8 @@ class _Reader:
         self._numbered = numbered
         self._packed: dict[int, int] = {}
         for position, message in enumerate(decode_all(ANONYMOUS, computation.encoded)):
-            self._read(position, message)
+            identifier = message.id & LOCAL_ID
+            self.values[identifier] = self._read(position, message)
 
     def whole(self, number: int) -> int:
         """The node of a value that is read as a whole: a collective's results, packed in order."""
@@ -150,75 +153,68 @@ class _Reader:
         if not flow.is_group(number):
             return number
         if number not in self._packed:
-            elements = [(each, _at(k)) for k, each in enumerate(flow.elements[number])]
+            elements = [(each, place(k)) for k, each in enumerate(flow.elements[number])]
             packed = Node(opcode="tuple", label=digest(b"tuple"), inputs=elements)
             self._packed[number] = flow.add(packed)
         return self._packed[number]
 
-    def _read(self, position: int, message: Message) -> None:
-        identifier, opcode = message.id & LOCAL_ID, message.opcode
+    def _read(self, position: int, message: Message) -> int:
+        """The node of an instruction's value."""
+        flow, opcode = self.flow, message.opcode
         operands = [self.values[each & LOCAL_ID] for each in message.operand_ids]
         ordered_after = [self.values[each & LOCAL_ID] for each in message.control_predecessor_ids]
-        flow = self.flow
+        result: Message = decode(RESULT, self._encoded[position]) if opcode in _PLACED else None
         if opcode == "get-tuple-element" and operands[0] in flow.elements and not ordered_after:
-            index = decode(RESULT, self._encoded[position]).tuple_index
-            self.values[identifier] = flow.elements[operands[0]][index]
-            return
+            index: int = result.tuple_index
+            return flow.elements[operands[0]][index]
+        shapes = result.shape.tuple_shapes if opcode in COALESCED else ()
+        coalesced = len(shapes) == len(operands) > 1
+        inputs = [
+            (self.whole(each), _place_of(k, opcode, coalesced=coalesced))
+            for k, each in enumerate(operands)
+        ]
+        controls = [(self.whole(each), CONTROL) for each in ordered_after]
         called = [self._callees[each] for each in message.called_computation_ids]
         has_effect = (
             opcode in EFFECTS
             or message.custom_call_has_side_effect
             or any(callee.has_effect for callee in called)
         )
-        coalesced = opcode in COALESCED and self._results_of(position) == len(operands) > 1
-        inputs = self._edges(opcode, operands, coalesced=coalesced)
-        inputs += [(self.whole(each), CONTROL) for each in ordered_after]
-        own = self._own_bytes(position, message, coalesced=coalesced)
-        label = digest(b"".join((own, *(callee.digest for callee in called))))
-        number = flow.add(Node(opcode=opcode, label=label, inputs=inputs, position=position))
-        self.values[identifier] = number
+        number = len(flow.nodes)
         if coalesced:
-            flow.elements[number] = self._results(position, number)
+            message = _without(result, "shape")
+        elif opcode == "parameter":
+            flow.parameters[result.parameter_number] = number
+            message = message if self._numbered else _without(result, "parameter_number")
         elif opcode == "tuple":
             flow.elements[number] = operands
-        elif opcode == "parameter":
-            flow.parameters[decode(RESULT, self._encoded[position]).parameter_number] = number
         if has_effect:
             flow.kept.add(number)
+        own = own_bytes(message, self._configs)
+        label = digest(b"".join((own, *(callee.digest for callee in called))))
+        flow.add(Node(opcode=opcode, label=label, inputs=inputs + controls, position=position))
+        if coalesced:  # each result is its own operand's, in that group
+            labels = [digest(shape.SerializeToString()) for shape in shapes]
+            edges = [[(operand, place(0)), (number, MEMBER)] for operand, _ in inputs]
+            flow.elements[number] = [
+                flow.add(Node(opcode="element", label=element, inputs=read))
+                for element, read in zip(labels, edges, strict=True)
+            ]
+        return number
 
-    def _edges(self, opcode: str, operands: Sequence[int], *, coalesced: bool) -> list[Edge]:
-        read = [self.whole(each) for each in operands]
-        if coalesced:
-            return [(each, MEMBER) for each in read]
-        if opcode in COMMUTATIVE:
-            return [(each, ANYWHERE) for each in read]
-        return [(each, _at(k)) for k, each in enumerate(read)]
 
-    def _own_bytes(self, position: int, message: Message, *, coalesced: bool) -> bytes:
-        """The bytes that describe the instruction, with the packing and numbers of its results."""
-        if coalesced or (message.opcode == "parameter" and not self._numbered):
-            placed = decode(RESULT, self._encoded[position])
-            placed.ClearField("shape" if coalesced else "parameter_number")
-            message = decode(ANONYMOUS, placed.SerializeToString())
-        return own_bytes(message, self._configs)
+def _place_of(number: int, opcode: str, *, coalesced: bool) -> bytes:
+    """The place in which an instruction reads an operand."""
+    if coalesced:
+        return MEMBER
+    return ANYWHERE if opcode in COMMUTATIVE else place(number)
 
-    def _results_of(self, position: int) -> int:
-        return len(decode(RESULT, self._encoded[position]).shape.tuple_shapes)
 
-    def _results(self, position: int, group: int) -> list[int]:
-        """A node for each element of a coalesced collective: its own operand's, in that group."""
-        shapes = decode(RESULT, self._encoded[position]).shape.tuple_shapes
-        members = [edge for edge in self.flow.nodes[group].inputs if edge[1] == MEMBER]
-        return [
-            self.flow.add(
-                Node(
-                    opcode="element",
-                    label=digest(shape.SerializeToString()),
-                    inputs=[(operand, _at(0)), (group, MEMBER)],
-                )
-            )
-            for shape, (operand, _) in zip(shapes, members, strict=True)
-        ]
+def _without(result: Message, field: str) -> Message:
+    """An instruction without one of the fields of its result."""
+    reduced = type(result).FromString(result.SerializeToString())
+    reduced.ClearField(field)
+    return decode(ANONYMOUS, reduced.SerializeToString())
 
 
 def flow_of(
@@ -235,8 +231,7 @@ def flow_of(
     """
     try:
         reader = _Reader(computation, callees, configs, numbered=not is_step)
-        root = reader.values[computation.root_id]
-        _end(reader, computation, root, is_step=is_step)
+        _end(reader, computation, is_step=is_step)
     except (KeyError, IndexError) as error:
         raise MalformedModule(
             f"got a reference in computation {computation.name!r} to what does not come before it "
@@ -246,13 +241,12 @@ def flow_of(
     return reader.flow
 
 
-def _end(reader: _Reader, computation: Computation, root: int, *, is_step: bool) -> None:
+def _end(reader: _Reader, computation: Computation, *, is_step: bool) -> None:
     """The outputs, and which of them share the buffers of which parameters."""
-    flow, module = reader.flow, computation.module
+    flow, module, root = reader.flow, computation.module, reader.values[computation.root_id]
     unpacks = is_step and root in flow.elements
-    results = flow.elements[root] if unpacks else [root]
-    for each in results:
-        inputs = [(reader.whole(each), _at(0))]
+    for each in flow.elements[root] if unpacks else [root]:
+        inputs = [(reader.whole(each), place(0))]
         flow.outputs.append(flow.add(Node(opcode="output", label=b"output", inputs=inputs)))
     for alias in module.aliases if is_step else ():
         path = alias.output_index
@@ -263,7 +257,3 @@ def _end(reader: _Reader, computation: Computation, root: int, *, is_step: bool)
     for number, path in sorted(module.donors) if is_step else ():
         parameter = flow.nodes[flow.parameters[number]]
         parameter.label = digest(parameter.label + repr(("donated", path)).encode())
-
-
-def _at(number: int) -> bytes:
-    return _IN_ORDER[number] if number < len(_IN_ORDER) else place(number)

@@ -34,7 +34,7 @@ UNUSED = ".unused"
 """Suffix of the claim's name on the record of an unused baseline."""
 
 
-def whole_folders(config: pytest.Config) -> tuple[Path, ...]:
+def _whole_folders(config: pytest.Config) -> tuple[Path, ...]:
     """The folders that the run tests completely; empty if an option selects a part of them."""
     if any(vars(config.option).get(name) for name in _PARTIAL):
         return ()
@@ -42,9 +42,10 @@ def whole_folders(config: pytest.Config) -> tuple[Path, ...]:
     return tuple(path.resolve() for path in named if path.is_dir())
 
 
-def _is_whole(path: Path, folders: Iterable[Path]) -> bool:
-    """Whether the path lies in a folder that is tested completely."""
-    return any(path.resolve().is_relative_to(folder) for folder in folders)
+def _is_whole(config: pytest.Config, path: str | Path) -> bool:
+    """Whether the run tests the path, relative to its root, completely."""
+    whole = (config.rootpath / path).resolve()
+    return any(whole.is_relative_to(folder) for folder in _whole_folders(config))
 
 
 class Tally:
@@ -90,7 +91,7 @@ class Tally:
         """A line on the coverage, and what is missing; ``checked``: some check was collected."""
         stored = self._updated() or baselines.load_coverage(self._settings.baselines)
         line, missing = "", tuple[Missing, ...]()
-        if stored is not None and self._folders:
+        if stored is not None and _whole_folders(self._config):
             line, missing = self._compare(stored)
         elif stored is not None and self._counts:
             line = f"a part of the suites was selected, {self._counts.total():,} of their verdicts"
@@ -98,7 +99,7 @@ class Tally:
         for target in self._settings.targets if self._settings.named else ():
             mine = [record for record in records if record.target == target]
             judged = any(each.verdict.judged and not each.must_fail for each in mine)
-            expected = mine or (checked and self._folders)
+            expected = mine or (checked and _whole_folders(self._config))
             if expected and not judged and target not in explained:
                 missing += (nothing_judged(target, [each.reason for each in mine]),)
         return line, missing
@@ -111,7 +112,7 @@ class Tally:
     def _updated(self) -> Coverage | None:
         """The expected coverage with what this run reached; None if it is not to be stored."""
         settings = self._settings
-        if settings.update is BaselineUpdate.NOTHING or not self._folders:
+        if settings.update is BaselineUpdate.NOTHING or not _whole_folders(self._config):
             return None
         before = baselines.load_coverage(settings.baselines)
         reached = self._reached(before or Coverage())
@@ -144,10 +145,6 @@ class Tally:
         return line, missing_of(gaps(due, reached), unavailable)
 
     @cached_property
-    def _folders(self) -> tuple[Path, ...]:
-        return whole_folders(self._config)
-
-    @cached_property
     def _missing_frameworks(self) -> Mapping[str, str]:
         """Why each framework is missing that no option requires."""
         optional = (name for name in sorted(KNOWN) if name not in self._settings.required)
@@ -158,7 +155,7 @@ class Tally:
         suites = {
             suite
             for suite, folder in {**stored.folders, **folders}.items()
-            if _is_whole(self._config.rootpath / folder, self._folders)
+            if _is_whole(self._config, folder)
         }
         not_run = KNOWN if self._config.option.collectonly else self._missing_frameworks
         return Reached(
@@ -218,9 +215,9 @@ def unused_records(
 
     ``passed`` are the files whose tests all passed: part of a file does not show what is unused.
     """
-    folders, own = whole_folders(config), config.stash[Session.KEY]
+    own = config.stash[Session.KEY]
     unused: list[Record] = []
-    for suite in {suite_of(file) for file in passed if _is_whole(config.rootpath / file, folders)}:
+    for suite in {suite_of(file) for file in passed if _is_whole(config, file)}:
         used: dict[str, set[baselines.Key]] = {target: set() for target in own.settings.targets}
         for each in records:
             if each.suite == suite:
@@ -246,17 +243,15 @@ def _measured_by_checks(session: pytest.Session) -> dict[str, set[baselines.Key]
     A removed suite measures none.
     """
     config = session.config
-    folders = whole_folders(config)
-    if session.testsfailed or not folders:
+    if session.testsfailed or not _whole_folders(config):
         return {}
     known = baselines.load_coverage(config.stash[Session.KEY].settings.baselines) or Coverage()
     measured: dict[str, set[baselines.Key]] = {
-        suite: set()
-        for suite, folder in known.folders.items()
-        if _is_whole(config.rootpath / folder, folders)
+        suite: set() for suite, folder in known.folders.items() if _is_whole(config, folder)
     }
     incomplete = set()
     for path, check in config.stash.get(CHECKS, []):
+        is_whole = _is_whole(config, path)
         for workload in check.workloads:
             measured.setdefault(workload.suite, set()).update(
                 (workload.name, variant.name, check.claim.name)
@@ -265,7 +260,7 @@ def _measured_by_checks(session: pytest.Session) -> dict[str, set[baselines.Key]
                 and check.covers(variant.name)
                 and variant.role is not Role.NEGATIVE_CONTROL
             )
-            if not _is_whole(path, folders):
+            if not is_whole:
                 incomplete.add(workload.suite)
     return {suite: keys for suite, keys in measured.items() if suite not in incomplete}
 

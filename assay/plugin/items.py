@@ -46,8 +46,8 @@ class VerdictItem(pytest.Item):
         conclude(next((each for each in records if each.verdict.fails), records[0]))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """The file of the item, and its name as the heading of a failure."""
-        return self.path, None, self.name
+        """The file of the item, its first line, and the item's name as the heading of a failure."""
+        return self.path, 0, self.name  # A skip mark needs a line.
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Explain a failing verdict without a traceback."""
@@ -335,11 +335,10 @@ def is_timing(item: pytest.Item) -> bool:
 
 def group_by_program(items: list[pytest.Item]) -> None:
     """Order items by program, so that xdist workers seldom wait for one another."""
+    order: dict[str, int] = {}
 
-    def program(item: pytest.Item) -> str:
-        return item.trial.program if isinstance(item, TrialItem) else item.nodeid
+    def place(item: pytest.Item) -> int:
+        program = item.trial.program if isinstance(item, TrialItem) else item.nodeid
+        return order.setdefault(program, len(order))
 
-    first: dict[str, int] = {}
-    for number, item in enumerate(items):
-        first.setdefault(program(item), number)
-    items.sort(key=lambda item: first[program(item)])
+    items.sort(key=place)

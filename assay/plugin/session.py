@@ -207,7 +207,7 @@ _ALREADY_IMPORTED = (
 
 
 class _RunFolder:
-    """A pytest plugin that notes the run's folder, which the run's end may have created."""
+    """A pytest plugin that notes the run's folder."""
 
     def __init__(self) -> None:
         self.path: Path | None = None

@@ -205,6 +205,15 @@ def test_nothing_is_timed_where_the_user_says_so(tmp_path: Path) -> None:
     assert _verdict(both, "same", "time-ratio") == "passed"
     skipped = project.pytest("--benchmark-skip", target="cpu")
     assert {one.claim for one in skipped.records} == {"compiles"}
+    assert (skipped.exit_code, skipped.outcomes) == (0, {"passed": 2, "skipped": 2})
+
+
+def test_timings_alone_are_run_where_the_user_says_so(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"test_timed.py": TIMED})
+    ended = project.pytest("--benchmark-only", "--benchmark-json=asked.json", target="cpu")
+    assert {one.claim for one in ended.records} == {"time-ratio", "time-ratio.negative-control"}
+    assert ended.outcomes["skipped"] >= 2, ended.output
+    assert len(_benchmarks(tmp_path / "asked.json")) == 2
 
 
 def test_it_needs_no_plugin_of_pytest_benchmark(tmp_path: Path) -> None:

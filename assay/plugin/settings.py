@@ -74,10 +74,8 @@ class Settings:
                 f"got --assay-against-seconds={against_seconds} with nothing to compare, wanted "
                 "--assay-against VERSION too; leave one out, or give both"
             )
-        results, baselines = (
-            root / options["assay_results_dir"],
-            root / options["assay_baselines_dir"],
-        )
+        results = root / options["assay_results_dir"]
+        baselines = root / options["assay_baselines_dir"]
         _check_folder("--assay-results-dir", results, written=True)
         writes_baselines = update is not BaselineUpdate.NOTHING
         _check_folder("--assay-baselines-dir", baselines, written=writes_baselines)
@@ -95,9 +93,7 @@ class Settings:
             cached=not options["assay_no_cache"],
             named=bool(options["assay_target"]),
             required=parsed(
-                "--assay-require-framework",
-                _frameworks,
-                f"one of {', '.join(KNOWN_FRAMEWORKS)}",
+                "--assay-require-framework", _frameworks, f"one of {', '.join(KNOWN_FRAMEWORKS)}"
             ),
         )
 

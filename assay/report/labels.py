@@ -209,8 +209,10 @@ def coverage_line(
 ) -> str:
     """The number of expected verdicts that judged; ``not_run`` maps frameworks to reasons."""
     due = {slot: count for slot, count in expected.items() if slot.framework not in not_run}
-    found = {slot: reached.counts.get(slot, Count(0, 0)) for slot in {**due, **reached.counts}}
-    judged = sum(min(count.judged, found[slot].judged) for slot, count in due.items())
+    none = Count(0, 0)
+    judged = sum(
+        min(count.judged, reached.counts.get(slot, none).judged) for slot, count in due.items()
+    )
     wanted = sum(count.judged for count in due.values())
     targets = plural(len({slot.target for slot in due}), "target")
     parts = [
@@ -225,8 +227,8 @@ def coverage_line(
     if reached.noisy:
         parts.append(f"{plural(reached.noisy, 'timing')} inconclusive")
     more = sum(
-        max(0, count.verdicts - expected.get(slot, Count(0, 0)).verdicts)
-        for slot, count in found.items()
+        max(0, count.verdicts - expected.get(slot, none).verdicts)
+        for slot, count in reached.counts.items()
     )
     if more:
         parts.append(f"{more:,} more than expected, record them with --assay-update-baselines=new")

@@ -1,6 +1,6 @@
 """Qualification: the decision on each feature of one target, and the page for its vendor."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -112,10 +112,15 @@ def qualify(
     lost = [tuple(program.split("/")) for program in lost_on(ending, target)]
     if ending.cut_short:  # Any program may have had more claims.
         lost += [(record.workload, record.variant) for record in mine]
-    features: dict[tuple[str, str], list[Record]] = {}
+    variants: dict[tuple[str, str], list[Record]] = {}
     for record in mine:
         if not record.must_fail:
-            features.setdefault((record.suite, record.variant), []).append(record)
+            variants.setdefault((record.suite, record.variant), []).append(record)
+    features = [_feature(*name, group, mine, lost) for name, group in variants.items()]
+    suites = {record.workload: record.suite for record in mine}
+    seen = {(record.workload, record.variant) for record in mine}
+    for workload, variant in (each for each in lost if each not in seen):
+        features.append(_feature(suites.get(workload, workload), variant, (), mine, lost))
     toolchain = toolchain_versions(mine)
     return Qualification(
         schema=QUALIFICATION_SCHEMA,
@@ -124,45 +129,33 @@ def qualify(
         environment=Environment(
             target=target, toolchain=toolchain, platform=platform, python=python, date=date
         ),
-        features=(
-            *(_feature(group, mine, lost) for group in features.values()),
-            *_lost_features(mine, lost),
-        ),
+        features=tuple(features),
         exit_code=ending.code(mine),
     )
 
 
 def _feature(
-    group: Sequence[Record], mine: Sequence[Record], lost: Sequence[tuple[str, ...]]
+    suite: str,
+    variant: str,
+    group: Sequence[Record],
+    mine: Sequence[Record],
+    lost: Sequence[tuple[str, ...]],
 ) -> Feature:
     claims = tuple(_judged_claim(record, mine) for record in group)
     decided = decide(claims)
-    if decided.decision is Decision.PASS and any(
+    passed_in_part = decided.decision is Decision.PASS and any(
         (record.workload, record.variant) in lost for record in group
-    ):
+    )
+    if passed_in_part or not group:
         decided = Decided(Decision.INCONCLUSIVE, _LOST)
     reported = _having(claims, Outcome.KNOWN_DEFECT, Outcome.FIXED_UPSTREAM)
     return Feature(
-        suite=group[0].suite,
-        variant=group[0].variant,
+        suite=suite,
+        variant=variant,
         **decided._asdict(),
         upstream=tuple(filter(None, dict.fromkeys(claim.upstream for claim in reported))),
         claims=claims,
     )
-
-
-def _lost_features(mine: Sequence[Record], lost: Iterable[tuple[str, ...]]) -> Iterator[Feature]:
-    """Variants without any verdict."""
-    suites = {record.workload: record.suite for record in mine}
-    seen = {(record.workload, record.variant) for record in mine}
-    for workload, variant in (each for each in lost if each not in seen):
-        yield Feature(
-            suite=suites.get(workload, workload),
-            variant=variant,
-            **Decided(Decision.INCONCLUSIVE, _LOST)._asdict(),
-            upstream=(),
-            claims=(),
-        )
 
 
 def _judged_claim(record: Record, mine: Sequence[Record]) -> JudgedClaim:

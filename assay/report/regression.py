@@ -71,7 +71,7 @@ def _changed(found: Bisection, step: Step) -> str:
 
 
 def _short(text: str) -> str:
-    return shorten(text, _CHARACTERS, placeholder=" …")
+    return shorten(plain(text), _CHARACTERS, placeholder=" …")
 
 
 def issue(found: Bisection, outputs: Mapping[str, str], differences: Sequence[str]) -> str:

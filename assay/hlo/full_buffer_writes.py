@@ -1,10 +1,9 @@
-"""Full-buffer writes: arrays that a module writes whole although it need not; and donations.
+"""Full-buffer writes: arrays that a module writes whole where only a part changed; and donations.
 
-A loop that updates one row of a stack per iteration should write that row. If the compiler cannot
-share the buffer before with the buffer after, each iteration moves the whole stack, once or several
-times. In the module this may be a copy, a fusion with a copy or a transpose at its root, one result
-of several, an asynchronous operation, or an update whose base lies elsewhere than its result. The
-last is visible only in the buffer assignment.
+A loop that updates one row of a stack per iteration should write that row. If the compiler does not
+share the buffers of the stack before and after, each iteration moves the whole stack. The module
+then contains a copy, a fusion with a copy or a transpose at its root, an asynchronous operation, or
+an update whose base and result lie in different buffers. Only the buffer assignment shows the last.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +23,7 @@ from assay.model.summary import Content, Donation, FullBufferWrite
 _UPDATES: Final = frozenset(
     {"async-start", "copy", "custom-call", "dynamic-update-slice", "fusion", "scatter"}
 )
-"""Opcodes whose results may lie where a base lay, and hold what it held."""
+"""Opcodes that may write a part of a base in place."""
 
 _RUNS_OTHERS: Final = frozenset({"call", "conditional"})
 _WRITES_NOTHING: Final = frozenset({"constant", "parameter"})
@@ -34,7 +33,7 @@ Array = tuple[Instruction, tuple[int, ...]]
 
 
 _Filling = Callable[[Array], tuple[Origin | None, bool | None]]
-"""What an array repeats, and whether it lies where that lies; None if it is not known."""
+"""What an array repeats, and whether both have the same memory; None if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +51,10 @@ def full_writes(
     counts: Mapping[Computation, Executions],
     assignment: BufferAssignment | None,
 ) -> tuple[FullWrite, ...]:
-    """Every array written whole that holds, but for a part, what another array held.
+    """Every array that is written whole and repeats another array, at least in part.
 
-    An update in place is none, nor a copy of a buffer onto itself, nor values that the program
-    computes. Scalars are not counted. Without a buffer assignment an update is taken to be in
-    place, and a copy to be real.
+    An update in place does not count, nor a copy of a buffer onto itself, computed values, or a
+    scalar. Without a buffer assignment an update counts as in place, and a copy does not.
     """
     loops = _loops_around(module)
 
@@ -140,10 +138,7 @@ def _loops_around(module: Module) -> Mapping[Computation, Computation | None]:
 
 
 def _carried(body: Computation, filling: _Filling) -> Iterator[Array]:
-    """The arrays that a loop body hands to its next iteration, where they are written.
-
-    What is updated in place was written before, in the same memory.
-    """
+    """The arrays that a loop body passes to its next iteration, and what they update in place."""
     pending = [Value(body.root, path) for path, _ in body.root.shape.arrays()]
     seen = set(pending)
     while pending:
@@ -159,21 +154,21 @@ def _carried(body: Computation, filling: _Filling) -> Iterator[Array]:
 
 
 def _handed_on_by(value: Value) -> Iterator[Value]:
-    """Whose memory a value lies in: what it renames, or what goes into a loop or comes out."""
+    """The values that this one is another name of, also outside of a loop or inside a call."""
     instruction, path = value.instruction, value.path
     if (before := renamed(value)) is not None:
         yield before
     elif instruction.opcode in _RUNS_OTHERS:
         for callee in instruction.called:
             yield Value(callee.root, path, (*value.callers, instruction))
-    elif instruction.opcode == "while":  # its body is asked for what it carries by itself
+    elif instruction.opcode == "while":  # what its body carries is found from its own root
         yield value.operand(0, path)
     elif (passed := argument(value)) is not None:
         yield passed
 
 
 def _updated_by(value: Value, filling: _Filling) -> Iterator[Value]:
-    """What lay in a value's memory before the value's instruction wrote some of it."""
+    """The value in whose memory an instruction writes a part."""
     if value.instruction.opcode not in _UPDATES:
         return
     origin, in_place = filling((value.instruction, value.path))
@@ -182,11 +177,11 @@ def _updated_by(value: Value, filling: _Filling) -> Iterator[Value]:
 
 
 def _is_full_write(origin: Origin, *, in_place: bool | None, is_carried: bool) -> bool:
-    if origin.chosen:  # a select that only the iteration sees is arithmetic, as a relu's is
+    if origin.chosen:  # a select that is not carried is arithmetic, as a relu's is
         return is_carried
     if origin.rearranged:
         return True
-    if in_place is None:  # a result that only repeats its operand, or an update, is taken on trust
+    if in_place is None:  # a view of an operand, or an update, counts as in place
         return origin.content is Content.COPY and origin.by is not None
     return not in_place
 
@@ -194,11 +189,11 @@ def _is_full_write(origin: Origin, *, in_place: bool | None, is_carried: bool) -
 def donations(
     module: Module, found: Iterable[FullWrite], assignment: BufferAssignment | None
 ) -> tuple[Donation, ...]:
-    """Every donated array, whether an output took it over or not.
+    """Every donated array, whether an output uses its buffer or not.
 
-    An array that an output took over is copied all the same where the program still needs the
-    old value when the new one is written: then an instruction outside of loops copies from it, or
-    into it. One that changes the layout, or the type, is there for what reads it.
+    If the program still needs the old value when it writes the new one, an instruction outside of
+    loops copies from the array or into it, although an output uses its buffer. Copies that change
+    the layout or the type do not count.
     """
 
     def place(instruction: Instruction, path: tuple[int, ...]) -> Slice | None:

@@ -1,8 +1,8 @@
 """Host transfers: which bytes one instruction carries between host and device memory.
 
-Judged by the memory of what is read and what is written, never by a name. A fusion, or an
-operation started asynchronously, is opened: its parameters lie where the caller's operands lie,
-its results where the caller's results lie, and what is between them lies on the device.
+The memory spaces of what is read and what is written decide, never a name. In a fusion and an
+asynchronous operation, parameters lie where the caller's operands lie, results where the caller's
+results lie, and intermediate values on the device.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -124,8 +124,8 @@ def _inside(
     (computation,) = carrier.called
     parameters = computation.of(frozenset({"parameter"}))
     if len(operands) < len(parameters):
-        # A TPU starts some kernels (gathers on its SparseCore) with neither operands nor result:
-        # what they work on lies where the kernel itself says.
+        # A TPU starts some kernels (gathers on its SparseCore) with neither operands nor result.
+        # The kernel's own shapes then have the memory spaces.
         ordered = sorted(parameters, key=lambda each: each.parameter_number)
         operands = [each.shape for each in ordered]
         result = computation.root.shape

@@ -58,12 +58,12 @@ _HOST_MARK: Final = bytes((8 << 3, HOST_MEMORY_SPACE))
 
 
 def may_mention_host(encoded: bytes) -> bool:
-    """Whether a message's bytes can hold a shape with an array in host memory; never misses one."""
+    """Whether encoded bytes may hold a shape in host memory; no false negatives."""
     return _HOST_MARK in encoded
 
 
 def mentions_host(message: Message) -> bool:
-    """Whether any array of a ShapeProto lies in host memory, without reading the whole shape."""
+    """Whether any array of a ShapeProto lies in host memory."""
     on_host: bool = message.layout.memory_space == HOST_MEMORY_SPACE
     return on_host or any(map(mentions_host, message.tuple_shapes))
 
@@ -79,9 +79,9 @@ class WindowDimension:
     base_dilation: int
 
     def valid_positions(self, base: int, outputs: int) -> int:
-        """Pairs of an output and a tap of the window that meet an element of the base.
+        """Pairs of an output and a tap of the window that read an element of the base.
 
-        The others meet padding or the holes of a dilated base, and cost no arithmetic.
+        The others read padding or the holes of a dilated base, and need no arithmetic.
         """
         common = gcd(self.stride, self.base_dilation)
         period = self.base_dilation // common

@@ -1,6 +1,6 @@
 """Loop evaluation: trip counts from a loop's scalar arithmetic, iteration by iteration.
 
-A TPU has no 64-bit integers, for one: its compiler counts in two words, and compares both.
+The TPU compiler, for example, counts 64-bit integers in two words and compares both.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ Path = tuple[int, ...]
 
 
 class NotEvaluated(Exception):
-    """The loop does more than integer arithmetic on scalars that are known, or runs too long."""
+    """The loop is not integer arithmetic on known scalars, or runs too long."""
 
 
 class _State(dict[Path, int]):
@@ -64,7 +64,7 @@ def evaluated_trip_count(loop: Instruction, first: Callable[[Path], int]) -> int
     """How often the body of a while runs; ``first`` gives a scalar of its state before the loop.
 
     Raises:
-        NotEvaluated: its condition depends on something else than integers, or it runs longer.
+        NotEvaluated: its condition depends on something other than integers, or it runs too long.
     """
     body, condition = loop.called
     state: dict[Path, int] = _State(first)

@@ -28,11 +28,11 @@ class TripCount:
 
 
 class _NotDerivable(Exception):
-    """A value is no integer that follows from constants; the text becomes TripCount.reason."""
+    """A value does not follow from integer constants; the text becomes TripCount.reason."""
 
 
 class _Endless(_NotDerivable):
-    """The form is known, and by it the loop runs for ever or until a counter wraps."""
+    """The loop has the known form and runs forever, or until a counter wraps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +56,11 @@ class _Linear:
 class TripCounter:
     """Trip counts of one module's while loops.
 
-    The compiler's ``known_trip_count`` is believed. Without it, both sides of the condition's
-    comparison are written as a sum of loop-carried integers; an integer that the body changes by a
+    The compiler's ``known_trip_count`` is used if there is one. Otherwise both sides of the
+    condition's comparison are sums of loop-carried integers. One that the body changes by a
     constant is ``init + k * step`` in iteration k, so the comparison decides the first k at which
-    the loop ends. A bound that is carried unchanged is a step of 0. What has no such form is done
-    iteration by iteration, if it is integer arithmetic on known values.
+    the loop ends. A bound that is carried unchanged has step 0. Other loops are evaluated iteration
+    by iteration, if they are integer arithmetic on known values.
     """
 
     def __init__(self, module: Module) -> None:
@@ -224,7 +224,7 @@ def _comparison(condition: Computation) -> tuple[Value, str]:
 
 
 def _first_end(difference: int, change: int, direction: str) -> int:
-    """The first k >= 0 at which ``difference + k * change`` no longer compares so with 0."""
+    """The first k >= 0 for which ``difference + k * change`` compared with 0 is false."""
     if direction in {"GT", "GE"}:
         difference, change = -difference, -change
     if direction in {"LE", "GE"}:
@@ -245,7 +245,7 @@ def _first_end(difference: int, change: int, direction: str) -> int:
 
 
 def _shortest(step: int, shape: Shape) -> int:
-    """The step of least size that gives the same integers: an unsigned type adds -1 as 2**n - 1."""
+    """The smallest equivalent step: an unsigned type adds -1 as ``2**n - 1``."""
     held = shape.integer_range
     if held is None:
         raise _NotDerivable(f"the counter is {shape}, no integer")
@@ -258,7 +258,7 @@ def _known_trip_count(backend_config: bytes) -> int | None:
         return None
     try:
         return int(json.loads(backend_config)["known_trip_count"]["n"])
-    except (ValueError, KeyError, TypeError):  # another backend's words, by chance with this name
+    except (ValueError, KeyError, TypeError):  # another backend's format
         return None
 
 

@@ -1,8 +1,8 @@
 """Value provenance: where the values of an array that an instruction writes come from.
 
-The question is whether an array written whole holds what another array held before, so that a
-compiler that shared the two would have had less to write. Followed from the result backwards,
-into fusions and asynchronous operations, through everything that only moves data.
+An array that is written whole may repeat what another array held. If the two shared their memory,
+less would be written. The search goes backwards from the result, into fusions and asynchronous
+operations, through everything that only moves data.
 """
 
 from collections import Counter
@@ -30,11 +30,10 @@ REPEATS: Final = _RETILES | _REARRANGES | _UPDATES | _OTHERS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What an array that repeats another is filled with.
+    """The value ``base`` whose elements an array repeats.
 
-    ``base`` is the value that it takes its elements from. ``rearranged`` tells whether elements
-    change place or type on the way, so that not even shared memory spares the writing, and
-    ``chosen`` whether a select takes them from one array or another. ``by`` is the operation
+    If ``rearranged``, elements change their place or type, so that they are written even in shared
+    memory. If ``chosen``, a select takes them from one array or another. ``by`` is the operation
     nearest to the result that does more than view it, None if the array is the base itself.
     """
 
@@ -59,11 +58,10 @@ def written(instruction: Instruction) -> list[tuple[int, ...]]:
 
 
 def origin_of(instruction: Instruction, path: tuple[int, ...]) -> Origin | None:
-    """What the array at ``path`` of an instruction's result repeats; None of computed values.
+    """What the array at ``path`` of an instruction's result repeats; None for computed values.
 
-    The base is a value of the instruction's own computation. An array counts as taken from a base
-    if at least half of its elements come from there, more than half if it is larger than the base,
-    and it is no small part of the base.
+    The base is a value of the instruction's own computation. At least half of the elements come
+    from the base, more than half if the array is larger, and they are no small part of the base.
     """
     search = _Search(instruction)
     value, trail = search.back(Value(instruction, path))
@@ -85,7 +83,7 @@ def origin_of(instruction: Instruction, path: tuple[int, ...]) -> Origin | None:
 
 @dataclass(frozen=True, slots=True)
 class _Trail:
-    """What was passed on the way from a value; ``narrowest`` is the fewest elements of it."""
+    """The way back from a result: its operations, and the fewest elements on it."""
 
     narrowest: int
     content: Content = Content.COPY
@@ -94,20 +92,20 @@ class _Trail:
 
 
 _Source = tuple[Value, bool]
-"""An array that elements come from, and whether a select decides about it on the way."""
+"""An array that elements come from, and whether a select on the way decides that."""
 
 _Shares = Mapping[_Source, int]
-"""How many elements of a value come, at most, from each array outside."""
+"""The largest number of elements of a value that come from each array outside."""
 
 
 def _is_taken(shape: Shape, source: Value, elements: int, trail: _Trail) -> bool:
     """Whether an array of ``shape`` is, for the most part, what its source was."""
     if behind(source).instruction.allocates:
-        return False  # what fills new memory part by part makes a new array
+        return False  # filling new memory part by part makes a new array
     base = source.shape
     has_room = base.nbytes >= shape.nbytes or _elements(base) >= _elements(shape)
     is_small_part = 2 * trail.narrowest <= _elements(base) and 2 * shape.nbytes <= base.nbytes
-    # One half of a larger array is as much its second half's.
+    # Half of a larger array does not make it a copy: the other half may come from another array.
     is_most = 2 * elements > _elements(shape) or (has_room and 2 * elements == _elements(shape))
     return is_most and not is_small_part
 
@@ -154,11 +152,11 @@ class _Search:
         return self._known[value]
 
     def _chosen(self, value: Value) -> _Shares:
-        """The arrays that a select repeats, of those that its computation was handed.
+        """The arrays that a select repeats, among the parameters of its computation.
 
-        By place, one side is an update of the other. By one truth for all, each side must repeat
-        arrays, else the result is computed. By values a choice is arithmetic, as a relu is, except
-        between two states of one array.
+        If the place of an element decides, one side is an update of the other. If one scalar
+        decides for all elements, each side must repeat arrays, or the result is computed. If values
+        decide, the select is arithmetic, as a relu is, except between two states of one array.
         """
         either = [
             {
@@ -180,7 +178,7 @@ class _Search:
 
 
 def _is_joined(value: Value) -> bool:
-    """Whether a value is arrays side by side."""
+    """Whether a value is a concatenation of arrays."""
     if value.instruction.opcode in _JOINS:
         behind_views = [last(each, _seen_through).instruction for each in value.operands]
         return all(each.opcode == "pad" for each in behind_views)
@@ -191,7 +189,7 @@ class _Decides(Enum):
     """What decides which side of a select an element is taken from."""
 
     PLACE = "where the element lies"
-    SCALAR = "one truth for all elements"
+    SCALAR = "one scalar for all elements"
     VALUES = "the values of arrays"
 
 

@@ -1,7 +1,7 @@
-"""Where a value comes from: the instruction that made it, behind all that only passes it on.
+"""Where a value comes from: the instruction that made it, behind those that only pass it on.
 
-Each step leads from a value to the value before it, or gives None. ``behind`` and ``origin`` take
-steps for as long as they can.
+A step is a function from a value to the value before it, or None. ``behind`` and ``origin`` repeat
+steps until there is no value before.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Value:
 
 
 def last(value: Value, step: Callable[[Value], Value | None]) -> Value:
-    """The value at which a step leads no further."""
+    """The value after repeated steps."""
     while (before := step(value)) is not None:
         value = before
     return value

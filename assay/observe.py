@@ -38,10 +38,8 @@ _NO_GROWTH = Unavailable(
 )
 
 Begin = Callable[[FailureKind | None, Evidence | None], None]
-"""Called when a stage begins, with the failure kind of that stage (None for Assay's own work).
-
-The second argument is the evidence collected before the stage, or None. It is kept if the process
-dies in the stage."""
+"""Called when a stage begins: with its failure kind (None for Assay's own work), and the evidence
+that is kept if the process dies in the stage, or None."""
 
 
 def _ignore(kind: FailureKind | None, seen: Evidence | None) -> None:

@@ -32,10 +32,7 @@ _MEMORY_PARTS = (
 
 
 class Unsupported(NotImplementedError):
-    """The installed framework lacks what is asked of it; the message says what to do.
-
-    Neither the program nor the compiler is at fault.
-    """
+    """The installed framework lacks what is asked of it: no fault of program or compiler."""
 
 
 class Misplaced(RuntimeError):
@@ -158,10 +155,7 @@ class Framework:
         raise self._lacks("values to run")
 
     def run_steps(self, steps: Steps) -> tuple[StepsSeen, tuple[Tensor, ...]]:
-        """Run a training loop: the counters and modules of each step, and its results.
-
-        The modules are not analysed: ``graphs`` is empty.
-        """
+        """Run a training loop: the counters and modules of its steps (no graphs), its results."""
         raise self._lacks("a training loop")
 
     def time_growth(self, growth: Growth, most_seconds: float) -> GrowthTimes:

@@ -73,8 +73,8 @@ class HloFile:
 def why_not_compiled_again(file: HloFile, platform: str) -> str:
     """What in a module no compiler accepts, and what to do; "" where a compiler may accept it.
 
-    Compilers accept StableHLO, which cannot express operations that only compilers create. It can
-    express a copy for a CPU only.
+    Modules are compiled as StableHLO, which cannot express operations that only compilers create,
+    and a copy for a CPU only.
     """
     if file.form is Form.STABLEHLO:
         return ""
@@ -180,8 +180,7 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
 class Parsed:
     """A module in MLIR's own representation, and the devices that it is compiled for."""
 
-    # ``jaxlib.mlir.ir.Module`` has no type that a checker could know.
-    module: Any
+    module: Any  # ``jaxlib.mlir.ir.Module`` has no type that a checker could know.
     replicas: int
     devices: tuple[Any, ...]
 

@@ -39,7 +39,6 @@ class TorchXlaFramework(Framework):
     """The stages of PyTorch/XLA; a compile-only target's compiler is reached through its HLO.
 
     A traced program is its results on placeholders: lazy tensors, alive until they are lowered.
-    ``forget`` has nothing to do: staged tensors are freed with their holder, and were not compiled.
     """
 
     name = "torch_xla"

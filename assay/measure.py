@@ -65,7 +65,7 @@ class Measurements:
             if isinstance(claim, TimingClaim):
                 asked = claim.turns(case)
             elif isinstance(claim, RerunClaim):
-                asked = claim.sought(case)
+                asked = claim.rerun_sensitivity(case)
         if isinstance(asked, Turns):
             return replace(case, times=self._times(trial, asked))
         return replace(case, rerun=self._rerun(trial, case, asked)) if asked else case
@@ -82,7 +82,7 @@ class Measurements:
         )
         return evidence.TIMES.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
 
-    def _rerun(self, trial: Trial, case: Case, sought: Sensitivity) -> Rerun:
+    def _rerun(self, trial: Trial, case: Case, sensitivity: Sensitivity) -> Rerun:
         other = self._other_toolchain(trial, case)
         if isinstance(other, Unavailable):
             return Rerun(
@@ -100,7 +100,7 @@ class Measurements:
             variant=trial.variant,
             target=trial.target,
             baseline=other,
-            sought=sought,
+            sensitivity=sensitivity,
             negative_control=trial.must_fail,
         )
         return evidence.RERUNS.once(

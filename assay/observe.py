@@ -19,7 +19,7 @@ from assay.hlo.schema import split
 from assay.hlo.summary import read
 from assay.model.evidence import Evidence, Failure, FailureKind, Seconds
 from assay.model.target import TargetUnavailable, Unavailable
-from assay.model.timing import Keep, TimedPair, Times, untaken
+from assay.model.timing import Keep, TimedPair, Times, unmeasured
 from assay.model.workload import Program, Variant, Workload
 from assay.store.compile_cache import CompileCache, CompiledProgram, key_of
 from assay.targets import Target, resolve
@@ -92,7 +92,7 @@ def observe_times(pair: TimedPair, keep: Keep) -> Times:
         TargetError: no target has that name.
     """
     target = resolve(pair.target)
-    known = untaken(pair, toolchain(pair.workload.framework, target.platform))
+    known = unmeasured(pair, toolchain(pair.workload.framework, target.platform))
     if not target.executes:
         return replace(known, unavailable=_RUNS_NOTHING)
     timer = PairTimer(pair, known, keep)

@@ -266,13 +266,13 @@ class TimeAgainst(ClaimBase):
     name: str = "time-against"
     unit: ClassVar[Unit] = Unit.RATIO
 
-    def sought(self, case: Case) -> Sensitivity:
+    def rerun_sensitivity(self, case: Case) -> Sensitivity:
         self._stop_unless_executed(case)
         return Sensitivity(least=self.least_change, seen=self.seen_change)
 
     def judge(self, case: Case) -> Finding:
         """Judge the rerun. Only the present toolchain's failure fails the claim."""
-        self.sought(case)
+        self.rerun_sensitivity(case)
         rerun = given(case.rerun, f"got no rerun of {case.variant.name!r}; use the claim in a run")
         old = rerun.side is Side.OLD
         if rerun.unavailable is not None:
@@ -292,7 +292,7 @@ class TimeAgainst(ClaimBase):
                 "and the times so far do not differ enough to decide",
                 "raise --assay-against-seconds, or time a smaller program",
             )
-        return _by_ratio(rerun.ratio, 1, rerun.told, rerun, says_change=True)
+        return _by_ratio(rerun.ratio, 1, rerun.description, rerun, says_change=True)
 
 
 def _times_of(case: Case) -> Times:

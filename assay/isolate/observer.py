@@ -19,7 +19,7 @@ from assay.isolate.messages import Answer, NotPortable, Request, encoded, pickle
 from assay.model.blame import FaultElsewhere
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
-from assay.model.timing import Ending, Keep, TimedPair, Times, untaken
+from assay.model.timing import Ending, Keep, TimedPair, Times, unmeasured
 from assay.model.workload import Variant, Workload
 from assay.observe import unseen
 from assay.targets import environment, resolve
@@ -76,7 +76,7 @@ class Observer:
         a program may take. A first run of the judged variant that is hopelessly slower than the
         reference's is ended: the time until then is its sample.
         """
-        latest = untaken(pair, toolchain(pair.workload.framework, resolve(pair.target).platform))
+        latest = unmeasured(pair, toolchain(pair.workload.framework, resolve(pair.target).platform))
 
         def patience() -> float:
             return min(self.timeout_seconds, _hopeless_after(pair, latest))

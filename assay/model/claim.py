@@ -120,7 +120,7 @@ class GrowthClaim(Claim, Protocol):
 class RerunClaim(Claim, Protocol):
     """A claim on times compared with those of another toolchain."""
 
-    def sought(self, case: Case) -> Sensitivity:
+    def rerun_sensitivity(self, case: Case) -> Sensitivity:
         """The change to detect in a case; ``judge`` raises the same exceptions."""
 
 

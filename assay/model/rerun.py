@@ -81,17 +81,17 @@ class Rerun:
         return ", ".join(f"{name} {version}" for name, version in sorted(differs)) or str(mine)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What was measured, in words; empty without a ratio."""
         if self.ratio is None:
             return ""
         new, old = (format_seconds(median(self.samples(side))) for side in (Side.NEW, Side.OLD))
-        times, there = f"{self.ratio.ratio:.4g} times", self.versions(Side.OLD)
-        told = f"a run on {self.versions(Side.NEW)} takes {times} what it takes on {there}"
+        times, baseline = f"{self.ratio.ratio:.4g} times", self.versions(Side.OLD)
+        words = f"a run on {self.versions(Side.NEW)} takes {times} what it takes on {baseline}"
         if self.negative_control:
-            told = f"a run done twice takes {times} what one takes, both on {there}"
+            words = f"a run done twice takes {times} what one takes, both on {baseline}"
         bounds = f"{self.ratio.low:.4g} to {self.ratio.high:.4g}"
-        return f"{told} ({bounds} by {self.ratio.units} pairs of processes: {new} against {old})"
+        return f"{words} ({bounds} by {self.ratio.units} pairs of processes: {new} against {old})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class RerunRequest:
     variant: Variant
     target: str
     baseline: Mapping[str, str] | str
-    sought: Sensitivity
+    sensitivity: Sensitivity
     negative_control: bool = False
 
     @property
@@ -116,7 +116,7 @@ class RerunRequest:
         baseline = self.baseline
         text = baseline if isinstance(baseline, str) else str(sorted(baseline.items()))
         control = f"negative control {self.negative_control}"
-        asked = f"{text}, {self.sought.least:g} to {self.sought.seen:g}, {control}"
+        asked = f"{text}, {self.sensitivity.least:g} to {self.sensitivity.seen:g}, {control}"
         return (self.workload.suite, self.workload.name, self.variant.name, self.target, asked)
 
 

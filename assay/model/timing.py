@@ -271,7 +271,7 @@ PROCESSES_ALONE: Final = 4
 """Processes that time a variant alone: its memory, and so its time, differs between processes."""
 
 
-def untaken(pair: TimedPair, toolchain: Toolchain) -> Times:
+def unmeasured(pair: TimedPair, toolchain: Toolchain) -> Times:
     """The times of a pair before the first sample."""
     return Times(
         suite=pair.workload.suite,
@@ -300,7 +300,7 @@ def pooled(processes: Sequence[Times]) -> Times:
     )
 
 
-def beside(times: Times, variant: VariantTimes) -> str:
+def partner(times: Times, variant: VariantTimes) -> str:
     """The variant that a variant alternated with, or the question if it was timed alone."""
     if times.is_alone:
         return times.question

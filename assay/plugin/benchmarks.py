@@ -21,7 +21,7 @@ from assay.frameworks.installed import toolchain
 from assay.model.claim import Trial
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.rerun import Rerun, Side
-from assay.model.timing import Calibration, Ratio, Times, VariantTimes, beside
+from assay.model.timing import Calibration, Ratio, Times, VariantTimes, partner
 from assay.run import Measured
 from assay.stats.ratios import ratio_of_turns
 from assay.store import evidence, records
@@ -122,7 +122,7 @@ def _benchmark(
 
 def _of_times(times: Times, variant: VariantTimes, directory: Path) -> Metadata:
     program = f"{times.workload}/{variant.variant}@{times.target}"
-    setting = "alone" if times.is_alone else f"beside {beside(times, variant)}, {times.question}"
+    setting = "alone" if times.is_alone else f"beside {partner(times, variant)}, {times.question}"
     return _benchmark(
         f"{times.suite}/{times.workload}@{times.target}",
         program,

@@ -156,7 +156,7 @@ class Session:
                 timeout_seconds=self.settings.compile_timeout_seconds,
                 environments=self._environments,
             ),
-            sensitivity=request.sought,
+            sensitivity=request.sensitivity,
             keep=keep,
             negative_control=request.negative_control,
         )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from assay.model.invocation import USUAL, Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Ending as TimesEnding
-from assay.model.timing import Times, beside, format_seconds
+from assay.model.timing import Times, format_seconds, partner
 from assay.model.verdict import ExitCode, Outcome, Record
 from assay.report.explanation import Cause, Entry, causes, explain, suite_statuses
 from assay.report.labels import (
@@ -174,7 +174,7 @@ def rerun_lines(reruns: Iterable[Rerun]) -> Iterator[str]:
             continue
         words = f"{plural(len(rerun.pairs), 'pair')} of processes, too few to be judged"
         if rerun.ratio is not None:
-            words = f"{rerun.told}: {rerun.ratio.change.phrase}"
+            words = f"{rerun.description}: {rerun.ratio.change.phrase}"
         early = f"; {rerun.ended.phrase}" if rerun.ended is not TimesEnding.ENOUGH else ""
         program = f"{rerun.workload}/{rerun.variant}@{rerun.target}"
         yield f"{rerun.suite}: {program}: {words}{early}"
@@ -199,7 +199,7 @@ def time_rows(all_times: Iterable[Times]) -> Iterator[tuple[str, ...]]:
             early = ", unfinished" if times.ended is TimesEnding.UNFINISHED else ""
             yield (
                 f"{times.workload}/{variant.variant}@{times.target}",
-                beside(times, variant),
+                partner(times, variant),
                 *(DASH if each is None else format_seconds(each) for each in seconds),
                 f"{len(variant.samples)}{early}",
             )

@@ -92,7 +92,7 @@ def test_an_accelerator_is_free_while_two_processes_are_rerun_on_it(
         variant=VARIANT,
         target=target,
         baseline="0.10.2",
-        sought=Sensitivity(least=0.02, seen=0.04),
+        sensitivity=Sensitivity(least=0.02, seen=0.04),
     )
     run.measurements.rerun(request, lambda _: None)
     assert seen == [alive]

@@ -9,7 +9,7 @@ import pytest
 from assay import claims
 from assay.model.claim import Formula, Trial
 from assay.model.evidence import Evidence, Failure, FailureKind, GrowthTimes, Toolchain
-from assay.model.timing import Ending, Keep, Machine, TimedPair, Times, VariantTimes, untaken
+from assay.model.timing import Ending, Keep, Machine, TimedPair, Times, VariantTimes, unmeasured
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Outcome, Record
 from assay.model.workload import Variant, Workload
@@ -41,7 +41,7 @@ class Clocked:
 
     def __call__(self, pair: TimedPair, keep: Keep) -> Times:
         self.asked.append(pair)
-        known = untaken(pair, Toolchain(versions=dict(OLD)))
+        known = unmeasured(pair, Toolchain(versions=dict(OLD)))
         keep(known)
         return replace(
             known,

@@ -3,17 +3,17 @@
 Tokens that only order side effects are untied first.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Final
 
-from assay.hlo.fingerprint import fingerprint
+from assay.hlo.fingerprint import Callee, fingerprint
 from assay.hlo.flow import (
     ANYWHERE,
     COALESCED,
     MEMBER,
-    Callee,
     Colours,
     Edge,
     Flow,
@@ -25,6 +25,7 @@ from assay.hlo.flow import (
 )
 from assay.hlo.instruction import read_shape
 from assay.hlo.module import Computation, Module
+from assay.hlo.opcodes import opcodes
 from assay.hlo.schema import LABEL, SHAPE, decode, decode_all
 from assay.model.evidence import (
     StepCollective,
@@ -35,89 +36,11 @@ from assay.model.evidence import (
 )
 from assay.model.module import Shape
 
-_SPREADS: Final = frozenset({"broadcast", "convert"})
-_PICKS: Final = frozenset({"convert", "gather", "reshape", "slice"})
-_OPERANDS: Final = 2
-_TOKENS: Final = frozenset({"multiply", "parameter"})
+_SPREADS: Final = opcodes("broadcast convert")
+_PICKS: Final = opcodes("convert gather reshape slice")
+_TOKENS: Final = opcodes("multiply parameter")
 _TOKEN: Final = place("token")
-
-
-def untie_tokens(flow: Flow, computation: Computation) -> None:
-    """Make every coalesced collective read its token as a whole, and so the token's next value.
-
-    A token is a scalar, a parameter or such a product, that is known by both of its uses alone: an
-    addend of one operand that is also multiplied by an element of that operand's result. That it
-    is zero cannot be seen in the graph. Which operand it is must not matter here, nor which of
-    several products of one token is met first.
-    """
-    groups = {
-        element: (group, at)
-        for group, elements in flow.elements.items()
-        if flow.is_group(group)
-        for at, element in enumerate(elements)
-    }
-    ties: dict[tuple[int, int], dict[int, list[Node]]] = {}
-    for node in flow.nodes:
-        if node.opcode == "multiply" and len(node.inputs) >= _OPERANDS:
-            for token, factor in _both_ways(node.inputs):
-                tied = groups.get(_through(flow, factor, _PICKS))
-                if tied and _may_be_token(flow, computation, token):
-                    ties.setdefault(tied, {}).setdefault(token, []).append(node)
-    for (group, at), products in ties.items():
-        untied = _untied(flow, group, at, frozenset(products))
-        if untied is not None:
-            for node in products[untied]:
-                node.inputs = [(untied, ANYWHERE), (group, _TOKEN)]
-
-
-def _untied(flow: Flow, group: int, at: int, tokens: frozenset[int]) -> int | None:
-    """The one token that was an addend of the operand; it is the collective's own now."""
-    members = flow.nodes[group].inputs
-    operand, where = members[at]
-    added = flow.nodes[operand]
-    if added.opcode != "add" or len(added.inputs) < _OPERANDS:
-        return None
-    found = [
-        (token, value)
-        for value, addend in _both_ways(added.inputs)
-        if (token := _through(flow, addend, _SPREADS)) in tokens
-    ]
-    if len(found) != 1:
-        return None
-    ((token, value),) = found
-    members[at] = (value, where)
-    members.append((token, _TOKEN))
-    result = flow.nodes[flow.elements[group][at]]
-    result.inputs[0] = (value, result.inputs[0][1])
-    return token
-
-
-def _may_be_token(flow: Flow, computation: Computation, number: int) -> bool:
-    node = flow.nodes[number]
-    if node.opcode not in _TOKENS or node.position is None:
-        return False
-    return _is_scalar(computation.at(node.position).shape)
-
-
-def _is_scalar(shape: Shape) -> bool:
-    return not shape.dimensions and not shape.elements
-
-
-def _both_ways(inputs: list[Edge]) -> Iterator[tuple[int, int]]:
-    """The two operands of what commutes, either first."""
-    (one, _), (other, _) = inputs[:2]
-    yield one, other
-    yield other, one
-
-
-def _through(flow: Flow, number: int, opcodes: frozenset[str]) -> int:
-    """The node that a chain of such operations begins at."""
-    while flow.nodes[number].opcode in opcodes:
-        number = flow.nodes[number].inputs[0][0]
-    return number
-
-
-_HEX_DIGITS = 16
+_HEX_DIGITS: Final = 16
 
 
 def canonical(module: Module) -> StepGraph:
@@ -142,45 +65,93 @@ def canonical(module: Module) -> StepGraph:
     for computation in module.computations:
         if computation is not module.entry:
             flow = flow_of(computation, callees, configs, is_step=False)
-            thread = computation.execution_thread.encode()
-            callees[computation.id] = Callee(
-                digest=_whole(_Alive.of(flow).colours, thread), has_effect=bool(flow.kept)
-            )
+            whole = _whole(_alive(flow), computation)
+            callees[computation.id] = Callee(digest=whole, has_effect=bool(flow.kept))
     flow = flow_of(module.entry, callees, configs, is_step=True)
     untie_tokens(flow, module.entry)
-    return _step_graph(module, flow, _Alive.of(flow))
+    return _step_graph(module, flow, _alive(flow))
+
+
+def untie_tokens(flow: Flow, computation: Computation) -> None:
+    """Make every coalesced collective read its token as a whole, and so the token's next value.
+
+    PyTorch/XLA's token is a scalar, a parameter or such a product. It is known only by both of its
+    uses: it is an addend of one operand, and a factor of an element of that operand's result. (That
+    it is zero cannot be seen in the graph.) Which operand it is must not matter here, nor which of
+    several products of one token is met first.
+    """
+    groups = {
+        element: (group, at)
+        for group, elements in flow.elements.items()
+        if flow.is_group(group)
+        for at, element in enumerate(elements)
+    }
+    ties = defaultdict[tuple[int, int], dict[int, list[Node]]](dict)
+    for node in flow.nodes:
+        if node.opcode == "multiply":
+            for (token, _), (factor, _) in permutations(node.inputs[:2]):
+                tied = groups.get(_through(flow, factor, _PICKS))
+                if tied and _may_be_token(flow, computation, token):
+                    ties[tied].setdefault(token, []).append(node)
+    for (group, at), products in ties.items():
+        token = _untied(flow, group, at, products)
+        if token is not None:
+            for node in products[token]:
+                node.inputs = [(token, ANYWHERE), (group, _TOKEN)]
+
+
+def _untied(flow: Flow, group: int, at: int, tokens: Container[int]) -> int | None:
+    """The one token that was an addend of the operand; the collective itself reads it now."""
+    members = flow.nodes[group].inputs
+    operand, where = members[at]
+    added = flow.nodes[operand]
+    if added.opcode != "add":
+        return None
+    found = [
+        (token, value)
+        for (value, _), (addend, _) in permutations(added.inputs[:2])
+        if (token := _through(flow, addend, _SPREADS)) in tokens
+    ]
+    if len(found) != 1:
+        return None
+    ((token, value),) = found
+    members[at] = (value, where)
+    members.append((token, _TOKEN))
+    result = flow.nodes[flow.elements[group][at]]
+    result.inputs[0] = (value, result.inputs[0][1])
+    return token
+
+
+def _may_be_token(flow: Flow, computation: Computation, number: int) -> bool:
+    node = flow.nodes[number]
+    if node.opcode not in _TOKENS or node.position is None:
+        return False
+    return _is_scalar(computation.at(node.position).shape)
+
+
+def _is_scalar(shape: Shape) -> bool:
+    return not shape.dimensions and not shape.elements
+
+
+def _through(flow: Flow, number: int, passed: Container[str]) -> int:
+    """The node that a chain of such operations begins at."""
+    while flow.nodes[number].opcode in passed:
+        number = flow.nodes[number].inputs[0][0]
+    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Alive:
-    """What is alive of a flow: the numbers of its nodes, and where each is among the colours."""
+    """The nodes of a flow that are alive: the place of each among the colours.
+
+    Constants that are written several times share a place.
+    """
 
     places: dict[int, int]
-    duplicates: int
     colours: Colours
 
-    @classmethod
-    def of(cls, flow: Flow) -> "_Alive":
-        places: dict[int, int] = {}
-        constants: dict[bytes, int] = {}
-        labels: list[bytes] = []
-        operands: list[Sequence[Edge]] = []
-        duplicates = 0
-        for number in _needed(flow):
-            node = flow.nodes[number]
-            if node.opcode == "constant" and not node.inputs:
-                first = constants.setdefault(node.label, len(labels))
-                if first < len(labels):
-                    places[number] = first
-                    duplicates += 1
-                    continue
-            places[number] = len(labels)
-            labels.append(node.label)
-            operands.append([(places[operand], place) for operand, place in node.inputs])
-        return cls(places=places, duplicates=duplicates, colours=colours(labels, operands))
-
     def colour(self, number: int) -> str:
-        """The colour of a node, as a step graph keeps it."""
+        """The colour of a node, as a step graph stores it."""
         return _hex(self.colours.whole[self.places[number]])
 
     def value(self, number: int) -> str:
@@ -188,7 +159,23 @@ class _Alive:
         return _hex(self.colours.values[self.places[number]])
 
 
-def _needed(flow: Flow) -> list[int]:
+def _alive(flow: Flow) -> _Alive:
+    places: dict[int, int] = {}
+    constants: dict[bytes, int] = {}
+    labels: list[bytes] = []
+    operands: list[Sequence[Edge]] = []
+    for number in _needed(flow):
+        node = flow.nodes[number]
+        places[number] = len(labels)
+        if node.opcode == "constant" and not node.inputs:
+            places[number] = constants.setdefault(node.label, len(labels))
+        if places[number] == len(labels):
+            labels.append(node.label)
+            operands.append([(places[operand], where) for operand, where in node.inputs])
+    return _Alive(places=places, colours=colours(labels, operands))
+
+
+def _needed(flow: Flow) -> Sequence[int]:
     """What the outputs, the effects and the signature need, operands before users."""
     pending = [*flow.outputs, *flow.kept, *flow.parameters.values()]
     found = set(pending)
@@ -201,42 +188,36 @@ def _needed(flow: Flow) -> list[int]:
 
 
 def _step_graph(module: Module, flow: Flow, alive: _Alive) -> StepGraph:
+    entry = module.entry
     instructions = [each for each in alive.places if flow.nodes[each].position is not None]
+    donated = {number for number, _ in module.donors}
+    donated |= {alias.parameter_number for alias in module.aliases}
+    root = entry.root.shape
+    outputs = root.elements if len(root.elements) == len(flow.outputs) else (root,)
     return StepGraph(
-        canonical=_whole(alive.colours, module.entry.execution_thread.encode()).hex(),
+        canonical=_whole(alive, entry).hex(),
         raw=fingerprint(module),
         instructions=len(instructions),
-        duplicate_constants=alive.duplicates,
-        parameters=_parameters(module, flow, alive),
-        outputs=_outputs(module.entry.root.shape, flow, alive),
+        duplicate_constants=len(alive.places) - len(set(alive.places.values())),
+        parameters=tuple(
+            StepParameter(
+                number=number,
+                shape=entry.parameter(number).shape,
+                colour=alive.colour(node),
+                donated=number in donated,
+            )
+            for number, node in sorted(flow.parameters.items())
+        ),
+        outputs=tuple(
+            StepOutput(index=index, shape=shape, value=alive.value(node), colour=alive.colour(node))
+            for index, (shape, node) in enumerate(zip(outputs, flow.outputs, strict=True))
+        ),
         collectives=tuple(
-            _collective(module.entry, flow, alive, each)
+            _collective(entry, flow, alive, each)
             for each in instructions
             if flow.nodes[each].opcode in COALESCED
         ),
-        operations=_operations(module.entry, flow, alive),
-    )
-
-
-def _parameters(module: Module, flow: Flow, alive: _Alive) -> tuple[StepParameter, ...]:
-    donated = {number for number, _ in module.donors}
-    donated |= {alias.parameter_number for alias in module.aliases}
-    return tuple(
-        StepParameter(
-            number=number,
-            shape=module.entry.parameter(number).shape,
-            colour=alive.colour(node),
-            donated=number in donated,
-        )
-        for number, node in sorted(flow.parameters.items())
-    )
-
-
-def _outputs(root: Shape, flow: Flow, alive: _Alive) -> tuple[StepOutput, ...]:
-    shapes = root.elements if len(root.elements) == len(flow.outputs) else (root,)
-    return tuple(
-        StepOutput(index=index, shape=shape, value=alive.value(node), colour=alive.colour(node))
-        for index, (shape, node) in enumerate(zip(shapes, flow.outputs, strict=True))
+        operations=_operations(entry, flow, alive),
     )
 
 
@@ -244,14 +225,15 @@ def _collective(entry: Computation, flow: Flow, alive: _Alive, number: int) -> S
     node = flow.nodes[number]
     assert node.position is not None
     instruction = entry.at(node.position)
-    gathers = node.opcode == "all-gather"
-    taken = tuple(operand.shape for operand in instruction.operands)
     coalesced = flow.is_group(number)
-    given = instruction.shape.elements if coalesced else (instruction.shape,)
+    if node.opcode != "all-gather":
+        shapes = tuple(operand.shape for operand in instruction.operands)
+    else:
+        shapes = instruction.shape.elements if coalesced else (instruction.shape,)
     members = [each for each, place in node.inputs if place == MEMBER or not coalesced]
     return StepCollective(
         opcode=node.opcode,
-        shapes=given if gathers else taken,
+        shapes=shapes,
         operands=tuple(map(alive.colour, members)),
         attributes=_hex(node.label),
         colour=alive.colour(number),
@@ -260,16 +242,15 @@ def _collective(entry: Computation, flow: Flow, alive: _Alive, number: int) -> S
 
 def _operations(entry: Computation, flow: Flow, alive: _Alive) -> tuple[StepOperation, ...]:
     """The histogram; a constant that was written several times counts once."""
-    once = {place: number for number, place in reversed(alive.places.items())}
-    counts: Counter[tuple[str, bytes, bytes]] = Counter()
-    nodes = [flow.nodes[number] for number in once.values()]
-    told = [
-        (each, each.position)
-        for each in nodes
-        if each.position is not None and each.opcode not in COALESCED | {"parameter"}
+    distinct = {place: number for number, place in reversed(alive.places.items())}
+    nodes = [
+        (node, node.position)
+        for node in (flow.nodes[number] for number in distinct.values())
+        if node.position is not None and node.opcode not in COALESCED | {"parameter"}
     ]
-    labels = decode_all(LABEL, (entry.encoded[position] for _, position in told))
-    for (node, _), label in zip(told, labels, strict=True):
+    labels = decode_all(LABEL, (entry.encoded[position] for _, position in nodes))
+    counts = Counter[tuple[str, bytes, bytes]]()
+    for (node, _), label in zip(nodes, labels, strict=True):
         target = f" {label.custom_call_target}" if label.custom_call_target else ""
         counts[node.opcode + target, label.shape, node.label] += 1
     shapes = {encoded: read_shape(decode(SHAPE, encoded)) for _, encoded, _ in counts}
@@ -280,9 +261,10 @@ def _operations(entry: Computation, flow: Flow, alive: _Alive) -> tuple[StepOper
     return tuple(sorted(found, key=lambda each: (each.opcode, str(each.shape), each.attributes)))
 
 
-def _whole(found: Colours, thread: bytes) -> bytes:
+def _whole(alive: _Alive, computation: Computation) -> bytes:
     """A digest of a graph: of all of its colours, in no order."""
-    return digest(thread + b"".join(sorted(found.whole)))
+    thread = computation.execution_thread.encode()
+    return digest(thread + b"".join(sorted(alive.colours.whole)))
 
 
 def _hex(colour: bytes) -> str:

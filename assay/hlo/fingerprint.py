@@ -6,7 +6,7 @@ Unknown fields stay in the bytes, so an attribute of a later XLA counts too.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct
@@ -17,26 +17,25 @@ from assay.hlo.module import Computation, Module
 from assay.hlo.opcodes import COMMUTATIVE, EFFECTS
 from assay.hlo.schema import ANONYMOUS, MalformedModule, Message, decode_all
 
-_ESTIMATES: Final = frozenset(
+_SIZE: Final = 16
+_COUNTS: Final = Struct("<3I")
+_NOISE: Final = frozenset(
     {
+        # the compiler's estimates
         "estimated_bundle_count",
         "estimated_cycles",
         "estimated_scoped_vmem_bytes",
         "estimated_vmem_bytes",
         "ml_estimated_microseconds",
         "reification_cost",
-    }
-)
-_MEASURED: Final = frozenset(
-    {
+        # the choices of autotuning
         "autotune_workspace_size",
         "block_level_fusion_config",
         "selected_algorithm",
         "triton_gemm_config",
     }
 )
-_NOISE: Final = _ESTIMATES | _MEASURED
-"""Keys of a backend's JSON that change from run to run: costs, and what autotuning settled on."""
+"""Keys of a backend's JSON that change from run to run."""
 
 _WORDS: Final = (
     "name",
@@ -97,8 +96,12 @@ def _pruned(read: Any) -> Any:  # whatever JSON holds
     return read
 
 
-_SIZE: Final = 16
-_COUNTS: Final = Struct("<3I")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callee:
+    """A computation's digest, and whether running it does more than give its result."""
+
+    digest: bytes
+    has_effect: bool
 
 
 def fingerprint(module: Module) -> str:
@@ -113,100 +116,79 @@ def fingerprint(module: Module) -> str:
     Raises:
         MalformedModule: a user comes before its operand, or a caller before its callee.
     """
-    hashed: dict[int, _Function] = {}
+    callees: dict[int, Callee] = {}
     configs: dict[bytes, bytes] = {}
     for computation in module.computations:
-        body = _Body(computation, hashed, configs)
-        hashed[computation.id] = body.function()
+        try:
+            callees[computation.id] = _callee(computation, callees, configs)
+        except KeyError as error:
+            raise misordered(computation, error) from None
     aliases = sorted(
         (alias.output_index, alias.parameter_number, alias.parameter_index, alias.must)
         for alias in module.aliases
     )
     interface = repr((aliases, sorted(module.donors))).encode()
-    return blake2b(hashed[module.entry.id].digest + interface, digest_size=_SIZE).hexdigest()
+    return _digest(callees[module.entry.id].digest, interface).hex()
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    """A computation's digest, and whether running it does more than give its result."""
+def misordered(computation: Computation, error: Exception) -> MalformedModule:
+    """The exception for a reference to what is not there, or only comes later."""
+    return MalformedModule(
+        f"got a reference in computation {computation.name!r} to what does not come before it "
+        f"({error}), wanted operands before users and callees before callers, as XLA writes them; "
+        "serialize the module again"
+    )
 
-    digest: bytes
-    has_effect: bool
+
+def has_effect(message: Message, called: Iterable[Callee]) -> bool:
+    """Whether an instruction is not dead code, even if no instruction uses its result."""
+    return (
+        message.opcode in EFFECTS
+        or message.custom_call_has_side_effect
+        or any(callee.has_effect for callee in called)
+    )
 
 
-class _Body:
-    """The digests of one computation's instructions, operands before their users."""
+def _callee(
+    computation: Computation, callees: Mapping[int, Callee], configs: dict[bytes, bytes]
+) -> Callee:
+    """The digest of the root and all that is alive, in the order of the schedule if there is one.
 
-    def __init__(
-        self,
-        computation: Computation,
-        callees: Mapping[int, _Function],
-        configs: dict[bytes, bytes],
-    ) -> None:
-        self._computation = computation
-        self._callees = callees
-        self._configs = configs
-        self._digests: dict[int, bytes] = {}
-        self._inputs: list[tuple[int, ...]] = []
-        self._kept: set[int] = {computation.root_id}
-        self._has_effect = False
-        try:
-            for message in decode_all(ANONYMOUS, computation.encoded):
-                self._add(message)
-        except KeyError as error:
-            raise MalformedModule(
-                f"got a reference to {error} in computation {computation.name!r} before what it "
-                "refers to, wanted operands before users and callees before callers, as XLA "
-                "writes them; serialize the module again"
-            ) from None
-
-    def function(self) -> _Function:
-        """The whole: the root and all that is alive, in the order of the schedule if there is one.
-
-        The number of equal instructions counts: to copy an array twice is not to copy it once.
-        """
-        alive, schedule = self._alive(), self._computation.order
-        if schedule is None:
-            body = sorted([self._digests[each] for each in alive])
-        else:
-            body = [self._digests[each] for each in schedule if each in alive]
-        root = self._digests[self._computation.root_id]
-        thread = self._computation.execution_thread.encode()
-        whole = b"".join((thread, root, *body, b"o" if schedule is None else b"s"))
-        return _Function(blake2b(whole, digest_size=_SIZE).digest(), self._has_effect)
-
-    def _add(self, message: Message) -> None:
-        digests, opcode = self._digests, message.opcode
+    The number of equal instructions counts: to copy an array twice is not to copy it once.
+    """
+    digests: dict[int, bytes] = {}
+    inputs: dict[int, Sequence[int]] = {}
+    acting: set[int] = set()
+    alive = {computation.root_id}
+    for message in decode_all(ANONYMOUS, computation.encoded):
         identifier = message.id & LOCAL_ID
-        inputs = tuple([each & LOCAL_ID for each in message.operand_ids])
-        parts = [digests[each] for each in inputs]
-        if opcode in COMMUTATIVE:
+        operands = [each & LOCAL_ID for each in message.operand_ids]
+        before = [each & LOCAL_ID for each in message.control_predecessor_ids]
+        called = [callees[each] for each in message.called_computation_ids]
+        parts = [digests[each] for each in operands]
+        if message.opcode in COMMUTATIVE:
             parts.sort()
-        controls = called = 0
-        if message.control_predecessor_ids:
-            before = [each & LOCAL_ID for each in message.control_predecessor_ids]
-            parts += sorted([digests[each] for each in before])
-            inputs, controls = (*inputs, *before), len(before)
-        has_effect = opcode in EFFECTS or message.custom_call_has_side_effect
-        if message.called_computation_ids:
-            callees = [self._callees[each] for each in message.called_computation_ids]
-            parts += [callee.digest for callee in callees]
-            called = len(callees)
-            has_effect = has_effect or any(callee.has_effect for callee in callees)
-        if has_effect:
-            self._has_effect = True
-            self._kept.add(identifier)
-        elif opcode == "parameter":  # part of the signature, whether it is used or not
-            self._kept.add(identifier)
-        counts = _COUNTS.pack(len(inputs) - controls, controls, called)
-        own = own_bytes(message, self._configs)
-        digests[identifier] = blake2b(b"".join((own, *parts, counts)), digest_size=_SIZE).digest()
-        self._inputs.append(inputs)
+        parts += sorted([digests[each] for each in before])
+        parts += [callee.digest for callee in called]
+        if has_effect(message, called):
+            acting.add(identifier)
+        elif message.opcode == "parameter":  # part of the signature, whether it is used or not
+            alive.add(identifier)
+        counts = _COUNTS.pack(len(operands), len(before), len(called))
+        digests[identifier] = _digest(own_bytes(message, configs), *parts, counts)
+        inputs[identifier] = operands + before
+    alive |= acting
+    for identifier in reversed(digests):
+        if identifier in alive:
+            alive.update(inputs[identifier])
+    if computation.order is None:
+        body = [*sorted([digests[each] for each in alive]), b"o"]
+    else:
+        body = [*(digests[each] for each in computation.order if each in alive), b"s"]
+    thread = computation.execution_thread.encode()
+    whole = _digest(thread, digests[computation.root_id], *body)
+    return Callee(digest=whole, has_effect=bool(acting))
 
-    def _alive(self) -> set[int]:
-        """What the root, the parameters and the effects need."""
-        alive = set(self._kept)
-        for identifier, inputs in zip(reversed(self._digests), reversed(self._inputs), strict=True):
-            if identifier in alive:
-                alive.update(inputs)
-        return alive
+
+def _digest(*parts: bytes) -> bytes:
+    return blake2b(b"".join(parts), digest_size=_SIZE).digest()

@@ -11,11 +11,11 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-from assay.hlo.fingerprint import own_bytes
+from assay.hlo.fingerprint import Callee, has_effect, misordered, own_bytes
 from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation
-from assay.hlo.opcodes import COMMUTATIVE, EFFECTS
-from assay.hlo.schema import ANONYMOUS, RESULT, MalformedModule, Message, decode, decode_all
+from assay.hlo.opcodes import COMMUTATIVE
+from assay.hlo.schema import ANONYMOUS, RESULT, Message, decode, decode_all
 
 Edge = tuple[int, bytes]
 """What a node reads: the node, and the place in which it is read, in a fixed number of bytes."""
@@ -93,14 +93,6 @@ class Node:
     position: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callee:
-    """A computation's digest, and whether running it does more than give its result."""
-
-    digest: bytes
-    has_effect: bool
-
-
 @dataclass(slots=True, kw_only=True)
 class Flow:
     """The nodes of a computation, operands before users; outputs are nodes that read a value.
@@ -175,12 +167,9 @@ class _Reader:
         ]
         controls = [(self.whole(each), CONTROL) for each in ordered_after]
         called = [self._callees[each] for each in message.called_computation_ids]
-        has_effect = (
-            opcode in EFFECTS
-            or message.custom_call_has_side_effect
-            or any(callee.has_effect for callee in called)
-        )
         number = len(flow.nodes)
+        if has_effect(message, called):
+            flow.kept.add(number)
         if coalesced:
             message = _without(result, "shape")
         elif opcode == "parameter":
@@ -188,8 +177,6 @@ class _Reader:
             message = message if self._numbered else _without(result, "parameter_number")
         elif opcode == "tuple":
             flow.elements[number] = operands
-        if has_effect:
-            flow.kept.add(number)
         own = own_bytes(message, self._configs)
         label = digest(b"".join((own, *(callee.digest for callee in called))))
         flow.add(Node(opcode=opcode, label=label, inputs=inputs + controls, position=position))
@@ -233,11 +220,7 @@ def flow_of(
         reader = _Reader(computation, callees, configs, numbered=not is_step)
         _end(reader, computation, is_step=is_step)
     except (KeyError, IndexError) as error:
-        raise MalformedModule(
-            f"got a reference in computation {computation.name!r} to what does not come before it "
-            f"({error}), wanted operands before users and callees before callers, as XLA writes "
-            "them; serialize the module again"
-        ) from None
+        raise misordered(computation, error) from None
     return reader.flow
 
 

@@ -94,10 +94,10 @@ def untie_tokens(flow: Flow, computation: Computation) -> None:
                 if tied and _may_be_token(flow, computation, token):
                     ties[tied].setdefault(token, []).append(node)
     for (group, at), products in ties.items():
-        token = _untied(flow, group, at, products)
-        if token is not None:
-            for node in products[token]:
-                node.inputs = [(token, ANYWHERE), (group, _TOKEN)]
+        untied = _untied(flow, group, at, products)
+        if untied is not None:
+            for node in products[untied]:
+                node.inputs = [(untied, ANYWHERE), (group, _TOKEN)]
 
 
 def _untied(flow: Flow, group: int, at: int, tokens: Container[int]) -> int | None:

@@ -11,13 +11,12 @@ from typing import Final
 
 from assay.hlo.instruction import Instruction
 from assay.hlo.module import Computation
-from assay.hlo.opcodes import HOST_LINKS, MOVES_NOTHING, SLICES
+from assay.hlo.opcodes import HOST_LINKS, MOVES_NOTHING, SLICES, UPDATES
 from assay.model.module import Direction, Shape
 
 HOST_THREAD: Final = "host"
 """The execution thread of computations that run on the host's processor."""
 
-_CARRIERS: Final = frozenset({"async-start", "fusion"})
 _VIEWS: Final = frozenset({"bitcast", "reshape"})
 # Of a start's result, the element that it writes; the rest repeats operands or is bookkeeping.
 _WRITTEN: Final = {
@@ -57,9 +56,9 @@ def _host_transfers(
         result = result.elements[_WRITTEN[opcode]]
     if instruction.execution_thread == HOST_THREAD:
         return _around_host_computation(instruction, operands, result)
-    if opcode in _CARRIERS:
+    if opcode in {"async-start", "fusion"}:
         return _inside(instruction, operands, result)
-    if opcode in {"dynamic-update-slice", "scatter"}:
+    if opcode in UPDATES:
         return _by_update(instruction, operands, result)
     return _by_operation(instruction, operands, result)
 
@@ -122,12 +121,10 @@ def _inside(
 ) -> Iterator[HostTransfer]:
     """What a fusion or a started operation moves, each buffer at most once as a whole."""
     (computation,) = carrier.called
-    parameters = computation.of(frozenset({"parameter"}))
-    if len(operands) < len(parameters):
+    if len(operands) < len(computation.parameters):
         # A TPU starts some kernels (gathers on its SparseCore) with neither operands nor result.
         # The kernel's own shapes then have the memory spaces.
-        ordered = sorted(parameters, key=lambda each: each.parameter_number)
-        operands = [each.shape for each in ordered]
+        operands = [each.shape for each in computation.parameters.values()]
         result = computation.root.shape
     shapes, views = _results(computation, result)
     reads: dict[Instruction, list[HostTransfer]] = {}

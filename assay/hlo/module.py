@@ -120,8 +120,10 @@ class Computation:
         return {identifier: position for position, identifier in enumerate(self._opcodes)}
 
     @cached_property
-    def _parameters(self) -> Mapping[int, Instruction]:
-        return {each.parameter_number: each for each in self.of(frozenset({"parameter"}))}
+    def parameters(self) -> Mapping[int, Instruction]:
+        """The parameters by their numbers, in order."""
+        found = {each.parameter_number: each for each in self.of(frozenset({"parameter"}))}
+        return dict(sorted(found.items()))
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -214,7 +216,7 @@ class Computation:
             MalformedModule: there is none.
         """
         what = f"parameter {number} of computation {self.name!r}"
-        return _find(self._parameters, number, what)
+        return _find(self.parameters, number, what)
 
 
 class Module:

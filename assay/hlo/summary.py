@@ -23,9 +23,7 @@ from assay.model.summary import ModuleSummary
 def inventory(module: Module) -> Inventory:
     """What the module takes, gives, and is made of; one more look at each instruction."""
     entry = module.entry
-    parameters = sorted(
-        entry.of(frozenset({"parameter"})), key=lambda parameter: parameter.parameter_number
-    )
+    parameters = entry.parameters.values()
     return Inventory(
         arguments=tuple(leaf for each in parameters for leaf in each.shape.leaves()),
         outputs=tuple(entry.root.shape.leaves()),

@@ -13,6 +13,7 @@ from math import prod
 from typing import Final
 
 from assay.hlo.instruction import Instruction
+from assay.hlo.opcodes import UPDATES
 from assay.hlo.values import Value, argument, behind, entered, last, renamed
 from assay.model.module import Shape
 from assay.model.summary import Content
@@ -22,9 +23,8 @@ _JOINS: Final = frozenset({"add", "maximum", "or"})
 # A reshape outside of fusions changes the tiles; inside a fusion it only renumbers elements.
 _RETILES: Final = frozenset({"copy", "copy-start", "reshape", "transpose"})
 _REARRANGES: Final = frozenset({"bitcast-convert", "convert", "pad", "reverse", "slice"})
-_UPDATES: Final = frozenset({"dynamic-update-slice", "scatter"})
 _OTHERS: Final = frozenset({"async-start", "concatenate", "custom-call", "fusion", "select"})
-REPEATS: Final = _RETILES | _REARRANGES | _UPDATES | _OTHERS
+REPEATS: Final = _RETILES | _REARRANGES | UPDATES | _OTHERS
 """Opcodes whose results may repeat another array."""
 
 
@@ -234,7 +234,7 @@ def _moved_from(value: Value, trail: _Trail) -> tuple[Value, _Trail] | None:
     if opcode in _RETILES:
         source = path[1:] if opcode == "copy-start" else path
         trail = replace(trail, rearranged=trail.rearranged or _moves_elements(instruction))
-    elif opcode in _UPDATES:
+    elif opcode in UPDATES:
         number = path[0] if path else 0
         trail = replace(trail, content=Content.UPDATE)
     elif opcode in _REARRANGES:

@@ -113,7 +113,7 @@ def pickled(workload: Workload, variant: Variant, target: str) -> bytes:
 def _importable(module: ModuleType) -> bool:
     """Whether a fresh process would import this very module by its name.
 
-    Its presence in ``sys.modules`` does not tell: pytest may have loaded it from a file.
+    Its presence in ``sys.modules`` is no proof: pytest may have loaded it from a file.
     """
     path: Sequence[str] | None = None
     spec: ModuleSpec | None = None

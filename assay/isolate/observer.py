@@ -56,18 +56,29 @@ class Observer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def observe(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        """Measure one variant on one target. A crash or a timeout of the child is evidence."""
-        request = Request(program=pickled(workload, variant, target))
-        return self._evidence(workload, variant, target, request)
-
-    def time_growth(
-        self, workload: Workload, variant: Variant, target: str, most_seconds: float
+    def observe(
+        self, workload: Workload, variant: Variant, target: str, growth_seconds: float | None = None
     ) -> Evidence:
-        """Time only the growing loop of one variant. Crashes are recorded as in `observe`."""
-        program = pickled(workload, variant, target)
-        request = Request(program=program, most_seconds=most_seconds)
-        return self._evidence(workload, variant, target, request)
+        """Measure one variant on one target. A crash or a timeout of the child is evidence.
+
+        With ``growth_seconds`` only the growing loop is timed, for about that long.
+        """
+        seen: Evidence | None = None
+        request = Request(program=pickled(workload, variant, target), most_seconds=growth_seconds)
+        for answer in self._answers(request, lambda: self.timeout_seconds):
+            seen = answer.evidence or seen
+        failure = answer.failure
+        if failure is not None:
+            if failure.kind in _LOST and failure.during is None:
+                raise ObservationError(f"Assay's own work came to an end: {failure.message}")
+            return replace(seen or unseen(workload, variant, resolve(target)), failure=failure)
+        if answer.evidence is None:
+            raise _fault_of(answer)
+        wanted = (workload.suite, workload.name, variant.name, str(resolve(target).name))
+        given = answer.evidence.key
+        if given != wanted:
+            raise ObservationError(f"the observer was asked for {wanted} and answered for {given}")
+        return answer.evidence
 
     def time(self, pair: TimedPair, keep: Keep) -> Times:
         """The times of two variants in turns, or of one alone; ``keep`` gets intermediate results.
@@ -95,25 +106,6 @@ class Observer:
         if latest.ended is not Ending.UNFINISHED:
             return replace(latest, not_profiled=failure.message)
         return replace(latest, failure=failure, failed_variant=latest.at_work)
-
-    def _evidence(
-        self, workload: Workload, variant: Variant, target: str, request: Request
-    ) -> Evidence:
-        seen: Evidence | None = None
-        for answer in self._answers(request, lambda: self.timeout_seconds):
-            seen = answer.evidence or seen
-        failure = answer.failure
-        if failure is not None:
-            if failure.kind in _LOST and failure.during is None:
-                raise ObservationError(f"Assay's own work came to an end: {failure.message}")
-            return replace(seen or unseen(workload, variant, resolve(target)), failure=failure)
-        if answer.evidence is None:
-            raise _fault_of(answer)
-        asked = (workload.suite, workload.name, variant.name, str(resolve(target).name))
-        given = answer.evidence.key
-        if given != asked:
-            raise ObservationError(f"the observer was asked for {asked} and answered for {given}")
-        return answer.evidence
 
     def _answers(self, request: Request, patience: Callable[[], float]) -> Iterator[Answer]:
         """The answers to a request, of which the last one is final, or says how the child ended.

@@ -128,7 +128,7 @@ class Session:
     def _time_growth(
         self, workload: Workload, variant: Variant, target: str, most_seconds: float
     ) -> Evidence:
-        return self._observer(workload, target).time_growth(workload, variant, target, most_seconds)
+        return self._observer(workload, target).observe(workload, variant, target, most_seconds)
 
     def _time(self, pair: TimedPair, keep: Keep) -> Times:
         if pair.reference is not None:

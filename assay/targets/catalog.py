@@ -105,9 +105,9 @@ def resolve(name: str) -> Target:
     except TargetError as error:
         raise misuse(got=repr(name), wanted=NAME_SHAPE, do=_advice(name)) from error
     if kind := _LIVE.get(parsed.model):
-        return live_target(_counted(parsed, one_is_default=kind == "cpu"), kind)
+        return live_target(_normal(parsed), kind)
     if model := device_models().get(parsed.model):
-        return compile_only_target(_laid_out(parsed, model), model)
+        return compile_only_target(_normal(parsed, model), model)
     for target in _of_other_packages():
         if target.name == parsed:
             return target
@@ -132,29 +132,26 @@ def _defaults() -> tuple[Target, ...]:
     return (*map(resolve, (*_LIVE_DEFAULTS, *named)), *_of_other_packages())
 
 
-def _laid_out(name: TargetName, model: DeviceModel) -> TargetName:
-    """`name` in its one spelling, if its topology has the rank that the model's has."""
-    if model.kind == "gpu":
-        return _counted(name, one_is_default=True)
-    if len(name.topology) == len(model.default_topology):
-        return name
-    default = TargetName(model=model.name, topology=model.default_topology)
-    raise misuse(
-        got=repr(str(name)),
-        wanted=f"a topology of {len(model.default_topology)} sizes",
-        do=f"write {default}, or other sizes in that form",
-    )
-
-
-def _counted(name: TargetName, *, one_is_default: bool) -> TargetName:
-    """`name` in its one spelling, if its topology is a count of devices."""
+def _normal(name: TargetName, model: DeviceModel | None = None) -> TargetName:
+    """`name` in its one spelling. Raises TargetError where the topology does not fit the model."""
+    if model and model.kind == "tpu":
+        if len(name.topology) == len(model.default_topology):
+            return name
+        default = TargetName(model=model.name, topology=model.default_topology)
+        raise misuse(
+            got=repr(str(name)),
+            wanted=f"a topology of {len(model.default_topology)} sizes",
+            do=f"write {default}, or other sizes in that form",
+        )
     if len(name.topology) > 1:
         raise misuse(
             got=repr(str(name)),
             wanted="a number of devices",
             do=f"write {name.model}:{math.prod(name.topology)}",
         )
-    return replace(name, topology=()) if one_is_default and name.topology == (1,) else name
+    # Without a count, a live accelerator means all of its devices, anything else one device.
+    is_default = name.topology == (1,) and (model or name.model == "cpu")
+    return replace(name, topology=()) if is_default else name
 
 
 def _advice(name: str) -> str:

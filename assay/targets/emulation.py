@@ -176,10 +176,10 @@ def emulated(devices: Sequence[Device]) -> Iterator[None]:
     meant = {None, platform, *(_GPU_PLATFORMS if platform in _GPU_PLATFORMS else ())}
 
     def answers(known: Callable[..., Any], answer: Callable[[], Any]) -> Callable[..., Any]:
-        def asked(backend: Any = None) -> Any:
+        def answered(backend: Any = None) -> Any:
             return answer() if backend in meant else known(backend)
 
-        return asked
+        return answered
 
     def local_devices(process_index: int | None = None, backend: Any = None, **rest: Any) -> Any:
         if process_index is None and backend in meant:

@@ -151,9 +151,9 @@ def environment(names: Iterable[TargetName], base: Mapping[str, str]) -> dict[st
     Names an accelerator's platform only where a device is plugged in: if jax cannot start one
     platform, it does not start the CPU either.
     """
-    asked = {"cpu", *(name.model for name in names)}
+    models = {"cpu", *(name.model for name in names)}
     live = {
-        kind: word for kind, word in PLATFORM.items() if kind in asked and not missing_device(kind)
+        kind: word for kind, word in PLATFORM.items() if kind in models and not missing_device(kind)
     }
     wanted = {"JAX_PLATFORMS": ",".join(live.values()), "TF_CPP_MIN_LOG_LEVEL": "2"}
     if "tpu" not in live:
@@ -163,5 +163,5 @@ def environment(names: Iterable[TargetName], base: Mapping[str, str]) -> dict[st
 
 def cpu_device_count(names: Iterable[TargetName]) -> int:
     """The virtual CPU devices that `names` need: the most that one asks for, at least 8."""
-    asked = (size for name in names if name.model == "cpu" for size in name.topology)
-    return max([_DEFAULT_CPU_DEVICES, *asked])
+    sizes = (size for name in names if name.model == "cpu" for size in name.topology)
+    return max([_DEFAULT_CPU_DEVICES, *sizes])

@@ -41,7 +41,7 @@ def observer() -> Iterator[Observer]:
 
 def grown(observer: Observer, build: Any, target: str = "cpu") -> Evidence:
     variant = Variant(name="grows", role=Role.CONTROL, program=partial(program, build))
-    return observer.time_growth(
+    return observer.observe(
         Workload(suite="s", name="w", variants=(variant,)), variant, target, 0.1
     )
 

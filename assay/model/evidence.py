@@ -129,10 +129,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsSeen:
-    """The steps of a loop and the graphs that they compiled, in order.
+    """The steps of a loop and their graphs in order, and the shapes of the model's tensors by name.
 
     ``modules`` are the graphs as serialised HloProtos, which the store writes to separate files.
-    ``parameters`` are the shapes of the model's tensors by name.
     """
 
     steps: tuple[Step, ...]

@@ -131,11 +131,11 @@ class Missing:
 class Ending:
     """How a run ended, in addition to its records.
 
-    ``cut_short`` is ``MISUSE``, pytest's own code for Ctrl-C, or ``CRASHED``; None if the run was
-    not interrupted. ``failed_elsewhere`` is true if pytest failed. ``lost`` are the ids of selected
-    items without a verdict. ``unwritten`` is why a file could not be written; ``fault`` is any
-    other failure of Assay at the end. ``coverage`` is one line on the expected verdicts, and
-    ``missing`` describes those that were not reached.
+    ``cut_short`` is ``MISUSE`` after Ctrl-C (pytest's own code), ``CRASHED``, or None.
+    ``failed_elsewhere`` is true if pytest failed. ``lost`` are the ids of selected items without a
+    verdict. ``unwritten`` is why a file could not be written; ``fault`` is any other failure of
+    Assay at the end. ``coverage`` is one line on the expected verdicts, ``missing`` those not
+    reached.
     """
 
     cut_short: ExitCode | None = None

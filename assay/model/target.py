@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal
 
 Kind = Literal["cpu", "gpu", "tpu"]
@@ -113,5 +112,5 @@ class DeviceModel:
     host_link_bandwidth_bytes_per_second: int | None = None
     peak_bf16_flops_per_second: int | None = None
     on_chip_memory_bytes: int = 0
-    compiler: Mapping[str, object] = field(hash=False, default_factory=lambda: MappingProxyType({}))
-    sources: Mapping[str, str] = field(hash=False, default_factory=lambda: MappingProxyType({}))
+    compiler: Mapping[str, object] = field(hash=False, default_factory=dict)
+    sources: Mapping[str, str] = field(hash=False, default_factory=dict)

@@ -242,7 +242,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedPair:
-    """A request for the times of two variants of a workload, or of one, within seconds."""
+    """A request for the times of two variants of a workload, or of one."""
 
     workload: Workload
     reference: Variant | None

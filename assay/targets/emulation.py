@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -155,7 +156,9 @@ def mesh_settable() -> Iterator[None]:
     """Let code that is traced use ``jax.set_mesh``, which is made for code that runs."""
     import jax
 
-    place = jax.set_mesh.__module__
+    # The module that it is defined in: ``__module__`` may name the public one.
+    setter = inspect.unwrap(vars(jax.set_mesh).get("__init__", jax.set_mesh))
+    place = setter.__globals__["__name__"]
     private(f"{place}:core.trace_state_clean")
     core = _Replaced(private(f"{place}:core"), "trace_state_clean", lambda: True)
     with patch(f"{place}.core", core):

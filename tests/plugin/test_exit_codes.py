@@ -129,7 +129,7 @@ def test_workers_are_not_begun_on_a_damaged_baseline_file(tmp_path: Path) -> Non
     files = {"test_small.py": COMPILES, "baselines/cpu-8/mine.json": text}
     ended = Project(tmp_path, files).pytest("-n", "1")
     assert ended.exit_code == 2, ended.output
-    assert "got schema 2 for mine on cpu:8, wanted schema 1" in ended.output
+    assert "mine.json: got schema 2, wanted 1; use the Assay that wrote it" in ended.output
     assert "bringing up nodes" not in ended.output
 
 

@@ -9,40 +9,64 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import cloudpickle
+import msgspec
 
-from assay.frameworks.failures import classified, shortened
+from assay.frameworks.failures import Ended, shortened, stage
 from assay.frameworks.framework import Unsupported, built
 from assay.frameworks.installed import framework, toolchain
 from assay.frameworks.timing import Runner, clock_step, machine, run_first
 from assay.isolate.child import READY, own_pipes, read, write
 from assay.model.blame import message_of, users_line
-from assay.model.evidence import Failure, FailureKind
+from assay.model.evidence import Failure, FailureKind, Toolchain
 from assay.model.target import TargetError, TargetName, TargetUnavailable, Unavailable
+from assay.model.timing import Machine
 from assay.model.workload import Variant, Workload
 from assay.targets import prepare, resolve
-from assay.toolchains.messages import Answer, Prepared, encoded, runs_asked_for
 
 _LEAST_SAMPLE_SECONDS: Final = 0.005  # long compared with the wake-up of a process
 _LONG_RUN_SECONDS: Final = 0.1
 _LONGEST_WARM_UP_SECONDS: Final = 1.0
-_T = TypeVar("_T")
 
 
-class _Ended(Exception):
-    """The program ended early. ``answer`` says why."""
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that is compiled and warm: what it took, in seconds, and on what.
 
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(str(answer))
-        self.answer = answer
+    ``runs_per_sample`` are as many as last long enough, ``most_runs`` as many as there may be.
+    """
+
+    toolchain: Toolchain
+    python: str
+    machine: Machine
+    trace: float | None
+    compile: float | None
+    first: float
+    runs_per_sample: int
+    most_runs: int
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a request: one of these.
+
+    ``unsupported`` is what no toolchain can do; ``crash`` is a traceback of Assay.
+    """
+
+    prepared: Prepared | None = None
+    seconds: float | None = None
+    failure: Failure | None = None
+    unavailable: Unavailable | None = None
+    unsupported: Unavailable | None = None
+    crash: str = ""
 
 
 def serve(target: TargetName) -> None:
-    """Prepare a program and answer requests for samples, until the request pipe closes."""
+    """Prepare a program and answer requests for samples, until the request pipe closes.
+
+    The first request is the program, each later one is a number of runs.
+    """
     requests, answers = own_pipes()
     prepare([target])
     write(answers, READY)
@@ -50,58 +74,37 @@ def serve(target: TargetName) -> None:
     with run_first(), suppress(EOFError):
         while True:
             request = read(requests, None)
-            runs = runs_asked_for(request)
-            if runs is None:
-                runner, answer = _prepared(request)
-            else:
-                assert runner is not None
-                answer = _answered(_sampled, runner, runs)
-            write(answers, encoded(answer))
+            try:
+                if runner is None:
+                    runner, answer = _prepared(request)
+                else:
+                    answer = Answer(seconds=_sampled(runner, int(request)))
+            except Ended as ended:
+                answer = _answer_of(ended)
+            # The parent must receive every exception of the child as text.
+            except Exception:  # noqa: BLE001
+                answer = Answer(crash=traceback.format_exc())
+            write(answers, msgspec.msgpack.encode(answer))
 
 
-def _prepared(request: bytes) -> tuple[Runner | None, Answer]:
-    runners: list[Runner] = []
-    answer = _answered(_begun, request, runners.append)
-    return next(iter(runners), None), answer
-
-
-def _answered(work: Callable[..., Answer], *arguments: Any) -> Answer:
-    try:
-        return work(*arguments)
-    except _Ended as ended:
-        return ended.answer
-    # The parent must receive every exception of the child as text.
-    except Exception:  # noqa: BLE001
-        return Answer(crash=traceback.format_exc())
-
-
-def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
+def _prepared(request: bytes) -> tuple[Runner, Answer]:
     """Build, compile, run and warm up the received program."""
-    try:
-        loaded = cloudpickle.loads(request)
-    # Loading imports the user's modules, which may raise anything.
-    except ModuleNotFoundError as error:
-        raise _Ended(_answer_of(FailureKind.BUILD, error)) from error
-    except Exception as error:
-        failure = Failure(
-            kind=FailureKind.BUILD, message=shortened(message_of(error)), line=users_line(error)
-        )
-        raise _Ended(Answer(failure=failure)) from error
-    workload, variant, target_name = _known(loaded)
+    workload, variant, target_name = _loaded(request)
     try:
         target = resolve(target_name)
         tools = framework(workload.framework, target)
     except TargetUnavailable as absent:
-        raise _Ended(Answer(unavailable=absent.why)) from absent
-    except (Unsupported, TargetError) as missing:
-        raise _Ended(Answer(unavailable=Unavailable(reason=str(missing)))) from missing
+        raise Ended(absent.why) from None
+    except (Unsupported, TargetError) as missing:  # Another toolchain may have it.
+        raise Ended(Unavailable(reason=str(missing))) from None
     with tools.machine():
-        program = _stage(FailureKind.BUILD, lambda: built(variant, tools.devices))
-        ready = _stage(FailureKind.COMPILER, lambda: tools.ready(program))
+        with stage(FailureKind.BUILD):
+            program = built(variant, tools.devices)
+        with stage(FailureKind.COMPILER):
+            ready = tools.ready(program)
     runner = Runner(run=ready.run, most_runs=ready.most_runs)
-    is_compiled = ready.compile_seconds is not None
-    _stage(FailureKind.EXECUTION, lambda: _warm(runner, is_compiled=is_compiled))
-    keep(runner)
+    with stage(FailureKind.EXECUTION):
+        _warm(runner, is_compiled=ready.compile_seconds is not None)
     assert runner.first is not None
     prepared = Prepared(
         toolchain=toolchain(workload.framework, target.platform),
@@ -113,11 +116,16 @@ def _begun(request: bytes, keep: Callable[[Runner], None]) -> Answer:
         runs_per_sample=runner.runs_per_sample,
         most_runs=runner.most_runs,
     )
-    return Answer(prepared=prepared)
+    return runner, Answer(prepared=prepared)
 
 
-def _known(loaded: Any) -> tuple[Workload, Variant, str]:
-    workload, variant, target = loaded
+def _loaded(request: bytes) -> tuple[Workload, Variant, str]:
+    try:
+        workload, variant, target = cloudpickle.loads(request)
+    # Loading imports the user's modules, which may raise anything. It is never Assay's fault.
+    except Exception as error:
+        message, line = shortened(message_of(error)), users_line(error)
+        raise Ended(Failure(kind=FailureKind.BUILD, message=message, line=line)) from error
     assert isinstance(workload, Workload)
     assert isinstance(variant, Variant)
     return workload, variant, str(target)
@@ -134,34 +142,23 @@ def _warm(runner: Runner, *, is_compiled: bool) -> None:
     gc.disable()
 
 
-def _sampled(runner: Runner, runs: int) -> Answer:
-    """The mean time of ``runs`` runs. Short runs are preceded by one run that wakes the process."""
+def _sampled(runner: Runner, runs: int) -> float:
+    """The mean seconds of ``runs`` runs. One run wakes the process first if runs are short."""
     assert runner.first is not None
-    if runner.first < _LONG_RUN_SECONDS:
-        _stage(FailureKind.EXECUTION, lambda: runner.run(1))
-    seconds = _stage(FailureKind.EXECUTION, lambda: runner.run(runs))
-    return Answer(seconds=seconds / runs)
+    with stage(FailureKind.EXECUTION):
+        if runner.first < _LONG_RUN_SECONDS:
+            runner.run(1)
+        return runner.run(runs) / runs
 
 
-def _stage(kind: FailureKind, work: Callable[[], _T]) -> _T:
-    try:
-        return work()
-    # A program or a compiler may raise any exception. The answer reports it.
-    except Exception as error:
-        raise _Ended(_answer_of(kind, error)) from error
-
-
-def _answer_of(kind: FailureKind, error: Exception) -> Answer:
+def _answer_of(ended: Ended) -> Answer:
+    error, end = ended.__cause__, ended.end
     if isinstance(error, ModuleNotFoundError):
-        pinned = f"--assay-against VERSION,{error.name}==…"
-        remedy = f"install it with the toolchain: --with {error.name}, or {pinned}"
+        remedy = f"install it with the toolchain: --assay-against VERSION,{error.name}==…"
         return Answer(unavailable=Unavailable(reason=str(error), remedy=remedy))
-    end = classified(kind, error)
     if isinstance(end, Failure):
         return Answer(failure=end)
-    if isinstance(error, Unsupported):
-        return Answer(unsupported=end)
-    return Answer(unavailable=end)
+    return Answer(unsupported=end) if isinstance(error, Unsupported) else Answer(unavailable=end)
 
 
 if __name__ == "__main__":

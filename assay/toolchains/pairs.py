@@ -20,7 +20,7 @@ from assay.stats.processes import (
     ratio_of_processes,
 )
 from assay.stats.ratios import DEFAULT
-from assay.toolchains.messages import Prepared
+from assay.toolchains.child import Prepared
 
 Clock = Callable[[], float]
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from assay.isolate.child import Child, NotStartedError
 from assay.model.evidence import Failure, FailureKind
 from assay.model.rerun import Side
 from assay.model.target import Unavailable
-from assay.toolchains.messages import Answer, Prepared, decoded, sample_request
+from assay.toolchains.child import Answer, Prepared
 
 
 class RerunError(RuntimeError):
@@ -53,7 +55,7 @@ class Process:
         except NotStartedError as error:
             raise RerunError(f"{self._launch.side.phrase}: its process {error}") from None
         except BaseException:
-            self.close()
+            self._child.close()
             raise
         return self
 
@@ -63,7 +65,7 @@ class Process:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._child.close()
 
     def prepare(self, program: bytes) -> Prepared:
         """Have it build, compile and warm up the program.
@@ -79,20 +81,16 @@ class Process:
 
     def sample(self, runs: int) -> float:
         """The seconds of one run, the mean of so many; raises as ``prepare`` does."""
-        answer = self._ask(sample_request(runs))
+        answer = self._ask(str(runs).encode())
         if answer.seconds is None:
             raise self._fault(answer)
         return answer.seconds
-
-    def close(self) -> None:
-        """End the process, and what it started."""
-        self._child.close()
 
     def _ask(self, request: bytes) -> Answer:
         limit = self._launch.timeout_seconds
         try:
             self._child.send(request)
-            return decoded(self._child.receive(limit))
+            return msgspec.msgpack.decode(self._child.receive(limit), type=Answer)
         except TimeoutError:
             failure = Failure(kind=FailureKind.TIMEOUT, message=f"no answer within {limit:g} s")
         except (EOFError, BrokenPipeError):

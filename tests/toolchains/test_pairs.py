@@ -13,7 +13,7 @@ from assay.model.evidence import Toolchain
 from assay.model.rerun import Pair
 from assay.model.timing import Change, Ending, Machine
 from assay.stats.processes import PAIR_LOOKS, TURNS_OF_A_PAIR, ratio_of_processes
-from assay.toolchains.messages import Prepared
+from assay.toolchains.child import Prepared
 from assay.toolchains.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
 
 PREPARED = Prepared(

@@ -102,7 +102,7 @@ def test_a_package_that_is_missing_there_is_unsupported_and_says_how_to_get_it()
     assert seen.failure is None
     assert seen.unavailable is not None
     assert "no_such_package_of_ours" in seen.unavailable.reason
-    assert "--with no_such_package_of_ours" in seen.unavailable.remedy
+    assert "--assay-against VERSION,no_such_package_of_ours==" in seen.unavailable.remedy
 
 
 @pytest.mark.parametrize("when", [1, 20])

@@ -6,7 +6,7 @@ Unknown fields stay in the bytes, so an attribute of a later XLA counts too.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct
@@ -128,7 +128,8 @@ def fingerprint(module: Module) -> str:
         for alias in module.aliases
     )
     interface = repr((aliases, sorted(module.donors))).encode()
-    return _digest(callees[module.entry.id].digest, interface).hex()
+    data = callees[module.entry.id].digest + interface
+    return blake2b(data, digest_size=_SIZE).hexdigest()
 
 
 def misordered(computation: Computation, error: Exception) -> MalformedModule:
@@ -140,13 +141,11 @@ def misordered(computation: Computation, error: Exception) -> MalformedModule:
     )
 
 
-def has_effect(message: Message, called: Iterable[Callee]) -> bool:
+def has_effect(message: Message, called: Sequence[Callee]) -> bool:
     """Whether an instruction is not dead code, even if no instruction uses its result."""
-    return (
-        message.opcode in EFFECTS
-        or message.custom_call_has_side_effect
-        or any(callee.has_effect for callee in called)
-    )
+    if message.opcode in EFFECTS or message.custom_call_has_side_effect:
+        return True
+    return bool(called) and any(callee.has_effect for callee in called)
 
 
 def _callee(
@@ -163,19 +162,24 @@ def _callee(
     for message in decode_all(ANONYMOUS, computation.encoded):
         identifier = message.id & LOCAL_ID
         operands = [each & LOCAL_ID for each in message.operand_ids]
-        before = [each & LOCAL_ID for each in message.control_predecessor_ids]
-        called = [callees[each] for each in message.called_computation_ids]
+        before: list[int] = []
+        called: list[Callee] = []
         parts = [digests[each] for each in operands]
         if message.opcode in COMMUTATIVE:
             parts.sort()
-        parts += sorted([digests[each] for each in before])
-        parts += [callee.digest for callee in called]
+        if message.control_predecessor_ids:  # most instructions have none of these two
+            before = [each & LOCAL_ID for each in message.control_predecessor_ids]
+            parts += sorted([digests[each] for each in before])
+        if message.called_computation_ids:
+            called = [callees[each] for each in message.called_computation_ids]
+            parts += [callee.digest for callee in called]
         if has_effect(message, called):
             acting.add(identifier)
         elif message.opcode == "parameter":  # part of the signature, whether it is used or not
             alive.add(identifier)
         counts = _COUNTS.pack(len(operands), len(before), len(called))
-        digests[identifier] = _digest(own_bytes(message, configs), *parts, counts)
+        data = b"".join((own_bytes(message, configs), *parts, counts))
+        digests[identifier] = blake2b(data, digest_size=_SIZE).digest()
         inputs[identifier] = operands + before
     alive |= acting
     for identifier in reversed(digests):
@@ -186,9 +190,6 @@ def _callee(
     else:
         body = [*(digests[each] for each in computation.order if each in alive), b"s"]
     thread = computation.execution_thread.encode()
-    whole = _digest(thread, digests[computation.root_id], *body)
+    data = b"".join((thread, digests[computation.root_id], *body))
+    whole = blake2b(data, digest_size=_SIZE).digest()
     return Callee(digest=whole, has_effect=bool(acting))
-
-
-def _digest(*parts: bytes) -> bytes:
-    return blake2b(b"".join(parts), digest_size=_SIZE).digest()

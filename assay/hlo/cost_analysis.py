@@ -132,7 +132,7 @@ def traffic_inside(carrier: Instruction) -> Traffic:
     shared = {leaf for leaf, path in results if path in carrier.overwrites}
     in_place = {each for leaf, _ in results for each in _updates_in_place(leaf)}
     inner = {each: traffic_inside(each) for each in computation.of(opcodes("fusion"))}
-    reads = dict.fromkeys(computation.of(opcodes("parameter")), 0)
+    reads = dict.fromkeys(computation.parameters.values(), 0)
     for parameter, instruction, index in _uses(computation):
         if instruction in inner:
             reads[parameter] += inner[instruction].reads[index]

@@ -30,40 +30,31 @@ def inventory(module: Module) -> Inventory:
         shared=module.aliases,
         operations=_operations(module),
         host_arrays=_host_arrays(module),
-        argument_names=tuple(_names(parameters)),
+        argument_names=tuple(
+            (each.op_name or each.name) + "".join(f"[{index}]" for index in path)
+            for each in parameters
+            for path, _ in each.shape.arrays()
+        ),
         argument_layouts=tuple(layout for each in parameters for layout in each.layouts),
         output_layouts=entry.root.layouts,
     )
 
 
-def _names(parameters: Iterable[Instruction]) -> Iterator[str]:
-    for each in parameters:
-        for path, _ in each.shape.arrays():
-            yield (each.op_name or each.name) + "".join(f"[{index}]" for index in path)
-
-
 def _operations(module: Module) -> tuple[Operations, ...]:
-    """The histogram. Shapes and lines are read once for each that differs, not for each use."""
-    counts: Counter[tuple[str, bytes, bytes]] = Counter()
+    """The histogram. Shapes and lines are decoded once for each that differs, not for each use."""
+    counts = Counter[tuple[str, bytes, bytes]]()
     for computation in module.computations:
-        counts.update(_keys(computation))
+        for label in decode_all(LABEL, computation.encoded):
+            if label.opcode not in PASSES_ON:
+                target = f" {label.custom_call_target}" if label.opcode == "custom-call" else ""
+                counts[label.opcode + target, label.shape, label.metadata] += 1
     shapes = {encoded: read_shape(decode(SHAPE, encoded)) for _, encoded, _ in counts}
     line = module.source_index.line
     lines = {encoded: line(decode(METADATA, encoded)) for _, _, encoded in counts}
-    merged: Counter[tuple[str, Shape, str | None]] = Counter()
+    merged = Counter[tuple[str, Shape, str | None]]()
     for (opcode, shape, metadata), count in counts.items():
         merged[opcode, shapes[shape], lines[metadata]] += count
     return _sorted(merged)
-
-
-def _keys(computation: Computation) -> Iterator[tuple[str, bytes, bytes]]:
-    """Opcode, encoded shape and encoded metadata of each instruction that counts."""
-    for label in decode_all(LABEL, computation.encoded):
-        opcode = label.opcode
-        if opcode == "custom-call":
-            yield f"{opcode} {label.custom_call_target}", label.shape, label.metadata
-        elif opcode not in PASSES_ON:
-            yield opcode, label.shape, label.metadata
 
 
 def _host_arrays(module: Module) -> tuple[Operations, ...]:
@@ -88,12 +79,11 @@ def _new_on_host(instruction: Instruction) -> Iterator[Shape]:
 
 
 def _sorted(counts: Counter[tuple[str, Shape, str | None]]) -> tuple[Operations, ...]:
-    return tuple(
-        Operations(opcode=opcode, shape=shape, source=source, count=counts[opcode, shape, source])
-        for opcode, shape, source in sorted(
-            counts, key=lambda key: (key[0], str(key[1]), key[2] or "")
-        )
+    found = (
+        Operations(opcode=opcode, shape=shape, source=source, count=count)
+        for (opcode, shape, source), count in counts.items()
     )
+    return tuple(sorted(found, key=lambda each: (each.opcode, str(each.shape), each.source or "")))
 
 
 def transfers(module: Module, counts: Mapping[Computation, Executions]) -> tuple[Transfer, ...]:

@@ -30,15 +30,6 @@ from assay.report.summary import measured_table
 from assay.report.terminal import print_run
 from assay.store import evidence, records
 from assay.targets import resolve, survey
-from assay.toolchains.bundle import write as write_bundle
-from assay.toolchains.cache import MOST_BYTES, entries, shrink
-from assay.toolchains.cache import root as cache_root
-from assay.toolchains.environments import CannotMake
-from assay.toolchains.metrics import METRICS
-from assay.toolchains.probes import Probed
-from assay.toolchains.recipe import UnreadableToolchain
-from assay.toolchains.regression import Question, Regression, find, subject_of, threshold_of
-from assay.toolchains.releases import COMPONENTS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -46,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Check what XLA compilers emit for GPU, TPU and CPU, without the hardware.",
 )
-_MISUSE = (TargetError, WrongValue, CannotMake, UnreadableToolchain, records.RecordsError)
+_MISUSE = (TargetError, WrongValue, records.RecordsError)
 
 _Thorough = Annotated[bool, Option("--check", help="Also compile a small program for each target.")]
 _Subject = Annotated[
@@ -212,6 +203,15 @@ def report(
 
 
 _Changed = Annotated[str, Argument(help="FILE.py:FUNCTION, or a suite's MODULE:WORKLOAD/VARIANT.")]
+# Written out, because assay.toolchains is imported only where it is needed.
+_Metric = Annotated[
+    str,
+    Option(
+        help="One of temp_bytes, host_bytes, device_bytes, loop_copies, transfers, error, runs, "
+        "compiles, value, time, returned."
+    ),
+]
+_Component = Annotated[str, Option(help="What varies: jax, jaxlib, libtpu, plugin, torch_xla.")]
 _Threshold = Annotated[str, Option(help="Numbers above are bad; default: the largest step.")]
 _Scan = Annotated[bool, Option("--scan", help="Measure every release, to find each step.")]
 _With = Annotated[
@@ -228,11 +228,11 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     good: Annotated[str, Option(help="A release with the good number.")],
     bad: Annotated[str, Option(help="A release with the bad number.")],
     target: Annotated[str, Option(help="The target to compile for.")] = "cpu",
-    metric: Annotated[str, Option(help=f"One of {', '.join(METRICS)}.")] = "temp_bytes",
+    metric: _Metric = "temp_bytes",
     threshold: _Threshold = "",
     above: Annotated[str, Option(help="loop_copies: ignore arrays up to this size.")] = "0",
     scan: _Scan = False,
-    component: Annotated[str, Option(help=f"What varies: {', '.join(COMPONENTS)}.")] = "jax",
+    component: _Component = "jax",
     jax: Annotated[str, Option(help="The jax that another component is installed with.")] = "",
     also: _With = None,
     python: Annotated[str, Option(help="The Python to use; default: the first that works.")] = "",
@@ -248,6 +248,11 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
 
     Example: assay bisect step.py:step --good 0.8.0 --bad 0.9.2 --target gpu-h100
     """
+    from assay.toolchains.bundle import write
+    from assay.toolchains.environments import CannotMake
+    from assay.toolchains.recipe import UnreadableToolchain
+    from assay.toolchains.regression import Question, find, subject_of, threshold_of
+
     question = Question(
         subject=subject_of(subject),
         target=resolve(target),
@@ -264,7 +269,6 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
         timeout_seconds=timeout,
         timing_seconds=timing_seconds,
     )
-    console = Console()
     with Console(stderr=True).status("") as status:
 
         def watch(version: str, point: Point | None) -> None:
@@ -273,18 +277,30 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
             else:
                 typer.echo(point_line(point), err=True)
 
-        found = find(question, watch)
+        try:
+            found = find(question, watch)
+        except (CannotMake, UnreadableToolchain) as error:
+            raise WrongValue(str(error)) from error
     if as_json:
         typer.echo(bisection_json(found.bisection))
     else:
-        print_bisection(console, found.bisection)
+        print_bisection(Console(), found.bisection)
     if found.bisection.steps and len(found.sides) > 1:
-        comparison = compare(*(_inspection_of(each, found) for each in found.sides.values()))
+        inspections = (
+            Inspection(
+                subject=f"{found.bisection.subject} with {component} {each.release.version}",
+                means=Means.COMPILED,
+                evidence=each.evidence,
+                device=question.target.model,
+            )
+            for each in found.sides.values()
+        )
+        comparison = compare(*inspections)
         if not as_json and comparison.differences is not None:
-            print_comparison(console, comparison)
+            print_comparison(Console(), comparison)
         if bundle is not None:
             differences = [str(each) for each in comparison.differences or ()]
-            for path in write_bundle(
+            for path in write(
                 bundle,
                 found.sides,
                 found.prober,
@@ -300,22 +316,14 @@ def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove everything.")] = False,  # noqa: FBT002
 ) -> None:
     """Show what `assay bisect` keeps in the user's cache folder, or remove it."""
+    from assay.toolchains.cache import MOST_BYTES, entries, root, shrink
+
     table = Table("kind", "entries", "size", "limit", "folder", box=None, pad_edge=False)
     for kind, limit in MOST_BYTES.items():
         found = shrink(kind, 0) if clear else entries(kind)
         total, at_most = (format_bytes(each) for each in (sum(e.nbytes for e in found), limit))
-        table.add_row(kind, str(len(found)), total, at_most, str(cache_root() / kind))
+        table.add_row(kind, str(len(found)), total, at_most, str(root() / kind))
     Console().print("removed:" if clear else "", table)
-
-
-def _inspection_of(probed: Probed, found: Regression) -> Inspection:
-    release = probed.release
-    return Inspection(
-        subject=f"{found.bisection.subject} with {release.component} {release.version}",
-        means=Means.COMPILED,
-        evidence=probed.evidence,
-        device=found.prober.target.model,
-    )
 
 
 def main() -> None:

@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 from assay.cli import app
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Toolchain
 from assay.toolchains.environments import Environment
+from assay.toolchains.metrics import METRICS
 from assay.toolchains.probes import Probed, Prober
-from assay.toolchains.releases import Release
+from assay.toolchains.releases import COMPONENTS, Release
 
 VERSIONS = tuple(f"0.{minor}.0" for minor in range(1, 9))
 FILE = Path(__file__).parents[1] / "toolchains" / "subjects.py"
@@ -121,3 +122,9 @@ def test_misuse_says_what_is_accepted(options: tuple[str, ...], words: str) -> N
     found = bisect("0.1.0", "0.7.0", *options)
     assert isinstance(found.exception, ValueError)
     assert words in str(found.exception)
+
+
+def test_help_names_every_metric_and_component() -> None:
+    shown = CliRunner().invoke(app, ["bisect", "--help"], env={"TERMINAL_WIDTH": "300"}).stdout
+    assert f"One of {', '.join(METRICS)}." in shown
+    assert f"What varies: {', '.join(COMPONENTS)}." in shown

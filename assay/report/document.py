@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-from assay.model.invocation import USUAL, Ending, Invocation
+from assay.model.invocation import USUAL, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Ending as TimesEnding
 from assay.model.timing import Times, format_seconds, partner
 from assay.model.verdict import ExitCode, Outcome, Record
-from assay.report.explanation import Cause, Entry, causes, explain, suite_statuses
+from assay.report.explanation import Entry, causes, explain, stands_alone, suite_statuses
 from assay.report.labels import (
     DASH,
     LABELS,
@@ -30,17 +31,9 @@ NEGATIVE_CONTROLS = "negative controls"
 NOT_TRIED = "·"
 RERUNS_HEAD = "Against another toolchain"
 TIMES_HEAD = (
-    "program",
-    "timed with",
-    "steady run",
-    "first run",
-    "compiled in",
-    "device",
-    "samples",
+    *("program", "timed with", "steady run", "first run", "compiled in", "device", "samples"),
 )
 _MORE = "For every variant, known defect and reason, use -v or read summary.md."
-
-
 _LEGEND = (
     *(((label.text, label.style), label.meaning) for label in LABELS.values()),
     (("3/5", LABELS[Outcome.PASSED].style), "3 claims passed, 2 were inconclusive"),
@@ -77,16 +70,27 @@ def document(
 
     ``everything`` adds the verdict of each variant on each target, and every other cause.
     """
-    seen, ending = tuple(records), invocation.ending
-    urgent, others = _causes(seen, ending)
-    style = "bold red" if ending.code(seen).value else "bold green"
+    seen, ending, command = tuple(records), invocation.ending, invocation.command
+    code, fails = ending.code(seen), any(record.verdict.fails for record in seen)
+    # What could not be judged requires an action if the run fails and no verdict says why.
+    unexplained = code is ExitCode.FAILED and not fails
+    urgent, others = list[list[Record]](), list[list[Record]]()
+    for cause in causes(seen):
+        verdict = cause[0].verdict
+        acted_on = stands_alone(verdict) or (unexplained and not verdict.judged)
+        (urgent if acted_on else others).append(cause)
+    opening, style = result(seen, ending), "bold red" if code.value else "bold green"
+    if urgent:
+        opening += f": {', '.join(counts(chain.from_iterable(urgent)).values())}."
+    else:
+        opening += "; no action is needed." if code is ExitCode.PASSED else "."
     sections = [
-        Section(lines=((_opening(seen, ending, urgent), style), (headline(seen), "dim"))),
-        Section("Causes", [explain(cause, invocation.command) for cause in urgent]),
+        Section(lines=((opening, style), (headline(seen), "dim"))),
+        Section("Causes", [explain(cause, command) for cause in urgent]),
         Section("Suites", list(suite_statuses(seen, invocation.upstream_issues))),
     ]
     if everything:
-        explained = [explain(cause, invocation.command) for cause in others]
+        explained = [explain(cause, command) for cause in others]
         sections += [*grid(seen), Section("Other causes", explained)]
     more = [_MORE] if others and not everything else []
     closing = (closing_sentence(seen, ending), style)
@@ -96,31 +100,6 @@ def document(
         Section(lines=(*more, *coverage_lines(ending), closing)),
     ]
     return [section for section in sections if any(section[1:])]
-
-
-def _opening(records: Sequence[Record], ending: Ending, urgent: Iterable[Cause]) -> str:
-    """Whether anything regressed, and what."""
-    words = result(records, ending)
-    concerned = counts(record for cause in urgent for record in cause.records)
-    if concerned:
-        return f"{words}: {', '.join(concerned.values())}."
-    passed = ending.code(records) is ExitCode.PASSED
-    return f"{words}; no action is needed." if passed else f"{words}."
-
-
-def _causes(records: Sequence[Record], ending: Ending) -> tuple[list[Cause], list[Cause]]:
-    """The causes that require an action, and the others.
-
-    What could not be judged requires one if the run fails and no verdict says why.
-    """
-    fails = any(record.verdict.fails for record in records)
-    unexplained = ending.code(records) is ExitCode.FAILED and not fails
-    urgent: list[Cause] = []
-    others: list[Cause] = []
-    for cause in causes(records):
-        acted_on = cause.stands_alone or (unexplained and not cause.verdict.judged)
-        (urgent if acted_on else others).append(cause)
-    return urgent, others
 
 
 def counted(

@@ -2,16 +2,14 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from textwrap import shorten
 from typing import NamedTuple
 
 from assay.model.invocation import USUAL
-from assay.model.units import format_quantity
 from assay.model.verdict import MUST_FAIL, Outcome, Record
 from assay.model.workload import RemedyEffect, UpstreamIssue, matches_any
-from assay.report.labels import DASH, LABELS, RANK, amount, counts, in_order, plural, rerun
+from assay.report.labels import LABELS, RANK, amount, counts, in_order, plural, rerun
 
 _PROGRAMS_SHOWN = 3
 _FAMILIES = ("gpu", "tpu", "cpu")
@@ -32,47 +30,11 @@ class Entry(NamedTuple):
 
     name: str
     text: str
-    details: tuple[Detail, ...] = ()
+    details: Sequence[Detail] = ()
     verdict: Outcome | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One or more records of one verdict and one cause; ``records`` is never empty."""
-
-    verdict: Outcome
-    records: tuple[Record, ...]
-
-    @property
-    def stands_alone(self) -> bool:
-        """Whether it is a single record that fails or improves."""
-        return self.verdict.fails or self.verdict is Outcome.IMPROVED
-
-    @property
-    def example(self) -> Record:
-        """The first record that has a measurement, else the first."""
-        measured = (record for record in self.records if record.measured is not None)
-        return next(measured, self.records[0])
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The targets of the records, live targets first."""
-        return in_order(record.target for record in self.records)
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """The claims of the records, in order of appearance."""
-        return tuple(dict.fromkeys(record.claim for record in self.records))
-
-    @property
-    def programs(self) -> str:
-        """The workloads and variants of the records, as many as one line holds."""
-        names = list(dict.fromkeys(f"{each.workload}/{each.variant}" for each in self.records))
-        more = len(names) - _PROGRAMS_SHOWN
-        return ", ".join(names[:_PROGRAMS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def causes(records: Iterable[Record]) -> tuple[Cause, ...]:
+def causes(records: Iterable[Record]) -> list[list[Record]]:
     """All records that did not pass, each in one cause; worst first, then in order of appearance.
 
     What fails or improves stands alone. Known defects share a cause if suite, variant and upstream
@@ -87,54 +49,59 @@ def causes(records: Iterable[Record]) -> tuple[Cause, ...]:
             key = (record.reason, record.advice)
         if record.verdict is not Outcome.PASSED:
             groups.setdefault((record.verdict, *key), []).append(record)
-    found = (Cause(group[0].verdict, tuple(group)) for group in groups.values())
-    return tuple(sorted(found, key=lambda cause: RANK[cause.verdict]))
+    return sorted(groups.values(), key=lambda cause: RANK[cause[0].verdict])
 
 
-def explain(cause: Cause, command: Sequence[str] = USUAL.command) -> Entry:
+def stands_alone(verdict: Outcome) -> bool:
+    """Whether each record of this verdict is a cause of its own."""
+    return verdict.fails or verdict is Outcome.IMPROVED
+
+
+def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> Entry:
     """The cause in words; a group names one example and all its claims and targets.
 
     ``command`` is the command that repeats the run.
     """
-    details = tuple(_details(cause, command))
-    return Entry(LABELS[cause.verdict].text, _title(cause), details, cause.verdict)
-
-
-def _title(cause: Cause) -> str:
-    example = cause.example
-    if cause.stands_alone:
+    # Of a group, a record that has a measurement explains more.
+    example = next((each for each in cause if each.measured is not None), cause[0])
+    verdict, label = example.verdict, LABELS[example.verdict]
+    details: list[Detail] = []
+    if stands_alone(verdict):
         program = f"{example.suite}/{example.workload}/{example.variant}"
-        return f"{example.claim} · {program} on {example.target}"
-    spread = f"{plural(len(cause.claims), 'claim')} on {plural(len(cause.targets), 'target')}"
-    numbers = f"{plural(len(cause.records), 'verdict')}, {spread}"
-    if cause.verdict is Outcome.KNOWN_DEFECT:
-        workloads = ", ".join(dict.fromkeys(record.workload for record in cause.records))
-        return f"{example.suite}/{workloads}/{example.variant} · {numbers}"
-    return f"{LABELS[cause.verdict].meaning} · {cause.programs} · {numbers}"
-
-
-def _details(cause: Cause, command: Sequence[str]) -> Iterator[Detail]:
-    example = cause.example
-    known = cause.verdict is Outcome.KNOWN_DEFECT
-    if not cause.stands_alone:
-        yield Detail("on", ", ".join(cause.targets))
-        yield Detail("claims", ", ".join(cause.claims))
-    if known:
+        title = f"{example.claim} · {program} on {example.target}"
+        if example.measured is not None or example.limit is not None:
+            details.append(Detail("measured", _numbers(example)))
+    else:
+        targets = in_order(each.target for each in cause)
+        claims = tuple(dict.fromkeys(each.claim for each in cause))
+        spread = f"{plural(len(claims), 'claim')} on {plural(len(targets), 'target')}"
+        numbers = f"{plural(len(cause), 'verdict')}, {spread}"
+        title = f"{label.meaning} · {_programs(cause)} · {numbers}"
+        details += [Detail("on", ", ".join(targets)), Detail("claims", ", ".join(claims))]
+    if verdict is Outcome.KNOWN_DEFECT:
+        workloads = ", ".join(dict.fromkeys(each.workload for each in cause))
+        title = f"{example.suite}/{workloads}/{example.variant} · {numbers}"
         place = f"{example.claim} of {example.workload} on {example.target}"
-        yield Detail("example", f"{place}: {_numbers(example)}")
-    elif cause.stands_alone and (example.measured is not None or example.limit is not None):
-        yield Detail("measured", _numbers(example))
+        details.append(Detail("example", f"{place}: {_numbers(example)}"))
     if example.reason:
-        yield Detail("cause", example.reason)
-    if next_step := example.advice or LABELS[example.verdict].next_step:
+        details.append(Detail("cause", example.reason))
+    if next_step := example.advice or label.next_step:
         advice, colon, inspection = next_step.partition(": assay inspect ")
-        yield Detail("next", advice)
+        details.append(Detail("next", advice))
         if colon:
-            yield Detail("run", f"assay inspect {inspection}", verbatim=True)
-    if example.upstream and example.verdict.judged:
-        yield Detail("upstream", example.upstream, verbatim=True)
-    if known or cause.stands_alone:
-        yield Detail("rerun", rerun(example, command), verbatim=True)
+            details.append(Detail("run", f"assay inspect {inspection}", verbatim=True))
+    if example.upstream and verdict.judged:
+        details.append(Detail("upstream", example.upstream, verbatim=True))
+    if verdict is Outcome.KNOWN_DEFECT or stands_alone(verdict):
+        details.append(Detail("rerun", rerun(example, command), verbatim=True))
+    return Entry(label.text, title, details, verdict)
+
+
+def _programs(records: Iterable[Record]) -> str:
+    """Workloads and variants, as many as one line holds."""
+    names = list(dict.fromkeys(f"{each.workload}/{each.variant}" for each in records))
+    more = len(names) - _PROGRAMS_SHOWN
+    return ", ".join(names[:_PROGRAMS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _numbers(record: Record) -> str:
@@ -175,34 +142,37 @@ def _status(name: str, records: Sequence[Record], issues: Sequence[UpstreamIssue
     # What fails or improved is explained elsewhere; an issue is the reason of its defects.
     for outcome in (Outcome.KNOWN_DEFECT, Outcome.INCONCLUSIVE, Outcome.UNSUPPORTED):
         if outcome in counted and not (issues and outcome is Outcome.KNOWN_DEFECT):
-            counted[outcome] += _top_reason(records, outcome)
+            # The first clause of a reason contains no numbers.
+            reasons = (
+                each.reason.partition("; ")[0] for each in records if each.verdict is outcome
+            )
+            ((reason, _),) = Counter(reasons).most_common(1)
+            if reason:
+                counted[outcome] += f" ({shorten(reason, _REASON_CHARACTERS, placeholder=' …')})"
     passed = counted.pop(Outcome.PASSED, "")
     words = ", ".join(filter(None, (passed, *counted.values())))
-    details = tuple(detail for issue in issues for detail in _issue(records, issue))
+    details: list[Detail] = []
+    for issue in issues:
+        details.append(Detail("today", _today(records, issue)))
+        if issue.remedy:
+            effects = (_effect(records, effect) for effect in issue.effects)
+            remedy = "; ".join(filter(None, (issue.remedy, next(filter(None, effects), ""))))
+            details.append(Detail("remedy", f"{remedy}."))
+        details.append(Detail("upstream", issue.link, verbatim=True))
     return Entry(name, f"{plural(len(records), 'verdict')}: {words}", details)
-
-
-def _top_reason(records: Iterable[Record], outcome: Outcome) -> str:
-    """The first clause of the most frequent reason, in parentheses; it contains no numbers."""
-    reasons = Counter(each.reason.partition("; ")[0] for each in records if each.verdict is outcome)
-    reason = shorten(reasons.most_common(1)[0][0], _REASON_CHARACTERS, placeholder=" …")
-    return f" ({reason})" if reason else ""
-
-
-def _issue(records: Sequence[Record], issue: UpstreamIssue) -> Iterator[Detail]:
-    yield Detail("today", _today(records, issue))
-    if issue.remedy:
-        effects = filter(None, (_effect(records, effect) for effect in issue.effects))
-        first = next(effects, "")
-        yield Detail("remedy", f"{issue.remedy}{f'; {first}' if first else ''}.")
-    yield Detail("upstream", issue.link, verbatim=True)
 
 
 def _today(records: Iterable[Record], issue: UpstreamIssue) -> str:
     """The number of compilers that show the problem, of those that were judged in this run."""
     judged: dict[str, set[Outcome]] = {}
     for record in records:
-        if record.verdict.judged and _shows(record, issue):
+        if (
+            record.verdict.judged
+            and not record.must_fail
+            and matches_any(record.workload, issue.workloads)
+            and matches_any(record.variant, issue.variants)
+            and matches_any(record.claim, issue.claims)
+        ):
             judged.setdefault(record.target, set()).add(record.verdict)
     if not judged:
         return f"{issue.problem}: not tested in this run."
@@ -222,15 +192,6 @@ def _today(records: Iterable[Record], issue: UpstreamIssue) -> str:
     return f"{issue.problem} on {spread}{ending}"
 
 
-def _shows(record: Record, issue: UpstreamIssue) -> bool:
-    return (
-        matches_any(record.workload, issue.workloads)
-        and matches_any(record.variant, issue.variants)
-        and matches_any(record.claim, issue.claims)
-        and not record.must_fail
-    )
-
-
 def _effect(records: Iterable[Record], effect: RemedyEffect) -> str:
     """The number without and with the remedy, on a target where the remedy holds and changes it."""
     numbers = {
@@ -246,13 +207,9 @@ def _effect(records: Iterable[Record], effect: RemedyEffect) -> str:
             without = numbers.get((effect.without, target))
             remedied = numbers.get((effect.remedied, target))
             if without and remedied and remedied.verdict.holds:
-                before, after = _rounded(without), _rounded(remedied)
+                before, after = (
+                    amount(each.measured, each.unit, decimals=1) for each in (without, remedied)
+                )
                 if before != after:
                     return f"{effect.quantity} on {target}: {before} → {after}"
     return ""
-
-
-def _rounded(record: Record) -> str:
-    if record.measured is None:
-        return DASH
-    return format_quantity(record.measured, record.unit, decimals=1)

@@ -79,9 +79,9 @@ def _plain_character(character: str) -> str:
     return " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
 
 
-def amount(value: float | None, unit: Unit) -> str:
+def amount(value: float | None, unit: Unit, *, decimals: int = 4) -> str:
     """A number with its unit, or a dash if there is none."""
-    return DASH if value is None else format_quantity(value, unit)
+    return DASH if value is None else format_quantity(value, unit, decimals=decimals)
 
 
 def plural(number: int, noun: str) -> str:
@@ -170,19 +170,14 @@ def closing_sentence(records: Sequence[Record], ending: Ending = USUAL.ending) -
     return f"{result(records, ending)} (exit {ending.code(records).value}): {counted}{lost}."
 
 
-_CUT_SHORT = {
-    ExitCode.MISUSE: "Interrupted, and what was not reached was not judged",
-    ExitCode.CRASHED: "pytest or a plugin failed, and what was not reached was not judged",
-}
-
-
 def result(records: Sequence[Record], ending: Ending) -> str:
     """The result of the run in words: the first reason that applies, in the order of exit codes."""
-    if ending.cut_short:
-        return _CUT_SHORT[ending.cut_short]
     code = ending.code(records)
     judged = any(record.verdict.judged for record in records)
+    unreached = "and what was not reached was not judged"
     reasons = {
+        f"Interrupted, {unreached}": ending.cut_short is ExitCode.MISUSE,
+        f"pytest or a plugin failed, {unreached}": ending.cut_short is ExitCode.CRASHED,
         "The results are incomplete: a file could not be written": bool(ending.unwritten),
         "Assay itself failed": code is ExitCode.CRASHED,
         "Nothing regressed": code is ExitCode.PASSED,

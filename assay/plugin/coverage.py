@@ -218,13 +218,10 @@ def unused_records(
     own = config.stash[Session.KEY]
     unused: list[Record] = []
     for suite in {suite_of(file) for file in passed if _is_whole(config, file)}:
-        used: dict[str, set[baselines.Key]] = {target: set() for target in own.settings.targets}
-        for each in records:
-            if each.suite == suite:
-                key = (each.workload, each.variant, each.claim)
-                used.setdefault(each.target, set()).add(key)
-        for target, keys in sorted(used.items()):
-            unused += _unused(own, suite, target, keys)
+        mine = [each for each in records if each.suite == suite]
+        for target in sorted({*own.settings.targets, *(each.target for each in mine)}):
+            used = {(r.workload, r.variant, r.claim) for r in mine if r.target == target}
+            unused += _unused(own, suite, target, used)
     return unused
 
 

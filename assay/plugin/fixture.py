@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from assay.api import Compiled, CompileError, compiled, title_of, workload_of
+from assay.claims.measurement import ClaimBase
 from assay.judge.baseline import against_baseline
 from assay.judge.case import at_fault
 from assay.model.blame import WrongValue, encodable, legible, suite_of
@@ -15,7 +16,6 @@ from assay.model.evidence import Evidence
 from assay.model.target import TargetUnavailable
 from assay.model.units import Quantity, Unit, format_quantity
 from assay.model.verdict import Finding, Outcome, Record
-from assay.model.workload import Variant
 from assay.plugin import TARGET
 from assay.plugin.items import VERDICTS
 from assay.plugin.session import Session
@@ -27,20 +27,15 @@ _EXPLAINED = (AssertionError, CompileError, MeasurementMissing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asserted:
+class Asserted(ClaimBase):
     """The assertions of a plain test on a program. The test itself judges them."""
 
     name: str = "assertions"
-    uses_baseline: bool = False
 
     @property
     def unit(self) -> Unit:
         """Bytes if the name ends so."""
         return Unit.BYTES if self.name.endswith("bytes") else Unit.COUNT
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """No other variant."""
-        return ()
 
     def judge(self, case: Case) -> Finding:
         """Never called."""
@@ -51,9 +46,10 @@ class Asserted:
 class NoWorse(Asserted):
     """A number that a test measured is no larger than the number stored under the test's id."""
 
+    uses_baseline: ClassVar[bool] = True
+
     measured: int | float
     tolerance: float
-    uses_baseline: bool = True
 
     def judge(self, case: Case) -> Finding:
         """The measured number against the stored one."""
@@ -95,8 +91,8 @@ class Assay:
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._node = request.node
         self._session = request.config.stash[Session.KEY]
-        self._trials: list[Trial] = []
-        self._evidence: dict[str, Evidence] = {}
+        # A program that could not be observed has no evidence.
+        self._programs: list[tuple[Trial, list[Evidence]]] = []
         self._compiled: list[Compiled] = []
         self._compared: set[tuple[str, str]] = set()
         self._node.stash[Assay.KEY] = self
@@ -121,9 +117,15 @@ class Assay:
             CompileError, TargetError: as ``assay.compile`` does.
         """
         __tracebackhide__ = True
-        name = str(resolve(target or self._only_target()).name)
+        settings = self._session.settings
+        if not target and settings.named and len(settings.targets) > 1:
+            raise WrongValue(
+                f"got {len(settings.targets)} targets on the command line, wanted one for "
+                "assay.compile without target=; take the fixture assay_target, and pass it on"
+            )
+        name = str(resolve(target or (settings.targets[0] if settings.named else "cpu")).name)
         program = (title_of(function), name)
-        earlier = [(trial.variant.name, trial.target) for trial in self._trials].count(program)
+        earlier = [(each.variant.name, each.target) for each, _ in self._programs].count(program)
         file, test = self._place()
         workload = workload_of(
             function,
@@ -139,11 +141,11 @@ class Assay:
         check = Check(claim=Asserted(), workloads=(workload,))
         (variant,) = workload.variants
         trial = Trial(check=check, workload=workload, variant=variant, target=name)
-        self._trials.append(trial)
-        seen = self._session.observe_alone(workload, variant, name)
-        self._evidence[str(trial)] = seen
+        seen: list[Evidence] = []
+        self._programs.append((trial, seen))
+        seen.append(self._session.observe_alone(workload, variant, name))
         try:
-            self._compiled.append(compiled(seen))
+            self._compiled.append(compiled(seen[0]))
         except TargetUnavailable as error:
             self._record(Outcome.UNSUPPORTED, f"{error.why.reason}; {error.why.remedy}")
             pytest.skip(f"unsupported: {error}")
@@ -159,12 +161,12 @@ class Assay:
             WrongValue: nothing was compiled before, or the name was used before.
         """
         __tracebackhide__ = True
-        if not self._trials:
+        if not self._programs:
             raise WrongValue(
                 f"got assay.baseline({name!r}) before assay.compile, wanted a program first; "
                 "the baseline is stored for its target and toolchain"
             )
-        trial = self._trials[-1]
+        trial, _ = self._programs[-1]
         if (str(trial), name) in self._compared:
             raise WrongValue(
                 f"got assay.baseline({name!r}) twice for {trial}, wanted a name for each number"
@@ -186,12 +188,10 @@ class Assay:
         A test also fails if the compiler refused one of its programs and it did not read ``fits``:
         nothing of that program was measured.
         """
-        unread = next(
-            (each for each in self._compiled if each.refused and not each.fits_was_read), None
-        )
-        if report.passed and report.when == "call" and unread is not None:
-            error = unread.inspection.error
-            reason = f"{unread!r} is refused, and the test does not assert that it fits: {error}"
+        unread = [each for each in self._compiled if each.refused and not each.fits_was_read]
+        if report.passed and report.when == "call" and unread:
+            error = unread[0].inspection.error
+            reason = f"{unread[0]!r} is refused, and the test does not assert that it fits: {error}"
             report.outcome, report.longrepr = "failed", reason
             self._record(Outcome.FAILED, reason)
         elif hasattr(report, "wasxfail"):
@@ -225,24 +225,10 @@ class Assay:
             reason=reason,
             advice="" if outcome is Outcome.PASSED else "see the test's own output",
         )
-        for trial in self._trials:
-            # A program that could not be observed has no evidence.
-            seen = [self._evidence[str(trial)]] if str(trial) in self._evidence else []
+        for trial, seen in self._programs:
             record = record_of(self._session.name, trial, finding, seconds=0.0, seen=seen)
             self._node.stash.setdefault(VERDICTS, []).append(record)
-        self._trials.clear()
-
-    def _only_target(self) -> str:
-        __tracebackhide__ = True
-        settings = self._session.settings
-        if not settings.named:
-            return "cpu"
-        if len(settings.targets) > 1:
-            raise WrongValue(
-                f"got {len(settings.targets)} targets on the command line, wanted one for "
-                "assay.compile without target=; take the fixture assay_target, and pass it on"
-            )
-        return settings.targets[0]
+        self._programs.clear()
 
 
 def _result(failure: BaseException | None, *, passed: bool) -> tuple[Outcome, str]:

@@ -48,9 +48,9 @@ def is_ours(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] not in _TOOLCHAINS
 
 
-def users_line(error: BaseException) -> str:
-    """``file:line`` of the innermost frame of the user's code, empty if there is none."""
-    return _innermost(error, "user")
+def users_line(error: BaseException, owner: _Owner = "user") -> str:
+    """``file:line`` of the innermost frame of that owner's code, empty if there is none."""
+    return next((line for whose, line in reversed(tuple(_owned(error))) if whose == owner), "")
 
 
 def line_of(function: Callable[..., Any]) -> str:
@@ -63,7 +63,7 @@ def in_words(error: BaseException) -> str:
     """``file:line: Type: message``; the line is the user's, or Assay's if Assay is at fault."""
     # The message of a fault in another process says where it is.
     assays = is_ours(error) and not isinstance(error, FaultElsewhere)
-    line, words = _innermost(error, "assay" if assays else "user"), message_of(error)
+    line, words = users_line(error, "assay" if assays else "user"), message_of(error)
     return f"{line}: {words}" if line else words
 
 
@@ -79,11 +79,6 @@ def message_of(error: BaseException) -> str:
 def encodable(text: str) -> str:
     """The text with lone surrogates, which UTF-8 cannot hold, written as escapes."""
     return text.encode(errors="backslashreplace").decode()
-
-
-def _innermost(error: BaseException, wanted: _Owner) -> str:
-    lines = [line for owner, line in _owned(error) if owner == wanted]
-    return lines[-1] if lines else ""
 
 
 def _owned(error: BaseException) -> Iterator[tuple[_Owner, str]]:
@@ -140,16 +135,14 @@ def suite_of(file: str) -> str:
     """The suite of a test file: its path from the root, with dots for slashes; unique."""
     stem = file.removesuffix(".py")
     dotted = stem.replace("/", ".")
-    if "." not in stem and _SUITE.fullmatch(dotted) and len(dotted) < _MOST:
-        return dotted
-    return _abridged(stem)
+    is_unique = "." not in stem and _SUITE.fullmatch(dotted) and len(dotted) < _MOST
+    return dotted if is_unique else _abridged(stem)
 
 
 def legible(text: str) -> str:
     """The text if it can be part of a name, else its letters and a digest of the whole."""
-    if re.fullmatch(r"[\w.+\-<>\[\]]+", text, re.ASCII) and len(text) < _MOST - 20:
-        return text
-    return _abridged(text)
+    is_legible = re.fullmatch(r"[\w.+\-<>\[\]]+", text, re.ASCII) and len(text) < _MOST - 20
+    return text if is_legible else _abridged(text)
 
 
 def _abridged(text: str) -> str:

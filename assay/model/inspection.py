@@ -142,10 +142,9 @@ class Inspection:
     @property
     def fits(self) -> bool | None:
         """Whether the program fits the device's memory; None if unknown."""
-        failure = self.evidence.failure
+        failure, headroom = self.evidence.failure, self.headroom_bytes
         if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
             return False
-        headroom = self.headroom_bytes
         return None if headroom is None else headroom >= 0
 
     @property
@@ -172,13 +171,16 @@ class Inspection:
     @property
     def overlaps(self) -> tuple[Overlap, ...]:
         """The asynchronous operations, the longest exposed first; unknown ones at the end."""
-        return tuple(sorted(map(self._overlap, self._module.overlaps), key=_exposed_first))
-
-    def _overlap(self, pair: AsyncPair) -> Overlap:
-        if self.device is None:
-            return Overlap(pair=pair, needed_seconds=None, work_seconds=None)
-        work = pair.between.seconds(self.device) if pair.between else None
-        return Overlap(pair=pair, needed_seconds=pair.seconds(self.device), work_seconds=work)
+        device = self.device
+        found = (
+            Overlap(
+                pair=pair,
+                needed_seconds=pair.seconds(device) if device else None,
+                work_seconds=pair.between.seconds(device) if device and pair.between else None,
+            )
+            for pair in self._module.overlaps
+        )
+        return tuple(sorted(found, key=_exposed_first))
 
     @property
     def lost_donations(self) -> tuple[Donation, ...]:
@@ -189,34 +191,29 @@ class Inspection:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the measurements lack, and unintended properties of the program."""
-        return (*self.notes, *self.evidence.warnings, *self._limits(), *self._losses())
+        return (*self.notes, *self.evidence.warnings, *self._warnings())
 
-    def _limits(self) -> Iterator[str]:
-        evidence = self.evidence
+    def _warnings(self) -> Iterator[str]:
+        evidence, module, headroom = self.evidence, self.evidence.module, self.headroom_bytes
         if evidence.module_unreadable:
             yield (
                 "it compiles, but this jaxlib cannot read what was compiled: "
                 f"{evidence.module_unreadable}"
             )
-        if evidence.module is None:
-            return
-        if not evidence.module.buffers_assigned:
+        if module and not module.buffers_assigned:
             yield (
                 "no buffer assignment: whether updates are in place, and what is alive at the "
                 "peak, is not known; dump with --xla_dump_hlo_as_proto and pass the .hlo.pb"
             )
-        if not evidence.separate_host_memory:
+        if module and not evidence.separate_host_memory:
             yield "a CPU has one memory and ignores placement: transfers to the host do not show"
-        for loop in evidence.module.loops:
+        for loop in self._module.loops:
             if loop.trips is None:
                 source = f" ({loop.source})" if loop.source else ""
                 yield (
                     f"unknown trips of {loop.instruction}{source}: {loop.reason or 'no bound'}; "
                     "what it does per step is not counted"
                 )
-
-    def _losses(self) -> Iterator[str]:
-        headroom = self.headroom_bytes
         if headroom is not None and headroom < 0:
             yield f"does not fit: {format_bytes(-headroom)} more than the device has"
         for each in self.lost_donations:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from statistics import median
 from typing import Final
@@ -208,11 +208,8 @@ class Times:
         """The time of each fixed work after the measurement over that before, if known."""
         if self.before is None or self.after is None:
             return {}
-        return {
-            "matmul": median(self.after.matmul) / median(self.before.matmul),
-            "copy": median(self.after.copy) / median(self.before.copy),
-            "dispatch": median(self.after.dispatch) / median(self.before.dispatch),
-        }
+        before, after = asdict(self.before), asdict(self.after)
+        return {work: median(after[work]) / median(before[work]) for work in before}
 
     @property
     def is_alone(self) -> bool:

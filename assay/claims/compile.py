@@ -7,7 +7,6 @@ from math import prod
 from typing import ClassVar
 
 from assay.claims.measurement import (
-    ClaimBase,
     given,
     memory_of,
     module_of,
@@ -18,7 +17,7 @@ from assay.claims.measurement import (
     stop_unless_compiled,
     traced_of,
 )
-from assay.model.claim import Case, Formula
+from assay.model.claim import Case, Claim, Formula
 from assay.model.evidence import Failure, FailureKind, Residual
 from assay.model.inspection import describe
 from assay.model.units import Quantity, Unit
@@ -28,7 +27,7 @@ _MAKE_IT_FIT = "shard it further, save less, or offload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualsOnHost(ClaimBase):
+class ResidualsOnHost(Claim):
     """Autodiff keeps exactly the formula's bytes of residuals in host memory, over all devices."""
 
     equal: Formula
@@ -55,7 +54,7 @@ def nbytes(residual: Residual) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamesMatch(ClaimBase):
+class NamesMatch(Claim):
     """Every name in the policy is given to a value by ``checkpoint_name``.
 
     JAX accepts a name that matches nothing without a warning, and offloads nothing.
@@ -82,7 +81,7 @@ class NamesMatch(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compiles(ClaimBase):
+class Compiles(Claim):
     """The program traces, lowers and compiles, whether or not it then fits or runs.
 
     Measures the number of failures. ``FitsDevice`` judges a program that runs out of memory,
@@ -102,7 +101,7 @@ class Compiles(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs(ClaimBase):
+class Runs(Claim):
     """The program that was compiled runs, and gives results.
 
     Measures the number of failures: an exception, a crash or a timeout while it runs.
@@ -121,7 +120,7 @@ class Runs(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refuses(ClaimBase):
+class Refuses(Claim):
     """The program is refused with an ``error``: it neither succeeds nor crashes its process.
 
     Measures 1 if it does, or if it ends with another exception, which may be a fault of its own.
@@ -159,7 +158,7 @@ def _failures(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitsDevice(ClaimBase):
+class FitsDevice(Claim):
     """The step's temp + argument + output − alias is within the device's memory.
 
     The TPU compiler refuses a program that does not fit and names the size; the GPU compiler
@@ -198,7 +197,7 @@ class FitsDevice(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters(ClaimBase):
+class Parameters(Claim):
     """The program takes exactly the formula's number of arrays, those of tuples included."""
 
     equal: Formula

@@ -1,81 +1,17 @@
-"""What claims share: defaults, comparisons, and measurements or the reason why there is none."""
+"""Measurements for claims, or ``Stopped`` with the reason why there is none."""
 
-import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Literal, NoReturn, TypeVar
+from dataclasses import replace
+from typing import NoReturn, TypeVar
 
-from assay.model.claim import Case, Formula, MeasurementMissing, Stopped
+from assay.model.claim import Case, MeasurementMissing, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced
 from assay.model.inspection import describe
 from assay.model.summary import ModuleSummary
 from assay.model.target import Unavailable
 from assay.model.timing import Times
-from assay.model.units import Quantity, Unit, same_unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import Variant
 
 _T = TypeVar("_T")
-
-
-Relation = Literal["=", "≤", "≥"]
-_HOLDS: Mapping[Relation, Callable[[float, float], bool]] = {
-    "=": operator.eq,
-    "≤": operator.le,
-    "≥": operator.ge,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimBase:
-    """The defaults of a ``Claim``: it measures bytes, and no baseline is its limit."""
-
-    uses_baseline: ClassVar[bool] = False
-
-    @property
-    def unit(self) -> Unit:
-        """The unit of the measurement and its limit."""
-        return Unit.BYTES
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """The variants that this one is compared with, and those that the formulas read."""
-        values = (getattr(self, field.name) for field in fields(self))
-        formulas = (value for value in values if isinstance(value, Formula))
-        read = (name for formula in formulas for name in formula.needs(variant))
-        return (*self._references(variant), *read)
-
-    def _references(self, variant: Variant) -> tuple[str, ...]:
-        return ()
-
-    def _stop_unless_executed(self, case: Case) -> None:
-        """Raise ``Stopped`` unless the variant ran, and those that it is compared with."""
-        for evidence in (case.evidence, *map(case.other, self._references(case.variant))):
-            stop_unless_executed(case, evidence)
-
-    def _compare(
-        self, case: Case, what: str, number: float, relation: Relation, formula: Formula
-    ) -> Finding:
-        """Passes if a number of the claim's unit is in this relation to the formula."""
-        limit = self._limit(case, formula)
-        measured, expected, gap = (
-            Quantity(each, self.unit) for each in (number, limit, abs(number - limit))
-        )
-        passed = _HOLDS[relation](number, limit)
-        reason = f"{what}: {measured}, expected {relation} {expected} ({formula.text})"
-        if not passed:
-            reason += f"; {gap} too {'much' if number > limit else 'little'}"
-        outcome = Outcome.PASSED if passed else Outcome.FAILED
-        return Finding(outcome=outcome, measured=number, limit=limit, reason=reason)
-
-    def _limit(self, case: Case, formula: Formula) -> float:
-        """The number of a formula.
-
-        Raises:
-            UnitError: its unit is not that of the claim.
-        """
-        limit = formula.of(case)
-        same_unit(limit, Quantity(0, self.unit))
-        return limit.value
 
 
 def given(value: _T | None, missing: str) -> _T:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from assay.claims.measurement import (
-    ClaimBase,
     assigned_module_of,
     memory_of,
     module_of,
@@ -14,7 +13,7 @@ from assay.claims.measurement import (
     stop_unless_placement_shows,
 )
 from assay.judge.baseline import against_baseline
-from assay.model.claim import Case, Formula
+from assay.model.claim import Case, Claim, Formula
 from assay.model.evidence import FailureKind
 from assay.model.inspection import why_lost
 from assay.model.module import Direction
@@ -31,7 +30,7 @@ from assay.model.workload import Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostBytes(ClaimBase):
+class HostBytes(Claim):
     """The step needs exactly the formula's bytes per device of host memory.
 
     Temporaries, arguments and outputs count; an output that reuses an argument counts once.
@@ -47,7 +46,7 @@ class HostBytes(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceBytesFall(ClaimBase):
+class DeviceBytesFall(Claim):
     """The step needs less device memory than its reference variant, by at least the formula.
 
     Host bytes alone prove nothing: three useless programs have them (see the suite's README).
@@ -69,7 +68,7 @@ class DeviceBytesFall(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceBytesAtMost(ClaimBase):
+class DeviceBytesAtMost(Claim):
     """The step needs at most the device memory of another variant plus the formula.
 
     A policy that needs more than saving nothing costs both transfers and memory.
@@ -92,7 +91,7 @@ class DeviceBytesAtMost(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TempBytesAtMost(ClaimBase):
+class TempBytesAtMost(Claim):
     """The step's device temporaries stay within the formula."""
 
     limit: Formula
@@ -104,7 +103,7 @@ class TempBytesAtMost(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitsBudget(ClaimBase):
+class FitsBudget(Claim):
     """The step's temp + argument + output − alias is within the budget that it was given.
 
     If the compiler refuses the program, the memory in its error message is the measurement.
@@ -124,7 +123,7 @@ class FitsBudget(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineTempBytes(ClaimBase):
+class BaselineTempBytes(Claim):
     """Device temporaries have not grown past the baseline stored for this target.
 
     Fusion and scheduling decide this number, so no formula gives it. On another toolchain, a
@@ -142,7 +141,7 @@ class BaselineTempBytes(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferredBytes(ClaimBase):
+class TransferredBytes(Claim):
     """Per step, loops counted, exactly the formula's bytes are transferred in this direction."""
 
     direction: Direction
@@ -178,7 +177,7 @@ _Found = Callable[[Sequence[FullBufferWrite], int], Sequence[FullBufferWrite]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedBytes(ClaimBase):
+class CopiedBytes(Claim):
     """No iteration of any loop writes more than ``at_most`` in arrays larger than ``larger_than``.
 
     It counts arrays that an instruction writes whole although most of their elements repeat another
@@ -225,7 +224,7 @@ class CopiedBytesOutsideLoops(CopiedBytes):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DonatedBytesReused(ClaimBase):
+class DonatedBytesReused(Claim):
     """Outputs reuse at least ``at_least`` bytes of donated buffers.
 
     A donated buffer that an output reuses after a copy is not counted.

@@ -6,13 +6,12 @@ from enum import Enum
 from typing import ClassVar
 
 from assay.claims.measurement import (
-    ClaimBase,
     assigned_module_of,
     memory_of,
     result_of_run,
     stop,
 )
-from assay.model.claim import Case, Formula, MeasurementMissing
+from assay.model.claim import Case, Claim, Formula, GrowthClaim, MeasurementMissing
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.summary import copied_bytes_per_iteration
 from assay.model.timing import format_seconds
@@ -24,7 +23,7 @@ from assay.stats.scaling import Growth, fitted_exponent, grows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeGrowth(ClaimBase):
+class TimeGrowth(GrowthClaim):
     """An iteration takes no longer on a long buffer than on a short one.
 
     Measures the ratio of times divided by the ratio of lengths, with the same number of iterations:
@@ -59,7 +58,7 @@ class TimeGrowth(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Exponent(ClaimBase):
+class _Exponent(Claim):
     at_most: Formula
     unit: ClassVar[Unit] = Unit.RATIO
     _slack: ClassVar[float] = 0.0
@@ -132,7 +131,7 @@ class BytesExponent(_Exponent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeExponent(_Exponent):
+class TimeExponent(_Exponent, GrowthClaim):
     """Its time grows at most as a given power of the length, with the same number of iterations.
 
     For programs with a ``Growth`` of four lengths or more. The fastest run at each length counts.

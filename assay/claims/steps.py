@@ -6,7 +6,6 @@ from itertools import islice, pairwise
 from typing import ClassVar, Final
 
 from assay.claims.measurement import (
-    ClaimBase,
     given,
     noted,
     result_of_run,
@@ -14,7 +13,7 @@ from assay.claims.measurement import (
     stop_unless_compiled,
 )
 from assay.judge.differences.step_graphs import difference_of_steps
-from assay.model.claim import Case, Formula, MeasurementMissing
+from assay.model.claim import Case, Claim, Formula, MeasurementMissing
 from assay.model.evidence import Counters, Evidence, StepsSeen
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
@@ -46,7 +45,7 @@ class Sent(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentPerStep(ClaimBase):
+class SentPerStep(Claim):
     """Every step sends as much to the device as the same step of the reference variant.
 
     Measures the step that differs most, the last one of equals. ``TENSORS`` counts tensors that
@@ -89,7 +88,7 @@ class SentPerStep(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TracingSends(ClaimBase):
+class TracingSends(Claim):
     """Tracing and lowering a program send at most the formula's bytes to the device."""
 
     at_most: Formula
@@ -108,7 +107,7 @@ class TracingSends(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphsCompiled(ClaimBase):
+class GraphsCompiled(Claim):
     """Over all steps at most the formula's number of graphs is compiled.
 
     A graph that differs only in the order of operations is compiled again. The reason says how each
@@ -128,7 +127,7 @@ class GraphsCompiled(ClaimBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastCompile(ClaimBase):
+class LastCompile(Claim):
     """No graph is compiled after the formula's number of steps."""
 
     within: Formula

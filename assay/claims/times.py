@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Final
 
-from assay.claims.measurement import ClaimBase, given, stop, stop_unless_available
+from assay.claims.measurement import given, stop, stop_unless_available, stop_unless_executed
 from assay.judge.baseline import STORE_ALL, STORE_NEW, against_baseline
-from assay.model.claim import Case, Formula
+from assay.model.claim import Case, Formula, RerunClaim, TimingClaim
 from assay.model.inspection import describe
 from assay.model.rerun import Rerun, Side
 from assay.model.timing import (
@@ -85,12 +85,16 @@ class AtMost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RatioOfVariants(ClaimBase):
+class _RatioOfVariants(TimingClaim):
     against: str = ""
     unit: ClassVar[Unit] = Unit.RATIO
 
     def _references(self, variant: Variant) -> tuple[str, ...]:
         return (self.against or variant.reference,)
+
+    def _stop_unless_executed(self, case: Case) -> None:
+        for evidence in (case.evidence, *map(case.other, self._references(case.variant))):
+            stop_unless_executed(case, evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +196,7 @@ def _enough_to_store(reference: Sequence[float], _judged: Sequence[float]) -> bo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineTime(ClaimBase):
+class BaselineTime(TimingClaim):
     """A run takes no longer than the time stored for this machine.
 
     Samples come from ``PROCESSES_ALONE`` fresh processes. The fastest is compared, because a busy
@@ -209,11 +213,11 @@ class BaselineTime(ClaimBase):
     uses_baseline: ClassVar[bool] = True
 
     def turns(self, case: Case) -> Turns:
-        self._stop_unless_executed(case)
+        stop_unless_executed(case, case.evidence)
         return Turns(reference="", question="alone", enough=_process_done, most=_MOST_OF_A_PROCESS)
 
     def judge(self, case: Case) -> Finding:
-        self._stop_unless_executed(case)
+        stop_unless_executed(case, case.evidence)
         times = _times_of(case)
         if len(times.judged.samples) < _FEWEST_SAMPLES:
             stop(
@@ -253,7 +257,7 @@ def _process_done(_reference: Sequence[float], judged: Sequence[float]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeAgainst(ClaimBase):
+class TimeAgainst(RerunClaim):
     """A run takes no longer than it does on the toolchain that ``--assay-against`` names.
 
     Processes of the two toolchains run alternately. The check exists only with
@@ -267,7 +271,7 @@ class TimeAgainst(ClaimBase):
     unit: ClassVar[Unit] = Unit.RATIO
 
     def rerun_sensitivity(self, case: Case) -> Sensitivity:
-        self._stop_unless_executed(case)
+        stop_unless_executed(case, case.evidence)
         return Sensitivity(least=self.least_change, seen=self.seen_change)
 
     def judge(self, case: Case) -> Finding:

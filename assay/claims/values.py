@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv
 
-from assay.claims.measurement import ClaimBase, result_of_run
-from assay.model.claim import Case
+from assay.claims.measurement import result_of_run
+from assay.model.claim import Case, Claim
 from assay.model.evidence import Evidence, Tensor
 from assay.model.units import Unit
 from assay.model.verdict import Finding, Outcome
@@ -122,7 +122,7 @@ def _array(tensor: Tensor) -> _Array:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValuesEqual(ClaimBase):
+class ValuesEqual(Claim):
     """Every observed result equals the reference variant's, or those of an independent ``truth``.
 
     Measures the smallest tolerance that accepts the worst array; this module derives it. Equal

@@ -1,15 +1,23 @@
 """Claims, checks of claims on workloads, and trials: one check, one variant, one target."""
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field, fields
+from typing import ClassVar, Literal
 
 from assay.model.blame import WrongType, check_name, line_of
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.rerun import Rerun
 from assay.model.timing import Sensitivity, Times, Turns
 from assay.model.units import Quantity, Unit
-from assay.model.verdict import MUST_FAIL, RECORD_SCHEMA, BaselineNumber, Finding, Record
+from assay.model.verdict import (
+    MUST_FAIL,
+    RECORD_SCHEMA,
+    BaselineNumber,
+    Finding,
+    Outcome,
+    Record,
+)
 from assay.model.workload import Variant, Workload, matches_any
 
 
@@ -74,54 +82,104 @@ class Stopped(Exception):
         self.finding = finding
 
 
-class Claim(Protocol):
+Relation = Literal["=", "≤", "≥"]
+_HOLDS: Mapping[Relation, Callable[[float, float], bool]] = {
+    "=": operator.eq,
+    "≤": operator.le,
+    "≥": operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
     """The measurements that a property needs, and a pure function from them to a verdict.
 
-    ``judge`` returns ``passed`` only if it compared a measurement with a limit. It may raise
-    ``Stopped``; any other exception becomes an ``error`` verdict.
+    By default it measures bytes, and its limit is no baseline.
     """
+
+    uses_baseline: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
         """The claim's name in ids and records."""
+        raise NotImplementedError
 
     @property
     def unit(self) -> Unit:
-        """The unit of its measurement and its limit."""
-
-    @property
-    def uses_baseline(self) -> bool:
-        """Whether its limit is a baseline."""
-
-    def needs(self, variant: Variant) -> tuple[str, ...]:
-        """Names of the other variants whose measurements ``judge`` reads."""
+        """The unit of the measurement and its limit."""
+        return Unit.BYTES
 
     def judge(self, case: Case) -> Finding:
-        """The verdict on one case."""
+        """The verdict on one case; ``passed`` only if a measurement was compared with a limit.
+
+        It may raise ``Stopped``; any other exception becomes an ``error`` verdict.
+        """
+        raise NotImplementedError
+
+    def needs(self, variant: Variant) -> tuple[str, ...]:
+        """The variants that this one is compared with, and those that the formulas read."""
+        values = (getattr(self, field.name) for field in fields(self))
+        formulas = (value for value in values if isinstance(value, Formula))
+        read = (name for formula in formulas for name in formula.needs(variant))
+        return (*self._references(variant), *read)
+
+    def _references(self, variant: Variant) -> tuple[str, ...]:
+        return ()
+
+    def _compare(
+        self, case: Case, what: str, number: float, relation: Relation, formula: Formula
+    ) -> Finding:
+        """Passes if a number of the claim's unit is in this relation to the formula."""
+        limit = self._limit(case, formula)
+        measured, expected, gap = (
+            Quantity(each, self.unit) for each in (number, limit, abs(number - limit))
+        )
+        passed = _HOLDS[relation](number, limit)
+        reason = f"{what}: {measured}, expected {relation} {expected} ({formula.text})"
+        if not passed:
+            reason += f"; {gap} too {'much' if number > limit else 'little'}"
+        outcome = Outcome.PASSED if passed else Outcome.FAILED
+        return Finding(outcome=outcome, measured=number, limit=limit, reason=reason)
+
+    def _limit(self, case: Case, formula: Formula) -> float:
+        """The number of a formula. Raises WrongType if its unit is not that of the claim."""
+        limit = formula.of(case)
+        if limit.unit is not self.unit:
+            raise WrongType(
+                f"got a limit of {limit.value} {limit.unit.value}, wanted {self.unit.value}; name "
+                "the same unit in the claim and in its limit"
+            )
+        return limit.value
 
 
-@runtime_checkable
-class TimingClaim(Claim, Protocol):
+class TimingClaim(Claim):
     """A claim on the times of two programs that alternate, or of one alone."""
+
+    __slots__ = ()
 
     def turns(self, case: Case) -> Turns:
         """What to time for a case; ``judge`` raises the same exceptions."""
+        raise NotImplementedError
 
 
-@runtime_checkable
-class GrowthClaim(Claim, Protocol):
+class GrowthClaim(Claim):
     """A claim on how time grows with a length; its evidence holds only these times."""
+
+    __slots__ = ()
 
     def growth(self, case: Case) -> GrowthTimes:
         """The times that it judges, or ``Stopped``."""
+        raise NotImplementedError
 
 
-@runtime_checkable
-class RerunClaim(Claim, Protocol):
+class RerunClaim(Claim):
     """A claim on times compared with those of another toolchain."""
+
+    __slots__ = ()
 
     def rerun_sensitivity(self, case: Case) -> Sensitivity:
         """The change to detect in a case; ``judge`` raises the same exceptions."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

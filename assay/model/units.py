@@ -23,10 +23,6 @@ class Unit(Enum):
     RATIO = "ratio"
 
 
-class UnitError(WrongType):
-    """Two quantities have different units."""
-
-
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A number with its unit; ``str`` gives what a person reads (``16.0 GiB``)."""
@@ -44,15 +40,6 @@ class Quantity:
 
     def __str__(self) -> str:
         return format_quantity(self.value, self.unit)
-
-
-def same_unit(left: Quantity, right: Quantity) -> None:
-    """Raise UnitError if the units of two quantities differ."""
-    if left.unit is not right.unit:
-        raise UnitError(
-            f"got {left.value} {left.unit.value} against {right.value} {right.unit.value}, "
-            "wanted two quantities of one unit; name the same unit in the claim and in its limit"
-        )
 
 
 def format_quantity(value: float, unit: Unit, *, decimals: int = 4) -> str:

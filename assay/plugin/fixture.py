@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 import pytest
 
 from assay.api import Compiled, CompileError, compiled, title_of, workload_of
-from assay.claims.measurement import ClaimBase
 from assay.judge.baseline import against_baseline
 from assay.judge.case import at_fault
 from assay.model.blame import WrongValue, encodable, legible, suite_of
-from assay.model.claim import Case, Check, MeasurementMissing, Trial, record_of
+from assay.model.claim import Case, Check, Claim, MeasurementMissing, Trial, record_of
 from assay.model.evidence import Evidence
 from assay.model.target import TargetUnavailable
 from assay.model.units import Quantity, Unit, format_quantity
@@ -27,7 +26,7 @@ _EXPLAINED = (AssertionError, CompileError, MeasurementMissing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asserted(ClaimBase):
+class Asserted(Claim):
     """The assertions of a plain test on a program. The test itself judges them."""
 
     name: str = "assertions"
@@ -37,19 +36,14 @@ class Asserted(ClaimBase):
         """Bytes if the name ends so."""
         return Unit.BYTES if self.name.endswith("bytes") else Unit.COUNT
 
-    def judge(self, case: Case) -> Finding:
-        """Never called."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoWorse(Asserted):
     """A number that a test measured is no larger than the number stored under the test's id."""
 
-    uses_baseline: ClassVar[bool] = True
-
     measured: int | float
     tolerance: float
+    uses_baseline: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         """The measured number against the stored one."""

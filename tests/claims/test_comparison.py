@@ -2,15 +2,16 @@
 
 import pytest
 
-from assay.claims.measurement import ClaimBase, Relation
-from assay.model.units import Unit, UnitError
+from assay.model.blame import WrongType
+from assay.model.claim import Claim, Relation
+from assay.model.units import Unit
 from assay.model.verdict import Finding, Outcome
 
 from .cases import case, formula
 
 
 def compared(measured: float, relation: Relation, limit: float, unit: Unit = Unit.BYTES) -> Finding:
-    return ClaimBase()._compare(case(), "host memory", measured, relation, formula(limit, unit))
+    return Claim()._compare(case(), "host memory", measured, relation, formula(limit, unit))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_a_relation_holds_exactly(
 
 @pytest.mark.parametrize("relation", ["=", "≤", "≥"])
 def test_equal_numbers_of_two_units_do_not_compare(relation: Relation) -> None:
-    with pytest.raises(UnitError, match="one unit"):
+    with pytest.raises(WrongType, match="got a limit of 1 count, wanted bytes"):
         compared(1, relation, 1, Unit.COUNT)
 
 

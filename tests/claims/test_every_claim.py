@@ -264,7 +264,7 @@ def test_a_limit_of_the_wrong_unit_fails_the_claim(build: Any, unit: Unit) -> No
     claim: Claim = build(formula(STACK.of(case()).value, unit))  # type: ignore[arg-type] # an int
     finding = judge(claim, case())
     assert (finding.outcome, finding.measured) == (Outcome.FAILED, None)
-    assert "wanted two quantities of one unit" in finding.reason
+    assert "name the same unit in the claim and in its limit" in finding.reason
 
 
 @pytest.mark.parametrize("build", WITH_FORMULA)

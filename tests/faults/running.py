@@ -145,7 +145,7 @@ RUNNING = (
     ),
     Fault(
         name="every comparison holds",
-        place="assay.claims.measurement:ClaimBase._compare",
+        place="assay.model.claim:Claim._compare",
         change=alters(lambda finding: replace(finding, outcome=Outcome.PASSED)),
         ends=FAILED,
         says=("negative-control", "The run fails (exit 1)"),

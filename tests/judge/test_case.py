@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from assay.judge.case import at_fault, judge, judge_negative_control, judge_variant, vouched
-from assay.model.claim import Case, Stopped
+from assay.model.claim import Case, Claim, Formula, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
-from assay.model.units import Quantity, Unit, same_unit
+from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import KnownDefect, Measures, Program, Role, Variant, Workload
 
@@ -139,8 +139,8 @@ def _caught(fail: Callable[[], object]) -> Exception:
 
 def test_two_units_that_meet_are_no_pass() -> None:
     def meet() -> Finding:
-        same_unit(Quantity(1, Unit.BYTES), Quantity(1, Unit.COUNT))
-        return PASSED
+        limit = Formula("one", lambda _case: Quantity(1, Unit.COUNT))
+        return Claim()._compare(CASE, "memory", 1, "=", limit)
 
     assert judge(Says(answer=meet), CASE).outcome is Outcome.FAILED
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.model.units import Quantity, Unit, UnitError, format_bytes, format_quantity, same_unit
+from assay.model.units import Quantity, Unit, format_bytes, format_quantity
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,3 @@ def test_a_quantity_reads_in_its_own_unit(value: float, unit: Unit, text: str) -
 )
 def test_bytes_are_rounded_on_request(value: int, text: str) -> None:
     assert format_quantity(value, Unit.BYTES, decimals=1) == text
-
-
-@pytest.mark.parametrize("unit", list(Unit))
-def test_two_numbers_of_one_unit_can_be_compared(unit: Unit) -> None:
-    same_unit(Quantity(1, unit), Quantity(2, unit))
-
-
-def test_two_numbers_of_different_units_are_an_error_that_names_both() -> None:
-    with pytest.raises(UnitError, match="got 1 bytes against 2 count"):
-        same_unit(Quantity(1, Unit.BYTES), Quantity(2, Unit.COUNT))

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 from assay.judge.baseline import no_newer
-from assay.judge.case import blind, judge, judge_negative_control, judge_variant, vouched
+from assay.judge.case import judge, judge_negative_control, judge_variant, undetected, vouched
 from assay.measure import Measurements
 from assay.model.claim import Case, Claim, TimingClaim, Trial, record_of
 from assay.model.evidence import GrowthTimes
@@ -92,7 +92,7 @@ class Run:
             case = self._measured(trial)
             finding = judge_negative_control(trial.check.claim, case)
             if self._is_missing(trial, finding):
-                finding = blind(finding, "cannot be judged here")
+                finding = undetected(finding, "cannot be judged here")
             self._controls[trial.key] = finding, case
         return self._controls[trial.key]
 

@@ -135,7 +135,7 @@ def judge_negative_control(claim: Claim, case: Case) -> Finding:
         )
     why = _why_unproven(finding, case.variant.fails_with)
     if why:
-        return blind(finding, why)
+        return undetected(finding, why)
     return replace(
         finding,
         outcome=Outcome.PASSED,
@@ -147,7 +147,7 @@ def judge_negative_control(claim: Claim, case: Case) -> Finding:
 def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
     """Why the negative control does not show that the detector works; empty if it does."""
     if finding.outcome in _PASSED:
-        return "passes the claim, which is blind"
+        return "passes the claim, so this check cannot detect the fault"
     if finding.failure is not None and finding.failure.kind is not expected:
         wanted = f"one that {expected.phrase}" if expected else "no failure"
         return f"proves nothing (its variant names {wanted} in fails_with)"
@@ -156,7 +156,7 @@ def _why_unproven(finding: Finding, expected: FailureKind | None) -> str:
     return "" if isfinite(finding.measured) else "proves nothing (its measurement is not finite)"
 
 
-def blind(finding: Finding, how: str) -> Finding:
+def undetected(finding: Finding, how: str) -> Finding:
     """The verdict on a negative control that does not prove the detector."""
     return replace(
         finding,

@@ -153,7 +153,7 @@ class Project:
         # The inner run must import what is tested here, not an assay that is installed elsewhere.
         tested = Path(assay.__file__).parents[1]
         found = {"PYTHONPATH": os.pathsep.join(map(str, filter(None, (path, tested))))}
-        return kept | found | {"HOME": str(self.root), "COLUMNS": "100"}
+        return kept | found | {"HOME": str(self.root), "COLUMNS": "100", "TPU_SKIP_MDS_QUERY": "1"}
 
     def _files(self) -> dict[str, bytes]:
         return {

@@ -29,6 +29,7 @@ from assay.report.regression import to_json as bisection_json
 from assay.report.summary import measured_table
 from assay.report.terminal import print_run
 from assay.store import evidence, records
+from assay.store.files import write_whole
 from assay.targets import resolve, survey
 
 app = typer.Typer(
@@ -152,14 +153,12 @@ def qualify_target(
         date=datetime.now(UTC).date().isoformat(),
         ending=records.invocation_of(folder).ending,
     )
-    written = [
-        records.write(folder, "qualification.json", to_json(found)),
-        records.write(folder, "qualification.md", vendor_page(found).encode()),
-    ]
     console = Console()
     console.print(Markdown(vendor_summary(found)))
-    for path in written:
-        console.print(f"written: {path}", soft_wrap=True)
+    pages = {"qualification.json": to_json(found), "qualification.md": vendor_page(found).encode()}
+    for file, page in pages.items():
+        write_whole(folder / file, page)
+        console.print(f"written: {folder / file}", soft_wrap=True)
     raise typer.Exit(found.exit_code.value)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from assay.judge.baseline import no_newer
@@ -41,20 +42,17 @@ class Measurements:
 
     def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
         """The evidence of a program, which is all that most claims need."""
-        key = (workload.suite, workload.name, variant.name, target)
-        return evidence.once(self.directory, key, lambda: self.observe(workload, variant, target))
+        observe = partial(self.observe, workload, variant, target)
+        return evidence.once(self.directory, workload.key(variant.name, target), observe)
 
     def judged(self, trial: Trial) -> Evidence:
         """The evidence of the judged variant; a claim on growth gets only the times of its loop."""
         program = (trial.workload, trial.variant, trial.target)
         if not isinstance(trial.check.claim, GrowthClaim):
             return self.evidence(*program)
-        return evidence.once(
-            self.directory,
-            (trial.workload.suite, trial.workload.name, trial.variant.name, trial.target),
-            lambda: self.time_growth(*program, self.most_seconds),
-            evidence.GROWTH,
-        )
+        time_growth = partial(self.time_growth, *program, self.most_seconds)
+        key = trial.workload.key(trial.variant.name, trial.target)
+        return evidence.once(self.directory, key, time_growth, evidence.GROWTH)
 
     def with_times(self, case: Case, trial: Trial) -> Case:
         """The case with the times or the rerun that its claim asks for."""
@@ -80,7 +78,7 @@ class Measurements:
             # The processes of a single variant share the time limit of a pair.
             most_seconds=self.most_seconds / (1 if turns.reference else PROCESSES_ALONE),
         )
-        return evidence.TIMES.once(self.directory, pair.key, lambda keep: self.time(pair, keep))
+        return evidence.TIMES.once(self.directory, pair.key, partial(self.time, pair))
 
     def _rerun(self, trial: Trial, case: Case, sensitivity: Sensitivity) -> Rerun:
         other = self._other_toolchain(trial, case)
@@ -103,9 +101,7 @@ class Measurements:
             sensitivity=sensitivity,
             negative_control=trial.must_fail,
         )
-        return evidence.RERUNS.once(
-            self.directory, request.key, lambda keep: self.rerun(request, keep)
-        )
+        return evidence.RERUNS.once(self.directory, request.key, partial(self.rerun, request))
 
     def _other_toolchain(self, trial: Trial, case: Case) -> Mapping[str, str] | str | Unavailable:
         """The toolchain to rerun the program on, or why there is none."""

@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from assay.frameworks.failures import Ended, classified, shortened, stage
@@ -42,15 +42,11 @@ Begin = Callable[[FailureKind | None, Evidence | None], None]
 that is kept if the process dies in the stage, or None."""
 
 
-def _ignore(kind: FailureKind | None, seen: Evidence | None) -> None:
-    pass
-
-
 def observe(
     workload: Workload,
     variant: Variant,
     target_name: str,
-    begin: Begin = _ignore,
+    begin: Begin = lambda _kind, _seen: None,
     cache: CompileCache | None = None,
     growth_seconds: float | None = None,
 ) -> Evidence:
@@ -64,7 +60,9 @@ def observe(
         TargetError: no target has that name.
     """
     target = resolve(target_name)
-    observation = _Observation(target, unseen(workload, variant, target), begin, cache)
+    observation = _Observation(
+        target=target, evidence=unseen(workload, variant, target), begin=begin, cache=cache
+    )
     try:
         tools = _reach(workload, target)
         observation.found(device_count=len(tools.devices))
@@ -130,17 +128,15 @@ def _reach(workload: Workload, target: Target) -> Framework:
         raise Ended(classified(FailureKind.BUILD, absent)) from absent
 
 
+@dataclass(slots=True, kw_only=True)
 class _Observation:
     """The stages of one program on one target, and the evidence that they have found so far."""
 
-    def __init__(
-        self, target: Target, evidence: Evidence, begin: Begin, cache: CompileCache | None
-    ) -> None:
-        self.evidence = evidence
-        self._target = target
-        self._begin = begin
-        self._cache = cache
-        self._seconds: defaultdict[str, float] = defaultdict(float)
+    target: Target
+    evidence: Evidence
+    begin: Begin
+    cache: CompileCache | None
+    _seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def compile_and_execute(self, tools: Framework, program: Program) -> None:
         """Compile the program's function and read the module; then run it, if the target can."""
@@ -151,7 +147,7 @@ class _Observation:
 
     def time_growth(self, tools: Framework, program: Program, most_seconds: float) -> None:
         """Time the program's growing loop."""
-        if not self._target.executes:
+        if not self.target.executes:
             self.found(not_executed=_RUNS_NOTHING)
         elif program.growth is None:
             self.found(not_executed=_NO_GROWTH)
@@ -179,8 +175,9 @@ class _Observation:
 
     def _compile_lowered(self, tools: Framework, lowered: Any) -> None:
         """Compile the program, or load what an earlier run compiled."""
-        cache, key = self._cache, self._cache_key(tools, lowered)
-        if cache and key and (known := cache.load(key)):
+        key = self._cache_key(tools, lowered)
+        cache = self.cache if key else None
+        if cache and (known := cache.load(key)):
             self.found(memory=known.memory, module=known.module, hlo_gz=known.hlo_gz, cached=True)
             return
         with self.stage(FailureKind.COMPILER, "compile"):
@@ -190,15 +187,15 @@ class _Observation:
         self.found(memory=memory)
         self._read_module(compiled)
         module, hlo_gz = self.evidence.module, self.evidence.hlo_gz
-        if cache and key and module is not None:
+        if cache and module is not None:
             cache.save(key, CompiledProgram(memory=memory, module=module, hlo_gz=hlo_gz))
 
     def _cache_key(self, tools: Framework, lowered: Any) -> str:
         """The name of the program in the cache; empty if it cannot be cached."""
-        target = self._target
-        if self._cache is None or (target.platform != "cpu" and target.model is None):
+        target = self.target
+        if self.cache is None or (target.platform != "cpu" and target.model is None):
             return ""
-        self._begin(None, None)
+        self.begin(None, None)
         what = tools.what_is_compiled(lowered)
         tag = f"{target.name} {target.model!r}"
         return key_of(what, tag, self.evidence.toolchain.identity) if what else ""
@@ -215,10 +212,10 @@ class _Observation:
         self.found(module=module, hlo_gz=gzip.compress(proto, _FASTEST, mtime=0))
 
     def _execute(self, tools: Framework, program: Program) -> None:
-        if not self._target.executes:
+        if not self.target.executes:
             self.found(not_executed=_RUNS_NOTHING)
             return
-        self._begin(None, self.evidence)
+        self.begin(None, self.evidence)
         if program.steps is not None:
             with self.stage(FailureKind.EXECUTION, "execute"):
                 steps, values = tools.run_steps(program.steps)
@@ -236,7 +233,7 @@ class _Observation:
     @contextmanager
     def stage(self, kind: FailureKind | None, name: str) -> Iterator[None]:
         """Time a stage. Without a kind it is Assay's own, and an exception its fault."""
-        self._begin(kind, None)
+        self.begin(kind, None)
         start = time.perf_counter()
         try:
             with stage(kind) if kind else nullcontext():

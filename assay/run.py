@@ -80,8 +80,8 @@ class Run:
             case = case if finding.outcome.holds else replace(case, baseline=seen.baseline)
         in_bytes = claim.unit is Unit.BYTES and finding.measured is not None
         if finding.outcome is Outcome.FAILED and in_bytes:
-            workload, names = trial.workload, (trial.variant.name, *case.others)
-            keys = [(workload.suite, workload.name, name, trial.target) for name in names]
+            names = (trial.variant.name, *case.others)
+            keys = [trial.workload.key(name, trial.target) for name in names]
             hints = (finding.advice, evidence.keep_to_compare(self.directory, keys))
             finding = replace(finding, advice="; ".join(filter(None, hints)))
         return finding, case, defect

@@ -74,7 +74,7 @@ class Observer:
             return replace(seen or unseen(workload, variant, resolve(target)), failure=failure)
         if answer.evidence is None:
             raise _fault_of(answer)
-        wanted = (workload.suite, workload.name, variant.name, str(resolve(target).name))
+        wanted = workload.key(variant.name, str(resolve(target).name))
         given = answer.evidence.key
         if given != wanted:
             raise ObservationError(f"the observer was asked for {wanted} and answered for {given}")

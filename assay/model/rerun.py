@@ -117,7 +117,7 @@ class RerunRequest:
         text = baseline if isinstance(baseline, str) else str(sorted(baseline.items()))
         control = f"negative control {self.negative_control}"
         asked = f"{text}, {self.sensitivity.least:g} to {self.sensitivity.seen:g}, {control}"
-        return (self.workload.suite, self.workload.name, self.variant.name, self.target, asked)
+        return (*self.workload.key(self.variant.name, self.target), asked)
 
 
 KeepRerun = Callable[[Rerun], None]

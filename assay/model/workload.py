@@ -351,6 +351,10 @@ class Workload:
             )
         return known[name]
 
+    def key(self, variant: str, target: str) -> tuple[str, str, str, str]:
+        """The identity of a program: suite, workload, variant and target."""
+        return (self.suite, self.name, variant, target)
+
     def tries(self, variant: Variant, target: str, level: Level) -> bool:
         """Whether the variant runs on the target at that level."""
         return variant.role is not Role.NEGATIVE_CONTROL and any(

@@ -24,7 +24,8 @@ from assay.model.rerun import Rerun, Side
 from assay.model.timing import Calibration, Ratio, Times, VariantTimes, partner
 from assay.run import Measured
 from assay.stats.ratios import ratio_of_turns
-from assay.store import evidence, records
+from assay.store import evidence
+from assay.store.files import write_whole
 from assay.targets import resolve
 
 FILE_NAME = "benchmarks.json"
@@ -85,7 +86,9 @@ def write_file(directory: Path, config: pytest.Config, all_times: Iterable[Times
     document = pytest_benchmark_generate_json(
         config, entries, include_data=True, machine_info=machine, commit_info=commit
     )
-    return records.write(directory, FILE_NAME, json.dumps(document, indent=4).encode())
+    path = directory / FILE_NAME
+    write_whole(path, json.dumps(document, indent=4).encode())
+    return path
 
 
 def describe_toolchains(machine_info: dict[str, Any], targets: Iterable[str]) -> None:

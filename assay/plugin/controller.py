@@ -32,6 +32,7 @@ from assay.report.summary import summary
 from assay.report.terminal import print_run
 from assay.run import update_baselines
 from assay.store import evidence, records
+from assay.store.files import write_whole
 
 _COLUMNS_OF_A_FILE = 100
 _ERASE = "\r\x1b[2K"
@@ -197,7 +198,7 @@ class Controller:
         self._damaged = (*no_times, *no_reruns)
         if self._records:
             run = self._session.run
-            records.write(run.directory, "junit.xml", junit(self._records))
+            write_whole(run.directory / "junit.xml", junit(self._records))
             evidence.drop_hlo(run.directory)
             self._updated = update_baselines(run, self._records)
             remove_unused_baselines(run.baselines, self._records)
@@ -221,7 +222,7 @@ class Controller:
         try:
             self._page = self._rendered()
             page = summary(self._records, self._times, self._reruns, self._invocation)
-            records.write(self._session.run.directory, SUMMARY, page.encode())
+            write_whole(self._session.run.directory / SUMMARY, page.encode())
             records.write_invocation(self._session.run.directory, self._invocation)
         except Exception as fault:  # noqa: BLE001 -- as above.
             if not self._fault:

@@ -112,8 +112,7 @@ class Session:
             fresh.append(observer.observe(workload, variant, target))
             return fresh[0]
 
-        key = (workload.suite, workload.name, variant.name, target)
-        stored = evidence.once(self.run.directory, key, observe)
+        stored = evidence.once(self.run.directory, workload.key(variant.name, target), observe)
         return fresh[0] if fresh else stored  # Stored evidence is without HLO.
 
     def close(self) -> None:

@@ -15,16 +15,11 @@ LATEST = "latest"
 INVOCATION = "invocation.json"
 
 
-def write(directory: Path, name: str, data: bytes) -> Path:
-    """Write one of the files of a run's folder; returns its path."""
-    path = directory / name
-    write_whole(path, data)
-    return path
-
-
 def write_invocation(directory: Path, invocation: Invocation) -> Path:
     """Write the run's command and how the run ended; returns the path."""
-    return write(directory, INVOCATION, msgspec.json.encode(invocation))
+    path = directory / INVOCATION
+    write_whole(path, msgspec.json.encode(invocation))
+    return path
 
 
 def invocation_of(directory: Path) -> Invocation:

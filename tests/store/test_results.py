@@ -20,12 +20,6 @@ def test_latest_leads_to_the_newest_run(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "latest", "second"]
 
 
-def test_a_runs_file_is_written_in_its_folder(tmp_path: Path) -> None:
-    path = records.write(tmp_path, "summary.md", b"# kept")
-    assert path == tmp_path / "summary.md"
-    assert path.read_bytes() == b"# kept"
-
-
 def test_a_link_that_a_killed_run_left_half_made_is_no_hindrance(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / ".latest-run").symlink_to("gone")

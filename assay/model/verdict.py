@@ -1,11 +1,13 @@
-"""Verdicts, their records, and the exit code that follows from them."""
+"""Verdicts and their records; how a run ended, its exit code, and the coverage that it reached."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final, NamedTuple
 
 from assay.model.evidence import Failure
 from assay.model.units import Unit
+from assay.model.workload import Level, UpstreamIssue
 
 RECORD_SCHEMA = 2
 
@@ -120,3 +122,177 @@ def exit_code(records: Iterable[Record]) -> ExitCode:
     if any(record.verdict.fails for record in seen):
         return ExitCode.FAILED
     return ExitCode.PASSED if judged_claims(seen) else ExitCode.FAILED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """Expected verdicts that a run did not reach on a target: the reason, and what to do."""
+
+    target: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended, in addition to its records.
+
+    ``cut_short`` is ``MISUSE`` after Ctrl-C (pytest's own code), ``CRASHED``, or None.
+    ``failed_elsewhere`` is true if pytest failed. ``lost`` are the ids of selected items without a
+    verdict. ``unwritten`` is why a file could not be written; ``fault`` is any other failure of
+    Assay at the end. ``coverage`` is one line on the expected verdicts, ``missing`` those not
+    reached.
+    """
+
+    cut_short: ExitCode | None = None
+    failed_elsewhere: bool = False
+    lost: tuple[str, ...] = ()
+    unwritten: str = ""
+    fault: str = ""
+    coverage: str = ""
+    missing: tuple[Missing, ...] = ()
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether the run's files are incomplete."""
+        return bool(self.unwritten or self.fault)
+
+    def code(self, records: Iterable[Record]) -> ExitCode:
+        """The exit code of a run with these records: the one rule for all commands and reports."""
+        if self.cut_short is not None:
+            return self.cut_short
+        if self.is_faulty:
+            return ExitCode.CRASHED
+        code = exit_code(records)
+        incomplete = self.failed_elsewhere or self.lost or self.missing
+        return ExitCode.FAILED if code is ExitCode.PASSED and incomplete else code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """The command that repeats a run, its ending, and its suites' upstream issues."""
+
+    command: tuple[str, ...] = ("pytest", "suites")
+    ending: Ending = field(default_factory=Ending)
+    upstream_issues: dict[str, tuple[UpstreamIssue, ...]] = field(default_factory=dict)
+
+
+USUAL: Final = Invocation()
+"""The invocation to assume if only the records of a run are known."""
+
+
+def lost_on(ending: Ending, target: str) -> Sequence[str]:
+    """``workload/variant`` of the items of a target that never reached a verdict."""
+    programs = (item.rpartition("[")[2].partition("]")[0] for item in ending.lost)
+    named = (program.removesuffix("/negative-control").rpartition("@") for program in programs)
+    return tuple(dict.fromkeys(program for program, _, where in named if where == target))
+
+
+class Slot(NamedTuple):
+    """Verdicts that are counted together; the claim of a negative control has its suffix."""
+
+    framework: str
+    suite: str
+    target: str
+    claim: str
+
+
+class Count(NamedTuple):
+    """The verdicts of a slot, and how many of them judge something."""
+
+    verdicts: int
+    judged: int
+
+
+_NONE: Final = Count(0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """The expected verdicts of each level, and the folder of each suite's tests."""
+
+    counts: Mapping[Level, Mapping[Slot, Count]] = field(default_factory=dict)
+    folders: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, level: Level) -> Mapping[Slot, Count]:
+        """The expected verdicts at a level: of each suite, those of its highest level up to it."""
+        found: dict[Slot, Count] = {}
+        for stored in sorted(each for each in self.counts if each <= level):
+            suites = {slot.suite for slot in self.counts[stored]}
+            lower = {slot: count for slot, count in found.items() if slot.suite not in suites}
+            found = {**lower, **self.counts[stored]}
+        return found
+
+    def recording(self, reached: "Reached", *, level: Level, replaces: bool) -> "Coverage":
+        """The same with what a run reached; ``replaces`` also lowers and removes counts."""
+        known = self.counts.get(level, {})
+        counts = {
+            slot: count
+            for slot, count in known.items()
+            if not (replaces and slot.suite in reached.suites and slot.target in reached.targets)
+        }
+        for slot, found in reached.counts.items():
+            verdicts, judged = found
+            if slot in known and slot.framework in reached.not_run:
+                judged = max(verdicts - (known[slot].verdicts - known[slot].judged), 0)
+            before = counts.get(slot, _NONE)
+            counts[slot] = Count(max(verdicts, before.verdicts), max(judged, before.judged))
+        levels = {each: slots for each, slots in {**self.counts, level: counts}.items() if slots}
+        suites = {slot.suite for each in levels.values() for slot in each}
+        folders = {**self.folders, **reached.folders}
+        return replace(self, counts=levels, folders={suite: folders[suite] for suite in suites})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The verdicts of a run, counted by slot.
+
+    ``not_run`` are the frameworks whose programs did not run; their verdicts count as judged.
+    ``reasons`` says for each slot why a verdict judged nothing. ``suites`` were collected whole.
+    ``noisy`` counts the verdicts on times that were not measured, because of noise or options of
+    pytest-benchmark; they leave no gap.
+    """
+
+    counts: Mapping[Slot, Count]
+    not_run: Collection[str]
+    reasons: Mapping[Slot, str]
+    suites: Collection[str]
+    targets: Collection[str]
+    folders: Mapping[str, str]
+    noisy: int = 0
+
+
+class Gap(NamedTuple):
+    """Expected verdicts of one framework, suite and target that a run did not judge.
+
+    ``expected`` and ``judged`` count all their verdicts; ``claims`` are those with too few.
+    ``reason`` is why one of them judged nothing, empty if none was reached.
+    """
+
+    framework: str
+    suite: str
+    target: str
+    expected: int
+    judged: int
+    reason: str
+    claims: tuple[str, ...]
+
+
+def gaps(expected: Mapping[Slot, Count], reached: Reached) -> Iterator[Gap]:
+    """One gap for each framework, suite and target with too few verdicts, or too few judged."""
+    for place in dict.fromkeys(slot[:3] for slot in expected):
+        due = {slot: count for slot, count in expected.items() if slot[:3] == place}
+        found = {slot: reached.counts.get(slot, _NONE) for slot in due}
+        short = [
+            slot
+            for slot, count in due.items()
+            if found[slot].verdicts < count.verdicts or found[slot].judged < count.judged
+        ]
+        if short:
+            reasons = (reached.reasons[slot] for slot in short if slot in reached.reasons)
+            yield Gap(
+                *place,
+                expected=sum(count.judged for count in due.values()),
+                judged=sum(min(found[slot].judged, due[slot].judged) for slot in due),
+                reason=next(reasons, ""),
+                claims=tuple(slot.claim for slot in short),
+            )

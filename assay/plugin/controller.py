@@ -16,10 +16,9 @@ import pytest
 from rich.console import Console
 
 from assay.model.blame import in_words
-from assay.model.invocation import Ending, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
-from assay.model.verdict import ExitCode, Record
+from assay.model.verdict import Ending, ExitCode, Invocation, Record
 from assay.model.workload import Level, UpstreamIssue
 from assay.plugin import BASELINES, benchmarks, program_of
 from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records

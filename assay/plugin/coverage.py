@@ -12,10 +12,19 @@ import pytest
 from assay.frameworks.installed import KNOWN, why_missing
 from assay.model.blame import suite_of
 from assay.model.claim import Trial
-from assay.model.invocation import Count, Coverage, Missing, Reached, Slot, gaps
 from assay.model.target import LIVE_MODELS
 from assay.model.units import Unit
-from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
+from assay.model.verdict import (
+    RECORD_SCHEMA,
+    Count,
+    Coverage,
+    Missing,
+    Outcome,
+    Reached,
+    Record,
+    Slot,
+    gaps,
+)
 from assay.model.workload import Role
 from assay.plugin.items import CHECKS, VerdictItem, Verdicts
 from assay.plugin.session import Session

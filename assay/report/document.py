@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from assay.model.invocation import USUAL, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Ending as TimesEnding
 from assay.model.timing import Times, format_seconds, partner
-from assay.model.verdict import ExitCode, Outcome, Record
+from assay.model.verdict import USUAL, ExitCode, Invocation, Outcome, Record
 from assay.report.explanation import Entry, causes, explain, stands_alone, suite_statuses
 from assay.report.labels import (
     DASH,

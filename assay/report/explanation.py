@@ -6,8 +6,7 @@ from fnmatch import fnmatchcase
 from textwrap import shorten
 from typing import NamedTuple
 
-from assay.model.invocation import USUAL
-from assay.model.verdict import MUST_FAIL, Outcome, Record
+from assay.model.verdict import MUST_FAIL, USUAL, Outcome, Record
 from assay.model.workload import RemedyEffect, UpstreamIssue, matches_any
 from assay.report.labels import LABELS, RANK, amount, counts, in_order, plural, rerun
 

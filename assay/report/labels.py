@@ -6,9 +6,21 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from assay.model.invocation import USUAL, Count, Ending, Gap, Missing, Reached, Slot
 from assay.model.units import Unit, format_quantity
-from assay.model.verdict import MUST_FAIL, ExitCode, Outcome, Record, judged_claims
+from assay.model.verdict import (
+    MUST_FAIL,
+    USUAL,
+    Count,
+    Ending,
+    ExitCode,
+    Gap,
+    Missing,
+    Outcome,
+    Reached,
+    Record,
+    Slot,
+    judged_claims,
+)
 
 DASH = "\N{EN DASH}"
 """Marks a number that does not exist."""

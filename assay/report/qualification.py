@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from assay.model.invocation import USUAL, Ending, lost_on
 from assay.model.units import Unit
-from assay.model.verdict import MUST_FAIL, ExitCode, Outcome, Record
+from assay.model.verdict import MUST_FAIL, USUAL, Ending, ExitCode, Outcome, Record, lost_on
 from assay.report.labels import amount, plural, toolchain_versions
 from assay.report.summary import code, escape, table
 

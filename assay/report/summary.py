@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from assay.model.invocation import USUAL, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.units import Unit, format_bytes
-from assay.model.verdict import Outcome, Record
+from assay.model.verdict import USUAL, Invocation, Outcome, Record
 from assay.report.document import document
 from assay.report.explanation import Detail, Entry
 from assay.report.labels import DASH, LABELS, Styled, in_order, plain

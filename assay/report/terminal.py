@@ -8,10 +8,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from assay.model.invocation import USUAL, Invocation
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
-from assay.model.verdict import Record
+from assay.model.verdict import USUAL, Invocation, Record
 from assay.report.document import Table as Cells
 from assay.report.document import document
 from assay.report.explanation import Entry

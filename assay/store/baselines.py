@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 
 from assay.judge.baseline import age
-from assay.model.invocation import Count, Coverage, Slot
-from assay.model.verdict import BaselineNumber
+from assay.model.verdict import BaselineNumber, Count, Coverage, Slot
 from assay.model.workload import Level
 from assay.store.files import read_json, write_json
 

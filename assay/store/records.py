@@ -6,8 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from assay.model.invocation import USUAL, Invocation
-from assay.model.verdict import RECORD_SCHEMA, Record
+from assay.model.verdict import RECORD_SCHEMA, USUAL, Invocation, Record
 from assay.store.files import write_whole
 
 FILE_NAME = "records.jsonl"

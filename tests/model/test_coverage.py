@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.model.invocation import Count, Coverage, Gap, Reached, Slot, gaps
+from assay.model.verdict import Count, Coverage, Gap, Reached, Slot, gaps
 from assay.model.workload import Level
 
 

@@ -1,6 +1,6 @@
 """Coverage in words: what was reached, what is missing and what to do."""
 
-from assay.model.invocation import Count, Gap, Reached, Slot
+from assay.model.verdict import Count, Gap, Reached, Slot
 from assay.report.labels import coverage_line, missing_of, nothing_judged
 
 JAX = Slot("jax", "mine", "cpu:8", "compiles")

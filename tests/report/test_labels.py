@@ -7,8 +7,7 @@ from _pytest.mark.expression import Expression
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.invocation import Ending, Missing
-from assay.model.verdict import ExitCode, Outcome, Record
+from assay.model.verdict import Ending, ExitCode, Missing, Outcome, Record
 from assay.report.labels import (
     LABELS,
     closing_sentence,

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from assay.model.invocation import Ending
-from assay.model.verdict import ExitCode, Outcome, Record
+from assay.model.verdict import Ending, ExitCode, Outcome, Record
 from assay.report.qualification import (
     Decision,
     Detector,

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.invocation import Invocation
-from assay.model.verdict import Outcome, Record
+from assay.model.verdict import Invocation, Outcome, Record
 from assay.model.workload import UpstreamIssue
 from assay.report.summary import code, escape, summary, table
 

@@ -9,8 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from assay.model.invocation import USUAL, Ending, Invocation
-from assay.model.verdict import Outcome, Record
+from assay.model.verdict import USUAL, Ending, Invocation, Outcome, Record
 from assay.model.workload import RemedyEffect, UpstreamIssue
 from assay.report.terminal import print_run
 

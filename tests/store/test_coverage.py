@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.model.invocation import Count, Coverage, Slot
+from assay.model.verdict import Count, Coverage, Slot
 from assay.model.workload import Level
 from assay.store.baselines import COVERAGE, BaselineError, load_coverage, save_coverage
 

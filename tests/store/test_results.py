@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.model.invocation import USUAL, Ending, Invocation
-from assay.model.verdict import ExitCode
+from assay.model.verdict import USUAL, Ending, ExitCode, Invocation
 from assay.model.workload import UpstreamIssue
 from assay.store import records
 

@@ -25,34 +25,32 @@ class Measurements:
 
     Each method raises ``MeasurementCacheError`` if the stored file is damaged.
 
-    ``observe`` compiles and runs a program. ``time`` times two programs alternately,
-    ``time_growth`` times a loop at several lengths, and ``rerun`` a program on two toolchains.
+    ``observe`` compiles and runs a program, or with a number of seconds only times its growing
+    loop. ``time`` times two programs alternately, and ``rerun`` a program on two toolchains.
     ``most_seconds`` limits the sampling time of one pair or loop. ``against`` is the value of
     ``--assay-against``, empty if none was given.
     """
 
     directory: Path
     baselines: Path
-    observe: Callable[[Workload, Variant, str], Evidence]
+    observe: Callable[[Workload, Variant, str, float | None], Evidence]
     time: Callable[[TimedPair, Keep], Times]
-    time_growth: Callable[[Workload, Variant, str, float], Evidence]
     rerun: Callable[[RerunRequest, KeepRerun], Rerun]
     most_seconds: float
     against: str = ""
 
-    def evidence(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        """The evidence of a program, which is all that most claims need."""
-        observe = partial(self.observe, workload, variant, target)
-        return evidence.once(self.directory, workload.key(variant.name, target), observe)
+    def evidence(
+        self, workload: Workload, variant: Variant, target: str, growth_seconds: float | None = None
+    ) -> Evidence:
+        """The evidence of a program; with ``growth_seconds`` only the times of its growing loop."""
+        cache = evidence.PROGRAMS if growth_seconds is None else evidence.GROWTH
+        observe = partial(self.observe, workload, variant, target, growth_seconds)
+        return evidence.once(self.directory, workload.key(variant.name, target), observe, cache)
 
     def judged(self, trial: Trial) -> Evidence:
-        """The evidence of the judged variant; a claim on growth gets only the times of its loop."""
-        program = (trial.workload, trial.variant, trial.target)
-        if not isinstance(trial.check.claim, GrowthClaim):
-            return self.evidence(*program)
-        time_growth = partial(self.time_growth, *program, self.most_seconds)
-        key = trial.workload.key(trial.variant.name, trial.target)
-        return evidence.once(self.directory, key, time_growth, evidence.GROWTH)
+        """The evidence of the judged variant that the trial's claim needs."""
+        seconds = self.most_seconds if isinstance(trial.check.claim, GrowthClaim) else None
+        return self.evidence(trial.workload, trial.variant, trial.target, seconds)
 
     def with_times(self, case: Case, trial: Trial) -> Case:
         """The case with the times or the rerun that its claim asks for."""

@@ -66,7 +66,6 @@ class Session:
             baselines=settings.baselines,
             observe=self._observe,
             time=self._time,
-            time_growth=self._time_growth,
             rerun=self._rerun,
             most_seconds=settings.timing_seconds,
             against=settings.against,
@@ -121,13 +120,10 @@ class Session:
         while self._observers:
             self._observers.popitem()[1].close()
 
-    def _observe(self, workload: Workload, variant: Variant, target: str) -> Evidence:
-        return self._observer(workload, target).observe(workload, variant, target)
-
-    def _time_growth(
-        self, workload: Workload, variant: Variant, target: str, most_seconds: float
+    def _observe(
+        self, workload: Workload, variant: Variant, target: str, growth_seconds: float | None
     ) -> Evidence:
-        return self._observer(workload, target).observe(workload, variant, target, most_seconds)
+        return self._observer(workload, target).observe(workload, variant, target, growth_seconds)
 
     def _time(self, pair: TimedPair, keep: Keep) -> Times:
         if pair.reference is not None:

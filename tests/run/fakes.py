@@ -50,7 +50,9 @@ class Observed:
     hlo_gz: bytes = b""
     asked: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
-    def __call__(self, workload: Workload, variant: Variant, target: str) -> Evidence:
+    def __call__(
+        self, workload: Workload, variant: Variant, target: str, _growth: float | None = None
+    ) -> Evidence:
         self.asked[workload.name, variant.name, target] += 1
         return Evidence(
             suite=workload.suite,
@@ -98,7 +100,6 @@ class Harness:
                 baselines=self.baselines,
                 observe=self.observed,
                 time=_unmeasured,
-                time_growth=_unmeasured,
                 rerun=_unmeasured,
                 most_seconds=30.0,
             ),

@@ -118,7 +118,7 @@ def test_a_trial_reads_as_workload_variant_and_target() -> None:
 def test_an_observer_that_fails_is_no_verdict_and_is_asked_again(harness: Harness) -> None:
     run = harness.start()
 
-    def fail(workload: Workload, variant: Variant, target: str) -> Evidence:
+    def fail(workload: Workload, variant: Variant, target: str, _growth: float | None) -> Evidence:
         raise RuntimeError(f"{workload.name}/{variant.name}@{target}")
 
     failing = measuring(run, observe=fail)

@@ -101,7 +101,7 @@ def test_it_is_timing_so_that_nothing_else_is_at_work() -> None:
 
 
 def test_a_program_that_failed_is_not_rerun(harness: Harness, rerunner: Rerunner) -> None:
-    def fails(workload: Workload, variant: Variant, target: str) -> Evidence:
+    def fails(workload: Workload, variant: Variant, target: str, _growth: float | None) -> Evidence:
         seen = harness.observed(workload, variant, target)
         return replace(seen, failure=Failure(kind=FailureKind.COMPILER, message="it broke"))
 

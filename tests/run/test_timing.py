@@ -93,7 +93,7 @@ def test_the_same_question_is_timed_once_and_another_by_itself(run: Run, clocked
 
 
 def test_a_program_that_failed_is_not_timed(harness: Harness, clocked: Clocked) -> None:
-    def fails(workload: Workload, variant: Variant, target: str) -> Evidence:
+    def fails(workload: Workload, variant: Variant, target: str, _growth: float | None) -> Evidence:
         seen = harness.observed(workload, variant, target)
         return replace(seen, failure=Failure(kind=FailureKind.COMPILER, message="it broke"))
 
@@ -140,7 +140,7 @@ def test_how_time_grows_is_taken_once_and_of_nothing_else(harness: Harness) -> N
             growth=GROWTH,
         )
 
-    run = measuring(harness.start(), time_growth=time_growth, most_seconds=7.0)
+    run = measuring(harness.start(), observe=time_growth, most_seconds=7.0)
     twice = [run.judge_timed(trial(claim=claims.TimeGrowth())) for _ in range(2)]
     assert [record.verdict for record, _ in twice] == [Outcome.PASSED] * 2
     assert [taken for _, taken in twice] == [GROWTH] * 2

@@ -26,7 +26,9 @@ class FakeObserver:
     def __init__(self, *_: object, **__: object) -> None:
         FakeObserver.alive += 1
 
-    def observe(self, workload: Workload, variant: Variant, target: str) -> Evidence:
+    def observe(
+        self, workload: Workload, variant: Variant, target: str, _growth: float | None
+    ) -> Evidence:
         versions = Toolchain(versions={})
         return Evidence(
             suite=workload.suite,

@@ -250,7 +250,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     from assay.toolchains.bundle import write
     from assay.toolchains.environments import CannotMake
     from assay.toolchains.recipe import UnreadableToolchain
-    from assay.toolchains.regression import Question, find, subject_of, threshold_of
+    from assay.toolchains.bisect import Question, find, subject_of, threshold_of
 
     question = Question(
         subject=subject_of(subject),

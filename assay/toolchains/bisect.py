@@ -1,16 +1,197 @@
-"""The search over releases: as few measurements as can be."""
+"""Bisection: which release of a component changed a number of a program."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
-from typing import Final
+from pathlib import Path
+from typing import Protocol
 
-from assay.model.bisection import Point, Step
+from packaging.version import Version
 
-SAME: Final = 0.01
-"""Numbers within 1 % are no change: the tolerance of a stored baseline (``BaselineTempBytes``)."""
+from assay.model.bisection import Bisection, Point, Step
+from assay.model.blame import WrongValue
+from assay.model.rerun import Pair, Side
+from assay.model.timing import Change
+from assay.model.units import Unit, parse_bytes
+from assay.stats.processes import ratio_of_processes
+from assay.targets import Target
+from assay.toolchains.environments import CannotMake, WrongVersions
+from assay.toolchains.metrics import METRICS, TIME, Metric, copied_bytes
+from assay.toolchains.pairs import Halted, RerunError, take_pair, take_pairs, turns
+from assay.toolchains.probes import Probed, Prober, Subject, Wanted
+from assay.toolchains.releases import COMPONENTS, Release, versions
 
-Measure = Callable[[str], Point]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which release of ``component`` between ``good`` and ``bad`` changed ``metric``.
+
+    ``jax`` is the jax that another component is installed with, ``also`` are the packages that the
+    program imports. A ``threshold`` separates good from bad numbers; without one, the largest step
+    is sought. ``loop_copies`` counts arrays larger than ``above`` bytes. ``scan`` measures every
+    release.
+    """
+
+    subject: Subject
+    target: Target
+    metric: str
+    good: str
+    bad: str
+    component: str = "jax"
+    jax: str = ""
+    also: tuple[str, ...] = ()
+    python: str = ""
+    threshold: float | None = None
+    above: int = 0
+    scan: bool = False
+    timeout_seconds: float = 600.0
+    timing_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regression:
+    """A bisection, and what each measured release made of the program."""
+
+    bisection: Bisection
+    probed: Mapping[str, Probed]
+    prober: Prober
+
+    @property
+    def sides(self) -> Mapping[str, Probed]:
+        """The program on the ``good`` and on the ``bad`` side of the largest step."""
+        step = self.bisection.steps[0]
+        is_fixed = Version(self.bisection.good) > Version(self.bisection.bad)
+        names = ("bad", "good") if is_fixed else ("good", "bad")
+        versions = (step.before.version, step.after.version)
+        return {
+            name: self.probed[version]
+            for name, version in zip(names, versions, strict=True)
+            if version in self.probed
+        }
+
+
+class Watch(Protocol):
+    """Sees each release before it is measured (without a point), and its point afterwards."""
+
+    def __call__(self, version: str, point: Point | None) -> None:
+        """One event."""
+
+
+def find(question: Question, watch: Watch) -> Regression:
+    """Measure releases until the step is found.
+
+    Raises:
+        WrongValue: the question names no metric, component or target that can answer it.
+        CannotMake: the releases cannot be listed, or a named one does not exist.
+    """
+    metric = _metric(question)
+    first, last = sorted((question.good, question.bad), key=Version)
+    known = versions(question.component, first, last)
+    if len(known) < 2:  # noqa: PLR2004  (two ends)
+        raise WrongValue(f"got {first} as the good and the bad release, wanted two")
+    prober = Prober(
+        subject=question.subject,
+        target=question.target,
+        wanted=metric.wanted,
+        timeout_seconds=question.timeout_seconds,
+        python=question.python,
+    )
+    probed: dict[str, Probed] = {}
+
+    def seen(version: str) -> Probed:
+        if version not in probed:
+            probed[version] = prober.probe(_release(question, version))
+        return probed[version]
+
+    def measure(version: str) -> Point:
+        watch(version, None)
+        if question.metric == TIME:
+            point = _timed(question, prober, good, version)
+        else:
+            point = metric.of_release(seen(version), seen(good))
+        watch(version, point)
+        return point
+
+    good = next(each for each in known if Version(each) == Version(question.good))
+    search = Search(versions=known, measure=measure, same=metric.same, threshold=question.threshold)
+    points, steps = search.run(scan=question.scan)
+    ends = [point for point in (points[0], points[-1]) if point.number is None]
+    reason = f"{ends[0].version} gives no number: {ends[0].why}" if ends else ""
+    bisection = Bisection(
+        subject=question.subject.text,
+        target=str(question.target.name),
+        component=question.component,
+        metric=question.metric,
+        unit=metric.unit,
+        good=question.good,
+        bad=question.bad,
+        releases=len(known),
+        points=points,
+        steps=() if reason else steps,
+        reason=reason,
+    )
+    return Regression(bisection=bisection, probed=probed, prober=prober)
+
+
+def _release(question: Question, version: str) -> Release:
+    return Release(
+        component=question.component,
+        version=version,
+        platform=question.target.platform,
+        jax=question.jax,
+        also=question.also,
+    )
+
+
+def _timed(question: Question, prober: Prober, good: str, version: str) -> Point:
+    """The time over that on the good release; 1 if it is neither slower nor faster."""
+    sides = {Side.OLD: good, Side.NEW: version}
+    pairs: list[Pair] = []
+    with tempfile.TemporaryDirectory(prefix="assay-timed-") as folder:
+
+        def take(number: int, end: float) -> Pair:
+            pairs.append(take_pair(launches, number, end))
+            return pairs[-1]
+
+        try:
+            launches = {
+                side: prober.launch(
+                    _release(question, each).environment(question.python).interpreter,
+                    Path(folder),
+                    side,
+                )
+                for side, each in sides.items()
+            }
+            take_pairs(take, most_seconds=question.timing_seconds)
+        except Halted as halted:
+            where = f"on the good release: {halted}" if halted.side is Side.OLD else str(halted)
+            return Point(version=version, why=where)
+        except (CannotMake, WrongVersions, RerunError) as missing:
+            return Point(version=version, why=str(missing))
+    found = ratio_of_processes([turns(pair) for pair in pairs])
+    if found.change is Change.TOO_NOISY:
+        return Point(version=version, why=f"too noisy to say: {found}")
+    return Point(version=version, number=1.0 if found.change is Change.SAME else found.ratio)
+
+
+def _metric(question: Question) -> Metric:
+    if question.component not in COMPONENTS:
+        raise WrongValue(
+            f"got component {question.component!r}, wanted one of {', '.join(COMPONENTS)}"
+        )
+    metric = METRICS.get(question.metric)
+    if metric is None:
+        raise WrongValue(f"got metric {question.metric!r}, wanted one of {', '.join(METRICS)}")
+    if metric.wanted in (Wanted.RUN, Wanted.TIME) and not question.target.executes:
+        raise WrongValue(
+            f"got metric {question.metric!r} on {question.target.name}, which runs nothing, wanted "
+            "a live target; use --target cpu, or a metric of the compiled program"
+        )
+    if question.metric == "loop_copies":
+        return replace(metric, of=partial(copied_bytes, question.above))
+    return metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +203,8 @@ class Search:
     """
 
     versions: Sequence[str]
-    measure: Measure
-    same: float = SAME
+    measure: Callable[[str], Point]
+    same: float
     threshold: float | None = None
     _points: dict[int, Point] = field(default_factory=dict)
 
@@ -80,3 +261,37 @@ class Search:
         if self.threshold is not None:
             return (first > self.threshold) != (second > self.threshold)
         return abs(first - second) > self.same * max(abs(first), abs(second))
+
+
+def subject_of(text: str) -> Subject:
+    """``FILE.py:FUNCTION``, or ``MODULE:WORKLOAD/VARIANT``.
+
+    Raises:
+        WrongValue: the text is neither, or there is no such file.
+    """
+    place, _, name = text.rpartition(":")
+    if place.endswith(".py") and name:
+        file = Path(place).resolve()
+        if not file.is_file():
+            raise WrongValue(f"got no file {place}, wanted FILE.py:FUNCTION; check the path")
+        return Subject(text=text, file=file, function=name)
+    workload, _, variant = name.partition("/")
+    if not (place and workload and variant):
+        raise WrongValue(f"got {text!r}, wanted FILE.py:FUNCTION or MODULE:WORKLOAD/VARIANT")
+    return Subject(text=text, workload=(place, workload, variant), search_path=(str(Path.cwd()),))
+
+
+def threshold_of(metric: str, text: str) -> float | None:
+    """The threshold of a metric: bytes as ``"1MiB"``, other numbers as they are written.
+
+    Raises:
+        WrongValue: the text is no number, or no size.
+    """
+    if not text:
+        return None
+    if metric in METRICS and METRICS[metric].unit is Unit.BYTES:
+        return parse_bytes(text)
+    try:
+        return float(text)
+    except ValueError:
+        raise WrongValue(f"got the threshold {text!r}, wanted a number such as 1.5") from None

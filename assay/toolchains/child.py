@@ -21,45 +21,15 @@ from assay.frameworks.installed import framework, toolchain
 from assay.frameworks.timing import Runner, clock_step, machine, run_first
 from assay.isolate.child import READY, own_pipes, read, write
 from assay.model.blame import message_of, users_line
-from assay.model.evidence import Failure, FailureKind, Toolchain
+from assay.model.evidence import Failure, FailureKind
 from assay.model.target import TargetError, TargetName, TargetUnavailable, Unavailable
-from assay.model.timing import Machine
 from assay.model.workload import Variant, Workload
 from assay.targets import prepare, resolve
+from assay.toolchains.pairs import Answer, Prepared
 
 _LEAST_SAMPLE_SECONDS: Final = 0.005  # long compared with the wake-up of a process
 _LONG_RUN_SECONDS: Final = 0.1
 _LONGEST_WARM_UP_SECONDS: Final = 1.0
-
-
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that is compiled and warm: what it took, in seconds, and on what.
-
-    ``runs_per_sample`` are as many as last long enough, ``most_runs`` as many as there may be.
-    """
-
-    toolchain: Toolchain
-    python: str
-    machine: Machine
-    trace: float | None
-    compile: float | None
-    first: float
-    runs_per_sample: int
-    most_runs: int
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a request: one of these.
-
-    ``unsupported`` is what no toolchain can do; ``crash`` is a traceback of Assay.
-    """
-
-    prepared: Prepared | None = None
-    seconds: float | None = None
-    failure: Failure | None = None
-    unavailable: Unavailable | None = None
-    unsupported: Unavailable | None = None
-    crash: str = ""
 
 
 def serve(target: TargetName) -> None:
@@ -84,7 +54,7 @@ def serve(target: TargetName) -> None:
             # The parent must receive every exception of the child as text.
             except Exception:  # noqa: BLE001
                 answer = Answer(crash=traceback.format_exc())
-            write(answers, msgspec.msgpack.encode(answer))
+            write(answers, msgspec.json.encode(answer))
 
 
 def _prepared(request: bytes) -> tuple[Runner, Answer]:

@@ -13,9 +13,10 @@ from assay.model.evidence import Failure
 from assay.model.module import Direction, nbytes_per_run
 from assay.model.summary import copied_bytes_per_iteration
 from assay.model.units import Unit
-from assay.toolchains.bisect import SAME
 from assay.toolchains.probes import Probed, Wanted
 
+SAME: Final = 0.01
+"""Numbers within 1 % are no change: the tolerance of a stored baseline (``BaselineTempBytes``)."""
 _SAME_VALUES: Final = 1e-3
 """Outputs that differ by less than this share of the largest one are rounding of floats."""
 
@@ -125,7 +126,7 @@ def _not_probed(_probed: Probed, _good: Probed) -> float:
 
 
 TIME: Final = "time"
-"""The time of a run over that on the good release, see ``assay.toolchains.timed``."""
+"""The time of a run over that on the good release, see ``assay.toolchains.pairs``."""
 
 _METRICS: Final = (
     Metric(name="temp_bytes", of=partial(_memory, "temp_bytes")),
@@ -137,7 +138,7 @@ _METRICS: Final = (
     Metric(name="runs", of=_failures, wanted=Wanted.RUN, unit=Unit.COUNT, counts_failures=True),
     Metric(name="compiles", of=_compiles, wanted=Wanted.RUN, unit=Unit.COUNT, same=0.0),
     Metric(name="value", of=_difference, wanted=Wanted.RUN, unit=Unit.RATIO),
-    Metric(name=TIME, of=_not_probed, wanted=Wanted.RUN, unit=Unit.RATIO),
+    Metric(name=TIME, of=_not_probed, wanted=Wanted.TIME, unit=Unit.RATIO),
     Metric(name="returned", of=_returned, wanted=Wanted.CALL, unit=Unit.COUNT),
 )
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _METRICS})

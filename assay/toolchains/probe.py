@@ -1,9 +1,9 @@
 """Measure one program on the toolchain of the interpreter that runs this file.
 
-``python probe.py REQUEST.json``. It imports the standard library, jax and the user's file, never
-Assay, so that it runs on every jax since 0.4.30. What it finds goes to files in the folder of the
-request: ``result.json``, ``module.hlo.pb`` and ``outputs.npz``. Standard output and error belong to
-the program.
+It imports the standard library, jax and the user's file, never Assay, so that it runs on every jax
+since 0.4.30. Requests and answers are the frames of ``assay.isolate.child``, in JSON: the first
+request describes the program, further ones ask for samples of its time. The HLO module
+(``module.hlo.pb``) and the outputs (``outputs.npz``) go to the folder of the request.
 """
 
 import contextlib
@@ -11,8 +11,10 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import math
 import os
 import platform
+import struct
 import sys
 import time
 from importlib.metadata import distributions
@@ -23,33 +25,34 @@ _STATS = ("temp", "argument", "output", "alias", "host_temp")
 _HOST_STATS = ("host_argument", "host_output", "host_alias")
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _DUMPED = "*after_optimizations.hlo.pb"
-_LONGEST_SAMPLES = 2.0
+_LEAST_SAMPLE_SECONDS = 0.005  # long compared with the wake-up of a process
+_LONG_RUN_SECONDS = 0.1
+_MOST_RUNS = 10_000
 
 
 class Failed(Exception):
-    """A stage failed; ``unsupported`` if the toolchain lacks something, not the program."""
+    """A stage failed; ``answer`` says why, as the fields of a ``Failure`` or ``Unavailable``."""
 
-    def __init__(self, stage: str, error: BaseException, *, unsupported: bool) -> None:
-        super().__init__(str(error))
-        self.report = {
-            "stage": stage,
-            "type": type(error).__name__,
-            "message": str(error).strip() or type(error).__name__,
-            "unsupported": unsupported,
-        }
+    def __init__(self, kind: str, error: BaseException, *, unsupported: bool) -> None:
+        words = str(error).strip()
+        super().__init__(words)
+        reason = f"{type(error).__name__}: {words or type(error).__name__}"
+        self.answer = {"failure": {"kind": kind, "message": reason}}
+        if unsupported:
+            missing = words.partition("No module named ")[2].strip("'\" ").split(".")[0]
+            remedy = f"add --with {missing}" if missing not in ("", "jax") else ""
+            self.answer = {"unavailable": {"reason": reason, "remedy": remedy}}
 
 
 @contextlib.contextmanager
-def stage(name: str, unsupported: Any = ()) -> Any:
-    """Name the stage that an exception ends; ``unsupported`` are the types no program causes."""
+def stage(kind: str, unsupported: Any = ()) -> Any:
+    """Name the failure of a stage; ``unsupported`` are the types that no program causes."""
     try:
         yield
-    except Failed:
-        raise
     except BaseException as error:
         # A release that lacks a module or a function of jax cannot run the program.
         lacks = isinstance(error, ImportError) or "module 'jax" in str(error)
-        raise Failed(name, error, unsupported=lacks or isinstance(error, unsupported)) from error
+        raise Failed(kind, error, unsupported=lacks or isinstance(error, unsupported)) from error
 
 
 def devices_of(request: dict[str, Any]) -> list[Any]:
@@ -116,7 +119,7 @@ def program_of(request: dict[str, Any], devices: list[Any]) -> tuple[Any, tuple[
 
 
 def compiled(function: Any, arguments: Any, options: Any, devices: Any, request: Any) -> Any:
-    """The program, traced, lowered and compiled for the devices, and its seconds."""
+    """The program, traced, lowered and compiled for the devices."""
     import jax
 
     one = jax.sharding.SingleDeviceSharding(devices[0])
@@ -131,10 +134,8 @@ def compiled(function: Any, arguments: Any, options: Any, devices: Any, request:
             lowered = jitted.trace(*arguments).lower(lowering_platforms=(request["platform"],))
         else:
             lowered = jitted.lower(*arguments)
-    start = time.perf_counter()
-    with stage("compile"):
-        result = with_options(lowered, request)
-    return result, time.perf_counter() - start
+    with stage("compiler"):
+        return with_options(lowered, request)
 
 
 def with_options(lowered: Any, request: dict[str, Any]) -> Any:
@@ -180,25 +181,21 @@ def placed(arguments: Any, shardings: Any) -> Any:
 
 def read(result: Any, folder: Path) -> dict[str, Any]:
     """The memory analysis, and the module in a file: dumped with its buffers, or without them."""
-    found: dict[str, Any] = {"memory": None, "module": "", "has_buffers": False}
+    memory: dict[str, int] | None = None
     with contextlib.suppress(Exception):
         stats = result.memory_analysis()
-        found["memory"] = {name: getattr(stats, name + "_size_in_bytes") for name in _STATS}
-        found["memory"].update(
-            {name: getattr(stats, name + "_size_in_bytes", 0) for name in _HOST_STATS}
-        )
+        sizes = {name: getattr(stats, name + "_size_in_bytes") for name in _STATS}
+        hosts = {name: getattr(stats, name + "_size_in_bytes", 0) for name in _HOST_STATS}
+        memory = {name + "_bytes": size for name, size in (sizes | hosts).items()}
     files = [file.read_bytes() for file in (folder / "dump").glob(_DUMPED)]
-    dumped = max(files, key=len, default=b"")
+    dumped = found = max(files, key=len, default=b"")
     if not dumped:
         with contextlib.suppress(Exception):
             (module,) = result.runtime_executable().hlo_modules()
-            dumped = bytes(module.as_serialized_hlo_module_proto())
-    else:
-        found["has_buffers"] = True
-    if dumped:
-        (folder / "module.hlo.pb").write_bytes(dumped)
-        found["module"] = "module.hlo.pb"
-    return found
+            found = bytes(module.as_serialized_hlo_module_proto())
+    if found:
+        (folder / "module.hlo.pb").write_bytes(found)
+    return {"memory": memory, "has_buffers": bool(dumped)}
 
 
 def concrete(arguments: Any) -> Any:
@@ -228,7 +225,7 @@ def executed(function: Any, arguments: Any, options: Any, folder: Path) -> dict[
         lambda event, *_, **__: counted.append(event) if event == _COMPILED else None
     )
     run = function if hasattr(function, "lower") or not arguments else jax.jit(function, **options)
-    with stage("run"):
+    with stage("execution"):
         jax.block_until_ready(run(*concrete(arguments)))
         returned = jax.device_get(jax.block_until_ready(run(*concrete(arguments))))
     leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(returned)]
@@ -237,8 +234,8 @@ def executed(function: Any, arguments: Any, options: Any, folder: Path) -> dict[
     return {"compiles": len(counted)}
 
 
-def serve_samples(function: Any, arguments: Any, options: Any, answer: Any) -> None:
-    """Answer each line ``RUNS`` on standard input with the seconds of one run, until it closes."""
+def serve_samples(function: Any, arguments: Any, options: Any, pipes: "Pipes") -> None:
+    """Answer each request, a number of runs, with the mean seconds of one run."""
     import jax
 
     run, given = jax.jit(function, **options), concrete(arguments)
@@ -251,12 +248,22 @@ def serve_samples(function: Any, arguments: Any, options: Any, answer: Any) -> N
             jax.block_until_ready(run(*given))
         return (time.perf_counter() - start) / runs
 
-    with stage("run"):
+    with stage("execution"):
         seconds(1)
         first = seconds(1)
-        answer({"first": first})
-        for line in sys.stdin:
-            answer({"seconds": seconds(int(line))})
+        runs_per_sample = min(_MOST_RUNS, max(1, round(_LEAST_SAMPLE_SECONDS / max(first, 1e-9))))
+        prepared = {
+            "toolchain": {"versions": {}},
+            "python": platform.python_version(),
+            "first": first,
+            "runs_per_sample": runs_per_sample,
+            "most_runs": _MOST_RUNS,
+        }
+        pipes.write({"prepared": prepared})
+        for request in iter(pipes.read, b""):
+            if first < _LONG_RUN_SECONDS:
+                seconds(1)  # The caches of a process that waited are cold.
+            pipes.write({"seconds": seconds(int(request))})
 
 
 def local_files(request: dict[str, Any]) -> list[list[str]]:
@@ -267,53 +274,64 @@ def local_files(request: dict[str, Any]) -> list[list[str]]:
     return [[each, hashlib.sha256(Path(each).read_bytes()).hexdigest()] for each in mine]
 
 
-def measure(request: dict[str, Any], answer: Any) -> dict[str, Any]:
+def measure(request: dict[str, Any], pipes: "Pipes") -> dict[str, Any]:
     """Everything that the request asks for and this toolchain gives."""
     folder, wanted = Path(request["folder"]), request["wanted"]
     if wanted == "call":
         with stage("build"):
             function, arguments, _ = program_of(request, [])
-        with stage("run"):
-            return {"returned": float(function(*arguments))}
-    with stage("start", Exception):
+        with stage("execution"):
+            number = float(function(*arguments))
+            return {"returned": number if math.isfinite(number) else None}
+    with stage("build", Exception):
         devices = devices_of(request)
         if request["topology"]:
             present_as(devices)
     with stage("build"):
         function, arguments, options = program_of(request, devices)
     if wanted == "time":
-        serve_samples(function, arguments, options, answer)
+        serve_samples(function, arguments, options, pipes)
         return {}
     if wanted == "run":
         return executed(function, arguments, options, folder)
-    result, seconds = compiled(function, arguments, options, devices, request)
-    return {"compile_seconds": seconds, **read(result, folder)}
+    return read(compiled(function, arguments, options, devices, request), folder)
+
+
+class Pipes:
+    """Standard input and output, removed from the program, which may read and print anything."""
+
+    def __init__(self) -> None:
+        self._requests = os.fdopen(os.dup(0), "rb")
+        self._answers = os.fdopen(os.dup(1), "wb")
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(2, 1)
+
+    def read(self) -> bytes:
+        """The next request, or nothing once the parent closed the pipe."""
+        length = self._requests.read(4)
+        return self._requests.read(*struct.unpack("<I", length)) if length else b""
+
+    def write(self, answer: dict[str, Any]) -> None:
+        """Send one answer."""
+        payload = json.dumps(answer).encode()
+        self._answers.write(struct.pack("<I", len(payload)) + payload)
+        self._answers.flush()
 
 
 def main() -> None:
-    """Measure, and write down what was found or how it ended."""
-    request = json.loads(Path(sys.argv[1]).read_text())
-    folder = Path(request["folder"])
-    # The program may print what it likes: answers have a stream of their own.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def answer(said: dict[str, Any]) -> None:
-        answers.write(json.dumps(said) + "\n")
-        answers.flush()
-
-    found: dict[str, Any] = {"python": platform.python_version(), "failure": None}
+    """Measure, and answer with what was found or how it ended."""
+    pipes = Pipes()
+    pipes.write({})  # ready
+    request = json.loads(pipes.read())
+    os.chdir(request["folder"])
     try:
-        found.update(measure(request, answer))
+        found = measure(request, pipes)
     except Failed as failed:
-        found["failure"] = failed.report
-        answer(found)
+        found = failed.answer
     named = {each.metadata["Name"]: each.version for each in distributions()}
     found["versions"] = {name: named[name] for name in sorted(named) if name in request["packages"]}
     found["files"] = local_files(request)
-    part = folder / "result.json.part"
-    part.write_text(json.dumps(found))
-    part.replace(folder / "result.json")
+    pipes.write(found)
 
 
 if __name__ == "__main__":

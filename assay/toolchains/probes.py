@@ -5,20 +5,19 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split, wrap
 from assay.hlo.summary import read
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Toolchain
+from assay.model.rerun import Side
 from assay.model.target import Unavailable
 from assay.targets import Target
 from assay.targets import environment as process_environment
@@ -26,16 +25,12 @@ from assay.targets.devices import topology_options
 from assay.toolchains import probe
 from assay.toolchains.cache import root, shrink
 from assay.toolchains.environments import CannotMake, WrongVersions
+from assay.toolchains.pairs import Halted, Launch, RerunError, child_of, link_assay
 from assay.toolchains.releases import Release
 
 SCRIPT: Final = Path(probe.__file__)
-_FAILURES: Final = {
-    "build": FailureKind.BUILD,
-    "lowering": FailureKind.LOWERING,
-    "compile": FailureKind.COMPILER,
-    "run": FailureKind.EXECUTION,
-}
-_STDERR_CHARACTERS: Final = 400
+_MODULE: Final = "module.hlo.pb.gz"
+_ASSAY_ONLY: Final = "assay-only"
 _PACKAGES: Final = (
     *("jax", "jaxlib", "libtpu", "numpy", "scipy", "torch", "torch_xla"),
     *("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12"),
@@ -57,6 +52,8 @@ class Wanted(Enum):
 
     COMPILE = "compile"
     RUN = "run"
+    TIME = "time"
+    """Run it on request, see ``assay.toolchains.pairs``."""
     CALL = "call"
     """Call the function without arguments; it returns the number itself and need not be jax's."""
 
@@ -94,8 +91,20 @@ class Probed:
     @property
     def module(self) -> bytes | None:
         """The dumped HloProto, or None."""
-        file = self.folder / "module.hlo.pb.gz" if self.folder else None
-        return gzip.decompress(file.read_bytes()) if file and file.exists() else None
+        return _module(self.folder) if self.folder else None
+
+
+class _Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``probe.py``, as its cached file holds it."""
+
+    failure: Failure | None = None
+    unavailable: Unavailable | None = None
+    memory: Memory | None = None
+    has_buffers: bool = False
+    compiles: int | None = None
+    returned: float | None = None
+    versions: dict[str, str] = {}
+    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,16 +122,31 @@ class Prober:
         try:
             made = release.environment(self.python)
         except CannotMake as refused:
-            return self._unavailable(release, refused.reason, refused.remedy)
+            missing = Unavailable(reason=refused.reason, remedy=refused.remedy)
         except WrongVersions as wrong:
-            return self._unavailable(release, str(wrong))
-        place = root() / "probes" / self._key(made.folder.name)
-        if (result := _stored(place)) is None:
-            result = self._run(str(made.interpreter), place)
-        return self._read(release, place, result)
+            missing = Unavailable(reason=str(wrong))
+        else:
+            place = root() / "probes" / self._key(made.folder.name)
+            result = _stored(place) or self._run(made.interpreter, place)
+            return self._read(release, place, result)
+        versions = {release.component: release.version}
+        return self._read(release, None, _Result(unavailable=missing, versions=versions))
+
+    def launch(self, interpreter: Path, folder: Path, side: Side = Side.NEW) -> Launch:
+        """A process of the probe, whose files go to ``folder``."""
+        if self.subject.workload and not (folder / _ASSAY_ONLY).exists():
+            (folder / _ASSAY_ONLY).mkdir()
+            link_assay(folder / _ASSAY_ONLY)
+        return Launch(
+            side=side,
+            command=(str(interpreter), "-P", str(SCRIPT)),
+            environment=self.environment(folder),
+            program=json.dumps(self.request(folder)).encode(),
+            timeout_seconds=self.timeout_seconds,
+        )
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """The variables of a probe's process, which has ``folder`` for its temporary files."""
+        """The variables of a probe's process."""
         kept = {name: each for name, each in os.environ.items() if not name.startswith(_DROPPED)}
         variables = process_environment([self.target.name], kept)
         count = next(iter(self.target.name.topology), 1) if self.target.platform == "cpu" else 1
@@ -130,9 +154,9 @@ class Prober:
             variables["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
         if self.subject.workload:
             # Assay alone, without the packages that are installed next to it.
-            paths = [*self.subject.search_path, str(folder / "assay-only")]
+            paths = [*self.subject.search_path, str(folder / _ASSAY_ONLY)]
             variables["PYTHONPATH"] = os.pathsep.join(paths)
-        return {**variables, **_FRESH, "TMPDIR": str(folder)}
+        return {**variables, **_FRESH}
 
     def request(self, folder: Path) -> dict[str, Any]:
         """What the script is asked for; its files go to ``folder``."""
@@ -157,127 +181,79 @@ class Prober:
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         return f"{environment[:40]}-{digest[:16]}"
 
-    def _run(self, interpreter: str, place: Path) -> dict[str, Any]:
+    def _run(self, interpreter: Path, place: Path) -> _Result:
+        """Measure and store the result, unless time ran out."""
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".probing-") as text:
             folder = Path(text)
-            if self.subject.workload:
-                (folder / "assay-only").mkdir()
-                (folder / "assay-only/assay").symlink_to(Path(__file__).parents[1])
-            request = folder / "request.json"
-            request.write_text(json.dumps(self.request(folder)))
-            ended = self._ended([interpreter, "-P", str(SCRIPT), str(request)], folder)
-            written = folder / "result.json"
-            if written.exists():
-                result: dict[str, Any] = json.loads(written.read_text())
-            else:
-                result = {"failure": {"stage": "process", "unsupported": False, **ended}}
-                written.write_text(json.dumps(result))
-            if ended.get("type") != "TIMEOUT":
-                _keep(folder, place)
-                shrink("probes")
+            launch = self.launch(interpreter, folder)
+            try:
+                with child_of(launch) as ask:
+                    answer = ask(launch.program)
+            except Halted as halted:
+                answer = msgspec.json.encode({"failure": halted.end})
+            except RerunError as error:  # It did not start.
+                failure = Failure(kind=FailureKind.CRASH, message=str(error))
+                answer = msgspec.json.encode({"failure": failure})
+            result = msgspec.json.decode(answer, type=_Result)
+            if result.failure is None or result.failure.kind is not FailureKind.TIMEOUT:
+                (folder / "result.json").write_bytes(answer)
+                _store(folder, place)
             return result
 
-    def _ended(self, command: list[str], folder: Path) -> dict[str, str]:
-        with (folder / "stderr.txt").open("wb") as words:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=words,
-                stderr=words,
-                env=self.environment(folder),
-                cwd=folder,
-                start_new_session=True,
-            )
-            try:
-                code = process.wait(self.timeout_seconds)
-            except subprocess.TimeoutExpired:
-                limit = f"no result within {self.timeout_seconds:g} s"
-                return {"type": "TIMEOUT", "message": limit}
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        tail = " ".join((folder / "stderr.txt").read_text(errors="replace").split())
-        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        message = f"the process ended by {cause}; stderr tail: {tail[-_STDERR_CHARACTERS:]}"
-        return {"type": "CRASH", "message": message}
-
-    def _read(self, release: Release, place: Path, result: Mapping[str, Any]) -> Probed:
-        memory, module, failure, missing = None, None, None, None
-        ended = result.get("failure")
-        if ended and ended["unsupported"]:
-            missing = Unavailable(
-                reason=f"{ended['type']}: {ended['message']}", remedy=_remedy(ended)
-            )
-        elif ended:
-            kinds = {"TIMEOUT": FailureKind.TIMEOUT, "CRASH": FailureKind.CRASH}
-            kind = kinds.get(ended["type"]) or _FAILURES[ended["stage"]]
-            failure = Failure(kind=kind, message=f"{ended['type']}: {ended['message']}")
-        if stats := result.get("memory"):
-            memory = Memory(**{f"{name}_bytes": value for name, value in stats.items()})
-        file = place / "module.hlo.pb.gz"
-        if file.exists():
-            dumped = gzip.decompress(file.read_bytes())
-            proto, buffers = split(dumped if result["has_buffers"] else wrap(dumped))
+    def _read(self, release: Release, place: Path | None, result: _Result) -> Probed:
+        memory, module = result.memory, None
+        if place is not None and (dumped := _module(place)) is not None:
+            proto, buffers = split(dumped if result.has_buffers else wrap(dumped))
             module = read(proto, buffers)
             memory = memory_stats(buffers) if buffers else memory
         evidence = Evidence(
             workload=self.subject.text,
             variant=self.subject.text,
             target=str(self.target.name),
-            toolchain=Toolchain(versions=result.get("versions", {})),
+            toolchain=Toolchain(versions=result.versions),
             separate_host_memory=self.target.platform != "cpu",
             device_memory_bytes=self.target.model.memory_bytes if self.target.model else None,
             memory=memory,
             module=module,
-            failure=failure,
-            unavailable=missing,
+            failure=result.failure,
+            unavailable=result.unavailable,
         )
         return Probed(
             release=release,
             evidence=evidence,
-            compiles=result.get("compiles"),
-            returned=result.get("returned"),
+            compiles=result.compiles,
+            returned=result.returned,
             folder=place,
         )
 
-    def _unavailable(self, release: Release, reason: str, remedy: str = "") -> Probed:
-        evidence = Evidence(
-            workload=self.subject.text,
-            variant=self.subject.text,
-            target=str(self.target.name),
-            toolchain=Toolchain(versions={release.component: release.version}),
-            separate_host_memory=False,
-            unavailable=Unavailable(reason=reason, remedy=remedy),
-        )
-        return Probed(release=release, evidence=evidence)
+
+def _module(folder: Path) -> bytes | None:
+    file = folder / _MODULE
+    return gzip.decompress(file.read_bytes()) if file.exists() else None
 
 
-def _remedy(failure: Mapping[str, Any]) -> str:
-    name = str(failure["message"]).partition("No module named ")[2].strip("'\" ").split(".")[0]
-    return f"add --with {name}" if name and name != "jax" else ""
-
-
-def _keep(folder: Path, place: Path) -> None:
-    """Store the result's files where they are found again; the last writer wins."""
+def _store(folder: Path, place: Path) -> None:
+    """Move the files of a result to their place in the cache; the last writer wins."""
     module = folder / "module.hlo.pb"
     if module.exists():
-        (folder / "module.hlo.pb.gz").write_bytes(gzip.compress(module.read_bytes(), mtime=0))
+        (folder / _MODULE).write_bytes(gzip.compress(module.read_bytes(), mtime=0))
         module.unlink()
-    shutil.rmtree(folder / "dump", ignore_errors=True)
+    for name in ("dump", _ASSAY_ONLY):
+        shutil.rmtree(folder / name, ignore_errors=True)
     shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(folder, place, ignore=shutil.ignore_patterns("assay-only"))
+    shutil.copytree(folder, place)
+    shrink("probes")
 
 
-def _stored(place: Path) -> dict[str, Any] | None:
+def _stored(place: Path) -> _Result | None:
     """A result stored there, unless one of the files that it was made from has changed."""
     try:
-        result: dict[str, Any] = json.loads((place / "result.json").read_text())
-        for name, digest in result.get("files", ()):
+        result = msgspec.json.decode((place / "result.json").read_bytes(), type=_Result)
+        for name, digest in result.files:
             if hashlib.sha256(Path(name).read_bytes()).hexdigest() != digest:
                 return None
         os.utime(place)
-    except (OSError, ValueError):
+    except (OSError, msgspec.MsgspecError):
         return None
     return result

@@ -6,8 +6,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +28,17 @@ from assay.toolchains.environments import (
     check_pins,
     environment,
 )
-from assay.toolchains.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
-from assay.toolchains.process import Halted, Launch, Process, RerunError, python_path
+from assay.toolchains.pairs import (
+    Halted,
+    Launch,
+    Prepared,
+    RerunError,
+    is_judged,
+    link_assay,
+    take_pair,
+    take_pairs,
+    turns,
+)
 from assay.toolchains.recipe import Recipe, recipe
 
 _BY_VALUE: Final = b"cloudpickle.cloudpickle"
@@ -109,81 +117,74 @@ def rerun(
     if _is_other_python(made) and _BY_VALUE in program:
         reason = f"a function of it has no name in a module, which {made.folder.name} needs"
         return _cannot(blank, reason, "name it in a module, or rerun on this Python")
-    with _launches(target, made, wanted, against.timeout_seconds) as launches:
+    with tempfile.TemporaryDirectory(prefix="assay-rerun-") as folder:
+        base = _environment(target, link_assay(Path(folder)))
+        flags = base if wanted.flags is None else _with_flags(base, wanted.flags)
+        old = Launch(
+            side=Side.OLD,
+            command=_command(made.interpreter, target),
+            environment=flags,
+            program=program,
+            timeout_seconds=against.timeout_seconds,
+        )
+        new = replace(
+            old, side=Side.NEW, command=_command(Path(sys.executable), target), environment=base
+        )
         if negative_control:
-            launches[Side.NEW] = replace(launches[Side.OLD], side=Side.NEW)
-        side_by_side = _SideBySide(launches=launches, program=program, recipe=wanted)
-        return side_by_side.run(blank, sensitivity, against.most_seconds, keep)
+            new = replace(old, side=Side.NEW, repeats=2)
+        launches = {Side.OLD: old, Side.NEW: new}
+        return _compared(blank, launches, wanted, sensitivity, against.most_seconds, keep)
 
 
-@dataclass(slots=True, kw_only=True)
-class _SideBySide:
-    """Takes the pairs of one comparison."""
+def _compared(
+    known: Rerun,
+    launches: Mapping[Side, Launch],
+    wanted: Recipe,
+    sensitivity: Sensitivity,
+    most_seconds: float,
+    keep: KeepRerun,
+) -> Rerun:
+    """Take pairs until there are enough; ``keep`` gets what is known after each."""
+    start = time.perf_counter()
 
-    launches: Mapping[Side, Launch]
-    program: bytes
-    recipe: Recipe
+    def note(**found: Any) -> None:
+        nonlocal known
+        known = replace(known, **found, seconds=time.perf_counter() - start)
 
-    def run(
-        self, known: Rerun, sensitivity: Sensitivity, most_seconds: float, keep: KeepRerun
-    ) -> Rerun:
-        """Take pairs until there are enough, keeping what is known after each."""
-        start = time.perf_counter()
+    def prepared(old: Prepared, new: Prepared) -> None:
+        _check(wanted.pins, old.toolchain.versions)
+        note(
+            old=old.toolchain,
+            new=new.toolchain,
+            old_python=old.python,
+            new_python=new.python,
+            machine=new.machine,
+        )
 
-        def note(**found: Any) -> None:
-            nonlocal known
-            known = replace(known, **found, seconds=time.perf_counter() - start)
+    def taken(pairs: Sequence[Pair]) -> None:
+        note(pairs=tuple(pairs), ratio=_judged(pairs, sensitivity))
+        keep(known)
 
-        def taken(pairs: Sequence[Pair]) -> None:
-            note(pairs=tuple(pairs), ratio=_judged(pairs, sensitivity))
-            keep(known)
+    try:
+        ended = take_pairs(
+            lambda number, end: take_pair(launches, number, end, prepared),
+            most_seconds=most_seconds,
+            sensitivity=sensitivity,
+            taken=taken,
+        )
+        note(ended=ended)
+    except Halted as halted:
+        kind = "failure" if isinstance(halted.end, Failure) else "unavailable"
+        note(ended=Ending.STOPPED, side=halted.side, **{kind: halted.end})
+    return known
 
-        try:
-            ended = take_pairs(
-                lambda number, end: self._pair(
-                    number, end, note, negative_control=known.negative_control
-                ),
-                most_seconds=most_seconds,
-                sensitivity=sensitivity,
-                taken=taken,
-            )
-        except Halted as halted:
-            note(ended=Ending.STOPPED, side=halted.side, **_why(halted.end))
-        else:
-            note(ended=ended)
-        return known
 
-    def _pair(
-        self, number: int, end: float, note: Callable[..., None], *, negative_control: bool
-    ) -> Pair:
-        """One pair; who begins, at starting and at sampling, alternates from pair to pair."""
-        order = (Side.OLD, Side.NEW) if number % 2 == 0 else (Side.NEW, Side.OLD)
-        with ExitStack() as processes:
-            started: dict[Side, Started] = {}
-            for side in order:
-                process = processes.enter_context(Process(self.launches[side]))
-                prepared = process.prepare(self.program)
-                started[side] = Started(process=process, prepared=prepared)
-            old, new = started[Side.OLD].prepared, started[Side.NEW].prepared
-            self._check(old.toolchain.versions)
-            note(
-                old=old.toolchain,
-                new=new.toolchain,
-                old_python=old.python,
-                new_python=new.python,
-                machine=new.machine,
-            )
-            first, second = started[Side.OLD], started[Side.NEW]
-            if negative_control:
-                second = replace(second, process=Twice(process=second.process))
-            return take_turns(first, second, old_first=order[0] is Side.OLD, end=end)
-
-    def _check(self, versions: Mapping[str, str]) -> None:
-        told = {name: each for name, each in self.recipe.pins.items() if name in versions}
-        try:
-            check_pins(told, versions, "the process of the baseline toolchain")
-        except WrongVersions as wrong:
-            raise RerunError(f"{wrong}: another one comes first on the search path") from None
+def _check(pins: Mapping[str, str], versions: Mapping[str, str]) -> None:
+    reported = {name: pin for name, pin in pins.items() if name in versions}
+    try:
+        check_pins(reported, versions, "the process of the baseline toolchain")
+    except WrongVersions as wrong:
+        raise RerunError(f"{wrong}: another one comes first on the search path") from None
 
 
 def _judged(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Ratio | None:
@@ -193,36 +194,14 @@ def _judged(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Ratio | None:
     return found if is_known else None
 
 
-def _why(end: Failure | Unavailable) -> dict[str, Failure | Unavailable]:
-    return {"failure" if isinstance(end, Failure) else "unavailable": end}
-
-
 def _cannot(blank: Rerun, reason: str, remedy: str) -> Rerun:
     unavailable = Unavailable(reason=reason, remedy=remedy)
     return replace(blank, ended=Ending.STOPPED, unavailable=unavailable)
 
 
-@contextmanager
-def _launches(
-    target: str, made: Environment, wanted: Recipe, timeout_seconds: float
-) -> Iterator[dict[Side, Launch]]:
-    """How each side's processes start, on the same search path but for their own packages."""
-    with tempfile.TemporaryDirectory(prefix="assay-rerun-") as folder:
-        assay = Path(folder)
-        (assay / "assay").symlink_to(Path(__file__).parents[1])
-        base = _environment(target, assay)
-        flags = base if wanted.flags is None else _with_flags(base, wanted.flags)
-        sides = {Side.OLD: (str(made.interpreter), flags), Side.NEW: (sys.executable, base)}
-        yield {
-            side: Launch(
-                side=side,
-                # -P: the present folder is on the search path only if it is on this process's.
-                command=(interpreter, "-P", "-m", "assay.toolchains.child", target),
-                environment=variables,
-                timeout_seconds=timeout_seconds,
-            )
-            for side, (interpreter, variables) in sides.items()
-        }
+def _command(interpreter: Path, target: str) -> tuple[str, ...]:
+    # -P: the present folder is on the search path only if it is on this process's.
+    return (str(interpreter), "-P", "-m", "assay.toolchains.child", target)
 
 
 def _environment(target: str, assay: Path) -> dict[str, str]:
@@ -233,7 +212,7 @@ def _environment(target: str, assay: Path) -> dict[str, str]:
         # The frames that JAX would remove tell whose fault an exception is.
         "JAX_TRACEBACK_FILTERING": "off",
         "PYTHONNOUSERSITE": "1",
-        "PYTHONPATH": python_path([str(assay), *_own_entries(sys.path)]),
+        "PYTHONPATH": os.pathsep.join([str(assay), *_own_entries(sys.path)]),
     }
     return process_environment([resolve(target).name], _SHARING | bare) | fresh
 

@@ -54,7 +54,7 @@ def releases(monkeypatch: pytest.MonkeyPatch) -> None:
         return VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1]
 
     here = Environment(folder=Path(sys.prefix), versions={})
-    monkeypatch.setattr("assay.toolchains.regression.versions", versions)
+    monkeypatch.setattr("assay.toolchains.bisect.versions", versions)
     monkeypatch.setattr(Prober, "probe", probe)
     monkeypatch.setattr(Release, "environment", lambda *_: here)
 

@@ -13,8 +13,7 @@ from assay.model.evidence import Toolchain
 from assay.model.rerun import Pair
 from assay.model.timing import Change, Ending, Machine
 from assay.stats.processes import PAIR_LOOKS, TURNS_OF_A_PAIR, ratio_of_processes
-from assay.toolchains.child import Prepared
-from assay.toolchains.pairs import Started, Twice, is_judged, take_pairs, take_turns, turns
+from assay.toolchains.pairs import Prepared, Process, is_judged, take_pairs, take_turns, turns
 
 PREPARED = Prepared(
     toolchain=Toolchain(versions={}),
@@ -44,17 +43,14 @@ class World:
         old, new = np.exp(0.5 * np.random.default_rng(number).standard_normal(2))
         return self.pair(number, end, float(new), float(old))
 
-    def started(self, name: str, seconds: float) -> Started:
-        world = self
+    def started(self, name: str, seconds: float) -> Process:
+        def sample(runs: int) -> float:
+            self.runs.append(runs)
+            self.order.append(name)
+            self.now += seconds
+            return seconds
 
-        class Process:
-            def sample(self, runs: int) -> float:
-                world.runs.append(runs)
-                world.order.append(name)
-                world.now += seconds
-                return seconds
-
-        return Started(process=Process(), prepared=PREPARED)
+        return Process(prepared=PREPARED, sample=sample)
 
     def pair(self, number: int, end: float, new: float = 1.0, old: float = 1.0) -> Pair:
         return take_turns(
@@ -74,13 +70,6 @@ def test_samples_are_taken_alternately_and_who_begins_changes_with_the_pair() ->
     world.order.clear()
     world.pair(1, 1e9)
     assert "".join(world.order) == "baab" * (TURNS_OF_A_PAIR // 2)
-
-
-def test_a_process_that_does_all_twice_is_asked_twice_and_tells_the_sum() -> None:
-    world = World()
-    slow = Twice(process=world.started("b", 1.5).process)
-    assert slow.sample(4) == 3.0
-    assert (world.order, world.runs) == (["b", "b"], [4, 4])
 
 
 def test_each_sample_is_kept_on_the_side_that_took_it() -> None:

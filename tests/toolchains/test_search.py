@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from assay.model.bisection import Point, Step
 from assay.toolchains.bisect import Search
+from assay.toolchains.metrics import SAME
 
 
 def search(
@@ -25,7 +26,8 @@ def search(
         number = numbers[int(version)]
         return Point(version=version, number=number, why="" if number is not None else "broken")
 
-    return Search(versions=versions, measure=measure, threshold=threshold).run(scan=scan)
+    found = Search(versions=versions, measure=measure, same=SAME, threshold=threshold)
+    return found.run(scan=scan)
 
 
 @given(st.integers(2, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n - 1))))

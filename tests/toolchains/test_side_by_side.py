@@ -24,7 +24,7 @@ from assay.model.timing import Change, Ending
 from assay.model.workload import Program
 from assay.stats.processes import PAIR_LOOKS
 from assay.toolchains.environments import Environment
-from assay.toolchains.process import RerunError
+from assay.toolchains.pairs import RerunError
 from assay.toolchains.recipe import Recipe
 from assay.toolchains.side_by_side import Against, rerun
 from tests.toolchains import programs

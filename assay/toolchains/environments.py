@@ -13,13 +13,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final
 
 from filelock import FileLock
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -27,20 +28,25 @@ from assay.toolchains import audit
 from assay.toolchains.cache import root, shrink
 from assay.toolchains.recipe import Recipe
 
-_MOST_SECONDS: Final = 1800.0
-_QUESTION_SECONDS: Final = 60.0
-_SHORT: Final = 400
-_NO_SUCH_VERSION = re.compile(r"no version of ([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([0-9][^\s,]*)")
-_CHOSEN = re.compile(r"^ [+~] ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
-_NO_NETWORK = (
-    "network was disabled",
-    "error sending request",
-    "failed to lookup address",
-    "dns error",
-    "failed to fetch",
-    "timed out",
+_INSTALL_SECONDS: Final = 1800.0
+_LIST_SECONDS: Final = 120.0
+_AUDIT_SECONDS: Final = 120.0
+_CHARACTERS: Final = 400
+_INTERPRETER: Final = "bin/python"
+_LIST: Final = "assay-installed.json"
+# What points uv to another environment.
+_MISLEADING: Final = frozenset({"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT"})
+_NO_SUCH_VERSION: Final = re.compile(
+    r"no version of ([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([0-9][^\s,]*)"
 )
-_NO_WHEEL = ("no wheels", "abi tag", "python tag", "building source distributions is disabled")
+_NO_NETWORK: Final = (
+    *("network was disabled", "error sending request", "failed to lookup address"),
+    *("dns error", "failed to fetch", "timed out"),
+)
+_NO_WHEEL: Final = (
+    *("no wheels", "abi tag", "python tag", "building source distributions is disabled"),
+)
+_GET_UV: Final = "pip install uv, or see https://docs.astral.sh/uv"
 
 
 class CannotMake(Exception):
@@ -71,23 +77,37 @@ class Uv:
         how = ["--no-build", "--compile-bytecode", "--python", str(interpreter)]
         self._run(["pip", "install", *how, *requirements], python)
 
+    def releases(self, package: str) -> tuple[str, ...]:
+        """All released versions of a package, oldest first."""
+        pip = ["tool", "run", "--quiet", "--from", "pip", "pip"]
+        asked = ["index", "versions", "--ignore-requires-python", "--json", package]
+        ended = self._ended([*pip, *asked], _LIST_SECONDS)
+        try:
+            found: Mapping[str, Sequence[str]] = json.loads(ended.stdout[ended.stdout.index("{") :])
+        except ValueError:
+            raise CannotMake(
+                f"the releases of {package} cannot be listed: {ended.stderr.strip()[-300:]}",
+                "connect to a package index",
+            ) from None
+        return tuple(sorted(found["versions"], key=Version))
+
     def _run(self, arguments: Sequence[str], python: str) -> None:
-        ended = self._ended(arguments, _MOST_SECONDS)
+        ended = self._ended(arguments, _INSTALL_SECONDS)
         if ended.returncode:
-            raise self._refusal(ended.stderr, python, arguments)
+            asked = python or ".".join(map(str, sys.version_info[:2]))
+            raise self._refusal(ended.stderr, asked, makes_python=arguments[0] == "venv")
 
     def _ended(
         self, arguments: Sequence[str], seconds: float
     ) -> "subprocess.CompletedProcess[str]":
-        command = [self.command, "--no-progress", "--color=never", *arguments]
         try:
             return subprocess.run(
-                command,
+                [self.command, "--no-progress", "--color=never", *arguments],
                 capture_output=True,
                 text=True,
                 timeout=seconds,
                 check=False,
-                env=_environment(os.environ),
+                env={name: each for name, each in os.environ.items() if name not in _MISLEADING},
             )
         except subprocess.TimeoutExpired:
             raise CannotMake(
@@ -96,46 +116,36 @@ class Uv:
         except OSError as error:
             raise CannotMake(f"uv does not run ({self.command}: {error})", _GET_UV) from None
 
-    def _refusal(self, said: str, python: str, arguments: Sequence[str]) -> CannotMake:
-        words = _shorten(said)
-        if any(sign in said.lower() for sign in _NO_NETWORK):
-            return CannotMake(f"no package index can be reached: {words}", _REACH_AN_INDEX)
-        asked = python or ".".join(map(str, sys.version_info[:2]))
-        if arguments[0] == "venv":
+    def _refusal(self, said: str, python: str, *, makes_python: bool) -> CannotMake:
+        lines = [line for line in said.splitlines() if not line.startswith("Using Python")]
+        words, known = shorten(" ".join(lines), _CHARACTERS, placeholder=" …"), said.lower()
+        if any(sign in known for sign in _NO_NETWORK):
+            remedy = "connect to one, or name a mirror with UV_INDEX_URL"
+            return CannotMake(f"no package index can be reached: {words}", remedy)
+        if makes_python:
             return CannotMake(
-                f"there is no Python {asked} here: {words}",
-                f"install it (uv python install {asked}), or ask for another",
+                f"there is no Python {python} here: {words}",
+                f"install it (uv python install {python}), or ask for another",
             )
-        if any(sign in said.lower() for sign in _NO_WHEEL):
+        if any(sign in known for sign in _NO_WHEEL):
             return CannotMake(
-                f"some of it has no wheel for Python {asked}: {words}",
+                f"some of it has no wheel for Python {python}: {words}",
                 "ask for an older or newer Python, with --python",
             )
         missing = _NO_SUCH_VERSION.search(said)
         if missing is None:
             return CannotMake(f"uv finds no such environment: {words}", "ask for another version")
         name, version = missing.groups()
-        return CannotMake(f"there is no {name} {version}: {words}", self._exist(name, version))
+        remedy = "ask for another version"
+        with contextlib.suppress(CannotMake):
+            remedy = f"ask for one that exists, such as {near(version, self.releases(name))}"
+        return CannotMake(f"there is no {name} {version}: {words}", remedy)
 
-    def _exist(self, name: str, version: str) -> str:
-        """Which versions of a package exist: the nearest ones, and the newest."""
-        asked = {
-            "before it": [f"{name}<{version}"],
-            "after it": ["--resolution=lowest-direct", f"{name}>{version}"],
-            "the newest": [name],
-        }
-        found = {place: self._chosen(name, how) for place, how in asked.items()}
-        known = [f"{chosen} ({place})" for place, chosen in found.items() if chosen]
-        return f"ask for one that exists: {', '.join(known)}" if known else "ask for another"
 
-    def _chosen(self, name: str, how: Sequence[str]) -> str:
-        dry = ["pip", "install", "--dry-run", "--reinstall", "--no-deps", "--no-build"]
-        try:
-            ended = self._ended([*dry, "--python", sys.executable, *how], _QUESTION_SECONDS)
-        except CannotMake:
-            return ""
-        chosen = dict(_CHOSEN.findall(ended.stderr))
-        return chosen.get(Requirement(name).name, "") if ended.returncode == 0 else ""
+def near(version: str, known: Sequence[str]) -> str:
+    """The three known versions before a version, and the three after it."""
+    place = bisect(known, Version(version), key=Version)
+    return ", ".join(known[max(0, place - 3) : place + 3])
 
 
 def find_uv(path: str | None = None) -> Uv:
@@ -149,29 +159,6 @@ def find_uv(path: str | None = None) -> Uv:
     if found is None:
         raise CannotMake(f"uv is neither on the search path nor in {folder}", _GET_UV)
     return Uv(command=found)
-
-
-_GET_UV: Final = "pip install uv, or see https://docs.astral.sh/uv"
-_REACH_AN_INDEX: Final = "connect to one, or name a mirror with UV_INDEX_URL"
-
-
-def _environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables without those that point uv to another environment."""
-    return {name: value for name, value in base.items() if name not in _MISLEADING}
-
-
-_MISLEADING: Final = frozenset({"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT"})
-
-
-def _shorten(said: str) -> str:
-    lines = [line for line in said.splitlines() if not line.startswith("Using Python")]
-    flat = " ".join(" ".join(lines).split())
-    return flat if len(flat) <= _SHORT else flat[: _SHORT - 1] + "…"
-
-
-_AUDIT_SECONDS: Final = 120.0
-_INTERPRETER: Final = "bin/python"
-_LIST: Final = "assay-installed.json"
 
 
 class WrongVersions(RuntimeError):
@@ -207,22 +194,25 @@ def environment(recipe: Recipe) -> Environment:
     with contextlib.suppress(_Damaged):
         return _ready(place, recipe)
     uv = find_uv()
-    with _locked(cache, recipe.key):
+    with _locked(cache, recipe.key) as building:
         # Another process may have made it meanwhile.
         with contextlib.suppress(_Damaged):
             return _ready(place, recipe)
-        with _fresh(cache, recipe.key) as building:
-            uv.venv(building, recipe.python)
-            uv.install(building / _INTERPRETER, recipe.requirements, recipe.python)
-            try:
-                _write_down(building, recipe)
-            except _Damaged as damaged:
-                raise CannotMake(
-                    f"uv installed an incomplete environment: {damaged}",
-                    "run `uv cache clean`, and try again",
-                ) from None
-            _put_aside(place)
-            building.rename(place)
+        uv.venv(building, recipe.python)
+        uv.install(building / _INTERPRETER, recipe.requirements, recipe.python)
+        try:
+            versions = _audited(building)
+        except _Damaged as damaged:
+            raise CannotMake(
+                f"uv installed an incomplete environment: {damaged}",
+                "run `uv cache clean`, and try again",
+            ) from None
+        check_pins(recipe.pins, versions, "what uv installed")
+        (building / _LIST).write_text(json.dumps(versions, indent=1))
+        if place.exists():
+            # A process that still runs there keeps the files that it has open.
+            place.rename(building.with_name(f"{building.name}-damaged"))
+        building.rename(place)
         shrink("toolchains")
         return _ready(place, recipe)
 
@@ -261,13 +251,6 @@ def check_pins(pins: Mapping[str, str], versions: Mapping[str, str], where: str)
         )
 
 
-def _write_down(building: Path, recipe: Recipe) -> None:
-    """Check the installed versions against the recipe, and store their list in the environment."""
-    versions = _audited(building)
-    check_pins(recipe.pins, versions, "what uv installed")
-    (building / _LIST).write_text(json.dumps(versions, indent=1))
-
-
 def _ready(place: Path, recipe: Recipe) -> Environment:
     """The environment at that place, read back by its own interpreter."""
     try:
@@ -300,41 +283,27 @@ def _audited(place: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _locked(cache: Path, key: str) -> Iterator[None]:
+def _locked(cache: Path, key: str) -> Iterator[Path]:
+    """Hold the lock of a recipe and yield an empty folder to build in.
+
+    Afterwards, and before, all such folders of the recipe are removed: the lock has one holder.
+    """
+
+    def clean() -> None:
+        for left in cache.glob(f".{key}.building-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(cache / f".{key}.lock")
-        lock.acquire()
+        lock = FileLock(cache / f".{key}.lock").acquire()
     except OSError as error:
         raise CannotMake(
             f"environments cannot be stored in {cache}: {error}",
             "set XDG_CACHE_HOME to a folder that can be written",
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextlib.contextmanager
-def _fresh(cache: Path, key: str) -> Iterator[Path]:
-    """An empty place to build in, which is gone afterwards unless it was moved away.
-
-    What builds before this one left there is removed: whoever holds the lock is the only builder.
-    """
-    for left in cache.glob(f".{key}.building-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{key}.building-", dir=cache))
-    try:
-        yield building
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-
-
-def _put_aside(place: Path) -> None:
-    """Free the place; a process that still runs there keeps the files that it has open."""
-    if not place.exists():
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.building-", dir=place.parent))
-    place.rename(aside / "damaged")
-    shutil.rmtree(aside, ignore_errors=True)
+    with lock:
+        clean()
+        try:
+            yield Path(tempfile.mkdtemp(prefix=f".{key}.building-", dir=cache))
+        finally:
+            clean()

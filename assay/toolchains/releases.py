@@ -1,20 +1,17 @@
 """Releases: which versions of a component exist, and what is installed for each."""
 
-import json
 import os
 import shutil
-import subprocess
 import sys
-from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from assay.toolchains.environments import CannotMake, Environment, environment, find_uv
+from assay.toolchains.environments import CannotMake, Environment, environment, find_uv, near
 from assay.toolchains.recipe import Recipe, checked
 
 COMPONENTS: Final = ("jax", "jaxlib", "libtpu", "plugin", "torch_xla")
@@ -23,7 +20,6 @@ _PACKAGES: Final = MappingProxyType({"plugin": ("jax-cuda12-plugin", "jax-cuda12
 _FOR_GPU: Final = ("jax-cuda12-plugin", "jax-cuda12-pjrt")
 _ASSEMBLER: Final = "nvidia-cuda-nvcc-cu12"
 _PYTHONS: Final = ("3.11", "3.12", "3.13")
-_LIST_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,38 +77,14 @@ def versions(component: str, first: str, last: str) -> tuple[str, ...]:
         CannotMake: there is no index, or ``first`` or ``last`` is not released there.
     """
     package = _PACKAGES.get(component, (component,))[0]
-    known = _listed(package)
-    bounds = [_released(package, each, known) for each in (first, last)]
-    return tuple(each for each in known if bounds[0] <= Version(each) <= bounds[1])
-
-
-def _released(package: str, asked: str, known: Sequence[str]) -> Version:
-    try:
-        version = Version(asked)
-    except InvalidVersion:
-        version = None
-    if version is None or version not in map(Version, known):
-        place = bisect(known, version, key=Version) if version else len(known)
-        near = ", ".join(known[max(0, place - 3) : place + 3])
-        raise CannotMake(f"got {package} {asked!r}, wanted a released version", f"such as {near}")
-    return version
-
-
-def _listed(package: str) -> tuple[str, ...]:
-    command = [find_uv().command, "tool", "run", "--quiet", "--from", "pip", "pip", "index"]
-    asked = ["versions", "--ignore-requires-python", "--json", package]
-    try:
-        ended = subprocess.run(
-            [*command, *asked], capture_output=True, text=True, timeout=_LIST_SECONDS, check=True
-        )
-        found: Mapping[str, Sequence[str]] = json.loads(ended.stdout[ended.stdout.index("{") :])
-    except (subprocess.SubprocessError, ValueError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        raise CannotMake(
-            f"the releases of {package} cannot be listed: {said.strip()[-300:]}",
-            "connect to a package index",
-        ) from None
-    return tuple(sorted(found["versions"], key=Version))
+    known = find_uv().releases(package)
+    for asked in (first, last):
+        if Version(asked) not in map(Version, known):
+            raise CannotMake(
+                f"got {package} {asked!r}, wanted a released version",
+                f"such as {near(asked, known)}",
+            )
+    return tuple(each for each in known if Version(first) <= Version(each) <= Version(last))
 
 
 def _pythons() -> Iterator[str]:

@@ -27,13 +27,13 @@ NO_NETWORK = (
 )
 
 
-def says(folder: Path, words: str, dry: str = "") -> Uv:
-    """A uv that refuses in these words, and knows the versions of ``dry`` if it is only asked."""
+def says(folder: Path, words: str, releases: str = "") -> Uv:
+    """A uv that refuses in these words, and lists ``releases``, as pip does."""
     command = folder / "uv"
     (folder / "words").write_text(words)
-    (folder / "dry").write_text(dry)
+    (folder / "releases").write_text(releases)
     command.write_text(
-        f'#!/bin/sh\ncase "$*" in *--dry-run*) cat {folder}/dry >&2; exit 0;; esac\n'
+        f'#!/bin/sh\ncase "$*" in *"index versions"*) cat {folder}/releases; exit 0;; esac\n'
         f"cat {folder}/words >&2; exit 1\n"
     )
     command.chmod(0o755)
@@ -59,8 +59,8 @@ def test_a_refused_installation_says_why(
 
 
 def test_a_version_that_does_not_exist_names_some_that_do(tmp_path: Path) -> None:
-    uv = says(tmp_path, NO_VERSION, " - jax==0.12.0\n + jax==0.10.2\n")
-    with pytest.raises(CannotMake, match=r"ask for one that exists: 0\.10\.2 \(before it\)"):
+    uv = says(tmp_path, NO_VERSION, 'a warning\n{"versions": ["0.12.0", "0.10.2"]}')
+    with pytest.raises(CannotMake, match=r"one that exists, such as 0\.10\.2, 0\.12\.0"):
         uv.install(Path("python"), ["jax==0.10.99"], "")
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from assay.model.bisection import Bisection, Point, Step
 from assay.model.blame import WrongValue
@@ -87,7 +87,10 @@ def find(question: Question, watch: Watch) -> Regression:
         CannotMake: the releases cannot be listed, or a named one does not exist.
     """
     metric = _metric(question)
-    first, last = sorted((question.good, question.bad), key=Version)
+    try:
+        first, last = sorted((question.good, question.bad), key=Version)
+    except InvalidVersion as error:
+        raise WrongValue(f"got {error}, wanted released versions such as 0.10.2") from None
     known = versions(question.component, first, last)
     if len(known) < 2:  # noqa: PLR2004  (two ends)
         raise WrongValue(f"got {first} as the good and the bad release, wanted two")

@@ -1,58 +1,42 @@
 """A bundle for an upstream report: a program without Assay, pinned packages, what both print."""
 
+import inspect
 import subprocess
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from assay.toolchains import probe
 from assay.toolchains.probes import Probed, Prober, Wanted
 from assay.toolchains.releases import Release
 
 _NAMED_COPIES: Final = 8
-_HEADER: Final = '''"""{sentence}
+_HOW: Final = (
+    "Run it with the packages of requirements-good.txt, then with those of requirements-bad.txt."
+)
+_HEAD: Final = """
 
-Run it with the packages of requirements-good.txt, then with those of requirements-bad.txt.
-"""
+def _repro(function):
+    import contextlib
+    import importlib
+    from typing import Any
 
-'''
-_MAIN: Final = """
-
-def _repro():
     import jax
+    import numpy as np
 
-    topology = {topology!r}
-    if topology:
-        from jax.experimental import topologies
-
-        jax.devices()
-        try:
-            devices = topologies.get_topology_desc(**topology).devices
-        except Exception:
-            from jax_plugins import xla_cuda12
-
-            xla_cuda12.initialize()
-            devices = topologies.get_topology_desc(**topology).devices
-    else:
-        devices = jax.devices()
-    place = jax.sharding.SingleDeviceSharding(devices[0])
-
-    def shape(leaf, sharding=place):
-        if not hasattr(leaf, "shape"):
-            return leaf
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-    arguments = tuple(example_args())
+"""
+_COMPILE: Final = """
+    devices = devices_of({{"topology": {topology!r}}})
+    sharding = jax.sharding.SingleDeviceSharding(devices[0])
     if "example_shardings" in globals():
-        shardings = example_shardings(devices)
-        arguments = jax.tree_util.tree_map(lambda s, a: shape(a, s), tuple(shardings), arguments)
+        sharding = example_shardings(devices)
+    arguments = placed(example_args(), sharding)
+    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    if hasattr(jitted, "trace"):
+        lowered = jitted.trace(*arguments).lower(lowering_platforms=({platform!r},))
     else:
-        arguments = jax.tree_util.tree_map(shape, arguments)
-    function = {function} if hasattr({function}, "lower") else jax.jit({function})
-    if hasattr(function, "trace"):
-        lowered = function.trace(*arguments).lower(lowering_platforms=({platform!r},))
-    else:
-        lowered = function.lower(*arguments)
+        lowered = jitted.lower(*arguments)
     compiled = lowered.compile(compiler_options={options!r} or None)
     print("jax", jax.__version__)
     print(compiled.memory_analysis())
@@ -61,33 +45,12 @@ def _repro():
         lines = [line for line in text.splitlines() if f" {{opcode}}(" in line]
         found = [line for line in lines if line.split(" = ")[-1].startswith(shape_text)]
         print(opcode, shape_text, "in the optimized HLO:", len(found))
-
-
-_repro()
 """
 _RUN: Final = """
-
-def _repro():
-    import jax
-    import numpy as np
-
-    draw = np.random.default_rng(0)
-
-    def value(leaf):
-        if not isinstance(leaf, jax.ShapeDtypeStruct):
-            return leaf
-        if np.dtype(leaf.dtype).kind in "fcV":
-            return draw.standard_normal(leaf.shape).astype(leaf.dtype)
-        return np.ones(leaf.shape, leaf.dtype)
-
-    arguments = jax.tree_util.tree_map(value, tuple(example_args()))
     print("jax", jax.__version__)
-    for leaf in jax.tree_util.tree_leaves({function}(*arguments)):
+    for leaf in jax.tree_util.tree_leaves(function(*concrete(tuple(example_args())))):
         array = np.asarray(leaf).astype("float64")
         print(array.shape, "sum", array.sum(), "first", array.ravel()[:4])
-
-
-_repro()
 """
 
 
@@ -130,23 +93,24 @@ def _program(prober: Prober, bad: Probed, sentence: str) -> str:
     subject, target = prober.subject, prober.target
     assert subject.file is not None
     source = subject.file.read_text()
-    header = _HEADER.format(sentence=textwrap.fill(sentence, 95))
+    # Comments: a second docstring would forbid the user's imports from __future__.
+    header = textwrap.indent(f"{textwrap.fill(sentence, 95)}\n{_HOW}\n\n", "# ")
     if prober.wanted is Wanted.CALL:
         return f"{header}{source}\n\nprint({subject.function}())\n"
-    if prober.wanted is Wanted.RUN:
-        return header + source + _RUN.format(function=subject.function)
     request = prober.request(Path())
-    return (
-        header
-        + source
-        + _MAIN.format(
-            function=subject.function,
+    steps = _RUN
+    parts: tuple[Callable[..., Any], ...] = (probe.concrete,)
+    if prober.wanted is Wanted.COMPILE:
+        parts = (probe.devices_of, probe.shape_of, probe.placed)
+        steps = _COMPILE.format(
+            topology=request["topology"],
             platform=target.platform,
-            topology=dict(request["topology"] or {}),
             options=request["options"],
             copies=_copies(bad),
         )
-    )
+    # Nested, so that their names hide none of the user's.
+    nested = textwrap.indent("\n".join(map(inspect.getsource, parts)), "    ")
+    return f"{header}{source}{_HEAD}{nested}{steps}\n\n_repro({subject.function})\n"
 
 
 def _copies(probed: Probed) -> Sequence[tuple[str, str]]:

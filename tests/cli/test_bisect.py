@@ -116,6 +116,7 @@ def test_a_bundle_holds_what_upstream_needs(tmp_path: Path) -> None:
         (("--metric", "time", "--target", "gpu-h100"), "which runs nothing, wanted a live target"),
         (("--threshold", "much"), "got 'much', wanted a size in bytes"),
         (("--target", "gpu-h1000"), "write gpu-h100:8"),
+        (("--good", "latest"), "'latest', wanted released versions"),
     ],
 )
 def test_misuse_says_what_is_accepted(options: tuple[str, ...], words: str) -> None:

@@ -77,7 +77,7 @@ def _short(text: str) -> str:
 def issue(found: Bisection, outputs: Mapping[str, str], differences: Sequence[str]) -> str:
     """The text of a report: what changed, how to see it, what each release prints.
 
-    ``outputs`` are what ``repro.py`` printed, by release.
+    ``outputs`` are what ``repro.py`` printed, by release; none if there is no such program.
     """
     step = found.steps[0]
     releases = f"{found.component} {step.before.version} and {step.after.version}"
@@ -91,14 +91,15 @@ def issue(found: Bisection, outputs: Mapping[str, str], differences: Sequence[st
         f"# {found.metric} changed between {releases}",
         f"{_changed(found, step)}, for the program below on `{found.target}`.",
         table(("release", "value"), values),
-        "## How to reproduce",
-        f"```\n{_INSTALL.format('good')}\n{_INSTALL.format('bad')}\n```",
     ]
+    if outputs:
+        install = f"```\n{_INSTALL.format('good')}\n{_INSTALL.format('bad')}\n```"
+        blocks += ["## How to reproduce", install]
     for version, text in outputs.items():
         output = f"Output with {found.component} {version}:"
         blocks.append(f"{output}\n```\n{text.strip()}\n```")
     if differences:
         items = "\n".join(f"- {plain(each)}" for each in differences)
         blocks += ["## What differs in the compiled programs", items]
-    blocks.append("`repro.py` and both HLO modules are attached.")
+    blocks.append("The other files of this folder are attached.")
     return "\n\n".join(blocks) + "\n"

@@ -12,9 +12,7 @@ from assay.toolchains.probes import Probed, Prober, Wanted
 from assay.toolchains.releases import Release
 
 _NAMED_COPIES: Final = 8
-_HOW: Final = (
-    "Run it with the packages of requirements-good.txt, then with those of requirements-bad.txt."
-)
+_HOW: Final = "Run it with requirements-good.txt, then with requirements-bad.txt."
 _HEAD: Final = """
 
 def _repro(function):
@@ -72,9 +70,8 @@ def write(
     outputs: dict[str, str] = {}
     for side, probed in sides.items():
         versions = probed.evidence.toolchain.versions
-        contents[f"requirements-{side}.txt"] = "".join(
-            f"{name}=={version}\n" for name, version in sorted(versions.items())
-        )
+        pins = [f"{name}=={version}" for name, version in sorted(versions.items())]
+        contents[f"requirements-{side}.txt"] = "\n".join([*pins, *probed.release.also, ""])
         if (module := probed.module) is not None:
             (folder / f"{side}.hlo.pb").write_bytes(module)
     if prober.subject.file is not None:

@@ -247,10 +247,10 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
 
     Example: assay bisect step.py:step --good 0.8.0 --bad 0.9.2 --target gpu-h100
     """
+    from assay.toolchains.bisect import Question, find, subject_of, threshold_of
     from assay.toolchains.bundle import write
     from assay.toolchains.environments import CannotMake
     from assay.toolchains.recipe import UnreadableToolchain
-    from assay.toolchains.bisect import Question, find, subject_of, threshold_of
 
     question = Question(
         subject=subject_of(subject),

@@ -145,8 +145,7 @@ class Run:
         machine = _machine(claim, case)
         found = baselines.load(self.baselines, workload.suite, trial.target)
         numbers = found.numbers((workload.name, name, claim.name))
-        numbers = tuple(number for number in numbers if number.machine == machine)
-        earlier = no_newer(numbers, versions)
+        earlier = no_newer([each for each in numbers if each.machine == machine], versions)
         return replace(case, baseline=earlier[-1] if earlier else None, earlier=earlier)
 
     def _updated(self, claim: Claim, case: Case, finding: Finding) -> tuple[Finding, Case]:

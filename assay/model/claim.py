@@ -30,7 +30,6 @@ class Case:
     """The input of a claim: the measurements of a variant and of others, and the baseline.
 
     ``earlier`` are the baselines stored on toolchains no newer than this one, oldest first.
-    ``times`` are those of a ``TimingClaim``, ``rerun`` is that of a ``RerunClaim``.
     """
 
     workload: Workload
@@ -54,10 +53,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A limit computed from shapes; reports print ``text``.
-
-    ``needs(variant)`` names the other variants whose measurements it reads.
-    """
+    """A limit from shapes, or from measurements of the variants that ``needs(variant)`` names."""
 
     text: str
     function: Callable[[Case], Quantity]

@@ -175,8 +175,7 @@ class Failure:
     """Why a program has no executable, or no results.
 
     ``needed_bytes`` and ``capacity_bytes`` are those of an out-of-memory error, per device.
-    ``during`` is the stage that a crash or a timeout ended.
-    ``line`` is the innermost line of the user's code in the traceback, ``file:line``.
+    ``during`` is the stage that a crash or a timeout ended, ``line`` the user's ``file:line``.
     """
 
     kind: FailureKind

@@ -240,7 +240,7 @@ def remove_unused_baselines(root: Path, records: Iterable[Record]) -> None:
         if record.claim.endswith(UNUSED) and record.verdict is Outcome.PASSED:
             key = (record.workload, record.variant, record.claim.removesuffix(UNUSED))
             stored = baselines.load(root, record.suite, record.target)
-            baselines.save(root, stored.without([key]))
+            baselines.save(root, stored.without(key))
 
 
 def _measured_by_checks(session: pytest.Session) -> dict[str, set[baselines.Key]]:

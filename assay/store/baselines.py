@@ -3,7 +3,7 @@
 Files are sorted and carry no time stamps: writing the same values twice gives the same bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -59,10 +59,9 @@ class Baseline:
         mine = (found for key, found in self.baselines.items() if key[:2] == (workload, variant))
         return tuple(chain.from_iterable(mine))
 
-    def without(self, keys: Iterable[Key]) -> "Baseline":
-        """The same without some keys."""
-        gone = set(keys)
-        rest = {key: found for key, found in self.baselines.items() if key not in gone}
+    def without(self, key: Key) -> "Baseline":
+        """The same without a key."""
+        rest = {each: found for each, found in self.baselines.items() if each != key}
         return Baseline(self.suite, self.target, rest)
 
     def storing(self, key: Key, number: BaselineNumber) -> "Baseline":

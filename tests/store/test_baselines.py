@@ -99,7 +99,7 @@ def test_storing_changes_no_other_baseline() -> None:
 
 def test_a_file_without_entries_is_removed(tmp_path: Path) -> None:
     path = save(tmp_path, one_number())
-    assert save(tmp_path, one_number().without([KEY])) == path
+    assert save(tmp_path, one_number().without(KEY)) == path
     assert not path.exists()
     save(tmp_path, Baseline("scan", "gpu-h100:8"))
 
@@ -107,7 +107,7 @@ def test_a_file_without_entries_is_removed(tmp_path: Path) -> None:
 def test_without_takes_only_the_keys_given() -> None:
     other: Key = ("stack", "save", "temp-bytes")
     both = one_number().storing(other, OLDER)
-    assert both.without([KEY]).baselines == {other: (OLDER,)}
+    assert both.without(KEY).baselines == {other: (OLDER,)}
 
 
 @pytest.mark.parametrize(

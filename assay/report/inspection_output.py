@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console
@@ -19,10 +18,6 @@ from assay.report.terminal import Page, table_of
 
 Json = dict[str, Any]
 
-_MEMORY_KEYS: Final = (
-    *("temp_bytes", "argument_bytes", "output_bytes", "alias_bytes"),
-    *("host_temp_bytes", "host_argument_bytes", "host_output_bytes", "host_alias_bytes"),
-)
 _KEYS: Final[dict[type, str]] = {
     Difference: "aspect subject before after bytes=nbytes source",
     Donation: "argument parameter=parameter_number shape bytes=shape.nbytes honoured "
@@ -31,14 +26,25 @@ _KEYS: Final[dict[type, str]] = {
     FullBufferWrite: "computation instruction bytes=nbytes_per_execution trips_per_step=executions "
     "source at_most bytes_per_step=nbytes_per_run content opcode shape loop in_place",
     LiveBuffer: "buffer=name bytes=nbytes source=line holds opcode shape",
+    Inspection: "temp_bytes=evidence.memory.temp_bytes "
+    "argument_bytes=evidence.memory.argument_bytes output_bytes=evidence.memory.output_bytes "
+    "alias_bytes=evidence.memory.alias_bytes host_temp_bytes=evidence.memory.host_temp_bytes "
+    "host_argument_bytes=evidence.memory.host_argument_bytes "
+    "host_output_bytes=evidence.memory.host_output_bytes "
+    "host_alias_bytes=evidence.memory.host_alias_bytes peak_bytes fits "
+    "device_bytes=evidence.memory.device_bytes capacity_bytes=evidence.device_memory_bytes "
+    "headroom_bytes",
     Overlap: "kind=pair.kind opcode=pair.opcode computation=pair.computation start=pair.start "
     "done=pair.done bytes=pair.nbytes trips_per_step=pair.executions at_most=pair.at_most "
-    "needed_seconds hidden_seconds exposed_seconds_per_step=exposed_seconds_per_run",
+    "needed_seconds hidden_seconds exposed_seconds_per_step=exposed_seconds_per_run "
+    "between_flops=pair.between.flops between_bytes=pair.between.nbytes source=pair.source",
     Transfer: "direction opcode computation instruction bytes=nbytes_per_execution "
     "trips_per_step=executions at_most bytes_per_step=nbytes_per_run source",
     WhileLoop: "instruction body trips trips_from reason runs_per_step=executions at_most source",
 }
-"""The keys of each object; ``key=attribute`` where the two have different names."""
+"""The keys of each object, of an inspection those of ``memory``; ``key=attribute`` where the two
+have different names.
+"""
 
 
 def to_json(inspection: Inspection, comparison: Comparison | None = None) -> str:
@@ -53,27 +59,20 @@ def to_json(inspection: Inspection, comparison: Comparison | None = None) -> str
         "target": evidence.target or None,
         "toolchain": evidence.toolchain.identity or None,
         "means": inspection.means.value,
-        "memory": {
-            **{key: getattr(evidence.memory, key, None) for key in _MEMORY_KEYS},
-            "peak_bytes": inspection.peak_bytes,
-            "fits": inspection.fits,
-            "device_bytes": evidence.memory.device_bytes if evidence.memory else None,
-            "capacity_bytes": evidence.device_memory_bytes,
-            "headroom_bytes": inspection.headroom_bytes,
-        },
+        "memory": _object(inspection),
         "transfers": {
-            "to_host_bytes_per_step": module.to_host_bytes_per_run if module else None,
-            "to_device_bytes_per_step": module.to_device_bytes_per_run if module else None,
-            "ops": list(map(_object, module.transfers)) if module else None,
+            "to_host_bytes_per_step": _at(module, "to_host_bytes_per_run"),
+            "to_device_bytes_per_step": _at(module, "to_device_bytes_per_run"),
+            "ops": _objects(module, "transfers"),
         },
-        "copies": list(map(_object, inspection.copies)) if module else None,
-        "overlap": list(map(_overlap, inspection.overlaps)) if module else None,
-        "peak": list(map(_object, module.peak.buffers)) if module and module.peak else None,
-        "donations": list(map(_object, module.donations)) if module else None,
+        "copies": _objects(module and inspection, "copies"),
+        "overlap": _objects(module and inspection, "overlaps"),
+        "peak": _objects(module, "peak.buffers"),
+        "donations": _objects(module, "donations"),
         "arguments": _arrays(module)[0],
         "outputs": _arrays(module)[1],
-        "loops": list(map(_object, module.loops)) if module else None,
-        "fingerprint": (module.fingerprint or None) if module else None,
+        "loops": _objects(module, "loops"),
+        "fingerprint": _at(module, "fingerprint"),
         "warnings": inspection.warnings,
     }
     if inspection.error:
@@ -92,10 +91,22 @@ def to_json(inspection: Inspection, comparison: Comparison | None = None) -> str
 
 def _object(value: Any) -> Json:
     pairs = (field.partition("=") for field in _KEYS[type(value)].split())
-    return {key: _encoded(attrgetter(path or key)(value)) for key, _, path in pairs}
+    return {key: _at(value, path or key) for key, _, path in pairs}
 
 
-def _encoded(value: Any) -> Any:
+def _difference(difference: Difference) -> Json:
+    return {"aspect": difference.aspect.value, "text": str(difference), **_object(difference)}
+
+
+def _objects(value: Any, path: str) -> list[Json] | None:
+    found = _at(value, path)
+    return None if found is None else list(map(_object, found))
+
+
+def _at(value: Any, path: str) -> Any:
+    """What the path leads to, encoded; None for an empty text and if a part of the path is None."""
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Shape):
@@ -103,33 +114,20 @@ def _encoded(value: Any) -> Any:
     return None if value == "" else value
 
 
-def _difference(difference: Difference) -> Json:
-    return {"aspect": difference.aspect.value, "text": str(difference), **_object(difference)}
-
-
-def _overlap(overlap: Overlap) -> Json:
-    work = overlap.pair.between
-    between = {"between_flops": work and work.flops, "between_bytes": work and work.nbytes}
-    return {**_object(overlap), **between, "source": overlap.pair.source}
-
-
 def _arrays(module: ModuleSummary | None) -> tuple[list[Json] | None, list[Json] | None]:
     """The arguments and the outputs."""
     if module is None or module.inventory is None:
         return None, None
-    arguments, outputs = (
-        [
-            {
-                "shape": str(shape),
-                "bytes": shape.nbytes,
-                "memory": "host" if shape.on_host else "device",
-            }
-            for shape in shapes
-        ]
-        for shapes in (module.inventory.arguments, module.inventory.outputs)
-    )
-    names = zip(module.inventory.argument_names, arguments, strict=True)
-    return [{"argument": name, **each} for name, each in names], outputs
+    found = module.inventory
+    named = zip(found.argument_names, found.arguments, strict=True)
+    return [{"argument": name, **_array(shape)} for name, shape in named], [
+        _array(shape) for shape in found.outputs
+    ]
+
+
+def _array(shape: Shape) -> Json:
+    memory = "host" if shape.on_host else "device"
+    return {"shape": str(shape), "bytes": shape.nbytes, "memory": memory}
 
 
 _COLUMNS: Final = 100
@@ -185,10 +183,16 @@ def print_inspection(
 ) -> None:
     """Write the page; only the first line can be wider than the console or 100 columns."""
     page = Page(console, _COLUMNS)
-    on = f" on {inspection.evidence.target}" if inspection.evidence.target else ""
+    evidence, module = inspection.evidence, inspection.evidence.module
+    on = f" on {evidence.target}" if evidence.target else ""
     page.text((f"{inspection.subject}{on}", "bold"), wrap=False)
-    for line in _provenance(inspection):
-        page.text((line, "dim"))
+    how = inspection.means.value
+    if inspection.means is Means.COMPILED:
+        page.text((str(evidence.toolchain), "dim"))
+        how = f"compiled in {_duration(evidence.seconds.compile)}"
+    if module:
+        instructions = plural(module.instructions, "instruction")
+        page.text((f"{how}; {instructions}, {plural(len(module.loops), 'loop')}", "dim"))
     for section in _sections(inspection, comparison):
         _print_section(page, section)
 
@@ -210,17 +214,6 @@ def _print_section(page: Page, section: Section) -> None:
     more = section.omitted + max(0, len(section.rows) - _ROWS, len(section.items) - _ROWS)
     if more:
         page.text((f"… and {more} more", "dim"), first="  ")
-
-
-def _provenance(inspection: Inspection) -> Iterator[str]:
-    evidence, module = inspection.evidence, inspection.evidence.module
-    how = inspection.means.value
-    if inspection.means is Means.COMPILED:
-        yield str(evidence.toolchain)
-        how = f"compiled in {_duration(evidence.seconds.compile)}"
-    if module:
-        loops = plural(len(module.loops), "loop")
-        yield f"{how}; {plural(module.instructions, 'instruction')}, {loops}"
 
 
 def _sections(inspection: Inspection, comparison: Comparison | None) -> Iterator[Section]:
@@ -273,9 +266,9 @@ def _host_memory(memory: Memory, module: ModuleSummary | None) -> Section:
         "of them shared": memory.host_alias_bytes,
     }
     arguments, outputs = _arrays(module)
-    arrays = [{**each, "holds": "argument", "name": each["argument"]} for each in arguments or ()]
+    arrays = [{"holds": "argument", "name": each["argument"], **each} for each in arguments or ()]
     for number, each in enumerate(outputs or ()):
-        arrays.append({**each, "holds": "output", "name": str(number)})
+        arrays.append({"holds": "output", "name": str(number), **each})
     return Section(
         "HOST MEMORY",
         ", ".join(f"{name} {_size(nbytes)}" for name, nbytes in parts.items()),
@@ -302,14 +295,10 @@ def _copies(copies: Sequence[FullBufferWrite]) -> Section:
     inside = sum(bool(each.loop) for each in copies)
     per_run = [each.nbytes_per_run for each in copies]
     per_step = _UNKNOWN if None in per_run else _size(sum(filter(None, per_run)))
-    rows = [
-        {
-            **_object(each),
-            "what": f"{each.content.value} {each.shape}",
-            "source": each.source or each.instruction,
-        }
-        for each in copies
-    ]
+    rows = list(map(_object, copies))
+    for row in rows:
+        row["what"] = f"{row['content']} {row['shape']}"
+        row["source"] = row["source"] or row["instruction"]
     return Section(
         "COPIES",
         f"{inside} in loops, {len(copies) - inside} outside; {per_step} per step",
@@ -335,7 +324,7 @@ def _overlaps(inspection: Inspection) -> Section:
         "OVERLAP",
         f"{plural(len(found), 'asynchronous operation')}, {text}",
         heads=("bytes", "trips", "takes", "hidden", "kind", "from start", "source"),
-        rows=[_overlap(each) for each in found],
+        rows=list(map(_object, found)),
         numbers=4,
     )
 

@@ -56,8 +56,7 @@ class Controller:
         self._tally = Tally(config, session.settings)
         self._invocation = invocation_of(config, session.settings)
         self._records: list[Record] = []
-        self._times: tuple[Times, ...] = ()
-        self._reruns: tuple[Rerun, ...] = ()
+        self._measured: tuple[tuple[Times, ...], tuple[Rerun, ...]] = ((), ())
         self._damaged: tuple[ValueError, ...] = ()
         self._updated: tuple[Path, ...] = ()
         self._page = ""
@@ -145,10 +144,19 @@ class Controller:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run's files, and set the exit code."""
         self._progress.end()
-        ending = self._ending(exitstatus)
+        cut_short = ExitCode.CRASHED if exitstatus == pytest.ExitCode.INTERNAL_ERROR else None
+        if self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED:
+            cut_short = ExitCode.MISUSE
+        ending = Ending(
+            cut_short=cut_short,
+            failed_elsewhere=exitstatus not in (pytest.ExitCode.OK, *_PYTEST_OWN),
+            lost=tuple(sorted(self._selected - self._reached)) if self._runs_items else (),
+        )
+        is_whole = not cut_short and exitstatus not in _PYTEST_OWN
         with _without_sigint():
             try:
-                ending = self._with_coverage(ending, exitstatus)
+                if is_whole and not self._config.option.collectonly:
+                    ending = self._with_coverage(ending, exitstatus)
                 self._write_results()
             # The files and the exit code must report every exception.
             except Exception as fault:  # noqa: BLE001
@@ -164,22 +172,7 @@ class Controller:
         """Whether a verdict was reached or lost."""
         return bool(self._records or self._invocation.ending.lost)
 
-    def _ending(self, exitstatus: int) -> Ending:
-        cut_short = None
-        if self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED:
-            cut_short = ExitCode.MISUSE
-        elif exitstatus == pytest.ExitCode.INTERNAL_ERROR:
-            cut_short = ExitCode.CRASHED
-        return Ending(
-            cut_short=cut_short,
-            failed_elsewhere=exitstatus not in (pytest.ExitCode.OK, *_PYTEST_OWN),
-            lost=tuple(sorted(self._selected - self._reached)) if self._runs_items else (),
-        )
-
     def _with_coverage(self, ending: Ending, exitstatus: int) -> Ending:
-        """The ending with the coverage of a run that reached its end."""
-        if ending.cut_short or exitstatus in _PYTEST_OWN or self._config.option.collectonly:
-            return ending
         # A run that stopped early (-x) does not show what the remaining tests compare with.
         if exitstatus == pytest.ExitCode.OK:
             passed = [file for file, all_passed in self._all_passed.items() if all_passed]
@@ -192,22 +185,23 @@ class Controller:
 
     def _write_results(self) -> None:
         """Write all files but those that say how the run ended."""
-        self._times, no_times = evidence.TIMES.load_all(self._session.directory)
-        self._reruns, no_reruns = evidence.RERUNS.load_all(self._session.directory)
-        self._damaged = (*no_times, *no_reruns)
+        directory = self._session.directory
+        times, no_times = evidence.TIMES.load_all(directory)
+        reruns, no_reruns = evidence.RERUNS.load_all(directory)
+        self._measured, self._damaged = (times, reruns), (*no_times, *no_reruns)
         if self._records:
             run = self._session.run
-            write_whole(run.directory / "junit.xml", junit(self._records))
-            evidence.drop_hlo(run.directory)
+            write_whole(directory / "junit.xml", junit(self._records))
+            evidence.drop_hlo(directory)
             self._updated = update_baselines(run, self._records)
             remove_unused_baselines(run.baselines, self._records)
-            records.point_latest(run.directory)
+            records.point_latest(directory)
             if not self._fault:
-                records.check(run.directory, self._records)
+                records.check(directory, self._records)
         if self._records or self._config.option.collectonly:
             self._updated += self._tally.save()
         # Last, because pytest-benchmark takes a while to describe the machine.
-        benchmarks.write_file(self._session.directory, self._config, self._times)
+        benchmarks.write_file(directory, self._config, times)
 
     def _write_ending(self, ending: Ending) -> None:
         """Write how the run ended. If that fails, the terminal and the exit code report it."""
@@ -220,7 +214,7 @@ class Controller:
             return
         try:
             self._page = self._rendered()
-            page = summary(self._records, self._times, self._reruns, self._invocation)
+            page = summary(self._records, *self._measured, self._invocation)
             write_whole(self._session.run.directory / SUMMARY, page.encode())
             records.write_invocation(self._session.run.directory, self._invocation)
         except Exception as fault:  # noqa: BLE001 -- as above.
@@ -237,14 +231,8 @@ class Controller:
             force_terminal=reporter is not None and reporter.hasmarkup,
             highlight=False,
         )
-        print_run(
-            console,
-            self._records,
-            self._times,
-            self._reruns,
-            self._invocation,
-            verbose=self._config.get_verbosity() > 0,
-        )
+        verbose = self._config.get_verbosity() > 0
+        print_run(console, self._records, *self._measured, self._invocation, verbose=verbose)
         return text.getvalue()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -261,16 +249,16 @@ class Controller:
             lines.append(f"no verdict was reached; measurements: {directory}")
         lines += [f"baseline updated, commit it: {path}" for path in self._updated]
         lines += [f"times: {damaged}" for damaged in self._damaged]
-        code = ExitCode.CRASHED.value
+        exits = f"(exit {ExitCode.CRASHED.value})"
         if ending.unwritten:
             lines.append(
-                f"assay: a file could not be written (exit {code}): {ending.unwritten}; "
-                "free disk space or make the folder writable, and run again"
+                f"assay: a file could not be written {exits}: {ending.unwritten}; free disk space "
+                "or make the folder writable, and run again"
             )
         if ending.fault:
             lines.append(
-                f"assay: failed at the end of the run (exit {code}): {ending.fault}; "
-                "this is a fault of Assay; report it"
+                f"assay: failed at the end of the run {exits}: {ending.fault}; this is a fault of "
+                "Assay; report it"
             )
         for line in lines:
             terminalreporter.write_line(line)
@@ -297,13 +285,15 @@ class Progress:
         """Add items that the run will judge."""
         self._items.update(nodeids)
         self._programs = set(map(program_of, self._items))
+        self._start = time.monotonic()
+        reporter, option = _reporter(self._config), self._config.option
         # Other tests are shown in pytest's own way.
         only_checks = bool(self._items) and "" not in self._programs
-        reporter = _reporter(self._config)
-        self.is_live = only_checks and reporter is not None and _can_overwrite(reporter)
+        # Lines can be erased, and neither -v, -q nor -s asks for other output.
+        usual = option.verbose == 0 and option.capture != "no" and os.environ.get("TERM") != "dumb"
+        self.is_live = only_checks and usual and reporter is not None and bool(reporter.isatty)
         if self.is_live and reporter:
             reporter.showfspath = False
-        self._start = time.monotonic()
 
     def start(self, nodeid: str) -> None:
         """Show the item's program."""
@@ -352,13 +342,6 @@ class Progress:
 def _reporter(config: pytest.Config) -> pytest.TerminalReporter | None:
     reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
     return reporter
-
-
-def _can_overwrite(reporter: pytest.TerminalReporter) -> bool:
-    """Whether lines can be erased, and neither ``-v``, ``-q`` nor ``-s`` asks for other output."""
-    option = reporter.config.option
-    usual = option.verbose == 0 and option.capture != "no"
-    return usual and bool(reporter.isatty) and os.environ.get("TERM") != "dumb"
 
 
 def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -57,42 +57,40 @@ def _is_whole(config: pytest.Config, path: str | Path) -> bool:
     return any(whole.is_relative_to(folder) for folder in _whole_folders(config))
 
 
+class _Seen(NamedTuple):
+    """One verdict of a check; ``why_not`` says why it judges nothing, None if it does."""
+
+    file: str
+    slot: Slot
+    why_not: str | None = None
+    is_noisy: bool = False
+
+
 class Tally:
     """Counts the verdicts of a run's checks, in the controller process."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._counts: Counter[Slot] = Counter()
-        self._unjudged: Counter[Slot] = Counter()
-        self._noisy = 0
-        self._reasons: dict[Slot, str] = {}
-        self._files: dict[str, set[str]] = {}
+        self._seen: list[_Seen] = []
 
     def expect(self, nodeid: str, trial: Trial) -> None:
         """Count the verdict of an item that is collected and not run."""
         workload = trial.workload
         slot = Slot(workload.framework, workload.suite, trial.target, trial.claim_name)
-        self._count(nodeid, slot)
+        self._seen.append(_Seen(nodeid.partition("::")[0], slot))
 
     def add(self, nodeid: str, verdicts: Verdicts) -> None:
         """Count the verdicts on an item's report."""
         for record in verdicts.records if verdicts.framework else ():
             slot = Slot(verdicts.framework, record.suite, record.target, record.claim)
-            self._count(nodeid, slot)
-            # An error fails the run by itself.
-            if record.verdict.judged or record.verdict is Outcome.ERROR:
-                continue
             # A noisy machine loses no coverage: the next run may be less noisy.
-            if verdicts.timed and record.verdict is Outcome.INCONCLUSIVE:
-                self._noisy += 1
-                continue
-            self._unjudged[slot] += 1
-            self._reasons[slot] = "; ".join(filter(None, (record.reason, record.advice)))
-
-    def _count(self, nodeid: str, slot: Slot) -> None:
-        self._counts[slot] += 1
-        self._files.setdefault(slot.suite, set()).add(nodeid.partition("::")[0])
+            is_noisy = verdicts.timed and record.verdict is Outcome.INCONCLUSIVE
+            # An error fails the run by itself.
+            counts = record.verdict.judged or record.verdict is Outcome.ERROR or is_noisy
+            why = "; ".join(filter(None, (record.reason, record.advice)))
+            file = nodeid.partition("::")[0]
+            self._seen.append(_Seen(file, slot, None if counts else why, is_noisy))
 
     def judge(
         self, records: Collection[Record], *, checked: bool
@@ -102,8 +100,8 @@ class Tally:
         line, missing = "", tuple[Missing, ...]()
         if stored is not None and _whole_folders(self._config):
             line, missing = self._compare(stored)
-        elif stored is not None and self._counts:
-            line = f"a part of the suites was selected, {self._counts.total():,} of their verdicts"
+        elif stored is not None and self._seen:
+            line = f"a part of the suites was selected, {len(self._seen):,} of their verdicts"
         explained = {each.target for each in missing}
         for target in self._settings.targets if self._settings.named else ():
             mine = [record for record in records if record.target == target]
@@ -127,9 +125,8 @@ class Tally:
         reached = self._reached(before or Coverage())
         if before is None and not reached.counts:
             return None
-        return (before or Coverage()).recording(
-            reached, level=settings.level, replaces=settings.update is BaselineUpdate.ALL
-        )
+        replaces = settings.update is BaselineUpdate.ALL
+        return (before or Coverage()).recording(reached, level=settings.level, replaces=replaces)
 
     def _compare(self, stored: Coverage) -> tuple[str, tuple[Missing, ...]]:
         reached, surveyed = self._reached(stored), list(survey())
@@ -160,30 +157,31 @@ class Tally:
         return {name: reason for name in optional if (reason := why_missing(name))}
 
     def _reached(self, stored: Coverage) -> Reached:
-        folders = {suite: _common_folder(files) for suite, files in self._files.items()}
+        files: dict[str, set[str]] = {}
+        for each in self._seen:
+            files.setdefault(each.slot.suite, set()).add(str(Path(each.file).parent))
+        folders = {suite: Path(os.path.commonpath(own)).as_posix() for suite, own in files.items()}
         suites = {
             suite
             for suite, folder in {**stored.folders, **folders}.items()
             if _is_whole(self._config, folder)
         }
         not_run = KNOWN if self._config.option.collectonly else self._missing_frameworks
+        reasons = {each.slot: each.why_not for each in self._seen if each.why_not is not None}
+        unjudged = Counter(each.slot for each in self._seen if each.why_not is not None)
+        counts = Counter(each.slot for each in self._seen if each.slot.suite in suites)
         return Reached(
             counts={
-                slot: Count(n, n - (0 if slot.framework in not_run else self._unjudged[slot]))
-                for slot, n in self._counts.items()
-                if slot.suite in suites
+                slot: Count(n, n - (0 if slot.framework in not_run else unjudged[slot]))
+                for slot, n in counts.items()
             },
-            noisy=self._noisy,
+            noisy=sum(each.is_noisy for each in self._seen),
             not_run=not_run,
-            reasons=self._reasons,
+            reasons=reasons,
             suites=suites,
             targets=self._settings.targets,
             folders={suite: folder for suite, folder in folders.items() if suite in suites},
         )
-
-
-def _common_folder(files: Iterable[str]) -> str:
-    return Path(os.path.commonpath([Path(file).parent.as_posix() for file in files])).as_posix()
 
 
 class UnusedBaselineItem(VerdictItem):

@@ -15,8 +15,8 @@ from assay.plugin.items import (
     assign_controls,
     attach_verdicts,
     check_items,
-    group_by_program,
     is_timing,
+    order,
     reject_repeated,
 )
 from assay.plugin.session import Session
@@ -75,16 +75,11 @@ def targets_of(config: pytest.Config) -> tuple[str, ...]:
 
 
 def prepare(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Reject repeated verdicts, add an item for each unused baseline, and order the items.
-
-    Timings come last, because a timing waits for all other workers.
-    """
+    """Reject repeated verdicts, add an item for each unused baseline, and order the items."""
     config, worker = session.config, hasattr(session.config, "workerinput")
     reject_repeated(items)
-    if worker:
-        group_by_program(items)
     items += unused_baseline_items(session)
-    items.sort(key=is_timing)
+    order(items, by_program=worker)
     # All workers collect the same items, so all of them use the lock or none.
     if worker and any(map(is_timing, items)):
         config.stash[_TIMING_LOCK] = config.stash[Session.KEY].directory

@@ -333,12 +333,16 @@ def is_timing(item: pytest.Item) -> bool:
     return isinstance(item, TrialItem) and item.trial.is_timing
 
 
-def group_by_program(items: list[pytest.Item]) -> None:
-    """Order items by program, so that xdist workers seldom wait for one another."""
-    order: dict[str, int] = {}
+def order(items: list[pytest.Item], *, by_program: bool) -> None:
+    """Put timings last, because a timing waits for all other workers.
 
-    def place(item: pytest.Item) -> int:
-        program = item.trial.program if isinstance(item, TrialItem) else item.nodeid
-        return order.setdefault(program, len(order))
+    ``by_program`` groups the items of a program, so that xdist workers seldom wait for one another.
+    """
+    first: dict[str, int] = {}
+    for item in items if by_program else ():
+        first.setdefault(_program_of(item), len(first))
+    items.sort(key=lambda item: (is_timing(item), first.get(_program_of(item), 0)))
 
-    items.sort(key=place)
+
+def _program_of(item: pytest.Item) -> str:
+    return item.trial.program if isinstance(item, TrialItem) else item.nodeid

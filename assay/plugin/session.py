@@ -141,16 +141,17 @@ class Session:
 
     def _rerun(self, request: RerunRequest, keep: KeepRerun) -> Rerun:
         self._free(request.target)
+        against = Against(
+            baseline=request.baseline,
+            most_seconds=self.settings.against_seconds,
+            timeout_seconds=self.settings.compile_timeout_seconds,
+            environments=self._environments,
+        )
         return rerun(
             request.workload,
             request.variant,
             request.target,
-            Against(
-                baseline=request.baseline,
-                most_seconds=self.settings.against_seconds,
-                timeout_seconds=self.settings.compile_timeout_seconds,
-                environments=self._environments,
-            ),
+            against,
             sensitivity=request.sensitivity,
             keep=keep,
             negative_control=request.negative_control,
@@ -185,13 +186,12 @@ def _check_baselines(settings: Settings) -> None:
     baselines.load_coverage(settings.baselines)
     for path, stored in baselines.load_all(settings.baselines):
         for key, numbers in stored.baselines.items() if settings.against == BASELINE else ():
-            for number in numbers:
-                try:
+            try:
+                for number in numbers:
                     recipe(number.toolchain)
-                except UnreadableToolchain as error:
-                    raise SettingsError(
-                        f"--assay-against baseline: {path}, {'/'.join(key)}: {error}"
-                    ) from None
+            except UnreadableToolchain as error:
+                place = f"{path}, {'/'.join(key)}"
+                raise SettingsError(f"--assay-against baseline: {place}: {error}") from None
 
 
 # The command line has imported modules that pytest would rewrite. Strict projects raise warnings.
@@ -202,10 +202,9 @@ _ALREADY_IMPORTED = (
 
 
 class _RunFolder:
-    """A pytest plugin that notes the run's folder."""
+    """A pytest plugin that notes the folder of the run."""
 
-    def __init__(self) -> None:
-        self.path: Path | None = None
+    path: Path | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:

@@ -11,9 +11,8 @@ from rich.text import Text
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import USUAL, Invocation, Record
+from assay.report.document import Entry, document
 from assay.report.document import Table as Cells
-from assay.report.document import document
-from assay.report.explanation import Entry
 from assay.report.labels import LABELS, Styled, plain
 
 _INDENT = "  "

@@ -8,7 +8,7 @@ import pytest
 
 from assay.model.verdict import Outcome, Record
 from assay.model.workload import RemedyEffect, UpstreamIssue
-from assay.report.explanation import Entry, suite_statuses
+from assay.report.document import Entry, suite_statuses
 
 RecordOf = Callable[..., Record]
 

@@ -22,7 +22,7 @@ from assay.model.verdict import Ending, ExitCode, Invocation, Record
 from assay.model.workload import Level, UpstreamIssue
 from assay.plugin import BASELINES, benchmarks, program_of
 from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records
-from assay.plugin.items import CHECKS, TrialItem, verdicts_of
+from assay.plugin.items import TrialItem, verdicts_of
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
 from assay.report.junit import junit
@@ -179,7 +179,7 @@ class Controller:
             for record in unused_records(self._config, passed, self._records):
                 self._records.append(record)
                 self._store(record, None)
-        checked = bool(self._selected or self._config.stash.get(CHECKS, []))
+        checked = bool(self._selected or self._session.checks)
         coverage, missing = self._tally.judge(self._records, checked=checked)
         return replace(ending, coverage=coverage, missing=missing)
 

@@ -26,7 +26,7 @@ from assay.model.verdict import (
     gaps,
 )
 from assay.model.workload import Role
-from assay.plugin.items import CHECKS, VerdictItem, Verdicts
+from assay.plugin.items import VerdictItem, Verdicts
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
 from assay.report.labels import coverage_line, missing_of, nothing_judged
@@ -246,15 +246,15 @@ def _measured_by_checks(session: pytest.Session) -> dict[str, set[baselines.Key]
 
     A removed suite measures none.
     """
-    config = session.config
+    config, own = session.config, session.config.stash[Session.KEY]
     if session.testsfailed or not _whole_folders(config):
         return {}
-    known = baselines.load_coverage(config.stash[Session.KEY].settings.baselines) or Coverage()
+    known = baselines.load_coverage(own.settings.baselines) or Coverage()
     measured: dict[str, set[baselines.Key]] = {
         suite: set() for suite, folder in known.folders.items() if _is_whole(config, folder)
     }
     incomplete = set()
-    for path, check in config.stash.get(CHECKS, []):
+    for path, check in own.checks:
         is_whole = _is_whole(config, path)
         for workload in check.workloads:
             measured.setdefault(workload.suite, set()).update(

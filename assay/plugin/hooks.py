@@ -1,7 +1,7 @@
 """The hooks of a run that uses Assay, in its workers too: items, their order, and their reports."""
 
 from collections.abc import Generator
-from pathlib import Path
+from contextlib import nullcontext
 
 import pytest
 
@@ -25,12 +25,6 @@ from assay.store import files
 from assay.store.baselines import BaselineError
 
 __all__ = ["check_items", "prepare", "targets_of"]
-
-_TIMING_LOCK: pytest.StashKey[Path] = pytest.StashKey()
-"""The folder of the lock that keeps other items from running during a timing.
-
-It is set in xdist workers of a run with timings.
-"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,8 +75,7 @@ def prepare(session: pytest.Session, items: list[pytest.Item]) -> None:
     items += unused_baseline_items(session)
     order(items, by_program=worker)
     # All workers collect the same items, so all of them use the lock or none.
-    if worker and any(map(is_timing, items)):
-        config.stash[_TIMING_LOCK] = config.stash[Session.KEY].directory
+    config.stash[Session.KEY].excludes = worker and any(map(is_timing, items))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -93,11 +86,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Hold the timing lock: exclusively for a timing, shared with others for another item."""
-    folder = item.config.stash.get(_TIMING_LOCK, None)
-    if folder is None:
-        return (yield)
+    session = item.config.stash[Session.KEY]
     lock = files.exclusive if is_timing(item) else files.shared
-    with lock(folder):
+    with lock(session.directory) if session.excludes else nullcontext():
         return (yield)
 
 

@@ -21,8 +21,6 @@ from assay.plugin.session import Session
 
 VERDICTS: pytest.StashKey[list[Record]] = pytest.StashKey()
 """The records of an item that are not yet attached to a report."""
-CHECKS: pytest.StashKey[list[tuple[Path, Check]]] = pytest.StashKey()
-"""The collected checks, each with its file."""
 
 
 class ClaimFailed(Exception):
@@ -166,9 +164,8 @@ def check_items(
         CollectError: the check cannot be run.
     """
     session = collector.config.stash[Session.KEY]
-    checks = collector.config.stash.setdefault(CHECKS, [])
-    _refuse(_problems_of_check(check, [each for _, each in checks]), name)
-    checks.append((collector.path, check))
+    _refuse(_problems_of_check(check, [each for _, each in session.checks]), name)
+    session.checks.append((collector.path, check))
     items: list[pytest.Item] = []
     for item_name, each in _with_reruns(name, check, session.settings.against):
         trials = list(_trials(each, session))

@@ -12,7 +12,7 @@ from assay.frameworks.installed import keeps_state
 from assay.isolate import NotPortable, Observer, Processes
 from assay.judge.case import at_fault
 from assay.measure import BASELINE, Measurements
-from assay.model.claim import Trial, record_of
+from assay.model.claim import Check, Trial, record_of
 from assay.model.evidence import Evidence
 from assay.model.rerun import KeepRerun, Rerun, RerunRequest
 from assay.model.target import TargetName
@@ -32,7 +32,11 @@ _ACCELERATORS = ("gpu", "tpu")
 
 
 class Session:
-    """Judges trials for one pytest process. Observers start when they are first needed."""
+    """Judges trials for one pytest process. Observers start when they are first needed.
+
+    ``checks`` are those that the process collected, each with its file. ``excludes`` says whether
+    the workers of the run exclude one another during a timing.
+    """
 
     KEY: pytest.StashKey["Session"] = pytest.StashKey()
 
@@ -47,6 +51,8 @@ class Session:
         _check_baselines(settings)
         self.settings = settings
         self.name = name
+        self.checks: list[tuple[Path, Check]] = []
+        self.excludes = False
         self._observers: dict[tuple[str, str], Observer] = {}
         self._processes = Processes(cached=settings.cached)
         self._environments = Environments()

@@ -57,9 +57,8 @@ def inspect(
     notes: tuple[str, ...] = ()
     if function or path.suffix == _SUFFIX:
         _check_function(path, function)
+        name, framework = function, "jax"
         program = partial(_function_program, str(path), function)
-        variant = Variant(name=function, role=Role.CONTROL, program=program)
-        workload = Workload(suite="inspect", name=path.name, variants=(variant,))
         resolved = resolved or [resolve("cpu")]
     else:
         file = _read(path)
@@ -67,10 +66,10 @@ def inspect(
             yield from _as_it_stands(path, file, resolved)
             return
         _check_compilable(path, file, resolved)
-        program = partial(program_of, file)
-        variant = Variant(name=path.name, role=Role.CONTROL, program=program)
-        workload = Workload(suite="inspect", name=path.name, variants=(variant,), framework="hlo")
+        name, framework, program = path.name, "hlo", partial(program_of, file)
         notes = (_ONE_DEVICE,) if file.form is Form.HLO_PROTO else ()
+    variant = Variant(name=name, role=Role.CONTROL, program=program)
+    workload = Workload(suite="inspect", name=path.name, variants=(variant,), framework=framework)
     with Observer([target.name for target in resolved], timeout_seconds) as observer:
         for target in resolved:
             yield Inspection(

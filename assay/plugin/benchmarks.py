@@ -51,15 +51,15 @@ def report(item: pytest.Item, trial: Trial, measured: Measured, directory: Path)
 
     For a growing loop, these are the samples of its greatest length.
     """
+    group = f"{trial.workload.suite}/{trial.workload.name}@{trial.target}"
     if isinstance(measured, Rerun):
         samples, info = measured.samples(Side.NEW), _rerun_info(measured)
+        group += " against"
     elif isinstance(measured, GrowthTimes):
         samples, info = measured.seconds[-1], _growth_info(measured, measured.lengths[-1])
     else:
         samples = measured.judged.samples
         info = _times_info(measured, measured.judged, directory)
-    against = " against" if isinstance(measured, Rerun) else ""
-    group = f"{trial.workload.suite}/{trial.workload.name}@{trial.target}{against}"
     session = session_of(item.config)
     if session is not None and samples:
         session.benchmarks.append(_benchmark(group, item.name, item.nodeid, info, samples))

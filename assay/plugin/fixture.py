@@ -170,7 +170,7 @@ class Assay:
         def judge(measured: float) -> Record:
             claim = NoWorse(measured=measured, name=legible(name), tolerance=tolerance)
             check = Check(claim=claim, workloads=(trial.workload,))
-            record = self._session.judge(replace(trial, check=check))
+            record = self._session.judge_timed(replace(trial, check=check))[0]
             self._node.stash.setdefault(VERDICTS, []).append(record)
             return record
 

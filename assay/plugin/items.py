@@ -95,7 +95,7 @@ class TrialItem(VerdictItem):
             record, measured = session.judge_timed(self.trial)
         if self.trial.is_timing and measured is not None:
             benchmarks.report(self, self.trial, measured, session.directory)
-        return [record, *map(session.judge, self.controls)]
+        return [record, *(session.judge_timed(each)[0] for each in self.controls)]
 
 
 def _explanation(record: Record) -> str:

@@ -84,12 +84,11 @@ class Session:
             measurements=measurements,
         )
 
-    def judge(self, trial: Trial) -> Record:
-        """The verdict on one trial. A fault of Assay becomes an ``error`` record."""
-        return self.judge_timed(trial)[0]
-
     def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
-        """As ``judge``, with the times that decided the verdict, or None."""
+        """The verdict on one trial, and the times that decided it, or None.
+
+        A fault of Assay becomes an ``error`` record.
+        """
         start = time.perf_counter()
         try:
             return self.run.judge_timed(trial)

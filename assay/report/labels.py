@@ -217,14 +217,11 @@ def coverage_line(
     """The number of expected verdicts that judged; ``not_run`` maps frameworks to reasons."""
     due = {slot: count for slot, count in expected.items() if slot.framework not in not_run}
     none = Count(0, 0)
-    judged = sum(
-        min(count.judged, reached.counts.get(slot, none).judged) for slot, count in due.items()
-    )
+    found = {slot: reached.counts.get(slot, none).judged for slot in due}
+    judged = sum(min(count.judged, found[slot]) for slot, count in due.items()) - reached.noisy
     wanted = sum(count.judged for count in due.values())
     targets = plural(len({slot.target for slot in due}), "target")
-    parts = [
-        f"{max(0, judged - reached.noisy):,} of {wanted:,} expected verdicts judged on {targets}"
-    ]
+    parts = [f"{max(0, judged):,} of {wanted:,} expected verdicts judged on {targets}"]
     for framework, reason in not_run.items():
         slots = [slot for slot in expected if slot.framework == framework]
         if slots:

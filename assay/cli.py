@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -31,6 +31,9 @@ from assay.report.terminal import print_run
 from assay.store import evidence, records
 from assay.store.files import write_whole
 from assay.targets import resolve, survey
+
+if TYPE_CHECKING:
+    from assay.toolchains.bisect import Question
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -247,8 +250,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
 
     Example: assay bisect step.py:step --good 0.8.0 --bad 0.9.2 --target gpu-h100
     """
-    from assay.toolchains.bisect import Question, find, subject_of, threshold_of
-    from assay.toolchains.bundle import write
+    from assay.toolchains.bisect import Question, subject_of, threshold_of
     from assay.toolchains.environments import CannotMake
     from assay.toolchains.recipe import UnreadableToolchain
 
@@ -268,6 +270,18 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
         timeout_seconds=timeout,
         timing_seconds=timing_seconds,
     )
+    try:
+        code = _bisect(question, bundle, as_json=as_json)
+    except (CannotMake, UnreadableToolchain) as error:
+        raise WrongValue(str(error)) from error
+    raise typer.Exit(code.value)
+
+
+def _bisect(question: "Question", bundle: Path | None, *, as_json: bool) -> ExitCode:
+    from assay.toolchains.bisect import find
+    from assay.toolchains.bundle import write
+
+    component = question.component
     with Console(stderr=True).status("") as status:
 
         def watch(version: str, point: Point | None) -> None:
@@ -276,10 +290,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
             else:
                 typer.echo(point_line(point), err=True)
 
-        try:
-            found = find(question, watch)
-        except (CannotMake, UnreadableToolchain) as error:
-            raise WrongValue(str(error)) from error
+        found = find(question, watch)
     if as_json:
         typer.echo(bisection_json(found.bisection))
     else:
@@ -307,7 +318,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
                 lambda outputs: issue(found.bisection, outputs, differences),
             ):
                 typer.echo(f"written: {path}", err=True)
-    raise typer.Exit(found.bisection.exit_code.value)
+    return found.bisection.exit_code
 
 
 @app.command()

@@ -6,7 +6,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,27 +52,19 @@ class Recipe:
         return f"{leading}-{self.pins[leading]}-{tag}-{digest}"
 
 
-def recipe(
-    baseline: Mapping[str, str] | str,
-    *,
-    platform: str = "cpu",
-    python: str = "",
-    also: Sequence[str] = (),
-) -> Recipe:
+def recipe(baseline: Mapping[str, str] | str, *, platform: str = "cpu") -> Recipe:
     """The recipe of a baseline's toolchain, or of ``0.10.2`` or ``jax==0.10.2``.
 
-    ``also`` are further requirements, of what the programs import (``flax``). A toolchain's own
-    flags come back with it; a version is run with the present ones.
+    A toolchain restores its flags; a version alone runs with the present ones.
 
     Raises:
-        UnreadableToolchain: no toolchain is named, or a requirement cannot be read.
+        UnreadableToolchain: no toolchain is named.
     """
     pins = _from_text(baseline) if isinstance(baseline, str) else _from_toolchain(baseline)
     flags = None if isinstance(baseline, str) else _flags(baseline.get("flags", ""))
     extra = f"[{plugin}]" if (plugin := _plugin(platform, pins)) else ""
     exact = (f"{name}{extra if name == 'jax' else ''}=={version}" for name, version in pins.items())
-    wanted = sorted({*exact, *_needed_by_assay(), *map(checked, also)})
-    return Recipe(pins=pins, requirements=tuple(wanted), python=python, flags=flags)
+    return Recipe(pins=pins, requirements=tuple(sorted({*exact, *_needed_by_assay()})), flags=flags)
 
 
 def _from_text(text: str) -> dict[str, str]:
@@ -95,7 +87,7 @@ def _pin(part: str) -> tuple[str, str]:
 
 
 def _from_toolchain(versions: Mapping[str, str]) -> dict[str, str]:
-    """A toolchain comes from a file, which anyone may have written: nothing else is installed."""
+    """A baseline file may come from anyone: only known packages are accepted."""
     named = {name: version for name, version in versions.items() if name not in _NO_PACKAGES}
     if not named:
         raise _unreadable(str(dict(versions)))
@@ -145,7 +137,7 @@ def _plugin(platform: str, pins: Mapping[str, str]) -> str:
 
 
 def _needed_by_assay() -> list[str]:
-    """What Assay itself requires, but for jax, whose version is the question."""
+    """The requirements of Assay, except jax, whose version is pinned."""
     try:
         requires = importlib.metadata.requires(_ASSAY) or []
     except importlib.metadata.PackageNotFoundError:
@@ -182,5 +174,5 @@ def checked(requirement: str) -> str:
 def _unreadable(text: str) -> UnreadableToolchain:
     return UnreadableToolchain(
         f"got {text!r}, wanted a version of jax (0.10.2), versions (jax==0.10.2,jaxlib==0.10.2) "
-        "or a baseline's toolchain; `pip index versions jax` lists what there is"
+        "or a baseline's toolchain; list the versions with `pip index versions jax`"
     )

@@ -53,15 +53,12 @@ class Against:
     """What a program is rerun on, and for how long.
 
     ``baseline`` is a baseline's toolchain, or a version as the user writes it
-    (``--assay-against 0.10.2``). ``python`` is the Python that it runs on, by default this one;
-    ``also`` are requirements of what the programs import. ``most_seconds`` bounds one comparison,
-    and ``timeout_seconds`` what one process may take to compile and warm up, or for one sample.
-    ``environments`` gives the baseline toolchain's, and makes it first if need be.
+    (``--assay-against 0.10.2``). ``most_seconds`` limits one comparison, ``timeout_seconds`` the
+    preparation of one process and each of its samples. ``environments`` gives the environment of a
+    recipe, and makes it first if necessary.
     """
 
     baseline: Mapping[str, str] | str
-    python: str = ""
-    also: tuple[str, ...] = ()
     most_seconds: float = 300.0
     timeout_seconds: float = 900.0
     environments: Callable[[Recipe], Environment] = environment
@@ -79,16 +76,16 @@ def rerun(
 ) -> Rerun:
     """The variant's steady time on the present toolchain over that on the baseline, judged.
 
-    ``keep`` gets the result so far after every pair of processes. Making an environment that is not
-    there yet is not in the seconds. A ``negative_control`` runs on the baseline toolchain on both
-    sides, and does all twice on the new one: it must be slower.
+    ``keep`` gets the result so far after every pair of processes. The seconds do not include the
+    time to make an environment. A ``negative_control`` runs on the baseline toolchain on both
+    sides, and does each sample twice on the new one: it must be slower.
 
-    What a toolchain, a program or this machine cannot do is in the result, as ``unavailable``; how
-    a program failed, with the side on which it did, as ``failure``. A failure on the old side says
-    nothing against the present toolchain.
+    The result names what a toolchain, a program or this machine cannot do as ``unavailable``, and
+    a failed program as ``failure``, both with their side. A failure on the old side is no fault of
+    the present toolchain.
 
     Raises:
-        UnreadableToolchain: ``against`` names no toolchain, or no requirements.
+        UnreadableToolchain: ``against`` names no toolchain.
         TargetError: no target has that name.
         NotPortable: the workload cannot be sent to another process.
         RerunError: Assay itself failed, or an environment holds other versions than it should.
@@ -101,9 +98,7 @@ def rerun(
         negative_control=negative_control,
     )
     place = resolve(target)
-    wanted = recipe(
-        against.baseline, platform=place.platform, python=against.python, also=against.also
-    )
+    wanted = recipe(against.baseline, platform=place.platform)
     if not place.executes:
         reason = "a compile-only target runs nothing, on no toolchain"
         return _cannot(blank, reason, "rerun it on a live target, such as cpu")

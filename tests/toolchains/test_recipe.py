@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from assay.toolchains.recipe import UnreadableToolchain, recipe
+from assay.toolchains.recipe import UnreadableToolchain, checked, recipe
 
 BASELINE = {"host-isa": "x86_64-avx512f", "jax": "0.10.2", "jaxlib": "0.10.2"}
 
@@ -71,12 +73,12 @@ def test_flags_of_a_baseline_toolchain_name_no_file() -> None:
 
 def test_a_place_in_place_of_a_release_is_refused() -> None:
     with pytest.raises(UnreadableToolchain, match="wanted a released package"):
-        recipe("0.10.2", also=("flax @ https://example.org/flax-1-py3-none-any.whl",))
+        checked("flax @ https://example.org/flax-1-py3-none-any.whl")
 
 
 def test_a_requirement_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(UnreadableToolchain, match="wanted a released package"):
-        recipe("0.10.2", also=("flax >",))
+        checked("flax >")
 
 
 def test_the_flags_of_a_toolchain_come_back_and_a_version_keeps_the_present_ones() -> None:
@@ -103,9 +105,9 @@ def test_recipes_share_a_folder_only_if_they_are_the_same() -> None:
     keys = {
         recipe("0.10.2").key,
         recipe("0.10.3").key,
-        recipe("0.10.2", python="3.13").key,
-        recipe("0.10.2", python="/opt/a b/python").key,
-        recipe("0.10.2", also=("flax",)).key,
+        replace(recipe("0.10.2"), python="3.13").key,
+        replace(recipe("0.10.2"), python="/opt/a b/python").key,
+        recipe("0.10.2,flax==0.12.0").key,
         recipe(BASELINE).key,
     }
     assert len(keys) == 6

@@ -1,7 +1,7 @@
-"""What an environment really holds; run by its own interpreter, so standard library only.
+"""The packages of an environment; its own interpreter runs this file, so standard library only.
 
-Prints one JSON object: ``versions`` by package, and ``damaged``, the first of the files that were
-installed and are gone or of another size.
+Prints one JSON object: ``versions`` by package, and ``damaged``, the first installed file that is
+missing or has another size.
 """
 
 import csv
@@ -12,10 +12,10 @@ from pathlib import Path
 
 
 def first_damaged(found: Distribution) -> str:
-    """The first file that is not as it was installed, or the empty string."""
+    """The first missing or changed file, or the empty string."""
     for name, _, size in csv.reader((found.read_text("RECORD") or "").splitlines()):
         path = Path(str(found.locate_file(name)))
-        # What is compiled on import is nobody's loss, and has no size on record.
+        # Compiled files have no recorded size, and Python makes them again.
         if path.suffix != ".pyc" and (
             not path.is_file() or (size and path.stat().st_size != int(size))
         ):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
 
 from packaging.version import InvalidVersion, Version
 
@@ -31,7 +30,7 @@ class Question:
     ``jax`` is the jax that another component is installed with, ``also`` are the packages that the
     program imports. A ``threshold`` separates good from bad numbers; without one, the largest step
     is sought. ``loop_copies`` counts arrays larger than ``above`` bytes. ``scan`` measures every
-    release.
+    release. ``timeout_seconds`` limits one measurement, ``timing_seconds`` one comparison of times.
     """
 
     subject: Subject
@@ -52,7 +51,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """A bisection, and what each measured release made of the program."""
+    """A bisection, and the program as each measured release compiled or ran it."""
 
     bisection: Bisection
     probed: Mapping[str, Probed]
@@ -72,11 +71,8 @@ class Regression:
         }
 
 
-class Watch(Protocol):
-    """Sees each release before it is measured (without a point), and its point afterwards."""
-
-    def __call__(self, version: str, point: Point | None) -> None:
-        """One event."""
+Watch = Callable[[str, Point | None], None]
+"""Called before each release is measured, without a point, and again with its point."""
 
 
 def find(question: Question, watch: Watch) -> Regression:

@@ -44,7 +44,7 @@ def entries(kind: str) -> tuple[Entry, ...]:
 def shrink(kind: str, most_bytes: int | None = None) -> tuple[Entry, ...]:
     """Remove the least recently used entries above the limit. Returns what was removed.
 
-    What was used in the last hour stays: a measurement may run there.
+    Entries of the last hour stay, because a measurement may use them, unless the limit is 0.
     """
     known = entries(kind)
     surplus = sum(entry.nbytes for entry in known) - (

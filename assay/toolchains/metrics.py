@@ -1,4 +1,4 @@
-"""Metrics: one number of what a release made of a program, or why there is none."""
+"""Metrics: one number of a program on one release, or the reason why there is none."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 
 from assay.model.bisection import Point
-from assay.model.evidence import Failure
 from assay.model.module import Direction, nbytes_per_run
 from assay.model.summary import copied_bytes_per_iteration
 from assay.model.units import Unit
@@ -40,20 +39,17 @@ class Metric:
     counts_failures: bool = False
 
     def of_release(self, probed: Probed, good: Probed) -> Point:
-        """The release's point: a failure has a number only where failures are what is counted."""
+        """The release's point. A failure has a number only if the metric counts failures."""
         evidence, version = probed.evidence, probed.release.version
         if evidence.unavailable is not None:
             return Point(version=version, why=evidence.unavailable.reason)
         if evidence.failure is not None and not self.counts_failures:
-            return Point(version=version, why=_in_words(evidence.failure))
+            failure = evidence.failure
+            return Point(version=version, why=f"{failure.kind.phrase}: {failure.message}")
         try:
             return Point(version=version, number=self.of(probed, good))
         except NoNumber as missing:
             return Point(version=version, why=str(missing))
-
-
-def _in_words(failure: Failure) -> str:
-    return f"{failure.kind.phrase}: {failure.message}"
 
 
 def _memory(field: str, probed: Probed, _good: Probed) -> float:

@@ -76,7 +76,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """What one release made of the program.
+    """The program as one release compiled or ran it.
 
     ``evidence`` holds the compiler's numbers. ``compiles`` counts compilations of a run,
     ``returned`` is the one number that the function returned, ``folder`` holds the files.

@@ -279,7 +279,7 @@ def test_a_control_of_ones_own_is_misuse(tmp_path: Path) -> None:
     )
     assert ended.exit_code == 2
     assert "Traceback" not in ended.output
-    assert "got test_control with negative control 'worse', wanted none" in ended.output
+    assert "got negative control 'worse', wanted none" in ended.output
     assert not ended.records
 
 

@@ -35,6 +35,7 @@ from assay.targets import resolve, survey
 if TYPE_CHECKING:
     from assay.toolchains.bisect import Question
 
+_INTERRUPTED = 130
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -343,6 +344,12 @@ def main() -> None:
     except _MISUSE as error:
         typer.echo(f"assay: {error}", err=True)
         sys.exit(ExitCode.MISUSE.value)
+    except SystemExit as ended:
+        # Typer ends with the shell's code for Ctrl-C.
+        is_interrupted = ended.code == _INTERRUPTED
+        if is_interrupted:
+            typer.echo("assay: interrupted; what was measured is kept", err=True)
+        sys.exit(ExitCode.MISUSE.value if is_interrupted else ended.code)
     # Any other exception is a fault of Assay.
     except Exception:  # noqa: BLE001 -- reported, and turned into the exit code.
         traceback.print_exc()

@@ -29,7 +29,7 @@ def program_of_file(path: str, function: str, devices: Sequence[Any]) -> Program
     """The program ``FILE.py:FUNCTION`` on these devices.
 
     The file's ``example_args()`` gives the arguments, ``example_shardings(devices)`` their
-    shardings; without it they are on the first device.
+    shardings. Without it the program is placed as ``assay.compile`` places it.
 
     Raises:
         WrongValue: the file lacks the function or ``example_args``.
@@ -45,9 +45,8 @@ def program_of_file(path: str, function: str, devices: Sequence[Any]) -> Program
             f"got {type(arguments).__name__} from example_args(), wanted a tuple of the arguments "
             f"of {function}; return ({function}'s first argument, …)"
         )
-    shardings: Any = jax.sharding.SingleDeviceSharding(devices[0])
-    if hasattr(module, "example_shardings"):
-        shardings = module.example_shardings(devices)
+    give = getattr(module, "example_shardings", None)
+    shardings = give(devices) if give else None
     shapes = jax.tree.map(shape_of, tuple(arguments))
     return Program(function=getattr(module, function), arguments=shapes, in_shardings=shardings)
 

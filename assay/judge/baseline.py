@@ -72,7 +72,7 @@ def against_baseline(
         return Finding(
             outcome=Outcome.FAILED,
             measured=measured.value,
-            reason=f"measured {measured}, but no baseline is stored for this or an older toolchain",
+            reason=f"measured {measured}; no baseline is stored for this toolchain or an older one",
             advice=STORE_NEW,
         )
     exact = baseline.toolchain == toolchain

@@ -162,8 +162,8 @@ def undetected(finding: Finding, how: str) -> Finding:
         finding,
         outcome=Outcome.FAILED,
         reason=f"the negative control {how}: {finding.reason}",
-        advice="correct the detector or the negative control; until then no verdict of this claim "
-        "counts",
+        advice="correct the claim, or the variant that is its negative control; until then no "
+        "verdict of this check counts",
     )
 
 

@@ -193,6 +193,17 @@ class Check:
     variants: tuple[str, ...] = ("*",)
     negative_control: str | tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        controls: object = self.negative_control
+        workloads: object = self.workloads
+        if isinstance(workloads, Workload):
+            raise WrongType(f"got workloads={workloads.name!r} alone, wanted a tuple; write (…,)")
+        if not isinstance(controls, str | tuple | list):
+            raise WrongType(
+                f"got negative_control={controls!r}, wanted the name of a variant, or a tuple of "
+                "names; leave it out if there is none"
+            )
+
     @property
     def negative_controls(self) -> tuple[str, ...]:
         """The names of the negative controls."""

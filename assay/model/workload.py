@@ -192,6 +192,20 @@ class Variant:
 
     def __post_init__(self) -> None:
         check_name("a variant", self.name)
+        role: object = self.role
+        expected: object = self.fails_with
+        if not callable(self.program):
+            raise WrongType(
+                f"{self.name}: got program={type(self.program).__name__}, wanted a function of the "
+                "target's devices that returns a Program; write lambda devices: Program(…)"
+            )
+        if not isinstance(role, Role):
+            raise WrongType(f"{self.name}: got role={role!r}, wanted one such as Role.CONTROL")
+        if not isinstance(expected, FailureKind | None):
+            raise WrongType(
+                f"{self.name}: got fails_with={expected!r}, wanted one such as "
+                "FailureKind.OUT_OF_MEMORY"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ DASH = "\N{EN DASH}"
 
 _KEYWORD = re.compile(r"[\w:+\-.\[\]\\/]+")
 """What pytest's ``-k`` takes as one word (_pytest/mark/expression.py, ``Scanner.lex``)."""
+_TEST = re.compile(r"(?:.*\.)?(test\w*)")
 _LIVE = ("cpu", "gpu", "tpu")
 _CLAIMS_SHOWN = 4
 
@@ -58,7 +59,10 @@ LABELS: dict[Outcome, Label] = {
         "known defect of the workload",
     ),
     Outcome.FIXED_UPSTREAM: Label(
-        "fixed!", "bold magenta", "fixed upstream", "remove the known defect from the workload"
+        "FIXED UPSTREAM",
+        "bold magenta",
+        "fixed upstream",
+        "remove the known defect from the workload",
     ),
     Outcome.IMPROVED: Label(
         "better", "bold cyan", "improved", "store it with --assay-update-baselines=all"
@@ -105,9 +109,11 @@ def rerun(record: Record, command: Sequence[str] = USUAL.command) -> str:
     """The command that repeats this verdict: all claims on the variant, or its negative control.
 
     An item's id is ``test[workload/variant@target]``, followed by ``/negative-control`` for such a
-    variant.
+    variant. The workload of a program that a test compiled itself is named after the test.
     """
     words = _KEYWORD.findall(f"{record.workload}/{record.variant}")
+    if test := _TEST.match(record.workload):
+        words = [test[1]]
     if record.must_fail:
         words.append(MUST_FAIL.removeprefix("."))
     return shlex.join([*command, "--assay-target", record.target, "-k", " and ".join(words)])

@@ -146,7 +146,7 @@ def keep_to_compare(directory: Path, keys: Sequence[Key]) -> str:
     if found:
         return f"compare the two programs: assay inspect {mine} --diff {found[0]}"
     return (
-        "baselines store no HLO; compare with that of an earlier run or toolchain: "
+        "to see what grew, compare with the HLO of an older run or toolchain: "
         f"assay inspect {mine} --diff OTHER"
     )
 

@@ -120,7 +120,7 @@ def test_every_verdict_has_its_word_without_colour(record_of: RecordOf) -> None:
         Outcome.PASSED: "pass",
         Outcome.FAILED: "FAIL",
         Outcome.KNOWN_DEFECT: "known",
-        Outcome.FIXED_UPSTREAM: "fixed!",
+        Outcome.FIXED_UPSTREAM: "FIXED UPSTREAM",
         Outcome.IMPROVED: "better",
         Outcome.UNSUPPORTED: "n/a",
         Outcome.INCONCLUSIVE: "?",

@@ -17,6 +17,7 @@ from assay.hlo import (
     trip_count,
     value_provenance,
 )
+from assay.hlo.assignment import BufferAssignment, Slice
 from assay.hlo.schema import split
 from assay.hlo.summary import read
 from assay.judge.case import judge, judge_negative_control
@@ -50,7 +51,7 @@ PATHS: dict[str, tuple[Check, str, Patch]] = {
     "the in-place check": (
         COPIES,
         "negative-duplicate",
-        (full_buffer_writes._Fillings, "_in_place", lambda *_: True),
+        (BufferAssignment, "slice_of", lambda *_: Slice(allocation=0, offset=0, nbytes=0)),
     ),
     "elements in another order": (
         COPIES,
@@ -62,7 +63,11 @@ PATHS: dict[str, tuple[Check, str, Patch]] = {
         "negative-reads-shifted",
         (value_provenance, "_is_joined", lambda _: False),
     ),
-    "a choice by place": (COPIES, "negative-by-mask", (value_provenance, "_chosen", lambda *_: {})),
+    "a choice by place": (
+        COPIES,
+        "negative-by-mask",
+        (value_provenance._Search, "_chosen", lambda *_: {}),
+    ),
     "what a loop carries on": (
         COPIES,
         "negative-by-mask",
@@ -81,7 +86,7 @@ PATHS: dict[str, tuple[Check, str, Patch]] = {
     "copies of what is donated": (
         REUSED,
         "negative-difference",
-        (full_buffer_writes._Copies, "of", lambda *_: ()),
+        (full_buffer_writes, "_copies", lambda *_: ()),
     ),
 }
 
@@ -146,7 +151,7 @@ TRANSFERS: dict[str, tuple[Check, Patch]] = {
     "what is started asynchronously": (TO_HOST, (host_transfers, "_inside", lambda *_: ())),
     "updates in host memory": (TO_HOST, (host_transfers, "_by_update", lambda *_: ())),
     "slices of host memory": (TO_DEVICE, (host_transfers, "_by_operation", lambda *_: ())),
-    "trips of loops": (TO_DEVICE, (trip_count.Executions, "times", lambda each, _: each)),
+    "trips of loops": (TO_DEVICE, (trip_count.Executions, "times", lambda each, *_, **__: each)),
 }
 """A claim of an equal number of bytes needs no control of its own for a path: where a detector is
 blind on it, the variants that move the bytes fail the claim."""

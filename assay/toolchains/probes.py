@@ -39,6 +39,7 @@ _PACKAGES: Final = (
 _GPU_OPTIONS: Final = {"xla_gpu_autotune_level": 0}
 # The caller's settings must not decide what another release does.
 _DROPPED: Final = ("JAX_", "XLA_", "LIBTPU_", "PYTHON", "VIRTUAL_ENV", "__PYVENV")
+_READ: Final = ("JAX_", "XLA_", "TPU_", "LIBTPU_", "CUDA_", "TF_", "NVIDIA_")
 _FRESH: Final = {
     "JAX_ENABLE_COMPILATION_CACHE": "false",
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
@@ -177,7 +178,9 @@ class Prober:
 
     def _key(self, environment: str) -> str:
         place = Path()
-        parts = [SCRIPT.read_text(), environment, self.request(place), self.environment(place)]
+        # Of the variables, those that a compiler or a framework reads.
+        read = {k: v for k, v in self.environment(place).items() if k.startswith(_READ)}
+        parts = [SCRIPT.read_text(), environment, self.request(place), read]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         return f"{environment[:40]}-{digest[:16]}"
 

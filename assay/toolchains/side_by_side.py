@@ -113,22 +113,34 @@ def rerun(
         reason = f"a function of it has no name in a module, which {made.folder.name} needs"
         return _cannot(blank, reason, "name it in a module, or rerun on this Python")
     with tempfile.TemporaryDirectory(prefix="assay-rerun-") as folder:
-        base = _environment(target, link_assay(Path(folder)))
-        flags = base if wanted.flags is None else _with_flags(base, wanted.flags)
-        old = Launch(
-            side=Side.OLD,
-            command=_command(made.interpreter, target),
-            environment=flags,
-            program=program,
-            timeout_seconds=against.timeout_seconds,
-        )
-        new = replace(
-            old, side=Side.NEW, command=_command(Path(sys.executable), target), environment=base
-        )
+        launches = _launches(target, made, wanted, program, against, Path(folder))
         if negative_control:
-            new = replace(old, side=Side.NEW, repeats=2)
-        launches = {Side.OLD: old, Side.NEW: new}
+            launches[Side.NEW] = replace(launches[Side.OLD], side=Side.NEW, repeats=2)
         return _compared(blank, launches, wanted, sensitivity, against.most_seconds, keep)
+
+
+def _launches(
+    target: str,
+    made: Environment,
+    wanted: Recipe,
+    program: bytes,
+    against: Against,
+    folder: Path,
+) -> dict[Side, Launch]:
+    """How each side's processes start: the same search path, each with its own packages."""
+    base = _environment(target, link_assay(folder))
+    old = Launch(
+        side=Side.OLD,
+        command=_command(made.interpreter, target),
+        environment=base if wanted.flags is None else _with_flags(base, wanted.flags),
+        program=program,
+        timeout_seconds=against.timeout_seconds,
+    )
+    present = _command(Path(sys.executable), target)
+    return {
+        Side.OLD: old,
+        Side.NEW: replace(old, side=Side.NEW, command=present, environment=base),
+    }
 
 
 def _compared(

@@ -176,10 +176,10 @@ def test_an_entry_that_is_no_key_is_refused(tmp_path: Path) -> None:
         load(tmp_path, "scan", "gpu-h100:8")
 
 
-def test_sound_files_pass_the_check(tmp_path: Path) -> None:
+def test_every_file_of_a_folder_is_read(tmp_path: Path) -> None:
     save(tmp_path, one_number())
-    load_all(tmp_path)
-    load_all(tmp_path / "absent")
+    assert [baseline for _, baseline in load_all(tmp_path)] == [one_number()]
+    assert not list(load_all(tmp_path / "absent"))
 
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1)

@@ -26,15 +26,16 @@ def _repro(function):
 """
 _COMPILE: Final = """
     devices = devices_of({{"topology": {topology!r}}})
-    sharding = jax.sharding.SingleDeviceSharding(devices[0])
+    shardings = None
     if "example_shardings" in globals():
-        sharding = example_shardings(devices)
-    arguments = placed(example_args(), sharding)
+        shardings = example_shardings(devices)
+    arguments = placed(example_args(), shardings)
     jitted = function if hasattr(function, "lower") else jax.jit(function)
-    if hasattr(jitted, "trace"):
-        lowered = jitted.trace(*arguments).lower(lowering_platforms=({platform!r},))
-    else:
-        lowered = jitted.lower(*arguments)
+    with jax.default_device(devices[0]):
+        if hasattr(jitted, "trace"):
+            lowered = jitted.trace(*arguments).lower(lowering_platforms=({platform!r},))
+        else:
+            lowered = jitted.lower(*arguments)
     compiled = lowered.compile(compiler_options={options!r} or None)
     print("jax", jax.__version__)
     print(compiled.memory_analysis())

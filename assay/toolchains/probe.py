@@ -119,17 +119,13 @@ def program_of(request: dict[str, Any], devices: list[Any]) -> tuple[Any, tuple[
 
 
 def compiled(function: Any, arguments: Any, options: Any, devices: Any, request: Any) -> Any:
-    """The program, traced, lowered and compiled for the devices."""
+    """The program, traced, lowered and compiled for the devices, as ``assay.compile`` does it."""
     import jax
 
-    one = jax.sharding.SingleDeviceSharding(devices[0])
-    if hasattr(function, "lower"):  # jitted by the user, with its own options
-        sharding = options.get("in_shardings", one)
-        jitted, arguments = function, placed(arguments, sharding)
-    else:
-        jitted = jax.jit(function, **{"in_shardings": one, **options})
-        arguments = jax.tree_util.tree_map(shape_of, arguments)
-    with stage("lowering"):
+    is_jitted = hasattr(function, "lower")  # by the user, with its own options
+    jitted = function if is_jitted else jax.jit(function, **options)
+    arguments = placed(arguments, options.get("in_shardings") if is_jitted else None)
+    with stage("lowering"), jax.default_device(devices[0]):
         if hasattr(jitted, "trace"):
             lowered = jitted.trace(*arguments).lower(lowering_platforms=(request["platform"],))
         else:
@@ -162,7 +158,7 @@ def shape_of(leaf: Any) -> Any:
 
 
 def placed(arguments: Any, shardings: Any) -> Any:
-    """The arguments' shapes under the shardings."""
+    """The arguments' shapes, under the shardings if there are any."""
     import jax
 
     def place(sharding: Any, below: Any) -> Any:
@@ -174,7 +170,7 @@ def placed(arguments: Any, shardings: Any) -> Any:
 
         return jax.tree_util.tree_map(on, below)
 
-    if isinstance(shardings, jax.sharding.Sharding):
+    if shardings is None or isinstance(shardings, jax.sharding.Sharding):
         return place(shardings, tuple(arguments))
     return jax.tree_util.tree_map(place, tuple(shardings), tuple(arguments))
 

@@ -54,3 +54,10 @@ def fails(*_: Any) -> Any:
 
 def needs_a_package(*_: Any) -> Any:
     import no_such_package_of_ours  # noqa: F401
+
+
+def on_a_mesh(x: Any, y: Any) -> Any:
+    """A step whose own mesh is of all devices, and whose arguments have no shardings."""
+    mesh = jax.sharding.Mesh(jax.devices(), ("data",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, "data"))
+    return jax.lax.with_sharding_constraint(x, rows) * y

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.inspection import inspect
 from assay.model.bisection import Bisection
 from assay.model.evidence import FailureKind
 from assay.targets import resolve
@@ -62,6 +63,16 @@ def test_an_update_in_place_copies_nothing_and_its_control_does(target: str) -> 
     )
     assert in_place == 0
     assert control >= stack
+
+
+@EXHAUSTIVE
+@pytest.mark.parametrize("target", ["cpu:8", "gpu-h100:8", "tpu-v5e:2x4"])
+def test_a_step_on_a_mesh_has_the_numbers_that_inspect_prints(target: str) -> None:
+    probed = prober("on_a_mesh", target).probe(RELEASE)
+    (inspected,) = inspect(f"{SUBJECTS}:on_a_mesh", [target])
+    assert inspected.evidence.failure is None
+    assert inspected.evidence.memory is not None
+    assert number("device_bytes", probed) == inspected.evidence.memory.device_bytes
 
 
 def test_rubbish_on_standard_output_changes_nothing() -> None:

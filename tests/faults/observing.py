@@ -121,7 +121,7 @@ OBSERVING = (
         change=gives(()),
         command=_MINE,
         ends=CRASHED,
-        says=("assay/observe.py", _FAILS),
+        says=("assay/frameworks/framework.py", _FAILS),
     ),
     Fault(
         name="pickled raises",

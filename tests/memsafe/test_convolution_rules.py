@@ -95,6 +95,7 @@ def test_the_gradient_of_a_kernel_sums_over_images() -> None:
             ((None, 3), (3,), False),
             ((0, 0), (None,), True),
         ],
+        rounds=True,  # The library's order of sums depends on the number of channels and processor.
     )
 
 

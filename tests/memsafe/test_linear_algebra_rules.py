@@ -73,6 +73,7 @@ def test_a_triangular_solve_is_cut_along_its_right_hand_sides(
         matrices(3),
         numbers(3, 4, 6) if left else numbers(3, 6, 4),
         expect=[((0, 0), (0,), False), ((None, free), (free,), False)],
+        rounds=True,  # BLAS chooses its kernel, and so the order of sums, by width and processor.
     )
 
 

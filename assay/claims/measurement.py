@@ -48,7 +48,6 @@ def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
 
     The judged variant's own failure fails the claim; a reference variant's leaves it inconclusive.
     """
-    stop_unless_available(evidence)
     if evidence.failure is None or evidence.failure.stage is not FailureKind.EXECUTION:
         stop_unless_executed(case, evidence)
 
@@ -112,7 +111,6 @@ def assigned_module_of(case: Case, evidence: Evidence | None = None) -> ModuleSu
 
 def traced_of(case: Case) -> Traced:
     """What tracing recorded, also if the compiler failed; or ``Stopped``."""
-    stop_unless_available(case.evidence)
     return case.evidence.traced or _compiled(case, case.evidence, None, "jaxpr")
 
 

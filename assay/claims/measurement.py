@@ -111,6 +111,7 @@ def assigned_module_of(case: Case, evidence: Evidence | None = None) -> ModuleSu
 
 def traced_of(case: Case) -> Traced:
     """What tracing recorded, also if the compiler failed; or ``Stopped``."""
+    stop_unless_available(case.evidence)
     return case.evidence.traced or _compiled(case, case.evidence, None, "jaxpr")
 
 

@@ -53,6 +53,8 @@ class Metric:
 
 
 def _memory(field: str, probed: Probed, _good: Probed) -> float:
+    if field == "host_bytes":
+        _check_host_memory(probed)
     if probed.evidence.memory is None:
         raise NoNumber("the compiler gives no memory analysis")
     return float(getattr(probed.evidence.memory, field))
@@ -66,7 +68,13 @@ def copied_bytes(above: int, probed: Probed, _good: Probed) -> float:
     return copied_bytes_per_iteration(module.full_buffer_writes, above)
 
 
+def _check_host_memory(probed: Probed) -> None:
+    if not probed.evidence.separate_host_memory:
+        raise NoNumber("this target and release keep no placement in host memory")
+
+
 def _transfers(probed: Probed, _good: Probed) -> float:
+    _check_host_memory(probed)
     if probed.evidence.module is None:
         raise NoNumber("the compiler gives no HLO module")
     transfers = probed.evidence.module.transfers

@@ -17,6 +17,7 @@ import platform
 import struct
 import sys
 import time
+import traceback
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,28 @@ def serve_samples(function: Any, arguments: Any, options: Any, pipes: "Pipes") -
             pipes.write({"seconds": seconds(int(request))})
 
 
+def keeps_host_memory(device: Any, platform_name: str) -> bool:
+    """Whether a move to host memory is still there once a program is lowered for the device.
+
+    Compile-only devices drop it before jax 0.9, and a CPU has one memory.
+    """
+    import jax
+
+    with contextlib.suppress(Exception):
+        if hasattr(jax, "memory"):
+            host: Any = jax.memory.Space.Host
+        else:
+            kinds = importlib.import_module("jax._src.sharding_impls")
+            host = kinds.TransferToMemoryKind("pinned_host")
+        with jax.default_device(device):
+            traced = jax.jit(lambda x: jax.device_put(x, host)).trace(
+                jax.ShapeDtypeStruct((8, 128), "float32")
+            )
+            lowered = traced.lower(lowering_platforms=(platform_name,))
+        return "annotate_device_placement" in lowered.as_text()
+    return False
+
+
 def local_files(request: dict[str, Any]) -> list[list[str]]:
     """The user's files that were imported, each with the hash of its content."""
     roots = tuple(request["roots"])
@@ -290,7 +313,8 @@ def measure(request: dict[str, Any], pipes: "Pipes") -> dict[str, Any]:
         return {}
     if wanted == "run":
         return executed(function, arguments, options, folder)
-    return read(compiled(function, arguments, options, devices, request), folder)
+    found = read(compiled(function, arguments, options, devices, request), folder)
+    return found | {"host_memory": keeps_host_memory(devices[0], request["platform"])}
 
 
 class Pipes:
@@ -324,6 +348,8 @@ def main() -> None:
         found = measure(request, pipes)
     except Failed as failed:
         found = failed.answer
+    except Exception:  # noqa: BLE001 -- a fault of this script, never of the program
+        found = {"crash": traceback.format_exc()}
     named = {each.metadata["Name"]: each.version for each in distributions()}
     found["versions"] = {name: named[name] for name in sorted(named) if name in request["packages"]}
     found["files"] = local_files(request)

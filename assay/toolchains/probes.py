@@ -104,6 +104,8 @@ class _Result(msgspec.Struct, frozen=True, kw_only=True):
     has_buffers: bool = False
     compiles: int | None = None
     returned: float | None = None
+    host_memory: bool = False
+    crash: str = ""
     versions: dict[str, str] = {}
     files: tuple[tuple[str, str], ...] = ()
 
@@ -119,7 +121,11 @@ class Prober:
     python: str = ""
 
     def probe(self, release: Release) -> Probed:
-        """The program on the release. What cannot be measured says why in the evidence."""
+        """The program on the release. What cannot be measured says why in the evidence.
+
+        Raises:
+            RerunError: the probe itself failed.
+        """
         try:
             made = release.environment(self.python)
         except CannotMake as refused:
@@ -185,7 +191,11 @@ class Prober:
         return f"{environment[:40]}-{digest[:16]}"
 
     def _run(self, interpreter: Path, place: Path) -> _Result:
-        """Measure and store the result, unless time ran out."""
+        """Measure, and store the result unless the process was ended.
+
+        Raises:
+            RerunError: the probe did not start, or failed itself.
+        """
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".probing-") as text:
             folder = Path(text)
@@ -195,11 +205,11 @@ class Prober:
                     answer = ask(launch.program)
             except Halted as halted:
                 answer = msgspec.json.encode({"failure": halted.end})
-            except RerunError as error:  # It did not start.
-                failure = Failure(kind=FailureKind.CRASH, message=str(error))
-                answer = msgspec.json.encode({"failure": failure})
             result = msgspec.json.decode(answer, type=_Result)
-            if result.failure is None or result.failure.kind is not FailureKind.TIMEOUT:
+            if result.crash:
+                raise RerunError(f"the probe failed: {result.crash}")
+            ended = (FailureKind.TIMEOUT, FailureKind.CRASH)
+            if result.failure is None or result.failure.kind not in ended:
                 (folder / "result.json").write_bytes(answer)
                 _store(folder, place)
             return result
@@ -215,7 +225,7 @@ class Prober:
             variant=self.subject.text,
             target=str(self.target.name),
             toolchain=Toolchain(versions=result.versions),
-            separate_host_memory=self.target.platform != "cpu",
+            separate_host_memory=self.target.platform != "cpu" and result.host_memory,
             device_memory_bytes=self.target.model.memory_bytes if self.target.model else None,
             memory=memory,
             module=module,

@@ -11,9 +11,11 @@ from assay.inspection import inspect
 from assay.model.bisection import Bisection
 from assay.model.evidence import FailureKind
 from assay.targets import resolve
+from assay.toolchains import probes
 from assay.toolchains.bisect import Question, find, subject_of
 from assay.toolchains.environments import Environment
 from assay.toolchains.metrics import METRICS, copied_bytes
+from assay.toolchains.pairs import RerunError
 from assay.toolchains.probes import Probed, Prober, Wanted
 from assay.toolchains.releases import Release
 
@@ -106,6 +108,35 @@ def test_a_program_that_hangs_is_ended_and_not_cached(tmp_path: Path) -> None:
     assert probed.evidence.failure is not None
     assert probed.evidence.failure.kind is FailureKind.TIMEOUT
     assert not list((tmp_path / "assay/probes").iterdir())
+
+
+def test_a_fault_of_the_probe_is_never_the_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "probe.py"
+    script.write_text(probes.SCRIPT.read_text().replace("found = read(", "found = broken("))
+    monkeypatch.setattr(probes, "SCRIPT", script)
+    with pytest.raises(RerunError, match="name 'broken' is not defined"):
+        prober("in_place").probe(RELEASE)
+    script.write_text("import no_such_module_of_ours\n")
+    with pytest.raises(RerunError, match="no_such_module_of_ours"):
+        prober("in_place").probe(RELEASE)
+
+
+@pytest.mark.parametrize("metric", ["host_bytes", "transfers"])
+def test_a_target_with_one_memory_has_no_host_numbers(metric: str) -> None:
+    probed = prober("in_place").probe(RELEASE)
+    point = METRICS[metric].of_release(probed, probed)
+    assert point.number is None
+    assert "no placement in host memory" in point.why
+
+
+@EXHAUSTIVE
+@pytest.mark.parametrize("target", ["gpu-h100", "tpu-v5e:2x2"])
+def test_a_target_with_host_memory_has_host_numbers(target: str) -> None:
+    probed = prober("in_place", target).probe(RELEASE)
+    assert number("host_bytes", probed) == 0
+    assert number("transfers", probed) == 0
 
 
 def test_a_missing_package_is_unsupported_and_names_the_option() -> None:

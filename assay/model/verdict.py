@@ -107,6 +107,8 @@ class Record:
 
 MUST_FAIL = ".negative-control"
 """Suffix of a claim's name in the record of its negative control."""
+ASSERTIONS = "assertions"
+"""The claim's name in the record of a plain test, one for each program that it compiled."""
 
 
 def judged_claims(records: Iterable[Record]) -> bool:

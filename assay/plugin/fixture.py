@@ -14,10 +14,11 @@ from assay.model.claim import Case, Check, Claim, MeasurementMissing, Trial, rec
 from assay.model.evidence import Evidence
 from assay.model.target import TargetUnavailable
 from assay.model.units import Quantity, Unit, format_quantity
-from assay.model.verdict import Finding, Outcome, Record
+from assay.model.verdict import ASSERTIONS, Finding, Outcome, Record
 from assay.plugin import TARGET
 from assay.plugin.items import VERDICTS
 from assay.plugin.session import Session
+from assay.store import baselines
 from assay.targets import resolve
 
 _MESSAGE_CHARACTERS = 400
@@ -29,7 +30,7 @@ _EXPLAINED = (AssertionError, CompileError, MeasurementMissing)
 class Asserted(Claim):
     """The assertions of a plain test on a program. The test itself judges them."""
 
-    name: str = "assertions"
+    name: str = ASSERTIONS
 
     @property
     def unit(self) -> Unit:
@@ -149,7 +150,7 @@ class Assay:
         """The number stored under this test's id and ``name``, for the program compiled last.
 
         Compare with ``measured <= assay.baseline(name)``. A number that is not stored fails the
-        test; ``--assay-update-baselines=new`` stores it.
+        test; ``--assay-update-baselines=new`` stores it. A test that fails stores nothing.
 
         Raises:
             WrongValue: nothing was compiled before, or the name was used before.
@@ -199,6 +200,24 @@ class Assay:
             self._record(Outcome.KNOWN_DEFECT, reason)
         elif not report.skipped:
             self._record(*_result(failure, passed=report.passed))
+        if report.failed or (report.skipped and hasattr(report, "wasxfail")):
+            found = self._node.stash.get(VERDICTS, [])
+            self._node.stash[VERDICTS] = [self._without_new_number(each) for each in found]
+
+    def _without_new_number(self, record: Record) -> Record:
+        """The record of a test that fails: the run does not store its number."""
+        stored = baselines.load(self._session.settings.baselines, record.suite, record.target)
+        known = stored.numbers((record.workload, record.variant, record.claim))
+        if record.baseline is None or record.baseline in known:
+            return record
+        return replace(
+            record,
+            verdict=Outcome.INCONCLUSIVE,
+            limit=None,
+            baseline=None,
+            reason="not stored, because the test failed",
+            advice="fix the test, and run again with --assay-update-baselines",
+        )
 
     def _place(self) -> tuple[str, str]:
         """The test's file, and its id there without the target, which its records name anyway."""

@@ -1,5 +1,6 @@
 """What a report of a run says, for every format: causes, suites, verdicts and times."""
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -10,7 +11,15 @@ from typing import NamedTuple
 from assay.model.rerun import Rerun
 from assay.model.timing import Ending as TimesEnding
 from assay.model.timing import Times, format_seconds, partner
-from assay.model.verdict import MUST_FAIL, USUAL, ExitCode, Invocation, Outcome, Record
+from assay.model.verdict import (
+    ASSERTIONS,
+    MUST_FAIL,
+    USUAL,
+    ExitCode,
+    Invocation,
+    Outcome,
+    Record,
+)
 from assay.model.workload import RemedyEffect, UpstreamIssue, matches_any
 from assay.report.labels import (
     DASH,
@@ -46,6 +55,8 @@ _PROGRAMS_SHOWN = 3
 _FAMILIES = ("gpu", "tpu", "cpu")
 _SILENT_SUITES_SHOWN = 8
 _REASON_CHARACTERS = 100
+_REPEATED = re.compile(r"-\d+$")
+"""The suffix of a workload whose program a plain test compiled before."""
 
 
 class Detail(NamedTuple):
@@ -129,16 +140,22 @@ def document(
 def causes(records: Iterable[Record]) -> list[list[Record]]:
     """All records that did not pass, each in one cause; worst first, then in order of appearance.
 
-    What fails or improves stands alone. Known defects share a cause if suite, variant and upstream
+    What fails or improves stands alone, but a plain test that failed is one cause: its assertions
+    join the number that failed in it. Known defects share a cause if suite, variant and upstream
     link agree; what could not be judged, if reason and advice agree.
     """
     groups: dict[Hashable, list[Record]] = {}
+    tests: dict[tuple[str, str], tuple[Hashable, ...]] = {}
     for number, record in enumerate(records):
         key: tuple[Hashable, ...] = (number,)
         if record.verdict is Outcome.KNOWN_DEFECT:
             key = (record.suite, record.variant, record.upstream)
         elif record.verdict in (Outcome.UNSUPPORTED, Outcome.INCONCLUSIVE):
             key = (record.reason, record.advice)
+        elif record.verdict is Outcome.FAILED:
+            test = (record.suite, _REPEATED.sub("", record.workload))
+            first = tests.setdefault(test, key)
+            key = first if record.claim == ASSERTIONS else key
         if record.verdict is not Outcome.PASSED:
             groups.setdefault((record.verdict, *key), []).append(record)
     return sorted(groups.values(), key=lambda cause: RANK[cause[0].verdict])
@@ -154,8 +171,9 @@ def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> 
 
     ``command`` is the command that repeats the run.
     """
-    # Of a group, a record that has a measurement explains more.
-    example = next((each for each in cause if each.measured is not None), cause[0])
+    # Of a group, a record that has a measurement explains more; of a test, the number that failed.
+    measured = (each for each in cause if each.measured is not None)
+    example = cause[0] if stands_alone(cause[0].verdict) else next(measured, cause[0])
     verdict, label = example.verdict, LABELS[example.verdict]
     details: list[Detail] = []
     if stands_alone(verdict):
@@ -177,6 +195,9 @@ def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> 
         details.append(Detail("example", f"{place}: {_numbers(example)}"))
     if example.reason:
         details.append(Detail("cause", example.reason))
+    if stands_alone(verdict) and len(cause) > 1:
+        programs = ", ".join(f"{each.variant} on {each.target}" for each in cause[1:])
+        details.append(Detail("with", f"{ASSERTIONS} of {programs}, in the same test"))
     if next_step := example.advice or label.next_step:
         advice, colon, inspection = next_step.partition(": assay inspect ")
         details.append(Detail("next", advice))

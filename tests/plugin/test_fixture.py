@@ -47,6 +47,7 @@ def test_a_number_that_is_not_stored_fails(tmp_path: Path) -> None:
     assert "assert 65536 <= Baseline('temp_bytes')" in ended.output
     assert "store it with --assay-update-baselines=new" in ended.output
     assert verdicts(ended) == {"test_temp:temp_bytes": "failed", "test_temp:assertions": "failed"}
+    assert ended.output.count("\nFAIL  ") == 1  # One failed test is one cause.
 
 
 def test_the_stored_number_passes_and_is_recorded(stored: Project) -> None:
@@ -112,6 +113,27 @@ def test_a_baseline_needs_a_program(tmp_path: Path) -> None:
     ended = Project(tmp_path, {"test_alone.py": alone}).pytest(target="")
     assert ended.exit_code == 1
     assert "before assay.compile, wanted a program first" in ended.output
+
+
+@pytest.mark.parametrize("update", ["new", "all"])
+def test_a_test_that_fails_stores_none_of_its_numbers(tmp_path: Path, update: str) -> None:
+    fails = "    assert step_.memory.output_bytes == 0\n\n"
+    passes = TESTS[TESTS.index("def test_temp") :].replace("test_temp", "test_other")
+    made = project(tmp_path, more=fails + passes)
+    ended = made.pytest(f"--assay-update-baselines={update}", target="")
+    assert ended.exit_code == 1
+    assert verdicts(ended)["test_temp:temp_bytes"] == "inconclusive"
+    assert "not stored, because the test failed" in ended.output
+    ((_, stored),) = baselines.load_all(tmp_path / "baselines")
+    assert [key[0] for key in stored.baselines] == ["test_other"]
+
+
+def test_a_test_that_fails_leaves_the_stored_number(stored: Project) -> None:
+    before = list(baselines.load_all(stored.root / "baselines"))
+    project(stored.root, size=512, more="    assert False\n")
+    ended = stored.pytest("--assay-update-baselines=all", target="")
+    assert (ended.exit_code, verdicts(ended)["test_temp:temp_bytes"]) == (1, "inconclusive")
+    assert list(baselines.load_all(stored.root / "baselines")) == before
 
 
 EVERY_TARGET = """

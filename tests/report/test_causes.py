@@ -70,6 +70,29 @@ def test_failed_claims_of_one_reason_still_stand_alone(record_of: RecordOf) -> N
     assert len(causes([record_of(verdict=Outcome.FAILED)] * 3)) == 3
 
 
+def test_a_failed_test_is_one_cause_named_by_its_number(record_of: RecordOf) -> None:
+    def failed(**fields: object) -> Record:
+        return record_of(verdict=Outcome.FAILED, **fields)
+
+    number = failed(workload="test_a", claim="temp_bytes")
+    own = failed(workload="test_a", claim="assertions")
+    again = failed(workload="test_a-2", claim="assertions")
+    other = failed(workload="test_b", claim="assertions")
+    first, second = causes([number, other, own, again])
+    assert (first, second) == ([number, own, again], [other])
+    explanation = explain(first)
+    assert explanation.text.startswith("temp_bytes · ")
+    program = "offload-hidden on gpu-h100:8"
+    programs = f"assertions of {program}, {program}, in the same test"
+    assert Detail("with", programs) in explanation.details
+
+
+def test_two_numbers_that_failed_in_a_test_are_two_causes(record_of: RecordOf) -> None:
+    claims = ("temp_bytes", "peak_bytes", "assertions")
+    failed = [record_of(verdict=Outcome.FAILED, workload="test_a", claim=name) for name in claims]
+    assert [len(cause) for cause in causes(failed)] == [2, 1]
+
+
 def test_what_could_not_be_judged_is_grouped_by_reason(record_of: RecordOf) -> None:
     def unable(**fields: object) -> Record:
         return record_of(verdict=Outcome.UNSUPPORTED, **fields)

@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisection:
-    """A search over the ``releases`` from the oldest to the newest of ``good`` and ``bad``.
+    """A search over ``versions``, the releases from the older to the newer of ``good`` and ``bad``.
 
     ``points`` are those that were measured, oldest first; ``steps`` have the largest first.
     ``reason`` says why the search could not begin.
@@ -48,7 +48,7 @@ class Bisection:
     unit: Unit
     good: str
     bad: str
-    releases: int
+    versions: tuple[str, ...]
     points: tuple[Point, ...] = ()
     steps: tuple[Step, ...] = ()
     reason: str = ""

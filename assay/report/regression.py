@@ -51,7 +51,7 @@ def to_json(found: Bisection) -> str:
 
 def sentence(found: Bisection) -> str:
     """The result in one sentence."""
-    measured = f"{len(found.points)} of {plural(found.releases, 'release')} measured"
+    measured = f"{len(found.points)} of {plural(len(found.versions), 'release')} measured"
     what = f"{found.metric} of {found.subject} on {found.target}"
     if found.reason:
         return f"No answer: {found.component} {found.reason}"

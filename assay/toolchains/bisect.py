@@ -126,7 +126,7 @@ def find(question: Question, watch: Watch) -> Regression:
         unit=metric.unit,
         good=question.good,
         bad=question.bad,
-        releases=len(known),
+        versions=known,
         points=points,
         steps=() if reason else steps,
         reason=reason,

@@ -1,7 +1,7 @@
 """The ``assay`` fixture: compile programs in a plain test, with records and baselines."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
@@ -239,7 +239,8 @@ class Assay:
             advice="" if outcome is Outcome.PASSED else "see the test's own output",
         )
         for trial, seen in self._programs:
-            record = record_of(self._session.name, trial, finding, seconds=0.0, seen=seen)
+            seconds = sum(sum(astuple(each.seconds)) for each in seen)
+            record = record_of(self._session.name, trial, finding, seconds=seconds, seen=seen)
             self._node.stash.setdefault(VERDICTS, []).append(record)
         self._programs.clear()
 

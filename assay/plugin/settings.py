@@ -1,10 +1,10 @@
 """The options of a run, parsed once."""
 
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
@@ -129,11 +129,14 @@ def _check_folder(option: str, path: Path, *, written: bool) -> None:
     existing = next(each for each in (path, *path.parents) if each.exists())
     if not existing.is_dir():
         raise SettingsError(f"got {option}={path}, where {existing} is a file, wanted a folder")
-    if written and not os.access(existing, os.W_OK | os.X_OK):
+    try:
+        if written:  # Permissions alone do not tell: /proc and a full disk refuse root too.
+            TemporaryDirectory(dir=existing, prefix=".assay-").cleanup()
+    except OSError as error:
         raise SettingsError(
-            f"got {option}={path}, where {existing} cannot be written to, wanted a folder that "
-            "can; name another"
-        )
+            f"got {option}={path}, where {existing} cannot be written to ({error.strerror}), "
+            "wanted a folder that can; name another"
+        ) from None
 
 
 def _against(text: str | None) -> str:

@@ -189,7 +189,9 @@ def print_inspection(
     how = inspection.means.value
     if inspection.means is Means.COMPILED:
         page.text((str(evidence.toolchain), "dim"))
-        how = f"compiled in {_duration(evidence.seconds.compile)}"
+        how = "compiled program from the cache"
+        if not evidence.cached:
+            how = f"compiled in {_duration(evidence.seconds.compile)}"
     if module:
         instructions = plural(module.instructions, "instruction")
         page.text((f"{how}; {instructions}, {plural(len(module.loops), 'loop')}", "dim"))

@@ -160,14 +160,17 @@ def _without_kind(target: str) -> str:
 def headline(records: Sequence[Record]) -> str:
     """One line: the run, the number of verdicts, the seconds of work, the toolchain.
 
-    The seconds are summed over the verdicts, so parallel work counts in full.
+    The seconds are summed over the verdicts, so parallel work counts in full. There are none if all
+    programs come from the cache.
     """
     cached = sum(record.cached for record in records)
+    all_cached = bool(records) and cached == len(records)
+    seconds = f"{sum(record.seconds for record in records):,.1f} s of work"
     facts = (
         ", ".join(dict.fromkeys(record.run for record in records)) or "no run",
         plural(len(records), "verdict")
-        + (f", {cached:,} on cached compilations" if cached else ""),
-        f"{sum(record.seconds for record in records):,.1f} s of work",
+        + (f", {cached:,} on programs from the cache" if cached else ""),
+        "" if all_cached else seconds,
         ", ".join(f"{name} {version}" for name, version in toolchain_versions(records).items()),
     )
     return " · ".join(filter(None, facts))

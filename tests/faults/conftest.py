@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +32,8 @@ class Ended:
     @property
     def summary(self) -> str:
         """What the run says last, in one line: from its headline on, if it came to one."""
-        _, headline, rest = self.output.rpartition(" s of work")
-        return " ".join((rest if headline else self.output).split())
+        *_, rest = re.split(" s of work| on programs from the cache", self.output)
+        return " ".join(rest.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         ),
         ("--assay-compile-timeout=-1", "got --assay-compile-timeout=-1, wanted a positive number"),
         ("--assay-results-dir=test_small.py", "test_small.py is a file, wanted a folder"),
+        ("--assay-results-dir=/proc/nope", "got --assay-results-dir=/proc/nope, where /proc"),
         ("--assay-baselines-dir=pytest.ini/x", "pytest.ini is a file, wanted a folder"),
         (
             "--assay-compile-timeout=nan",

@@ -112,17 +112,21 @@ def test_an_option_that_cannot_be_used_is_named(
         parsed(tmp_path, **options)
 
 
-def test_only_folders_that_are_written_must_be_writable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.access", lambda path, *_: not str(path).endswith("locked"))
-    (tmp_path / "locked").mkdir()
-    assert parsed(tmp_path, baselines_dir="locked/b").baselines == tmp_path / "locked" / "b"
+def test_only_folders_that_are_written_must_be_writable(tmp_path: Path) -> None:
+    """Nobody can make a folder in /proc, root neither, although its permissions say so."""
+    assert parsed(tmp_path, baselines_dir="/proc/b").baselines == Path("/proc/b")
     with pytest.raises(
-        SettingsError, match=r"got --assay-baselines-dir=.*b, where .*locked cannot be"
+        SettingsError, match="got --assay-baselines-dir=/proc/b, where /proc cannot be written to"
     ):
-        parsed(tmp_path, baselines_dir="locked/b", update_baselines="new")
+        parsed(tmp_path, baselines_dir="/proc/b", update_baselines="new")
     with pytest.raises(
-        SettingsError, match=r"got --assay-results-dir=.*r, where .*locked cannot be"
+        SettingsError,
+        match=r"got --assay-results-dir=/proc/r, where /proc cannot be written to \(.*\), wanted a "
+        "folder that can; name another",
     ):
-        parsed(tmp_path, results_dir="locked/r")
+        parsed(tmp_path, results_dir="/proc/r")
+
+
+def test_a_folder_that_can_be_written_stays_as_it_is(tmp_path: Path) -> None:
+    parsed(tmp_path, results_dir="r/s")
+    assert list(tmp_path.iterdir()) == []

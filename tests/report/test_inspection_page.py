@@ -126,6 +126,11 @@ def test_the_head_names_the_program_the_target_and_the_toolchain() -> None:
     assert third.endswith("1,234 instructions, 1 loop")
 
 
+def test_a_program_from_the_cache_was_not_compiled_in_no_time() -> None:
+    assert "compiled program from the cache; 1,234 instructions" in page(seen(cached=True))
+    assert "from the cache" not in page(INSPECTION)
+
+
 def test_ten_rows_are_shown_and_the_rest_is_counted() -> None:
     inspection = module(full_buffer_writes=(FULL_BUFFER_WRITE,) * 25)
     assert section(inspection, "COPIES").count("train.py:14") == 10

@@ -103,6 +103,13 @@ def test_the_headline_names_run_verdicts_work_and_toolchain(record_of: RecordOf)
     )
 
 
+def test_a_headline_of_cached_programs_names_no_seconds(record_of: RecordOf) -> None:
+    cached = record_of(cached=True)
+    assert "2 verdicts, 2 on programs from the cache · jax" in headline([cached, cached])
+    some = "2 verdicts, 1 on programs from the cache · 0.5 s of work · jax"
+    assert some in headline([cached, record_of()])
+
+
 def test_two_versions_of_one_package_are_both_named(record_of: RecordOf) -> None:
     records = [record_of(toolchain={"jax": version}) for version in ("0.12", "0.10")]
     assert toolchain_versions(records) == {"jax": "0.10, 0.12"}

@@ -1,9 +1,10 @@
 """The command line: ``assay targets``, ``inspect``, ``qualify``, ``report``, ``bisect``."""
 
 import platform
+import shlex
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +18,7 @@ from typer import Argument, Option
 from assay.judge.differences.inspections import compare
 from assay.model.bisection import Point
 from assay.model.blame import WrongValue
-from assay.model.inspection import Inspection, Means
+from assay.model.inspection import Inspection
 from assay.model.target import TargetError
 from assay.model.units import format_bytes, parse_bytes
 from assay.model.verdict import ExitCode
@@ -221,6 +222,7 @@ _With = Annotated[
     list[str] | None, Option("--with", help="A package that the program imports; repeatable.")
 ]
 _Bundle = Annotated[Path | None, Option(help="Write a bundle for an upstream report here.")]
+_Html = Annotated[Path | None, Option(help="Write the answer as one HTML page to this file.")]
 _TimingLimit = Annotated[float, Option(min=1, help="Limit of one comparison of times.")]
 
 
@@ -240,6 +242,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     also: _With = None,
     python: Annotated[str, Option(help="The Python to use; default: the first that works.")] = "",
     bundle: _Bundle = None,
+    html: _Html = None,
     timeout: Annotated[float, Option(min=1, help="Limit of one measurement, in seconds.")] = 600.0,
     timing_seconds: _TimingLimit = 120.0,
     as_json: _AsJson = False,
@@ -272,13 +275,15 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
         timing_seconds=timing_seconds,
     )
     try:
-        code = _bisect(question, bundle, as_json=as_json)
+        code = _bisect(question, bundle, html, as_json=as_json)
     except (CannotMake, UnreadableToolchain) as error:
         raise WrongValue(str(error)) from error
     raise typer.Exit(code.value)
 
 
-def _bisect(question: "Question", bundle: Path | None, *, as_json: bool) -> ExitCode:
+def _bisect(
+    question: "Question", bundle: Path | None, html: Path | None, *, as_json: bool
+) -> ExitCode:
     from assay.toolchains.bisect import find
     from assay.toolchains.bundle import write
 
@@ -292,34 +297,37 @@ def _bisect(question: "Question", bundle: Path | None, *, as_json: bool) -> Exit
                 typer.echo(point_line(point), err=True)
 
         found = find(question, watch)
+    bisection, sides = found.bisection, found.inspections
+    comparison = compare(*sides) if sides else None
+    differences = [str(each) for each in (comparison and comparison.differences) or ()]
     if as_json:
-        typer.echo(bisection_json(found.bisection))
+        typer.echo(bisection_json(bisection))
     else:
-        print_bisection(Console(), found.bisection)
-    if found.bisection.steps and len(found.sides) > 1:
-        inspections = (
-            Inspection(
-                subject=f"{found.bisection.subject} with {component} {each.release.version}",
-                means=Means.COMPILED,
-                evidence=each.evidence,
-                device=question.target.model,
-            )
-            for each in found.sides.values()
-        )
-        comparison = compare(*inspections)
-        if not as_json and comparison.differences is not None:
+        print_bisection(Console(), bisection)
+        if comparison is not None and comparison.differences is not None:
             print_comparison(Console(), comparison)
-        if bundle is not None:
-            differences = [str(each) for each in comparison.differences or ()]
-            for path in write(
-                bundle,
-                found.sides,
-                found.prober,
-                sentence(found.bisection),
-                lambda outputs: issue(found.bisection, outputs, differences),
-            ):
-                typer.echo(f"written: {path}", err=True)
-    return found.bisection.exit_code
+
+    def text(outputs: Mapping[str, str]) -> str:
+        return issue(bisection, outputs, differences)
+
+    written: tuple[Path, ...] = ()
+    if bundle is not None and sides:
+        written = write(bundle, found.sides, found.prober, sentence(bisection), text)
+    if html is not None:
+        from assay.report.bisection_page import bisection_page
+
+        page = bisection_page(
+            bisection,
+            sides,
+            differences,
+            command=shlex.join(["assay", *sys.argv[1:]]),
+            issue=text({}) if bisection.steps else "",
+        )
+        write_whole(html, page.encode())
+        written += (html,)
+    for path in written:
+        typer.echo(f"written: {path}", err=True)
+    return bisection.exit_code
 
 
 @app.command()

@@ -164,8 +164,17 @@ class Section(NamedTuple):
     omitted: int = 0
     items: Sequence[str] = ()
 
-    def cells(self, row: Json) -> Iterator[str]:
-        """The row as text."""
+    @property
+    def table(self) -> list[list[str]]:
+        """The rows that are shown, as text."""
+        return [list(self._cells(row)) for row in self.rows[:_ROWS]]
+
+    @property
+    def more(self) -> int:
+        """The number of rows and items that are not shown."""
+        return self.omitted + max(0, len(self.rows) - _ROWS, len(self.items) - _ROWS)
+
+    def _cells(self, row: Json) -> Iterator[str]:
         for column, head in enumerate(self.heads):
             value = row[_KEY_OF.get(head, head)]
             if value is None:
@@ -195,7 +204,7 @@ def print_inspection(
     if module:
         instructions = plural(module.instructions, "instruction")
         page.text((f"{how}; {instructions}, {plural(len(module.loops), 'loop')}", "dim"))
-    for section in _sections(inspection, comparison):
+    for section in sections(inspection, comparison):
         _print_section(page, section)
 
 
@@ -209,16 +218,14 @@ def _print_section(page: Page, section: Section) -> None:
     page.line()
     page.text((section.title, f"bold {section.style}"), "  ", (section.text, section.style))
     if section.rows:
-        rows = map(section.cells, section.rows[:_ROWS])
-        page.table(table_of(section.heads, rows, numbers=section.numbers))
+        page.table(table_of(section.heads, section.table, numbers=section.numbers))
     for item in section.items[:_ROWS]:
         page.text(item, first="  - ", indent=4)
-    more = section.omitted + max(0, len(section.rows) - _ROWS, len(section.items) - _ROWS)
-    if more:
-        page.text((f"… and {more} more", "dim"), first="  ")
+    if section.more:
+        page.text((f"… and {section.more} more", "dim"), first="  ")
 
 
-def _sections(inspection: Inspection, comparison: Comparison | None) -> Iterator[Section]:
+def sections(inspection: Inspection, comparison: Comparison | None = None) -> Iterator[Section]:
     """What is known of the program; nothing of one that failed before it was compiled."""
     evidence, module = inspection.evidence, inspection.evidence.module
     if inspection.error:

@@ -20,11 +20,10 @@ _INSTALL = "pip install -r requirements-{}.txt && python repro.py"
 def print_bisection(console: Console, found: Bisection) -> None:
     """Write the answer, then every measured release with its number and a bar."""
     page = Page(console)
-    page.text((sentence(found), "bold"))
-    for step in found.steps[1:]:
-        page.text(f"Also: {_changed(found, step)}")
-    if any(step.unmeasured for step in found.steps[1:]):
-        page.text("Use --scan to find the release of each further step.")
+    first, *others = answer(found)
+    page.text((first, "bold"))
+    for line in others:
+        page.text(line)
     largest = max((abs(point.number or 0) for point in found.points), default=0.0)
     width = max((len(point.version) for point in found.points), default=0)
     for point in found.points:
@@ -47,6 +46,14 @@ def point_line(point: Point) -> str:
 def to_json(found: Bisection) -> str:
     """The bisection as one JSON object."""
     return json.dumps(asdict(found) | {"unit": found.unit.value}, indent=2, ensure_ascii=False)
+
+
+def answer(found: Bisection) -> tuple[str, ...]:
+    """The result in one sentence, then further steps."""
+    others = [f"Also: {_changed(found, step)}" for step in found.steps[1:]]
+    if any(step.unmeasured for step in found.steps[1:]):
+        others.append("Use --scan to find the release of each further step.")
+    return (sentence(found), *others)
 
 
 def sentence(found: Bisection) -> str:

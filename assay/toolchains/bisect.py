@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from assay.model.bisection import Bisection, Point, Step
 from assay.model.blame import WrongValue
+from assay.model.inspection import Inspection, Means
 from assay.model.rerun import Pair, Side
 from assay.model.timing import Change
 from assay.model.units import Unit, parse_bytes
@@ -59,16 +60,30 @@ class Regression:
 
     @property
     def sides(self) -> Mapping[str, Probed]:
-        """The program on the ``good`` and on the ``bad`` side of the largest step."""
+        """The program on the ``good`` and the ``bad`` side of the largest step, or nothing."""
+        if not self.bisection.steps:
+            return {}
         step = self.bisection.steps[0]
         is_fixed = Version(self.bisection.good) > Version(self.bisection.bad)
         names = ("bad", "good") if is_fixed else ("good", "bad")
         versions = (step.before.version, step.after.version)
-        return {
-            name: self.probed[version]
-            for name, version in zip(names, versions, strict=True)
-            if version in self.probed
-        }
+        if not self.probed.keys() >= set(versions):
+            return {}
+        return {name: self.probed[each] for name, each in zip(names, versions, strict=True)}
+
+    @property
+    def inspections(self) -> tuple[Inspection, ...]:
+        """Both sides as ``assay inspect`` reads a program."""
+        found = self.bisection
+        return tuple(
+            Inspection(
+                subject=f"{found.subject} with {found.component} {each.release.version}",
+                means=Means.COMPILED,
+                evidence=each.evidence,
+                device=self.prober.target.model,
+            )
+            for each in self.sides.values()
+        )
 
 
 Watch = Callable[[str, Point | None], None]

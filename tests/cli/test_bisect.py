@@ -129,3 +129,27 @@ def test_help_names_every_metric_and_component() -> None:
     shown = CliRunner().invoke(app, ["bisect", "--help"], env={"TERMINAL_WIDTH": "300"}).stdout
     assert f"One of {', '.join(METRICS)}." in shown
     assert f"What varies: {', '.join(COMPONENTS)}." in shown
+
+
+def test_a_page_holds_the_answer_the_plot_and_both_programs(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "page.html"
+    found = bisect("0.1.0", "0.7.0", "--html", str(file))
+    assert found.exit_code == 1
+    assert f"written: {file}" in found.stderr
+    page = file.read_text()
+    assert "<h1>jax 0.5.0 changed it, 1.0 KiB → 1.0 MiB" in page
+    assert page.count('<svg class="assay-plot"') == 1
+    for version in VERSIONS[:7]:
+        assert f"<td>{version}</td>" in page
+    assert "not measured" in page
+    assert f"{FILE}:in_place with jax 0.4.0" in page
+    assert page.count("<strong>MEMORY</strong>") == 2
+    assert "# temp_bytes changed between jax 0.4.0 and 0.5.0" in page
+
+
+def test_a_page_without_a_step_says_so(tmp_path: Path) -> None:
+    assert bisect("0.1.0", "0.4.0", "--html", str(tmp_path / "page.html")).exit_code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "<h1>No change" in page
+    assert "Both programs" not in page
+    assert "upstream" not in page

@@ -73,6 +73,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_the_wheel_holds_the_templates_of_pages(wheel: Path) -> None:
+    folder = Path("assay/report/templates")
+    templates = {path.name for path in (REPOSITORY / folder).iterdir()}
+    assert {"page.html", "bisection.html"} <= templates
+    assert {path.name for path in (wheel / folder).iterdir()} == templates
+
+
 @pytest.fixture(scope="module")
 def passing(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """An empty folder with both files and the installed package in front of all others."""

@@ -73,14 +73,14 @@ class Map:
         """Whom to ask of these lines: those that run them, this folder's and fast ones first.
 
         A fixture or a cache may have run a line for an earlier test, so the rest of the same files
-        follows. Of what the import runs, and where no test runs a line, the file's tests are asked.
+        follows. Of what the import runs, and where no test runs a line, all of these are asked.
         """
         ran = self.ran.get(path, {})
         direct = set().union(*(ran.get(line, set()) for line in lines))
         near = direct or set().union(*ran.values())
         files = {each.partition("::")[0] for each in near}
         also = {each for each in self.seconds if each.partition("::")[0] in files}
-        order = [*self._ranked(near, folder), *self._ranked(also - near, folder)]
+        order = [*self._ranked(direct, folder), *self._ranked(also - direct, folder)]
         begins = accumulate((self.seconds[each] for each in order[:-1]), initial=0.0)
         timed = zip(order, begins, strict=True) if order else ()
         return [each for each, seconds in timed if seconds < most_seconds]

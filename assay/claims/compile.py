@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from assay.claims.measurement import (
     given,
-    memory_of,
     module_of,
+    needed_bytes_of,
     noted,
     result_of_run,
     stop,
@@ -50,7 +50,7 @@ def nbytes(residual: Residual) -> int:
     The first number in a type's name is its bits: ``float8_e4m3fn``, ``int4``; ``bool`` has none.
     """
     bits = re.search(r"[0-9]+", residual.dtype)
-    return (prod(residual.shape) * int(bits[0] if bits else 8) + 7) // 8
+    return -(-prod(residual.shape) * int(bits[0] if bits else 8) // 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class NamesMatch(Claim):
         missing = [name for name in wanted if name not in present]
         if not missing:
             return _failures(0, f"the program names {', '.join(wanted)}")
-        close = get_close_matches(missing[0], present, n=1)
+        close = get_close_matches(missing[0], present)
         advice = f"did you mean {close[0]!r}?" if close else "name a value with checkpoint_name"
         reason = f"the policy names {missing}, but the program names only {sorted(present)}"
         return _failures(len(missing), reason, advice=advice)
@@ -188,8 +188,7 @@ class FitsDevice(Claim):
                 reason="this target has no memory size",
                 advice="use a GPU or TPU target",
             )
-        memory_of(case)
-        needed = evidence.needed_bytes or 0
+        needed = needed_bytes_of(case)
         capacity = Quantity(evidence.device_memory_bytes, self.unit)
         limit = Formula("the device's memory", lambda _case: capacity)
         found = self._compare(case, "device memory", needed, "≤", limit)

@@ -82,6 +82,11 @@ def memory_of(case: Case, evidence: Evidence | None = None) -> Memory:
     return _compiled(case, seen, seen.memory, "memory analysis")
 
 
+def needed_bytes_of(case: Case) -> int:
+    """The device memory that the judged program needs, or ``Stopped``."""
+    return _compiled(case, case.evidence, case.evidence.needed_bytes, "memory analysis")
+
+
 def module_of(case: Case, evidence: Evidence | None = None) -> ModuleSummary:
     """The optimised module's summary, of the judged program or another one, or ``Stopped``."""
     seen = evidence or case.evidence

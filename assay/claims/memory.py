@@ -114,12 +114,12 @@ class FitsBudget(Claim):
 
     def judge(self, case: Case) -> Finding:
         failure = case.evidence.failure
-        refused = failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
-        needed = failure.needed_bytes if failure is not None and refused else None
+        refused = failure if failure and failure.kind is FailureKind.OUT_OF_MEMORY else None
+        needed = refused.needed_bytes if refused else None
         if needed is None:
             needed = memory_of(case).device_bytes
         found = self._compare(case, "device memory", needed, "≤", self.budget)
-        return replace(found, outcome=Outcome.FAILED, failure=failure) if refused else found
+        return replace(found, outcome=Outcome.FAILED, failure=refused) if refused else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ def age(versions: Mapping[str, str]) -> _Age:
 
     The compiler's own package decides; the remaining versions only make the order total.
     """
-    leading = tuple(_version(versions.get(name, "0")) for name in _ORDER)
+    leading = tuple(_version(versions.get(name, "")) for name in _ORDER)
     rest = tuple((name, _version(text), text) for name, text in sorted(versions.items()))
     return leading, rest
 

@@ -54,7 +54,7 @@ def _change(low: float, high: float, sensitivity: Sensitivity) -> Change:
     least, seen = math.log1p(sensitivity.least), math.log1p(sensitivity.seen)
     half = (high - low) / 2
     # Noise as large as the change need not be as independent as the interval takes it to be.
-    if half > seen and (math.isinf(half) or half > abs(low + high) / 4):
+    if half > seen and half > abs(low + high) / 4:
         return Change.TOO_NOISY
     if low > least:
         return Change.SLOWER
@@ -309,7 +309,7 @@ def differences(first: Sequence[float], second: Sequence[float]) -> Floats:
 
 
 def calm_differences(first: Sequence[float], second: Sequence[float]) -> Floats:
-    """The differences of the calmer half of the pairs, in the order taken.
+    """The differences of the calmer half of the pairs, at least 12, in the order taken.
 
     Raises:
         ValueError: as ``differences`` does.
@@ -341,9 +341,7 @@ def _cut(count: int, errors: float) -> int:
     if count > _MOST_EXACT:
         mean, variance = count * (count + 1) / 4, count * (count + 1) * (2 * count + 1) / 24
         return int(mean + float(ndtri(errors / 2)) * math.sqrt(variance))
-    ways = np.zeros(count * (count + 1) // 2 + 1)
-    ways[0] = 1.0
+    chances = np.ones(1)
     for rank in range(1, count + 1):
-        ways[rank:] = ways[rank:] + ways[: len(ways) - rank]
-        ways /= 2
-    return int(np.searchsorted(np.cumsum(ways), errors / 2, side="right"))
+        chances = (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0))) / 2
+    return int(np.searchsorted(np.cumsum(chances), errors / 2, side="right"))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 from typing import Final
 
 import numpy as np
@@ -20,9 +20,9 @@ _FEWEST_FOR_A_CURVE: Final = 6
 class Growth(Enum):
     """The verdict on a cost that may grow at most as a power of the size."""
 
-    WITHIN = "within"
-    BEYOND = "beyond"
-    CANNOT_SAY = "cannot say"
+    WITHIN = auto()
+    BEYOND = auto()
+    CANNOT_SAY = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def fitted_exponent(
     )
 
 
-def grows(exponent: Exponent | Ratio, *, at_most: float, slack: float = 0.1) -> Growth:
+def grows(exponent: Exponent | Ratio, *, at_most: float, slack: float) -> Growth:
     """Whether the whole interval lies within, or beyond, the wanted exponent and its slack."""
     if exponent.high <= at_most + slack:
         return Growth.WITHIN

@@ -257,7 +257,7 @@ def number(value: float) -> BaselineNumber:
 
 
 def alone(
-    seconds: float, *, stored: float | None = 0.01, load: float = 0.5, count: int = 48
+    seconds: float, *, stored: float | None = 0.01, load: float | None = 0.5, count: int = 48
 ) -> Case:
     """The good variant's case timed alone in four processes, on two cores of that load average."""
     times = timed(*(seconds * (1 + each / 100) for each in range(count))).times

@@ -235,7 +235,7 @@ COMPILED = (
     *FROM_MODULE,
     *STEPPED,
     *FAMILIES,
-    *of("values-equal", "baseline-time", "time-against", "time-growth"),
+    *of("runs", "values-equal", "baseline-time", "time-against", "time-growth"),
     *of("time-exponent", "time-ratio", "trace-time-ratio"),
 )
 

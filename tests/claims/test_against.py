@@ -8,7 +8,7 @@ from assay.model.claim import RerunClaim, TimingClaim
 from assay.model.evidence import Failure, FailureKind
 from assay.model.rerun import Side
 from assay.model.target import Unavailable
-from assay.model.timing import Change, Ending, Ratio
+from assay.model.timing import Change, Ending, Ratio, Sensitivity
 from assay.model.verdict import Outcome
 
 from .cases import case, failure, rerun
@@ -55,6 +55,12 @@ def test_too_noisy_is_no_pass(ended: Ending, advice: str) -> None:
     assert "too noisy to decide" in finding.reason
     assert f"{ended.phrase} was reached" in finding.reason
     assert advice in finding.advice
+
+
+def test_the_rerun_looks_for_the_change_that_the_claim_names() -> None:
+    claim = claims.TimeAgainst(least_change=0.1, seen_change=0.3)
+    assert claim.rerun_sensitivity(case()) == Sensitivity(least=0.1, seen=0.3)
+    assert CLAIM.rerun_sensitivity(case()) == Sensitivity()
 
 
 def test_too_few_pairs_are_no_pass() -> None:

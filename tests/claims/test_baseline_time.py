@@ -41,6 +41,10 @@ def test_a_busy_machine_is_not_called_slower_and_may_be_called_faster() -> None:
     assert judge(CLAIM, alone(0.01, load=BUSY)).outcome is Outcome.PASSED
 
 
+def test_a_machine_of_unknown_load_counts_as_idle() -> None:
+    assert judge(CLAIM, alone(0.02, load=None)).outcome is Outcome.FAILED
+
+
 def test_a_machine_without_a_stored_time_has_nothing_to_compare_with() -> None:
     finding = judge(CLAIM, alone(0.01, stored=None))
     assert finding.outcome is Outcome.INCONCLUSIVE
@@ -49,9 +53,10 @@ def test_a_machine_without_a_stored_time_has_nothing_to_compare_with() -> None:
     assert judge(CLAIM, alone(0.01, stored=None, load=BUSY)).measured is None
 
 
-def test_too_few_samples_decide_nothing() -> None:
-    few = alone(0.02, count=10 * PROCESSES_ALONE - 1)
-    assert judge(CLAIM, few).outcome is Outcome.INCONCLUSIVE
+def test_ten_samples_of_each_process_decide_and_fewer_do_not() -> None:
+    enough = 10 * PROCESSES_ALONE
+    assert judge(CLAIM, alone(0.02, count=enough)).outcome is Outcome.FAILED
+    assert judge(CLAIM, alone(0.02, count=enough - 1)).outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_program_that_fails_fails_it() -> None:

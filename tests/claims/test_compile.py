@@ -10,7 +10,7 @@ from assay.model.evidence import FailureKind
 from assay.model.summary import Peak
 from assay.model.verdict import Outcome
 
-from .cases import MEMORY, OUT_OF_MEMORY, case, failure, module
+from .cases import MEMORY, OUT_OF_MEMORY, UNAVAILABLE, case, failure, module
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,18 @@ def test_on_a_target_without_a_memory_size_a_failure_is_unsupported_too() -> Non
     evidence = case(device_memory_bytes=None, memory=None, failure=failure(FailureKind.TRACE))
     assert judge(claims.FitsDevice(), evidence).outcome is Outcome.UNSUPPORTED
     assert judge_negative_control(claims.FitsDevice(), evidence).outcome is Outcome.UNSUPPORTED
+
+
+def test_a_target_that_is_not_here_says_so_not_its_memory() -> None:
+    absent = case(unavailable=UNAVAILABLE, device_memory_bytes=None, memory=None)
+    finding = judge(claims.FitsDevice(), absent)
+    assert (finding.outcome, finding.reason) == (Outcome.UNSUPPORTED, UNAVAILABLE.reason)
+
+
+def test_a_program_without_results_does_not_show_that_it_runs() -> None:
+    finding = judge(claims.Runs(), case(values=None))
+    assert finding.outcome is Outcome.UNSUPPORTED
+    assert finding.reason == "the program gives no results"
 
 
 def test_a_target_without_a_memory_size_is_unsupported_for_the_fit() -> None:

@@ -1,5 +1,6 @@
 """What holds of every claim that Assay ships, whatever it measures."""
 
+import re
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge, judge_negative_control
-from assay.model.claim import Claim, Formula
+from assay.model.claim import Case, Claim, Formula
 from assay.model.evidence import FailureKind
 from assay.model.module import Direction
 from assay.model.units import Quantity, Unit
@@ -33,6 +34,7 @@ every = pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
 
 NUMBERS = {
     "compiles": ((0, 0), (1, 0)),
+    "runs": ((0, 0), (1, 0)),
     "fits-device": ((TEMP_BYTES + 600, 80 * 2**30), (80 * 2**30 + 600, 80 * 2**30)),
     "host-bytes": ((STACK_BYTES, STACK_BYTES), (STACK_BYTES - 1, STACK_BYTES)),
     "device-bytes-fall": ((STACK_BYTES, STACK_BYTES), (STACK_BYTES - 1, STACK_BYTES)),
@@ -265,6 +267,30 @@ def test_a_limit_of_the_wrong_unit_fails_the_claim(build: Any, unit: Unit) -> No
     finding = judge(claim, case())
     assert (finding.outcome, finding.measured) == (Outcome.FAILED, None)
     assert "name the same unit in the claim and in its limit" in finding.reason
+
+
+@every
+def test_a_formula_is_given_the_case(example: Example) -> None:
+    seen: list[Case] = []
+
+    def watched(formula: Formula) -> Formula:
+        def limit(case: Case) -> Quantity:
+            seen.append(case)
+            return formula.of(example.passes)
+
+        return Formula(formula.text, limit)
+
+    values = {field.name: getattr(example.claim, field.name) for field in fields(example.claim)}
+    formulas = {name: watched(each) for name, each in values.items() if isinstance(each, Formula)}
+    judge(replace(example.claim, **formulas), example.passes)
+    assert {id(case) for case in seen} <= {id(example.passes)}
+    assert len(seen) >= len(formulas)
+
+
+@every
+def test_a_reason_names_what_is_measured_and_shows_no_record(example: Example) -> None:
+    for case_ in (example.passes, example.fails):
+        assert not re.search(r"\w+\(\w+=", judge(example.claim, case_).reason)
 
 
 @pytest.mark.parametrize("build", WITH_FORMULA)

@@ -25,6 +25,12 @@ def test_it_tells_the_ratio_its_interval_and_the_limit() -> None:
     assert "0.75 (0.75 to 0.75 from 7 pairs), expected at most 0.354" in finding.reason
 
 
+def test_of_several_lengths_the_shortest_and_the_longest_count() -> None:
+    seconds = ((1.0,) * 7, (9.0,) * 7, (2.0,) * 7)
+    finding = _judged(GrowthTimes(lengths=(8, 16, 64), seconds=seconds))
+    assert (finding.outcome, finding.measured) == (Outcome.PASSED, pytest.approx(2 / 8))
+
+
 def test_growth_of_just_the_square_root_passes_the_claim() -> None:
     times = GrowthTimes(lengths=(4, 16), seconds=((1.0,) * 7, (2.0,) * 7))
     assert _judged(times).outcome is Outcome.PASSED

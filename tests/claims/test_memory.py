@@ -71,6 +71,7 @@ def test_a_refused_program_fails_its_budget_by_what_the_compiler_says_it_needs()
     refused = case(memory=None, failure=OUT_OF_MEMORY)
     finding = judge(claims.FitsBudget(budget=formula(TEMP_BYTES)), refused)
     assert (finding.outcome, finding.measured) == (Outcome.FAILED, OUT_OF_MEMORY.needed_bytes)
+    assert finding.failure == OUT_OF_MEMORY
 
 
 def test_a_refused_program_fails_even_a_budget_that_is_larger_than_the_device() -> None:

@@ -93,6 +93,7 @@ def test_a_limit_in_another_unit_fails_the_claim() -> None:
 def test_the_fastest_run_at_each_length_counts() -> None:
     finding = judge(TIME, case(growth=grown(0.5)))
     assert (finding.outcome, finding.measured) == (Outcome.PASSED, pytest.approx(0.5))
+    assert finding.reason.startswith("growth of time: size ** 0.5 ")
 
 
 def test_two_lengths_are_too_few_for_an_exponent_of_time() -> None:

@@ -37,6 +37,7 @@ def test_the_ratio_is_held_to_the_stored_one(ratio: float, outcome: Outcome) -> 
     assert finding.outcome is outcome
     assert (finding.measured, finding.limit) == (pytest.approx(ratio, rel=0.02), 2.0)
     assert "stored ratio 2 ± 25%" in finding.reason
+    assert ("--assay-update-baselines=all" in finding.advice) == (outcome is not Outcome.PASSED)
 
 
 def test_noise_on_both_sides_of_the_line_is_inconclusive() -> None:

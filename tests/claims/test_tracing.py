@@ -73,6 +73,11 @@ def test_a_scalar_residual_is_one_element() -> None:
     assert nbytes(Residual(dtype="float32", shape=(), on_host=True, origin="")) == 4
 
 
+@pytest.mark.parametrize(("dtype", "size"), [("uint1", 13), ("int4", 50), ("bool", 99)])
+def test_bits_are_rounded_up_to_bytes(dtype: str, size: int) -> None:
+    assert nbytes(Residual(dtype=dtype, shape=(99,), on_host=True, origin="")) == size
+
+
 def test_a_misspelt_name_fails_and_the_close_one_suggested() -> None:
     finding = judge(claims.NamesMatch(), asking_for("residuall"))
     assert (finding.outcome, finding.measured) == (Outcome.FAILED, 1)

@@ -107,11 +107,12 @@ def test_small_elements_that_are_wholly_wrong_fail_the_claim() -> None:
     assert "64 of 256 elements differ" in wrong.reason
 
 
-def test_many_small_differences_count_as_more_than_chance() -> None:
+@pytest.mark.parametrize(("times", "relative"), [(0.75, 0.25), (0, 1), (-1, 1)])
+def test_many_small_differences_count_as_more_than_chance(times: float, relative: float) -> None:
     """The mean of Poisson's law under which 64 elements of 256 are off with a chance of 1e-6."""
     small = np.full(64, 2.0**-14, np.float32)
-    finding = judge(_WIDE, results(_with_small(small * 0.75), _with_small(small)))
-    assert finding.measured == pytest.approx(gamma.ppf(1e-6, 64) / 256 * 0.25)
+    finding = judge(_WIDE, results(_with_small(small * times), _with_small(small)))
+    assert finding.measured == pytest.approx(gamma.ppf(1e-6, 64) / 256 * relative)
 
 
 def test_an_element_that_cancelled_may_be_off_relative_to_itself() -> None:

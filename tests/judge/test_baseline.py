@@ -42,6 +42,17 @@ def test_another_toolchain_has_the_tolerance_both_ways(measured: int, outcome: O
     assert outcome_of(measured, 1000, OTHER, 0.1) is outcome
 
 
+def test_small_steps_are_counted_from_the_best_number() -> None:
+    """Each of these is within 1 % of the one before it, but the last is not of the best one."""
+    thousand, best, newest = (
+        BaselineNumber(value=value, toolchain={"jaxlib": version})
+        for value, version in ((1000, "0.8"), (900, "0.9"), (905, "0.10"))
+    )
+    earlier = (thousand, best, newest)
+    finding = against_baseline(Quantity(912, Unit.BYTES), newest, MINE, 0.01, earlier)
+    assert (finding.outcome, finding.limit) == (Outcome.FAILED, 900)
+
+
 @pytest.mark.parametrize("on", [MINE, OTHER])
 def test_growth_from_nothing_is_never_within_tolerance(on: dict[str, str]) -> None:
     assert outcome_of(1, 0, on, 0.5) is Outcome.FAILED

@@ -261,6 +261,7 @@ UNCOMPILED, UNTRACED = (Failure(kind=kind, message="no") for kind in (COMPILER, 
         (replace(UNMEASURED, failure=UNTRACED), TRACE, "nothing was measured"),
         (replace(FAILED, failure=UNTRACED), None, "names no failure"),
         (replace(FAILED, failure=UNTRACED), COMPILER, "names one that does not compile"),
+        (replace(FAILED, limit=None), None, "nothing was measured"),
         (replace(FAILED, measured=inf), None, "is not finite"),
     ],
 )

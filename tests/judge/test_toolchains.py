@@ -79,6 +79,14 @@ def test_the_accelerators_package_decides_between_equal_jaxlibs() -> None:
     assert value_for(numbers, jaxlib="0.10", libtpu="0.0.10") == 1
 
 
+@pytest.mark.parametrize(
+    "package", ["jax", "torch_xla", "torch", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin"]
+)
+def test_each_package_of_a_compiler_can_make_a_toolchain_newer(package: str) -> None:
+    newer = baseline(1, **{"jaxlib": "0.10", package: "2.0"})
+    assert value_for([newer], **{"jaxlib": "0.10", package: "1.0"}) is None
+
+
 def test_an_exact_toolchain_has_the_same_packages_too() -> None:
     numbers = [baseline(1, jaxlib="0.10"), baseline(2, jaxlib="0.10", libtpu="0.0.51")]
     assert value_for(numbers, jaxlib="0.10", libtpu="0.0.51") == 2

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from assay import claims
-from assay.measure import BASELINE
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.rerun import KeepRerun, Pair, Rerun, RerunRequest
 from assay.model.timing import Change, Ending, ProcessTimes, Ratio
@@ -118,7 +117,7 @@ def test_without_a_toolchain_nothing_is_measured(harness: Harness, rerunner: Rer
 
 
 def against_baseline(harness: Harness, rerunner: Rerunner, variant: Variant = OFFLOAD) -> str:
-    run = measuring(harness.start(), rerun=rerunner, against=BASELINE)
+    run = measuring(harness.start(), rerun=rerunner, against="baseline")
     return run.judge_timed(trial(variant, claim=CLAIM))[0].reason
 
 

@@ -43,6 +43,13 @@ def test_a_number_that_no_one_stored_is_taken(harness: Harness, update: Baseline
     assert stored(harness) == [(1000, "0.10.2")]
 
 
+def test_the_option_takes_the_words_new_and_all() -> None:
+    assert (BaselineUpdate("new"), BaselineUpdate("all")) == (
+        BaselineUpdate.NEW,
+        BaselineUpdate.ALL,
+    )
+
+
 def test_nothing_is_taken_unasked(harness: Harness) -> None:
     (record,) = harness.judge(trial())
     assert (record.verdict, record.baseline) == (Outcome.FAILED, None)

@@ -2,11 +2,15 @@
 
 import math
 import statistics
+from bisect import bisect_right
+from fractions import Fraction
+from itertools import accumulate, repeat, zip_longest
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from assay.model.timing import Change, Sensitivity
 from assay.stats.ratios import (
@@ -138,6 +142,7 @@ def test_views_that_contradict_each_other_decide_nothing_alone() -> None:
         (0.021, 0.022, Change.SLOWER),
         (0.0, 0.03, Change.SAME),
         (0.0, 0.05, Change.TOO_NOISY),
+        (-0.05, 0.0, Change.TOO_NOISY),
         (-math.inf, math.inf, Change.TOO_NOISY),
     ],
 )
@@ -215,18 +220,33 @@ def test_the_interval_is_wilcoxons_own() -> None:
     assert center == pytest.approx(statistics.median(averages))
 
 
-def test_of_many_pairs_the_interval_is_wilcoxons_within_three_in_a_thousand() -> None:
-    """Held against the exact distribution of the rank sum of 300 differences."""
-    differences = np.random.default_rng(3).normal(size=300)
-    ways = np.array([1.0])
-    for rank in range(1, 301):
-        ways = (np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))) / 2
-    cut = int(np.searchsorted(np.cumsum(ways), 0.005 / 2, side="right"))
-    rows, columns = np.triu_indices(300)
+def cut_of(count: int, errors: float) -> int:
+    """How many of the sorted averages lie below the interval of so many differences."""
+    differences = np.random.default_rng(count).normal(size=count)
+    rows, columns = np.triu_indices(count)
     averages = np.sort((differences[rows] + differences[columns]) / 2)
-    _, (low, high) = signed_rank_interval(differences, 0.005)
-    assert averages[round(cut * 0.997) - 1] <= low <= averages[cut - 1]
-    assert averages[-cut] <= high <= averages[-round(cut * 0.997)]
+    low, high = signed_rank_interval(differences, errors)[1]
+    cut = int(np.searchsorted(averages, low)) + 1
+    assert (low, high) == (averages[cut - 1], averages[-cut])
+    return cut
+
+
+@pytest.mark.parametrize(("count", "errors"), [(7, 6 / 2**7), (10, 0.05), (24, 1e-3), (256, 1e-3)])
+def test_up_to_256_pairs_the_error_is_exact(count: int, errors: float) -> None:
+    """Counts the sets of ranks with each sum, in whole numbers."""
+    sets = [1]
+    for rank in range(1, count + 1):
+        sets = [*map(sum, zip_longest(sets, [*repeat(0, rank), *sets], fillvalue=0))]
+    most = int(Fraction(errors) / 2 * 2**count)
+    assert cut_of(count, errors) == bisect_right(list(accumulate(sets)), most)
+
+
+@pytest.mark.parametrize("count", [257, 300])
+def test_of_more_pairs_the_rank_sum_is_taken_as_normal(count: int) -> None:
+    """A rank is in the sum with a chance of one half, so its variance is a quarter square."""
+    ranks = np.arange(1, count + 1)
+    spread = math.sqrt(np.sum(ranks**2) / 4)
+    assert cut_of(count, 0.005) == math.floor(norm.ppf(0.005 / 2, ranks.sum() / 2, spread))
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
@@ -265,9 +285,9 @@ def test_the_unit_of_time_changes_nothing(seed: int, power: int) -> None:
     assert other.change is one.change
 
 
-@given(st.permutations(range(20)))
-def test_below_the_minima_pairs_the_order_of_pairs_changes_nothing(order: list[int]) -> None:
-    first, second = turns(1.03, 1, pairs=20, busy=0.3)
+@given(st.permutations(range(23)))
+def test_below_24_pairs_their_order_changes_nothing(order: list[int]) -> None:
+    first, second = turns(1.03, 1, pairs=23, busy=0.3)
     one = ratio_of_turns(first, second)
     other = ratio_of_turns([first[k] for k in order], [second[k] for k in order])
     assert other == one
@@ -277,6 +297,11 @@ def test_the_calm_half_is_kept_whichever_program_was_slower() -> None:
     first, second = [1.0] * 12 + [9.0] * 12, [1.1] * 12 + [2.0] * 12
     assert calm_differences(first, second) == pytest.approx([math.log(1.1)] * 12)
     assert calm_differences(second, first) == pytest.approx([-math.log(1.1)] * 12)
+
+
+@pytest.mark.parametrize(("pairs", "kept"), [(8, 8), (12, 12), (23, 12), (25, 13), (64, 32)])
+def test_of_few_pairs_all_or_twelve_are_kept(pairs: int, kept: int) -> None:
+    assert len(calm_differences([1.0] * pairs, [1.0] * pairs)) == kept
 
 
 def test_one_pair_far_apart_decides() -> None:
@@ -290,6 +315,14 @@ def test_far_below_a_large_limit_is_faster_though_it_takes_longer() -> None:
 
 def test_the_looks_are_those_that_the_error_rate_was_measured_with() -> None:
     assert LOOKS == (12, 16, 24, 32, 48, 64, 96, 128, 192, 384, 768, 1536)
+
+
+def test_the_errors_are_shared_by_every_look_and_a_last_one() -> None:
+    first, second = turns(1.0, 1, pairs=LOOKS[-1], jitter=0.1)
+    found = ratio_of_turns(first, second)
+    assert found == ratio_of_turns(first, second, looks=len(LOOKS) + 1)
+    once = ratio_of_turns(first, second, looks=1)
+    assert found.low < once.low < once.high < found.high
 
 
 def test_the_interval_is_that_which_the_error_rate_was_measured_with() -> None:

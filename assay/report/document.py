@@ -55,6 +55,7 @@ _PROGRAMS_SHOWN = 3
 _FAMILIES = ("gpu", "tpu", "cpu")
 _SILENT_SUITES_SHOWN = 8
 _REASON_CHARACTERS = 100
+_REASONS_SHOWN = 3
 _REPEATED = re.compile(r"-\d+$")
 """The suffix of a workload whose program a plain test compiled before."""
 
@@ -255,13 +256,7 @@ def _status(name: str, records: Sequence[Record], issues: Sequence[UpstreamIssue
     # What fails or improved is explained elsewhere; an issue is the reason of its defects.
     for outcome in (Outcome.KNOWN_DEFECT, Outcome.INCONCLUSIVE, Outcome.UNSUPPORTED):
         if outcome in counted and not (issues and outcome is Outcome.KNOWN_DEFECT):
-            # The first clause of a reason contains no numbers.
-            reasons = (
-                each.reason.partition("; ")[0] for each in records if each.verdict is outcome
-            )
-            ((reason, _),) = Counter(reasons).most_common(1)
-            if reason:
-                counted[outcome] += f" ({shorten(reason, _REASON_CHARACTERS, placeholder=' …')})"
+            counted[outcome] += _reasons(each for each in records if each.verdict is outcome)
     passed = counted.pop(Outcome.PASSED, "")
     words = ", ".join(filter(None, (passed, *counted.values())))
     details: list[Detail] = []
@@ -273,6 +268,19 @@ def _status(name: str, records: Sequence[Record], issues: Sequence[UpstreamIssue
             details.append(Detail("remedy", f"{remedy}."))
         details.append(Detail("upstream", issue.link, verbatim=True))
     return Entry(name, f"{plural(len(records), 'verdict')}: {words}", details)
+
+
+def _reasons(records: Iterable[Record]) -> str:
+    """The distinct reasons in brackets, most common first, with counts if there are several."""
+    # The first clause of a reason contains no numbers.
+    found = Counter(record.reason.partition("; ")[0] for record in records)
+    words = []
+    for reason, number in found.most_common(_REASONS_SHOWN):
+        text = shorten(reason, _REASON_CHARACTERS, placeholder=" …")
+        words.append(f"{number:,}: {text or 'no reason'}" if len(found) > 1 else text)
+    if more := len(found) - len(words):
+        words.append(plural(more, "other reason"))
+    return f" ({'; '.join(words)})" if any(words) else ""
 
 
 def _today(records: Iterable[Record], issue: UpstreamIssue) -> str:

@@ -141,16 +141,38 @@ def test_a_negative_control_shows_no_defect(records: list[Record]) -> None:
     assert "not tested" in details(controls, every)["today"]
 
 
-def test_a_suite_without_an_issue_gets_its_counts_and_top_reasons(record_of: RecordOf) -> None:
+def test_a_suite_without_an_issue_gets_its_counts_and_reasons(record_of: RecordOf) -> None:
     reasons = ("rare", "usual; seen: 1 B", "usual; seen: 2 B")
     known = [record_of(verdict=Outcome.KNOWN_DEFECT, reason=reason) for reason in reasons]
     cannot = record_of(verdict=Outcome.UNSUPPORTED, reason="no library " * 20)
     found = status([*known, cannot, record_of(), record_of(verdict=Outcome.FAILED)])
     assert found.text.startswith(
-        "6 verdicts: 1 passed, 1 failed, 3 known defects (usual), 1 unsupported (no library no "
+        "6 verdicts: 1 passed, 1 failed, 3 known defects (2: usual; 1: rare), "
+        "1 unsupported (no library no "
     )
     assert found.text.endswith("…)")
     assert not found.details
+
+
+def test_each_reason_of_what_was_not_judged_is_told_with_its_count(record_of: RecordOf) -> None:
+    def unsupported(reason: str, number: int) -> list[Record]:
+        return [record_of(verdict=Outcome.UNSUPPORTED, reason=reason)] * number
+
+    records = [*unsupported("no device", 2), *unsupported("no torch_xla", 3)]
+    text = "5 verdicts: 5 unsupported (3: no torch_xla; 2: no device)"
+    assert status(records).text == text
+    more = [record for n in range(4) for record in unsupported(f"rare {n}", 1)]
+    assert status([*records, *more]).text.endswith("; 1: rare 0; 3 other reasons)")
+
+
+def test_a_verdict_without_a_reason_is_counted(record_of: RecordOf) -> None:
+    def unsupported(reason: str) -> Record:
+        return record_of(verdict=Outcome.UNSUPPORTED, reason=reason)
+
+    assert status([unsupported("")]).text == "1 verdict: 1 unsupported"
+    assert status([unsupported("why")]).text == "1 verdict: 1 unsupported (why)"
+    both = [unsupported(""), unsupported("why")]
+    assert status(both).text == "2 verdicts: 2 unsupported (1: no reason; 1: why)"
 
 
 def test_many_suites_with_nothing_to_tell_share_a_line(record_of: RecordOf) -> None:

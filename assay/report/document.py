@@ -32,6 +32,7 @@ from assay.report.labels import (
     coverage_lines,
     headline,
     in_order,
+    name_of,
     plural,
     rerun,
     result,
@@ -47,7 +48,6 @@ TIMES_HEAD = (
 )
 _MORE = "For every variant, known defect and reason, use -v or read summary.md."
 _LEGEND = (
-    *(((label.text, label.style), label.meaning) for label in LABELS.values()),
     (("3/5", LABELS[Outcome.PASSED].style), "3 claims passed, 2 were inconclusive"),
     ((NOT_TRIED, "dim"), "not tried"),
 )
@@ -187,7 +187,7 @@ def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> 
         claims = tuple(dict.fromkeys(each.claim for each in cause))
         spread = f"{plural(len(claims), 'claim')} on {plural(len(targets), 'target')}"
         numbers = f"{plural(len(cause), 'verdict')}, {spread}"
-        title = f"{label.meaning} · {_programs(cause)} · {numbers}"
+        title = f"{_programs(cause)} · {numbers}"
         details += [Detail("on", ", ".join(targets)), Detail("claims", ", ".join(claims))]
     if verdict is Outcome.KNOWN_DEFECT:
         workloads = ", ".join(dict.fromkeys(each.workload for each in cause))
@@ -208,7 +208,7 @@ def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> 
         details.append(Detail("upstream", example.upstream, verbatim=True))
     if verdict is Outcome.KNOWN_DEFECT or stands_alone(verdict):
         details.append(Detail("rerun", rerun(example, command), verbatim=True))
-    return Entry(label.text, title, details, verdict)
+    return Entry(name_of(verdict), title, details, verdict)
 
 
 def _programs(records: Iterable[Record]) -> str:
@@ -374,10 +374,11 @@ def cell(verdicts: Counter[Outcome] | None) -> tuple[str, str]:
     """
     if verdicts is None:
         return NOT_TRIED, "dim"
-    label = LABELS[min(verdicts, key=RANK.__getitem__)]
+    worst = min(verdicts, key=RANK.__getitem__)
     passed, inconclusive = verdicts[Outcome.PASSED], verdicts[Outcome.INCONCLUSIVE]
-    partly = label is LABELS[Outcome.PASSED] and inconclusive
-    return f"{passed}/{passed + inconclusive}" if partly else label.text, label.style
+    partly = worst is Outcome.PASSED and inconclusive
+    text = f"{passed}/{passed + inconclusive}" if partly else name_of(worst)
+    return text, LABELS[worst].style
 
 
 def rerun_lines(reruns: Iterable[Rerun]) -> Iterator[str]:

@@ -36,9 +36,8 @@ Styled = str | tuple[str, str]
 
 
 class Label(NamedTuple):
-    """A verdict's word in a cell, its colour, its name in a sentence, and what to do."""
+    """A verdict's colour, its name in a sentence, and what to do."""
 
-    text: str
     style: str
     meaning: str
     next_step: str = ""
@@ -46,33 +45,26 @@ class Label(NamedTuple):
 
 LABELS: dict[Outcome, Label] = {
     Outcome.ERROR: Label(
-        "ERROR",
         "bold white on red",
         "failed in Assay",
         "fix Assay or the claim; this verdict says nothing about the program",
     ),
     Outcome.FAILED: Label(
-        "FAIL",
         "bold red",
         "failed",
         "fix the program; if the compiler is at fault, report it upstream and add the link as a "
         "known defect of the workload",
     ),
     Outcome.FIXED_UPSTREAM: Label(
-        "FIXED UPSTREAM",
         "bold magenta",
         "fixed upstream",
         "remove the known defect from the workload",
     ),
-    Outcome.IMPROVED: Label(
-        "better", "bold cyan", "improved", "store it with --assay-update-baselines=all"
-    ),
-    Outcome.KNOWN_DEFECT: Label(
-        "known", "yellow", "known defect", "no action needed; tracked upstream"
-    ),
-    Outcome.PASSED: Label("pass", "green", "passed"),
-    Outcome.INCONCLUSIVE: Label("?", "blue", "inconclusive"),
-    Outcome.UNSUPPORTED: Label("n/a", "dim", "unsupported"),
+    Outcome.IMPROVED: Label("bold cyan", "improved", "store it with --assay-update-baselines=all"),
+    Outcome.KNOWN_DEFECT: Label("yellow", "known defect", "no action needed; tracked upstream"),
+    Outcome.PASSED: Label("green", "passed"),
+    Outcome.INCONCLUSIVE: Label("blue", "inconclusive"),
+    Outcome.UNSUPPORTED: Label("dim", "unsupported"),
 }
 """Worst first: the worst verdict of a cell represents the cell.
 
@@ -82,6 +74,11 @@ not be judged, because no compile-only target can judge every claim.
 
 RANK: dict[Outcome, int] = {outcome: rank for rank, outcome in enumerate(LABELS)}
 """0 for the worst verdict."""
+
+
+def name_of(verdict: Outcome) -> str:
+    """The verdict's own name, in capitals if it fails the run."""
+    return verdict.value.upper() if verdict.fails else verdict.value
 
 
 def plain(text: str) -> str:

@@ -8,7 +8,7 @@ from assay.model.timing import Times
 from assay.model.units import Unit, format_bytes
 from assay.model.verdict import USUAL, Invocation, Outcome, Record
 from assay.report.document import Detail, Entry, document
-from assay.report.labels import DASH, LABELS, Styled, in_order, plain
+from assay.report.labels import DASH, Styled, in_order, name_of, plain
 
 _MARKED = (Outcome.FAILED, Outcome.ERROR, Outcome.FIXED_UPSTREAM, Outcome.KNOWN_DEFECT)
 
@@ -54,7 +54,7 @@ def measured_table(records: Iterable[Record], *, workload: str, claims: Sequence
 
 
 def _number(record: Record | None) -> str:
-    label = LABELS[record.verdict].text if record and record.verdict in _MARKED else ""
+    label = name_of(record.verdict) if record and record.verdict in _MARKED else ""
     if record is None or record.measured is None:
         return label or DASH
     amount = format_bytes(record.measured) if record.unit is Unit.BYTES else f"{record.measured:g}"

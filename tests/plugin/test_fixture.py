@@ -47,7 +47,7 @@ def test_a_number_that_is_not_stored_fails(tmp_path: Path) -> None:
     assert "assert 65536 <= Baseline('temp_bytes')" in ended.output
     assert "store it with --assay-update-baselines=new" in ended.output
     assert verdicts(ended) == {"test_temp:temp_bytes": "failed", "test_temp:assertions": "failed"}
-    assert ended.output.count("\nFAIL  ") == 1  # One failed test is one cause.
+    assert ended.output.count("\nFAILED  ") == 1  # One failed test is one cause.
 
 
 def test_the_stored_number_passes_and_is_recorded(stored: Project) -> None:

@@ -58,6 +58,15 @@ def test_a_known_defect_is_one_cause_over_targets_claims_and_workloads(record_of
     assert [detail.text for detail in explanation.details].count(LINK) == 1
 
 
+def test_a_cause_is_headed_by_the_verdict_s_own_name(record_of: RecordOf) -> None:
+    heads = [explain(cause) for cause in causes(record_of(verdict=each) for each in Outcome)]
+    assert [head.name for head in heads] == [
+        *("ERROR", "FAILED", "FIXED-UPSTREAM"),
+        *("improved", "known-defect", "inconclusive", "unsupported"),
+    ]
+    assert heads[-1].text == "scan_stack/offload-hidden · 1 verdict, 1 claim on 1 target"
+
+
 def test_known_defects_of_different_links_or_variants_stay_apart(record_of: RecordOf) -> None:
     known = record_of(verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
     others = {"upstream": LINK + "1", "variant": "tie", "suite": "dus_remat"}

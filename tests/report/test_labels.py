@@ -12,6 +12,7 @@ from assay.report.labels import (
     LABELS,
     closing_sentence,
     headline,
+    name_of,
     plain,
     rerun,
     toolchain_versions,
@@ -23,8 +24,10 @@ MISSING = Missing(target="cpu:8", reason="cpu:8: none collected")
 
 def test_every_verdict_has_a_word_of_its_own() -> None:
     assert set(LABELS) == set(Outcome)
-    assert len({label.text for label in LABELS.values()}) == len(Outcome)
-    assert len({label.text.lower() for label in LABELS.values()}) == len(Outcome)
+    assert {name_of(verdict).lower() for verdict in Outcome} == {each.value for each in Outcome}
+    assert {each for each in Outcome if name_of(each).isupper()} == {
+        each for each in Outcome if each.fails
+    }
 
 
 @given(st.text())

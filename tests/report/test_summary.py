@@ -23,13 +23,13 @@ def test_the_grid_has_a_row_for_each_variant_and_a_column_for_each_target(
         ]
     )
     assert "## scan\\_offload / scan\\_stack\n\n| variant | cpu:8 | gpu-h100:8 |" in page
-    assert "| nothing | pass | **FAIL** |" in page
-    assert "| tie | · | known |" in page
+    assert "| nothing | passed | **FAILED** |" in page
+    assert "| tie | · | known-defect |" in page
 
 
 def test_a_failed_claim_is_explained_in_full(record_of: RecordOf) -> None:
     page = summary([record_of(verdict=Outcome.FAILED, measured=0, reason="too little")])
-    assert "### FAIL · host-bytes · scan\\_offload/scan\\_stack/offload-hidden" in page
+    assert "### FAILED · host-bytes · scan\\_offload/scan\\_stack/offload-hidden" in page
     assert "- measured: 0 B · limit 16.0 GiB" in page
     assert "- cause: too little" in page
     assert "- rerun: `pytest suites --assay-target gpu-h100:8 -k scan_stack/offload-hidden`" in page
@@ -52,7 +52,7 @@ def test_a_run_that_passed_all_needs_no_reader(record_of: RecordOf) -> None:
 def test_a_pipe_in_a_name_opens_no_column(record_of: RecordOf) -> None:
     page = summary([record_of(variant="a | b\nc")])
     (row,) = [line for line in page.splitlines() if "a \\| b c" in line]
-    assert row == "| a \\| b c | pass |"
+    assert row == "| a \\| b c | passed |"
 
 
 def test_a_reason_and_its_advice_are_no_markup(record_of: RecordOf) -> None:

@@ -32,8 +32,9 @@ class UnreadableToolchain(ValueError):
 class Recipe:
     """The packages of an environment: ``pins`` exactly, ``requirements`` as uv is asked for them.
 
-    ``python`` is what uv is asked for; empty for the interpreter that runs. ``flags`` are the
-    compiler's, by environment variable; None keeps those of this process.
+    The names of ``pins`` are canonical (``torch-xla``). ``python`` is what uv is asked for; empty
+    for the interpreter that runs. ``flags`` are the compiler's, by environment variable; None keeps
+    those of this process.
     """
 
     pins: Mapping[str, str]

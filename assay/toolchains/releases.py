@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from assay.toolchains.environments import CannotMake, Environment, environment, find_uv, near
@@ -38,11 +39,14 @@ class Release:
 
     def recipe(self, python: str) -> Recipe:
         """The environment of the release: packages that were released together."""
-        pins = dict.fromkeys(_PACKAGES.get(self.component, (self.component,)), self.version)
+        packages = map(canonicalize_name, _PACKAGES.get(self.component, (self.component,)))
+        pins = dict.fromkeys(packages, self.version)
         jax = self.version if self.component == "jax" else self.jax
         wanted = {f"{name}=={version}" for name, version in pins.items()}
         if self.component == "torch_xla":
-            wanted.add(f"torch=={self.version}")
+            # A patch release of torch_xla is built for the torch of its minor release.
+            major, minor = Version(self.version).release[:2]
+            wanted.add(f"torch=={major}.{minor}.*")
         else:
             wanted.add(f"jax=={jax}" if jax else "jax")
         if self.platform == "cuda":

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assay.toolchains.recipe import UnreadableToolchain, checked, recipe
+from assay.toolchains.releases import Release
 
 BASELINE = {"host-isa": "x86_64-avx512f", "jax": "0.10.2", "jaxlib": "0.10.2"}
 
@@ -114,3 +115,9 @@ def test_recipes_share_a_folder_only_if_they_are_the_same() -> None:
     assert not any("/" in key or " " in key for key in keys)
     assert recipe("jax == 0.10.2").key == recipe("0.10.2").key
     assert recipe({**BASELINE, "flags": "XLA_FLAGS=--a"}).key == recipe(BASELINE).key
+
+
+def test_torch_xla_patch_releases_get_their_minor_releases_torch() -> None:
+    made = Release(component="torch_xla", version="2.8.1", platform="cpu").recipe("")
+    assert made.pins == {"torch-xla": "2.8.1"}
+    assert made.requirements == ("torch-xla==2.8.1", "torch==2.8.*")

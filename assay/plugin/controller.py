@@ -192,7 +192,7 @@ class Controller:
         if self._records:
             run = self._session.run
             write_whole(directory / "junit.xml", junit(self._records))
-            evidence.drop_hlo(directory)
+            evidence.drop_large(directory)
             self._updated = update_baselines(run, self._records)
             remove_unused_baselines(run.baselines, self._records)
             records.point_latest(directory)

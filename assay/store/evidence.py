@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from filelock import FileLock
 
-from assay.model.evidence import Evidence
+from assay.model.evidence import Evidence, Tensor
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.store.files import read_json, readable, write_whole
@@ -92,6 +92,7 @@ RERUNS: Final = MeasurementCache(folder="reruns", kind=Rerun, with_question=True
 KEPT_HLO = "hlo"
 """The folder for the HLO of programs that failed a claim on bytes, and of their references."""
 _HLO = ".hlo.pb.gz"
+_VALUES = ".values.msgpack"
 
 Key = tuple[str, str, str, str]
 """(suite, workload, variant, target)."""
@@ -105,19 +106,36 @@ def once(
 ) -> Evidence:
     """The evidence of a program, observed now if no process observed it before.
 
-    Its HLO and the graphs of its steps become separate files, whose names end in ``.hlo.pb.gz`` and
-    ``.graph0.hlo.pb``. Raises MeasurementCacheError if the file is damaged or of another program.
+    Its HLO, the graphs of its steps and its values become separate files, whose names end in
+    ``.hlo.pb.gz``, ``.graph0.hlo.pb`` and ``.values.msgpack``. Raises MeasurementCacheError if the
+    file is damaged or of another program.
     """
     path = cache.path(directory, key)
-    evidence = cache.once(directory, key, lambda _: _without_modules(path, observe()))
+    evidence = cache.once(directory, key, lambda _: _in_files(path, observe()))
     if evidence.key != key:
         raise MeasurementCacheError(
             f"got the evidence of {evidence.key} in {path}, wanted that of {key}"
         )
+    values = path.with_suffix(_VALUES)
+    if values.exists():
+        evidence = replace(evidence, values=_values_in(values))
     return evidence
 
 
-def _without_modules(path: Path, evidence: Evidence) -> Evidence:
+def _values_in(path: Path) -> tuple[Tensor, ...]:
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=tuple[Tensor, ...])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise MeasurementCacheError(
+            f"got {path} ({error}), wanted the values that a run wrote; delete it and run again"
+        ) from None
+
+
+def _in_files(path: Path, evidence: Evidence) -> Evidence:
+    """The evidence without what becomes files of its own."""
+    if evidence.values is not None:
+        write_whole(path.with_suffix(_VALUES), msgspec.msgpack.encode(evidence.values))
+        evidence = replace(evidence, values=None)
     if evidence.hlo_gz:
         write_whole(path.with_suffix(_HLO), evidence.hlo_gz)
         evidence = replace(evidence, hlo_gz=b"")
@@ -135,7 +153,7 @@ def find(directory: Path, key: Key) -> Evidence | None:
 
 
 def keep_to_compare(directory: Path, keys: Sequence[Key]) -> str:
-    """Copy the HLO of a program, and of its references, to a folder that ``drop_hlo`` leaves.
+    """Copy the HLO of a program, and of its references, to a folder that ``drop_large`` leaves.
 
     Returns advice on how to compare them, empty if the program has no HLO.
     """
@@ -159,10 +177,11 @@ def _copied_hlo(directory: Path, key: Key) -> Path | None:
     return copy if copy.exists() else None
 
 
-def drop_hlo(directory: Path) -> None:
-    """Delete the HLO that ``keep_to_compare`` did not copy."""
-    for path in (directory / PROGRAMS.folder).glob(f"*{_HLO}"):
-        path.unlink()
+def drop_large(directory: Path) -> None:
+    """Delete the values, and the HLO that ``keep_to_compare`` did not copy."""
+    for suffix in (_HLO, _VALUES):
+        for path in (directory / PROGRAMS.folder).glob(f"*{suffix}"):
+            path.unlink()
 
 
 def load_all(directory: Path, cache: MeasurementCache[Evidence] = PROGRAMS) -> tuple[Evidence, ...]:

@@ -40,7 +40,7 @@ class Release:
     def recipe(self, python: str) -> Recipe:
         """The environment of the release: packages that were released together."""
         packages = map(canonicalize_name, _PACKAGES.get(self.component, (self.component,)))
-        pins = dict.fromkeys(packages, self.version)
+        pins: dict[str, str] = dict.fromkeys(packages, self.version)
         jax = self.version if self.component == "jax" else self.jax
         wanted = {f"{name}=={version}" for name, version in pins.items()}
         if self.component == "torch_xla":

@@ -120,7 +120,7 @@ def never() -> Evidence:
 def test_evidence_comes_back_as_it_was_observed(tmp_path: Path, seen: Evidence) -> None:
     assert once(tmp_path, KEY, lambda: seen) == seen
     assert once(tmp_path, KEY, never) == seen
-    assert load_all(tmp_path) == (seen,)
+    assert load_all(tmp_path) == (replace(seen, values=None),)
 
 
 def test_the_graphs_of_steps_are_files_beside_the_evidence(tmp_path: Path) -> None:
@@ -131,6 +131,14 @@ def test_the_graphs_of_steps_are_files_beside_the_evidence(tmp_path: Path) -> No
     files = sorted((tmp_path / "evidence").glob("*.hlo.pb"))
     assert [file.read_bytes() for file in files] == [b"one", b"two"]
     assert [file.name.split(".graph")[1] for file in files] == ["0.hlo.pb", "1.hlo.pb"]
+
+
+def test_damaged_values_are_named(tmp_path: Path) -> None:
+    once(tmp_path, KEY, lambda: FULL)
+    (path,) = (tmp_path / "evidence").glob("*.values.msgpack")
+    path.write_bytes(b"torn")
+    with pytest.raises(MeasurementCacheError, match=f"{path.name}.*delete it and run again"):
+        once(tmp_path, KEY, never)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -268,7 +276,8 @@ def test_hlo_stays_only_where_it_is_to_be_compared(tmp_path: Path) -> None:
     keys = [("s", "w", name, "cpu") for name in ("mine", "theirs")]
     both = evidence.keep_to_compare(tmp_path, keys)
     alone = evidence.keep_to_compare(tmp_path, keys[:1])
-    evidence.drop_hlo(tmp_path)
+    evidence.drop_large(tmp_path)
+    assert not list(tmp_path.rglob("*.values.msgpack"))
     kept = {path.read_bytes(): str(path) for path in tmp_path.rglob("*.hlo.pb.gz")}
     assert set(kept) == {b"mine", b"theirs"}
     assert both.endswith(f": assay inspect {kept[b'mine']} --diff {kept[b'theirs']}")

@@ -171,11 +171,15 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """The command that repeats a run, its ending, and its suites' upstream issues."""
+    """The command that repeats a run, its ending, and its suites' upstream issues.
+
+    ``uncontrolled`` are the checks that have no negative control.
+    """
 
     command: tuple[str, ...] = ("pytest", "suites")
     ending: Ending = field(default_factory=Ending)
     upstream_issues: dict[str, tuple[UpstreamIssue, ...]] = field(default_factory=dict)
+    uncontrolled: tuple[str, ...] = ()
 
 
 USUAL: Final = Invocation()

@@ -111,6 +111,10 @@ class Controller:
         if verdicts.records or (report.when == "setup" and report.skipped):
             self._reached.add(report.nodeid)
         self._tally.add(report.nodeid, verdicts)
+        if verdicts.uncontrolled:
+            names = (*self._invocation.uncontrolled, report.nodeid.partition("[")[0])
+            names = tuple(dict.fromkeys(names))
+            self._invocation = replace(self._invocation, uncontrolled=names)
         for record in verdicts.records:
             self._records.append(record)
             try:

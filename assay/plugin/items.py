@@ -117,12 +117,14 @@ class Verdicts:
     """What a report carries from an xdist worker to the controller.
 
     ``framework`` is the framework of a check's program; it is empty for reports whose verdicts are
-    not counted as coverage. ``timed`` says that the verdicts are on times.
+    not counted as coverage. ``timed`` says that the verdicts are on times, ``uncontrolled`` that
+    their check has no negative control.
     """
 
     records: tuple[Record, ...] = ()
     framework: str = ""
     timed: bool = False
+    uncontrolled: bool = False
     upstream_issue: UpstreamIssue | None = None
 
 
@@ -139,6 +141,7 @@ def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
             verdicts,
             framework="" if is_rerun else workload.framework,
             timed=item.trial.is_timing,
+            uncontrolled=bool(records) and not (item.trial.check.negative_controls or is_rerun),
             upstream_issue=workload.upstream_issue if records else None,
         )
     setattr(report, PAYLOAD, msgspec.json.encode(verdicts).decode())

@@ -37,6 +37,7 @@ from assay.report.labels import (
     rerun,
     result,
     short_names,
+    uncontrolled_lines,
 )
 
 NEGATIVE_CONTROLS = "negative controls"
@@ -133,7 +134,14 @@ def document(
     sections += [
         _times(times),
         Section(RERUNS_HEAD, lines=tuple(rerun_lines(reruns))),
-        Section(lines=(*more, *coverage_lines(ending), closing)),
+        Section(
+            lines=(
+                *more,
+                *uncontrolled_lines(invocation.uncontrolled),
+                *coverage_lines(ending),
+                closing,
+            )
+        ),
     ]
     return [section for section in sections if any(section[1:])]
 

@@ -30,6 +30,7 @@ _KEYWORD = re.compile(r"[\w:+\-.\[\]\\/]+")
 _TEST = re.compile(r"(?:.*\.)?(test\w*)")
 _LIVE = ("cpu", "gpu", "tpu")
 _CLAIMS_SHOWN = 4
+_CHECKS_SHOWN = 3
 
 Styled = str | tuple[str, str]
 """A text, or a text with its style."""
@@ -215,6 +216,18 @@ def coverage_lines(ending: Ending) -> Iterator[str]:
         yield plain(f"coverage: {ending.coverage}")
     for missing in ending.missing:
         yield plain(f"missing: {missing.reason}")
+
+
+def uncontrolled_lines(checks: Sequence[str]) -> Iterator[str]:
+    """A line on the checks without a negative control, if there are any."""
+    if checks:
+        more = len(checks) - _CHECKS_SHOWN
+        names = ", ".join(checks[:_CHECKS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        have = "has" if len(checks) == 1 else "have"
+        yield plain(
+            f"{plural(len(checks), 'check')} {have} no negative control: {names}; a check without "
+            "one cannot show that it detects the fault"
+        )
 
 
 def coverage_line(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.plugin.project import PREAMBLE, Ended, Project
@@ -40,6 +42,44 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture(scope="module")
 def whole(project: Project) -> Ended:
     return project.pytest()
+
+
+ALONE = (
+    PREAMBLE
+    + """
+W = workload(variant("double", double), variant("broken", mismatched, Role.NEGATIVE_CONTROL,
+             fails_with=FailureKind.TRACE))
+test_alone = Check(claim=claims.Compiles(), workloads=(W,), variants=("double",))
+"""
+)
+HINT = (
+    "1 check has no negative control: test_small.py::test_alone; a check without one cannot show "
+    "that it detects the fault"
+)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_check_without_a_control_passes_with_a_hint(
+    tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    project = Project(tmp_path, {"test_small.py": ALONE})
+    ended = project.pytest(*workers)
+    assert (ended.exit_code, _verdicts(ended)) == (0, {"small/double": "passed"}), ended.output
+    assert HINT in " ".join(ended.output.split())
+    again = project.assay("report", str(project.newest()))
+    assert HINT in " ".join(again.output.split())
+    assert "1 check has no negative control" in (project.newest() / "summary.md").read_text()
+
+
+def test_a_check_with_a_control_and_plain_asserts_get_no_hint(tmp_path: Path) -> None:
+    controlled = ALONE.replace('("double",)', '("double",), negative_control="broken"')
+    plain = (
+        "def test_plain(assay):\n    assert assay.compile(lambda x: x * 2, X).memory.output_bytes\n"
+    )
+    ended = Project(tmp_path, {"test_small.py": controlled + plain}).pytest()
+    assert ended.exit_code == 0, ended.output
+    assert len(ended.records) == 3
+    assert "no negative control" not in ended.output
 
 
 def _verdicts(ended: Ended) -> dict[str, str]:

@@ -16,6 +16,7 @@ from assay.report.labels import (
     plain,
     rerun,
     toolchain_versions,
+    uncontrolled_lines,
 )
 
 RecordOf = Callable[..., Record]
@@ -111,6 +112,12 @@ def test_a_headline_of_cached_programs_names_no_seconds(record_of: RecordOf) -> 
     assert "2 verdicts, 2 on programs from the cache · jax" in headline([cached, cached])
     some = "2 verdicts, 1 on programs from the cache · 0.5 s of work · jax"
     assert some in headline([cached, record_of()])
+
+
+def test_checks_without_a_control_are_named_and_counted() -> None:
+    assert list(uncontrolled_lines(())) == []
+    (line,) = uncontrolled_lines(tuple("abcde"))
+    assert line.startswith("5 checks have no negative control: a, b, c and 2 more; a check without")
 
 
 def test_two_versions_of_one_package_are_both_named(record_of: RecordOf) -> None:

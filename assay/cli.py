@@ -16,7 +16,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 from assay.judge.differences.inspections import compare
-from assay.model.bisection import Point
+from assay.model.bisection import Point, Progress
 from assay.model.blame import WrongValue
 from assay.model.inspection import Inspection
 from assay.model.target import TargetError
@@ -25,7 +25,13 @@ from assay.model.verdict import ExitCode
 from assay.report.inspection_output import print_comparison, print_inspection
 from assay.report.inspection_output import to_json as inspection_json
 from assay.report.qualification import qualify, to_json, vendor_page, vendor_summary
-from assay.report.regression import issue, point_line, print_bisection, sentence
+from assay.report.regression import (
+    issue,
+    point_line,
+    print_bisection,
+    progress_text,
+    sentence,
+)
 from assay.report.regression import to_json as bisection_json
 from assay.report.summary import measured_table
 from assay.report.terminal import print_run
@@ -290,11 +296,12 @@ def _bisect(
     component = question.component
     with Console(stderr=True).status("") as status:
 
-        def watch(version: str, point: Point | None) -> None:
+        def watch(version: str, point: Point | None, progress: Progress | None) -> None:
             if point is None:
-                status.update(f"{component} {version}: installing and measuring")
+                known = progress_text(progress)
+                status.update(f"{component} {version}: installing and measuring. {known}")
             else:
-                typer.echo(point_line(point), err=True)
+                typer.echo(point_line(point, progress), err=True)
 
         found = find(question, watch)
     bisection, sides = found.bisection, found.inspections

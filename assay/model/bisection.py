@@ -34,6 +34,19 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What an unfinished search knows: the step lies after one release, and not after another.
+
+    Without ``until``, nothing changed up to ``after``; without ``after``, nothing from ``until``
+    on. About ``left`` measurements are left, more if releases have no number.
+    """
+
+    after: str
+    until: str
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bisection:
     """A search over ``versions``, the releases from the older to the newer of ``good`` and ``bad``.
 

@@ -50,7 +50,7 @@ def format_quantity(value: float, unit: Unit, *, decimals: int = 4) -> str:
         return f"{value:.3g} s"
     if unit is Unit.RATIO:
         return f"{value:.3g}"
-    return f"{value:,}"
+    return f"{int(value) if float(value).is_integer() else value:,}"
 
 
 def parse_bytes(size: int | str) -> int:

@@ -7,7 +7,7 @@ from textwrap import shorten
 
 from rich.console import Console
 
-from assay.model.bisection import Bisection, Point, Step
+from assay.model.bisection import Bisection, Point, Progress, Step
 from assay.report.labels import amount, plain, plural
 from assay.report.summary import escape, table
 from assay.report.terminal import Page
@@ -37,10 +37,23 @@ def print_bisection(console: Console, found: Bisection) -> None:
         page.text(f"{version}{bar} {amount(point.number, found.unit):>12}{mark}")
 
 
-def point_line(point: Point) -> str:
-    """One line as a release was measured; its number without a unit."""
+def point_line(point: Point, progress: Progress | None) -> str:
+    """One line for a measured release: its number without a unit, then what is known so far."""
     number = _short(point.why) if point.number is None else f"{point.number:,g}"
-    return f"{point.version}: {number}"
+    known = progress_text(progress)
+    return f"{point.version}: {number}{known and f' ({known})'}"
+
+
+def progress_text(progress: Progress | None) -> str:
+    """Where the step lies, and about how many measurements are left; empty if nothing is known."""
+    if progress is None:
+        return ""
+    known = f"changed after {progress.after}, at {progress.until} at the latest"
+    if not progress.until:
+        known = f"no change up to {progress.after}"
+    if not progress.after:
+        known = f"no change from {progress.until} on"
+    return known + (f"; about {progress.left} more to measure" if progress.left else "")
 
 
 def to_json(found: Bisection) -> str:

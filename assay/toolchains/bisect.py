@@ -1,15 +1,14 @@
 """Bisection: which release of a component changed a number of a program."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from assay.model.bisection import Bisection, Point, Step
+from assay.model.bisection import Bisection, Point
 from assay.model.blame import WrongValue
 from assay.model.inspection import Inspection, Means
 from assay.model.rerun import Pair, Side
@@ -22,6 +21,7 @@ from assay.toolchains.metrics import METRICS, TIME, Metric, copied_bytes
 from assay.toolchains.pairs import Halted, RerunError, take_pair, take_pairs, turns
 from assay.toolchains.probes import Probed, Prober, Subject, Wanted
 from assay.toolchains.releases import COMPONENTS, Release, versions
+from assay.toolchains.search import Search, Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +86,6 @@ class Regression:
         )
 
 
-Watch = Callable[[str, Point | None], None]
-"""Called before each release is measured, without a point, and again with its point."""
-
-
 def find(question: Question, watch: Watch) -> Regression:
     """Measure releases until the step is found.
 
@@ -120,19 +116,30 @@ def find(question: Question, watch: Watch) -> Regression:
         return probed[version]
 
     def measure(version: str) -> Point:
-        watch(version, None)
         if question.metric == TIME:
-            point = _timed(question, prober, good, version)
-        else:
-            point = metric.of_release(seen(version), seen(good))
-        watch(version, point)
-        return point
+            return _timed(question, prober, good, version)
+        return metric.of_release(seen(version), seen(good))
 
     good = next(each for each in known if Version(each) == Version(question.good))
-    search = Search(versions=known, measure=measure, same=metric.same, threshold=question.threshold)
-    points, steps = search.run(scan=question.scan)
-    ends = [point for point in (points[0], points[-1]) if point.number is None]
-    reason = f"{ends[0].version} gives no number: {ends[0].why}" if ends else ""
+    search = Search(
+        versions=known,
+        measure=measure,
+        same=metric.same,
+        threshold=question.threshold,
+        start=known.index(good),
+        any_step=question.threshold is not None or metric.is_flag,
+        scan=question.scan,
+        watch=watch,
+    )
+    points, steps = search.run()
+    reason = next(
+        (
+            f"{end.version} gives no number: {end.why}"
+            for end in points
+            if end.version in (known[0], known[-1]) and end.number is None
+        ),
+        "",
+    )
     bisection = Bisection(
         subject=question.subject.text,
         target=str(question.target.name),
@@ -161,6 +168,8 @@ def _release(question: Question, version: str) -> Release:
 
 def _timed(question: Question, prober: Prober, good: str, version: str) -> Point:
     """The time over that on the good release; 1 if it is neither slower nor faster."""
+    if version == good:
+        return Point(version=version, number=1.0)
     sides = {Side.OLD: good, Side.NEW: version}
     pairs: list[Pair] = []
     with tempfile.TemporaryDirectory(prefix="assay-timed-") as folder:
@@ -206,75 +215,6 @@ def _metric(question: Question) -> Metric:
     if question.metric == "loop_copies":
         return replace(metric, of=partial(copied_bytes, question.above))
     return metric
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """A search for the largest step between the first and the last of ``versions``.
-
-    Two numbers differ if they are on two sides of the ``threshold``, or, without one, by more than
-    ``same`` of the larger.
-    """
-
-    versions: Sequence[str]
-    measure: Callable[[str], Point]
-    same: float
-    threshold: float | None = None
-    _points: dict[int, Point] = field(default_factory=dict)
-
-    def run(self, *, scan: bool = False) -> tuple[tuple[Point, ...], tuple[Step, ...]]:
-        """The measured points in order, and the steps, largest first.
-
-        It measures both ends, then in the middle of the two neighbouring points that differ most,
-        until no release is left between them: 2 + log2(releases) measurements for a single step.
-        A window with the same number on both sides is found only by ``scan``, which measures every
-        release. If an end has no number, nothing else is measured.
-        """
-        last = len(self.versions) - 1
-        if all(self._numbered(end) for end in (0, last)):
-            for index in range(1, last) if scan else iter(self._next, None):
-                self._numbered(index)
-        order = sorted(self._points)
-        return tuple(self._points[each] for each in order), self._steps()
-
-    def _numbered(self, index: int) -> bool:
-        self._points[index] = self.measure(self.versions[index])
-        return self._points[index].number is not None
-
-    def _next(self) -> int | None:
-        """The release to measure next; None once the largest step is between two neighbours."""
-        step = next(iter(self._steps()), None)
-        if step is None:
-            return None
-        first, second = (self.versions.index(each.version) for each in (step.before, step.after))
-        left = [each for each in range(first + 1, second) if each not in self._points]
-        return min(left, key=lambda each: abs(2 * each - first - second), default=None)
-
-    def _steps(self) -> tuple[Step, ...]:
-        numbered = [each for each in sorted(self._points) if self._points[each].number is not None]
-        found = [
-            self._step(first, second)
-            for first, second in pairwise(numbered)
-            if self._differ(self._points[first].number, self._points[second].number)
-        ]
-        return tuple(sorted(found, key=lambda step: -step.size))
-
-    def _step(self, first: int, second: int) -> Step:
-        between = range(first + 1, second)
-        skipped = tuple(self._points[each] for each in between if each in self._points)
-        return Step(
-            before=self._points[first],
-            after=self._points[second],
-            skipped=skipped,
-            unmeasured=len(between) - len(skipped),
-        )
-
-    def _differ(self, first: float | None, second: float | None) -> bool:
-        assert first is not None
-        assert second is not None
-        if self.threshold is not None:
-            return (first > self.threshold) != (second > self.threshold)
-        return abs(first - second) > self.same * max(abs(first), abs(second))
 
 
 def subject_of(text: str) -> Subject:

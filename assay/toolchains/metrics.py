@@ -1,7 +1,7 @@
 """Metrics: one number of a program on one release, or the reason why there is none."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -28,7 +28,7 @@ class NoNumber(Exception):
 class Metric:
     """A number of a probed release. ``same`` is the relative difference that is no change.
 
-    ``of`` gets the release and the good release.
+    ``of`` gets the release and the good release. A flag is 0 or 1.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Metric:
     unit: Unit = Unit.BYTES
     same: float = SAME
     counts_failures: bool = False
+    is_flag: bool = False
 
     def of_release(self, probed: Probed, good: Probed) -> Point:
         """The release's point. A failure has a number only if the metric counts failures."""
@@ -132,14 +133,17 @@ def _not_probed(_probed: Probed, _good: Probed) -> float:
 TIME: Final = "time"
 """The time of a run over that on the good release, see ``assay.toolchains.pairs``."""
 
+_FAILS: Final = Metric(
+    name="error", of=_failures, unit=Unit.COUNT, counts_failures=True, is_flag=True
+)
 _METRICS: Final = (
     Metric(name="temp_bytes", of=partial(_memory, "temp_bytes")),
     Metric(name="host_bytes", of=partial(_memory, "host_bytes")),
     Metric(name="device_bytes", of=partial(_memory, "device_bytes")),
     Metric(name="loop_copies", of=partial(copied_bytes, 0)),
     Metric(name="transfers", of=_transfers),
-    Metric(name="error", of=_failures, unit=Unit.COUNT, counts_failures=True),
-    Metric(name="runs", of=_failures, wanted=Wanted.RUN, unit=Unit.COUNT, counts_failures=True),
+    _FAILS,
+    replace(_FAILS, name="runs", wanted=Wanted.RUN),
     Metric(name="compiles", of=_compiles, wanted=Wanted.RUN, unit=Unit.COUNT, same=0.0),
     Metric(name="value", of=_difference, wanted=Wanted.RUN, unit=Unit.RATIO),
     Metric(name=TIME, of=_not_probed, wanted=Wanted.TIME, unit=Unit.RATIO),

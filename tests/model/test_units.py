@@ -29,6 +29,8 @@ def test_bytes_are_read_in_the_largest_binary_step(value: int, text: str) -> Non
     [
         (4096, Unit.BYTES, "4.0 KiB"),
         (4096, Unit.COUNT, "4,096"),
+        (4096.0, Unit.COUNT, "4,096"),
+        (0.5, Unit.COUNT, "0.5"),
         (0.12345, Unit.SECONDS, "0.123 s"),
         (0.0009765625, Unit.RATIO, "0.000977"),
         (float("inf"), Unit.RATIO, "inf"),

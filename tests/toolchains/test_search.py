@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import ceil, log2
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.bisection import Point, Step
-from assay.toolchains.bisect import Search
+from assay.model.bisection import Point, Progress, Step
 from assay.toolchains.metrics import SAME
+from assay.toolchains.search import Search, Watch
 
 
 def search(
-    numbers: Sequence[float | None], *, scan: bool = False, threshold: float | None = None
+    numbers: Sequence[float | None], watch: Watch = lambda *_: None, **options: Any
 ) -> tuple[tuple[Point, ...], tuple[Step, ...]]:
     versions = [str(each) for each in range(len(numbers))]
     asked: list[str] = []
@@ -26,17 +28,76 @@ def search(
         number = numbers[int(version)]
         return Point(version=version, number=number, why="" if number is not None else "broken")
 
-    found = Search(versions=versions, measure=measure, same=SAME, threshold=threshold)
-    return found.run(scan=scan)
+    return Search(versions=versions, measure=measure, same=SAME, watch=watch, **options).run()
 
 
-@given(st.integers(2, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n - 1))))
+STEPS = st.integers(2, 80).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n - 1)))
+
+
+@given(STEPS)
 def test_a_single_step_is_found_in_log2_measurements(case: tuple[int, int]) -> None:
     releases, at = case
     points, steps = search([0.0] * at + [7.0] * (releases - at))
     assert [(each.before.version, each.after.version) for each in steps] == [(str(at - 1), str(at))]
     assert steps[0].unmeasured == 0
-    assert len(points) <= 2 + ceil(log2(max(1, releases - 1)))
+    assert len(points) <= 2 + ceil(log2(releases - 1))
+
+
+@given(case=STEPS, good_is_newer=st.booleans(), threshold=st.sampled_from([None, 3.0]))
+def test_one_end_less_is_measured_if_no_step_is_larger(
+    *, case: tuple[int, int], good_is_newer: bool, threshold: float | None
+) -> None:
+    releases, at = case
+    points, steps = search(
+        [0.0] * at + [7.0] * (releases - at),
+        any_step=True,
+        threshold=threshold,
+        start=releases - 1 if good_is_newer else 0,
+    )
+    assert [(each.before.version, each.after.version) for each in steps] == [(str(at - 1), str(at))]
+    assert len(points) <= 1 + ceil(log2(releases))
+
+
+@pytest.mark.parametrize("start", [0, 39])
+def test_forty_releases_need_seven_environments(start: int) -> None:
+    for at in range(1, 40):
+        points, steps = search([0] * at + [1] * (40 - at), any_step=True, start=start)
+        assert steps[0].after.version == str(at)
+        assert len(points) <= 7
+
+
+@given(st.integers(2, 80), st.sampled_from([0, -1]))
+def test_no_change_is_sure_only_after_the_other_end(releases: int, end: int) -> None:
+    start = range(releases)[end]
+    points, steps = search([1.0] * releases, any_step=True, start=start)
+    assert steps == ()
+    assert {"0", str(releases - 1)} <= {point.version for point in points}
+
+
+def test_a_larger_step_at_the_other_end_is_not_missed() -> None:
+    _, steps = search([1, 1, 2, 2, 2, 2, 2, 2, 100])
+    assert steps[0].after.version == "8"
+
+
+@given(case=STEPS, any_step=st.booleans())
+def test_what_is_known_is_true_and_ends_with_nothing_left(
+    *, case: tuple[int, int], any_step: bool
+) -> None:
+    releases, at = case
+    known: list[Progress] = []
+    lefts: list[int] = []
+
+    def watch(_: str, point: Point | None, progress: Progress | None) -> None:
+        if point is not None and progress is not None:
+            known.append(progress)
+            lefts.append(progress.left)
+
+    search([0.0] * at + [7.0] * (releases - at), watch, any_step=any_step)
+    for each in known:
+        assert not each.after or int(each.after) < at
+        assert not each.until or int(each.until) >= at
+    assert lefts[-1] == 0
+    assert all(new < old for old, new in pairwise(lefts))
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=30), st.integers(1, 1000))

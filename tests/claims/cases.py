@@ -1,7 +1,9 @@
 """Hand-built evidence: one variant that passes every claim; a test changes what matters."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -250,6 +252,12 @@ def timed(*judged: float, reference: Sequence[float] = (), **fields: Any) -> Cas
         ended=Ending.ENOUGH,
     )
     return replace(case(), times=replace(times, **fields))
+
+
+def noisy(ratio: float, spread: float, pairs: int = 24, seed: int = 0) -> list[float]:
+    """Seconds about the ratio, of lognormal noise."""
+    random = Random(seed)
+    return [ratio * math.exp(random.gauss(0.0, spread)) for _ in range(pairs)]
 
 
 def number(value: float) -> BaselineNumber:

@@ -1,8 +1,6 @@
 """A ratio of times is passed or failed by its interval; what the noise hides is never a pass."""
 
-import math
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -16,17 +14,10 @@ from assay.model.units import Unit
 from assay.model.verdict import Outcome
 from assay.stats.ratios import LOOKS, ratio_of_turns
 
-from .cases import NOTHING, REFERENCE, VARIANT, case, failure, formula, timed
+from .cases import NOTHING, REFERENCE, VARIANT, case, failure, formula, noisy, timed
 
 CLAIM = claims.TimeRatio()
 FAILED = Failure(kind=FailureKind.EXECUTION, message="RuntimeError: not again")
-PAIRS = 24
-
-
-def noisy(ratio: float, spread: float, pairs: int = PAIRS, seed: int = 0) -> list[float]:
-    """Seconds about the ratio, of lognormal noise."""
-    random = Random(seed)
-    return [ratio * math.exp(random.gauss(0.0, spread)) for _ in range(pairs)]
 
 
 def test_a_program_of_half_as_much_work_again_fails_the_claim() -> None:

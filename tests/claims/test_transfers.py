@@ -7,7 +7,7 @@ from assay.judge.case import judge, judge_negative_control
 from assay.model.module import Direction
 from assay.model.verdict import Outcome
 
-from .cases import STACK_BYTES, case, module, transfer
+from .cases import OUT_OF_MEMORY, STACK_BYTES, case, module, transfer
 from .examples import STACK
 
 TO_HOST, TO_DEVICE = Direction.TO_HOST, Direction.TO_DEVICE
@@ -61,3 +61,9 @@ def test_a_module_that_the_toolchain_will_not_hand_over_cannot_be_judged() -> No
         assert finding.outcome is Outcome.UNSUPPORTED
         assert "RET_CHECK failure: arity" in finding.reason
         assert "pip install" in finding.advice
+
+
+def test_a_failure_comes_before_a_module_that_cannot_be_read() -> None:
+    seen = case(module=None, module_unreadable="arity", failure=OUT_OF_MEMORY)
+    finding = judge(CLAIM, seen)
+    assert (finding.outcome, finding.failure) == (Outcome.FAILED, OUT_OF_MEMORY)

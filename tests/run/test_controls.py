@@ -122,6 +122,14 @@ def test_a_control_without_a_measurement_fails_the_run_where_the_claim_has_one(
     assert (record.verdict, control.verdict) == (Outcome.INCONCLUSIVE, control_outcome)
 
 
+def test_a_claim_in_seconds_that_stores_nothing_needs_its_control(harness: Harness) -> None:
+    passed = Finding(outcome=Outcome.PASSED, measured=1, limit=2)
+    claim = Says(of={"offload": passed, "negative_control": passed}, unit=Unit.SECONDS)
+    variant = trial(claim=claim, negative_controls=(NEGATIVE_CONTROL,))
+    (record,) = harness.judge(variant, update=BaselineUpdate.NEW)
+    assert record.verdict is Outcome.INCONCLUSIVE
+
+
 def test_a_control_cannot_run_where_the_claim_cannot(harness: Harness) -> None:
     missing = Unavailable(reason="no compiler", remedy="install one")
     harness.observed.unavailable.update(negative_control=missing, offload=missing)

@@ -9,6 +9,7 @@ import pytest
 from assay import claims
 from assay.model.claim import Formula, Trial
 from assay.model.evidence import Evidence, Failure, FailureKind, GrowthTimes, Toolchain
+from assay.model.target import Unavailable
 from assay.model.timing import Ending, Keep, Machine, TimedPair, Times, VariantTimes, unmeasured
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Outcome, Record
@@ -234,6 +235,20 @@ def test_a_time_is_stored_before_its_control_has_one_to_fail(
     clocked.seconds["negative_control"] = clocked.seconds["save"]
     (blind,) = _judge_and_write(_updating(harness, clocked, BaselineUpdate.NOTHING), alone)
     assert not blind.verdict.holds
+
+
+def test_a_control_of_a_stored_time_that_cannot_run_fails_the_run(
+    harness: Harness, clocked: Clocked
+) -> None:
+    """Only the variant has a stored time; the control's reference has none."""
+    claim = claims.BaselineTime()
+    _judge_and_write(_updating(harness, clocked, BaselineUpdate.NEW), trial(OFFLOAD, claim))
+    harness.observed.unavailable["negative_control"] = Unavailable(reason="no room", remedy="")
+    variant = trial(OFFLOAD, claim, negative_controls=(NEGATIVE_CONTROL,))
+    run = _updating(harness, clocked, BaselineUpdate.NOTHING)
+    record, control = _judge_and_write(run, variant, *variant.controls)
+    assert (record.verdict, control.verdict) == (Outcome.INCONCLUSIVE, Outcome.FAILED)
+    assert "cannot be judged here: no room" in control.reason
 
 
 def test_a_time_of_an_unknown_machine_has_nothing_to_compare_with(

@@ -29,13 +29,6 @@ _FASTEST = 1
 _RUNS_NOTHING = Unavailable(
     reason="a compile-only target runs nothing", remedy="run it on a live target, such as cpu"
 )
-_NO_VALUES = Unavailable(
-    reason="the program gives no values to run it on",
-    remedy="give it some: Program(values=…, observe=…), or a loop: Program(steps=…)",
-)
-_NO_GROWTH = Unavailable(
-    reason="the program offers no growing loop to time", remedy="give it one: Program(growth=…)"
-)
 
 Begin = Callable[[FailureKind | None, Evidence | None], None]
 """Called when a stage begins: with its failure kind (None for Assay's own work), and the evidence
@@ -149,9 +142,7 @@ class _Observation:
         """Time the program's growing loop."""
         if not self.target.executes:
             self.found(not_executed=_RUNS_NOTHING)
-        elif program.growth is None:
-            self.found(not_executed=_NO_GROWTH)
-        else:
+        elif program.growth is not None:
             with self.stage(FailureKind.EXECUTION, "execute"):
                 times = tools.time_growth(program.growth, most_seconds)
             self.found(growth=times)
@@ -223,9 +214,7 @@ class _Observation:
                 modules = (Module.from_proto(split(proto)[0]) for proto in steps.modules)
                 steps = replace(steps, graphs=tuple(map(canonical, modules)))
             self.found(steps=steps, values=values)
-        elif program.values is None or program.observe is None:
-            self.found(not_executed=_NO_VALUES)
-        else:
+        elif program.values is not None and program.observe is not None:
             with self.stage(FailureKind.EXECUTION, "execute"):
                 values = tools.execute(program)
             self.found(values=values)

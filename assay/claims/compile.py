@@ -7,6 +7,7 @@ from math import prod
 from typing import ClassVar
 
 from assay.claims.measurement import (
+    VALUES,
     given,
     module_of,
     needed_bytes_of,
@@ -115,7 +116,7 @@ class Runs(Claim):
         failure = case.evidence.failure
         if failure is not None:
             return _failures(1, describe(failure), failure=failure)
-        result_of_run(case, case.evidence, case.evidence.values, "results")
+        result_of_run(case, case.evidence, case.evidence.values, *VALUES)
         return _failures(0, "it runs")
 
 

@@ -1,13 +1,12 @@
 """Measurements for claims, or ``Stopped`` with the reason why there is none."""
 
 from dataclasses import replace
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from assay.model.claim import Case, MeasurementMissing, Stopped
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced
 from assay.model.inspection import describe
 from assay.model.summary import ModuleSummary
-from assay.model.target import Unavailable
 from assay.model.timing import Times
 from assay.model.verdict import Finding, Outcome
 
@@ -65,15 +64,27 @@ def stop_unless_executed(case: Case, evidence: Evidence) -> None:
     stop(Outcome.INCONCLUSIVE, reason, f"fix {name}, which it is compared with")
 
 
-def result_of_run(case: Case, evidence: Evidence, result: _T | None, what: str) -> _T:
-    """What a run of the program gives, or ``Stopped``."""
+VALUES: Final = ("values to run it on", "values=…, observe=…")
+"""What a program lacks that is not run, and the fields of ``Program`` that give it."""
+
+
+def result_of_run(case: Case, evidence: Evidence, result: _T | None, what: str, field: str) -> _T:
+    """What a run of the program gives, or ``Stopped``.
+
+    A target that runs nothing is unsupported. A program without the ``field`` that the claim needs
+    is wrong use of the claim, and fails it: a check that can never judge must not look passed.
+    """
     stop_unless_executed(case, evidence)
-    if result is None:
-        why = evidence.not_executed or Unavailable(
-            reason=f"the program gives no {what}", remedy="use the claim for programs that give it"
-        )
+    if result is not None:
+        return result
+    if (why := evidence.not_executed) is not None:
         stop(Outcome.UNSUPPORTED, why.reason, why.remedy)
-    return result
+    stop(
+        Outcome.FAILED,
+        f"nothing to measure: the program of {evidence.variant!r} gives no {what}, and this claim "
+        "judges nothing else",
+        f"write Program({field}), or leave the variant out of the check",
+    )
 
 
 def memory_of(case: Case, evidence: Evidence | None = None) -> Memory:

@@ -151,7 +151,9 @@ class TimeExponent(_Exponent, GrowthClaim):
 
 
 def _growth_of(case: Case) -> GrowthTimes:
-    return result_of_run(case, case.evidence, case.evidence.growth, "times of a growing loop")
+    return result_of_run(
+        case, case.evidence, case.evidence.growth, "growing loop to time", "growth=…"
+    )
 
 
 def _by_growth(

@@ -143,7 +143,7 @@ class LastCompile(Claim):
 
 
 def _steps_of(case: Case, evidence: Evidence) -> StepsSeen:
-    return result_of_run(case, evidence, evidence.steps, "loop of steps")
+    return result_of_run(case, evidence, evidence.steps, "loop of steps", "steps=…")
 
 
 def _with_differences(found: Finding, seen: StepsSeen) -> Finding:

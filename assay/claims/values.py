@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv
 
-from assay.claims.measurement import result_of_run
+from assay.claims.measurement import VALUES, result_of_run
 from assay.model.claim import Case, Claim
 from assay.model.evidence import Evidence, Tensor
 from assay.model.units import Unit
@@ -173,7 +173,7 @@ class ValuesEqual(Claim):
 
 
 def _values(case: Case, evidence: Evidence) -> tuple[Tensor, ...]:
-    return result_of_run(case, evidence, evidence.values, "results")
+    return result_of_run(case, evidence, evidence.values, *VALUES)
 
 
 def _tensors(path: str, results: Any) -> Iterator[Tensor]:

@@ -307,7 +307,7 @@ class Evidence:
 
     ``separate_host_memory`` is False if host and device share one memory (CPU), so that placement
     cannot be observed. ``module_unreadable`` says why the toolchain did not return the compiled
-    module, ``not_executed`` why there are no ``values``. With ``growth``, the times of the growing
+    module, ``not_executed`` why the target runs nothing. With ``growth``, the times of the growing
     loop, nothing else was measured. ``hlo_gz`` is the gzipped HloProto of the module, which the
     store writes to a separate file. ``warnings`` are the framework's, such as a donation that no
     output can use. ``cached``: an earlier run compiled the program.

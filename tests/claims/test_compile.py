@@ -10,7 +10,7 @@ from assay.model.evidence import FailureKind
 from assay.model.summary import Peak
 from assay.model.verdict import Outcome
 
-from .cases import MEMORY, OUT_OF_MEMORY, UNAVAILABLE, case, failure, module
+from .cases import GOOD, MEMORY, OUT_OF_MEMORY, UNAVAILABLE, case, failure, module
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,19 @@ def test_a_target_that_is_not_here_says_so_not_its_memory() -> None:
     assert (finding.outcome, finding.reason) == (Outcome.UNSUPPORTED, UNAVAILABLE.reason)
 
 
-def test_a_program_without_results_does_not_show_that_it_runs() -> None:
+def test_a_claim_that_the_program_can_never_show_fails() -> None:
+    """On a target that runs programs, a program without values is wrong use of the claim."""
     finding = judge(claims.Runs(), case(values=None))
-    assert finding.outcome is Outcome.UNSUPPORTED
-    assert finding.reason == "the program gives no results"
+    assert finding.outcome is Outcome.FAILED
+    assert finding.reason == (
+        f"nothing to measure: the program of {GOOD.variant!r} gives no values to run it on, and "
+        "this claim judges nothing else"
+    )
+    assert finding.advice == (
+        "write Program(values=…, observe=…), or leave the variant out of the check"
+    )
+    control = judge_negative_control(claims.Runs(), case(values=None))
+    assert (control.outcome, control.measured) == (Outcome.FAILED, None)
 
 
 def test_a_target_without_a_memory_size_is_unsupported_for_the_fit() -> None:

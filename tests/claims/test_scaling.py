@@ -11,12 +11,19 @@ from assay.model.units import Unit
 from assay.model.verdict import Outcome
 from assay.model.workload import Growth, Role, SizedVariant
 
-from .cases import case, failure, family, formula, grown, program
+from .cases import UNAVAILABLE, case, failure, family, formula, grown, program
 
 LINEAR = formula(1, Unit.RATIO)
 MEMORY = claims.BytesExponent(of=claims.Cost.TEMP, at_most=LINEAR)
 COPIES = claims.BytesExponent(of=claims.Cost.COPIED, at_most=formula(0, Unit.RATIO))
 TIME = claims.TimeExponent(at_most=LINEAR)
+
+
+def test_a_program_without_a_growing_loop_fails_and_says_what_to_write() -> None:
+    finding = judge(TIME, case(growth=None))
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, None)
+    assert "gives no growing loop to time" in finding.reason
+    assert "write Program(growth=…)" in finding.advice
 
 
 def test_bytes_that_grow_with_the_square_fail_a_linear_limit() -> None:
@@ -101,8 +108,9 @@ def test_two_lengths_are_too_few_for_an_exponent_of_time() -> None:
     assert finding.outcome is Outcome.INCONCLUSIVE
 
 
-def test_a_program_that_is_not_timed_is_unsupported_for_the_claim() -> None:
-    assert judge(TIME, case()).outcome is Outcome.UNSUPPORTED
+def test_a_target_that_runs_nothing_is_unsupported_for_the_claim() -> None:
+    finding = judge(TIME, case(not_executed=UNAVAILABLE))
+    assert (finding.outcome, finding.reason) == (Outcome.UNSUPPORTED, UNAVAILABLE.reason)
 
 
 def test_the_largest_of_a_family_bears_its_name_and_knows_the_others() -> None:

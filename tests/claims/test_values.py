@@ -246,6 +246,18 @@ def test_a_program_that_was_not_executed_cannot_run_and_says_why(whose: str) -> 
     assert finding.advice == "run it on cpu"
 
 
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+def test_a_program_without_values_fails_the_claim_and_is_named(whose: str) -> None:
+    ours, theirs = (
+        replace(each, values=None) if whose == mine else each
+        for mine, each in (("ours", GOOD), ("theirs", SAVED))
+    )
+    finding = judge(claims.ValuesEqual(), replace(case(), evidence=ours, others={"save": theirs}))
+    assert finding.outcome is Outcome.FAILED
+    lacks = GOOD if whose == "ours" else SAVED
+    assert f"the program of {lacks.variant!r} gives no values" in finding.reason
+
+
 def test_a_program_that_does_not_run_fails_the_claim() -> None:
     seen = case(failure=failure(FailureKind.EXECUTION), values=None)
     finding = judge(claims.ValuesEqual(), seen)

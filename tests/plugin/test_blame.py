@@ -239,3 +239,29 @@ def test_a_fault_of_assays_reader_is_an_error_on_every_program(tmp_path: Path) -
     assert {record.verdict.value for record in ended.records} == {"error"}
     assert "no_such_attribute" in ended.records[0].reason
     assert "Nothing regressed" not in ended.output
+
+
+WITHOUT_VALUES = (
+    PREAMBLE
+    + """
+W = workload(variant("plain", double), variant("again", double, reference="plain"))
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,))
+test_values = Check(claim=claims.ValuesEqual(), workloads=(W,), variants=("again",))
+"""
+)
+
+
+def test_a_value_claim_on_a_program_without_values_fails_where_programs_run(
+    tmp_path: Path,
+) -> None:
+    """A target that runs nothing cannot judge any value: there it is unsupported."""
+    project = Project(tmp_path, {"test_values.py": WITHOUT_VALUES})
+    ended = project.pytest(target="cpu:8,gpu-h100")
+    assert ended.exit_code == 1, ended.output
+    found = {one.target: one for one in ended.records if one.claim == "values-equal"}
+    assert {target: one.verdict.value for target, one in found.items()} == {
+        "cpu:8": "failed",
+        "gpu-h100": "unsupported",
+    }
+    assert "the program of 'again' gives no values to run it on" in found["cpu:8"].reason
+    assert "write Program(values=…, observe=…)" in " ".join(ended.output.split())

@@ -33,6 +33,7 @@ from assay.report.regression import (
     sentence,
 )
 from assay.report.regression import to_json as bisection_json
+from assay.report.run_page import run_page
 from assay.report.summary import measured_table
 from assay.report.terminal import print_run
 from assay.store import evidence, records
@@ -195,6 +196,7 @@ def report(
     workload: _Workload = "",
     claims: Annotated[str, Option(help="Claims for --workload, comma-separated.")] = "temp-bytes",
     verbose: _Verbose = False,
+    html: Annotated[Path | None, Option(help="Write the run's page to this file.")] = None,
 ) -> None:
     """Print the summary of a run, or the numbers of one workload, from its records."""
     seen = records.load(run)
@@ -207,7 +209,12 @@ def report(
     folder = run if run.is_dir() else run.parent
     times, damaged = evidence.TIMES.load_all(folder)
     reruns, unread = evidence.RERUNS.load_all(folder)
-    print_run(Console(), seen, times, reruns, records.invocation_of(folder), verbose=verbose)
+    invocation = records.invocation_of(folder)
+    print_run(Console(), seen, times, reruns, invocation, verbose=verbose)
+    if html:
+        programs, lost = evidence.PROGRAMS.load_all(folder)
+        write_whole(html, run_page(seen, times, reruns, invocation, programs).encode())
+        unread += lost
     for error in (*damaged, *unread):
         typer.echo(f"assay: {error}", err=True)
 

@@ -121,7 +121,9 @@ def test_the_nightly_judges_the_full_level_and_ends_by_the_fixed_codes(
     project, ended, output = run_nightly(tmp_path, suite)
     assert ended == code, output
     latest = project.root / "results/latest"
-    assert {"records.jsonl", "summary.md", "junit.xml"} <= {path.name for path in latest.iterdir()}
+    assert {"records.jsonl", "report.html", "summary.md", "junit.xml"} <= {
+        path.name for path in latest.iterdir()
+    }
 
 
 def test_a_level_given_by_hand_takes_the_place_of_the_nightlys_own(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from assay.model.blame import in_words
+from assay.model.evidence import Evidence
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import Ending, ExitCode, Invocation, Record
@@ -27,6 +28,7 @@ from assay.plugin.session import Session
 from assay.plugin.settings import Settings
 from assay.report.junit import junit
 from assay.report.labels import coverage_lines
+from assay.report.run_page import run_page
 from assay.report.summary import summary
 from assay.report.terminal import print_run
 from assay.run import update_baselines
@@ -39,6 +41,7 @@ _MINUTE = 60
 _ESTIMATE_FROM = 0.05
 """Share of the verdicts after which the remaining time is estimated: observers start first."""
 SUMMARY = "summary.md"
+REPORT = "report.html"
 _PYTEST_OWN = (
     pytest.ExitCode.INTERRUPTED,
     pytest.ExitCode.INTERNAL_ERROR,
@@ -57,6 +60,7 @@ class Controller:
         self._invocation = invocation_of(config, session.settings)
         self._records: list[Record] = []
         self._measured: tuple[tuple[Times, ...], tuple[Rerun, ...]] = ((), ())
+        self._programs: tuple[Evidence, ...] = ()
         self._damaged: tuple[ValueError, ...] = ()
         self._updated: tuple[Path, ...] = ()
         self._page = ""
@@ -192,7 +196,8 @@ class Controller:
         directory = self._session.directory
         times, no_times = evidence.TIMES.load_all(directory)
         reruns, no_reruns = evidence.RERUNS.load_all(directory)
-        self._measured, self._damaged = (times, reruns), (*no_times, *no_reruns)
+        self._programs, unread = evidence.PROGRAMS.load_all(directory)
+        self._measured, self._damaged = (times, reruns), (*no_times, *no_reruns, *unread)
         if self._records:
             run = self._session.run
             write_whole(directory / "junit.xml", junit(self._records))
@@ -218,9 +223,11 @@ class Controller:
             return
         try:
             self._page = self._rendered()
-            page = summary(self._records, *self._measured, self._invocation)
-            write_whole(self._session.run.directory / SUMMARY, page.encode())
-            records.write_invocation(self._session.run.directory, self._invocation)
+            directory, known = self._session.run.directory, (self._records, *self._measured)
+            write_whole(directory / SUMMARY, summary(*known, self._invocation).encode())
+            records.write_invocation(directory, self._invocation)
+            page = run_page(*known, self._invocation, self._programs)
+            write_whole(directory / REPORT, page.encode())
         except Exception as fault:  # noqa: BLE001 -- as above.
             if not self._fault:
                 self._fault = fault

@@ -236,11 +236,14 @@ def _numbers(record: Record) -> str:
 
 
 def suite_statuses(
-    records: Iterable[Record], issues: Mapping[str, Sequence[UpstreamIssue]]
+    records: Iterable[Record],
+    issues: Mapping[str, Sequence[UpstreamIssue]],
+    *,
+    fold: bool = True,
 ) -> Iterator[Entry]:
     """The counts of each suite and the state of its upstream issues, by first appearance.
 
-    Many suites that passed whole and describe no issue share the last entry.
+    With ``fold``, many suites that passed whole and describe no issue share the last entry.
     """
     suites: dict[str, list[Record]] = {}
     for record in records:
@@ -250,7 +253,7 @@ def suite_statuses(
         for name, found in suites.items()
         if not issues.get(name) and all(each.verdict is Outcome.PASSED for each in found)
     ]
-    folded = silent if len(silent) > _SILENT_SUITES_SHOWN else []
+    folded = silent if fold and len(silent) > _SILENT_SUITES_SHOWN else []
     for name, found in suites.items():
         if name not in folded:
             yield _status(name, found, issues.get(name, ()))

@@ -1,11 +1,32 @@
 """HTML pages: one self-contained file each, from the templates of this folder."""
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from assay.model.units import format_bytes
+from assay.report.labels import amount, plain
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def render(template: str, **values: Any) -> str:
-    """The page of a template. Every value is escaped, unless it is ``markupsafe.Markup``."""
+    """The page of a template.
+
+    Every value is escaped, and its control characters are replaced, unless it is
+    ``markupsafe.Markup``.
+    """
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: object) -> object:
+        is_text = isinstance(value, str) and not isinstance(value, Markup)
+        return plain(str(value)) if is_text else value
 
     environment = Environment(
         loader=PackageLoader("assay.report"),
@@ -14,5 +35,7 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=shown,
     )
-    return environment.get_template(template).render(values)
+    environment.filters |= {"bytes": format_bytes, "amount": amount}
+    return environment

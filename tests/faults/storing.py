@@ -237,6 +237,14 @@ STORING = (
         says=("summary.md", "(exit 3)"),
     ),
     Fault(
+        name="no room for report.html",
+        place="assay.store.files:write_whole",
+        change=finds_no_room("report.html"),
+        more=COMPILES,
+        ends=CRASHED,
+        says=("report.html", "(exit 3)"),
+    ),
+    Fault(
         name="no room for junit.xml",
         place="assay.store.files:write_whole",
         change=finds_no_room("junit.xml"),

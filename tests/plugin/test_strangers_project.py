@@ -135,7 +135,7 @@ def test_a_workload_file_and_a_plain_test_pass(passing: Ended) -> None:
 
 def test_a_run_leaves_records_summary_junit_and_latest(passing: Ended) -> None:
     run = f"results/{passing.records[0].run}"
-    names = {"records.jsonl", "summary.md", "junit.xml"}
+    names = {"records.jsonl", "report.html", "summary.md", "junit.xml"}
     assert {f"{run}/{name}" for name in names} | {"results/latest"} <= passing.changed
 
 

@@ -4,8 +4,9 @@ import platform
 import shlex
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,7 @@ from assay.report.inspection_output import print_comparison, print_inspection
 from assay.report.inspection_output import to_json as inspection_json
 from assay.report.qualification import qualify, to_json, vendor_page, vendor_summary
 from assay.report.regression import (
+    NO_REPRO,
     issue,
     point_line,
     print_bisection,
@@ -321,12 +323,12 @@ def _bisect(
         if comparison is not None and comparison.differences is not None:
             print_comparison(Console(), comparison)
 
-    def text(outputs: Mapping[str, str]) -> str:
-        return issue(bisection, outputs, differences)
-
     written: tuple[Path, ...] = ()
     if bundle is not None and sides:
+        text = partial(issue, bisection, differences)
         written = write(bundle, found.sides, found.prober, sentence(bisection), text)
+        if question.subject.workload:
+            typer.echo(NO_REPRO, err=True)
     if html is not None:
         from assay.report.bisection_page import bisection_page
 
@@ -335,7 +337,7 @@ def _bisect(
             sides,
             differences,
             command=shlex.join(["assay", *sys.argv[1:]]),
-            issue=text({}) if bisection.steps else "",
+            issue=issue(bisection, differences) if bisection.steps else "",
         )
         write_whole(html, page.encode())
         written += (html,)

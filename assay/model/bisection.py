@@ -1,5 +1,6 @@
 """Bisection: which release of a component changed a number of one program."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.model.units import Unit
@@ -77,3 +78,15 @@ class Bisection:
         if self.reason:
             return ExitCode.MISUSE
         return ExitCode.FAILED if self.steps else ExitCode.PASSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """A program that shows the step without Assay, and what it printed by release.
+
+    A variant of a suite has no such program. ``systems`` describe both environments, by release.
+    """
+
+    program: str
+    outputs: Mapping[str, str]
+    systems: Mapping[str, str]

@@ -1,20 +1,66 @@
 """A bisection as the terminal prints it, and the text of a report to the upstream project."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from textwrap import shorten
+from typing import NamedTuple
 
 from rich.console import Console
 
-from assay.model.bisection import Bisection, Point, Progress, Step
+from assay.model.bisection import Bisection, Point, Progress, Reproduction, Step
 from assay.report.labels import amount, plain, plural
 from assay.report.summary import escape, table
 from assay.report.terminal import Page
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CHARACTERS = 160
+NO_REPRO = (
+    "no repro.py: a suite's variant is built from Assay's types. To get one, copy its program to a "
+    "file with example_args(), and bisect FILE.py:FUNCTION"
+)
 _INSTALL = "pip install -r requirements-{}.txt && python repro.py"
+
+
+_UNKNOWN_SYSTEM = "Add the output of `import jax; jax.print_environment_info()`."
+_MEANS = {
+    "temp_bytes": "bytes of temporaries in device memory",
+    "device_bytes": "bytes in device memory",
+    "host_bytes": "bytes in host memory",
+    "loop_copies": "bytes that whole-array copies write in each loop iteration",
+    "transfers": "bytes between host and device in one run",
+    "error": "1 if the compiler fails",
+    "runs": "1 if the run fails",
+    "compiles": "compilations during two runs",
+    "value": "largest relative difference of an output from the good release",
+    "time": "run time over that with the good release",
+    "returned": "the number that is returned",
+}
+
+
+class _Form(NamedTuple):
+    """Where a report is sent, and the heads of its parts, in order."""
+
+    link: str
+    heads: Mapping[str, str]
+
+
+# .github/ISSUE_TEMPLATE of both projects, November 2026; openxla/xla has no form.
+_JAX = _Form(
+    "https://github.com/jax-ml/jax/issues/new?template=bug-report.yml, or, if only the compiler "
+    "changed, to https://github.com/openxla/xla/issues/new",
+    {
+        "about": "### Description",
+        "steps": "",
+        "system": "### System info (python version, jaxlib version, accelerator, etc.)",
+    },
+)
+_FORMS = {
+    "torch_xla": _Form(
+        "https://github.com/pytorch/xla/issues/new?template=bug-report.md",
+        {"about": "## 🐛 Bug", "steps": "## To Reproduce", "system": "## Environment"},
+    )
+}
 
 
 def print_bisection(console: Console, found: Bisection) -> None:
@@ -94,32 +140,58 @@ def _short(text: str) -> str:
     return shorten(plain(text), _CHARACTERS, placeholder=" …")
 
 
-def issue(found: Bisection, outputs: Mapping[str, str], differences: Sequence[str]) -> str:
-    """The text of a report: what changed, how to see it, what each release prints.
+def issue(found: Bisection, differences: Sequence[str], shown: Reproduction | None = None) -> str:
+    """The text of a report in the form of the upstream project; its first line is the title.
 
-    ``outputs`` are what ``repro.py`` printed, by release; none if there is no such program.
+    ``shown`` is what the bundle holds; without a bundle, nothing is attached.
     """
-    step = found.steps[0]
-    releases = f"{found.component} {step.before.version} and {step.after.version}"
+    form, step = _FORMS.get(found.component, _JAX), found.steps[0]
+    means = _MEANS.get(found.metric, found.metric)
+    about = [
+        f"{_changed(found, step)}: {means} of the program below, on `{found.target}`.",
+        table(("release", "value"), _values(found)),
+    ]
+    if differences:
+        items = "\n".join(f"- {plain(each)}" for each in differences)
+        about.append(f"What differs in the compiled programs:\n\n{items}")
+    parts = {"about": about, "steps": list(_steps(found, shown)), "system": [_UNKNOWN_SYSTEM]}
+    if shown is not None:
+        parts["system"] = _blocks(found, shown.systems)
+    title = (
+        f"# {found.metric} changed between {found.component} {step.before.version} and "
+        f"{step.after.version}\n\n<!-- Send it to {form.link} -->"
+    )
+    lines = (line for part, head in form.heads.items() for line in (head, *parts[part]) if line)
+    return "\n\n".join([title, *lines]) + "\n"
+
+
+def _steps(found: Bisection, shown: Reproduction | None) -> Iterator[str]:
+    if shown is None:
+        yield f"Program: `{found.subject}`. Add what `assay bisect --bundle DIR` writes."
+        return
+    if shown.program:
+        yield _block("\n".join(_INSTALL.format(side) for side in ("good", "bad")))
+        yield _block(shown.program, "python")
+        yield from _blocks(found, shown.outputs)
+    else:
+        yield f"Program: `{found.subject}`, a variant of a test suite."
+    yield "The other files of the bundle are attached."
+
+
+def _blocks(found: Bisection, texts: Mapping[str, str]) -> list[str]:
+    return [f"{found.component} {version}:\n{_block(text)}" for version, text in texts.items()]
+
+
+def _values(found: Bisection) -> list[tuple[str, str]]:
     values = []
     for point in found.points:
         value = amount(point.number, found.unit)
         if point.number is None:
             value = f"not measured: {_short(point.why)}"
         values.append((point.version, escape(value)))
-    blocks = [
-        f"# {found.metric} changed between {releases}",
-        f"{_changed(found, step)}, for the program below on `{found.target}`.",
-        table(("release", "value"), values),
-    ]
-    if outputs:
-        install = f"```\n{_INSTALL.format('good')}\n{_INSTALL.format('bad')}\n```"
-        blocks += ["## How to reproduce", install]
-    for version, text in outputs.items():
-        output = f"Output with {found.component} {version}:"
-        blocks.append(f"{output}\n```\n{text.strip()}\n```")
-    if differences:
-        items = "\n".join(f"- {plain(each)}" for each in differences)
-        blocks += ["## What differs in the compiled programs", items]
-    blocks.append("The other files of this folder are attached.")
-    return "\n\n".join(blocks) + "\n"
+    return values
+
+
+def _block(text: str, language: str = "") -> str:
+    fence = "````" if "```" in text else "```"
+    return f"{fence}{language}\n{text.strip()}\n{fence}"

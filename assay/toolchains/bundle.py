@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from assay.model.bisection import Reproduction
 from assay.toolchains import probe
 from assay.toolchains.probes import Probed, Prober, Wanted
 from assay.toolchains.releases import Release
 
 _NAMED_COPIES: Final = 8
+_REPRO: Final = "repro.py"
+_SYSTEM: Final = "import jax; jax.print_environment_info()"
 _HOW: Final = "Run it with requirements-good.txt, then with requirements-bad.txt."
 _HEAD: Final = """
 
@@ -58,30 +61,36 @@ def write(
     sides: Mapping[str, Probed],
     prober: Prober,
     sentence: str,
-    issue: Callable[[Mapping[str, str]], str],
+    issue: Callable[[Reproduction], str],
 ) -> tuple[Path, ...]:
     """Write the bundle of the largest step, and run its program on both sides.
 
     ``sides`` are the probed releases by ``good`` and ``bad``; ``issue`` words the report from what
-    the program printed. A workload's program cannot be written without Assay: then there is no
+    the program printed. A workload's program is built from Assay's own types: then there is no
     ``repro.py``. Returns the files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     contents: dict[str, str] = {}
     outputs: dict[str, str] = {}
+    systems: dict[str, str] = {}
+    program = ""
     for side, probed in sides.items():
         versions = probed.evidence.toolchain.versions
         pins = [f"{name}=={version}" for name, version in sorted(versions.items())]
         contents[f"requirements-{side}.txt"] = "\n".join([*pins, *probed.release.also, ""])
+        systems[probed.release.version] = "\n".join(pins)
+        if "jax" in versions:
+            systems[probed.release.version] = _ran(prober, probed.release, folder, "-c", _SYSTEM)
         if (module := probed.module) is not None:
             (folder / f"{side}.hlo.pb").write_bytes(module)
     if prober.subject.file is not None:
-        repro = folder / "repro.py"
-        repro.write_text(_program(prober, sides["bad"], sentence))
+        program = _program(prober, sides["bad"], sentence)
+        (folder / _REPRO).write_text(program)
         for side, probed in sides.items():
-            said = _ran(prober, probed.release, repro)
+            said = _ran(prober, probed.release, folder, "-P", str(folder / _REPRO))
             outputs[probed.release.version] = contents[f"{side}.txt"] = said
-    contents["issue.md"] = issue(outputs)
+    shown = Reproduction(program=program, outputs=outputs, systems=systems)
+    contents["issue.md"] = issue(shown)
     for name, text in contents.items():
         (folder / name).write_text(text)
     return tuple(sorted(folder.iterdir()))
@@ -120,17 +129,17 @@ def _copies(probed: Probed) -> Sequence[tuple[str, str]]:
     return list(named)[:_NAMED_COPIES]
 
 
-def _ran(prober: Prober, release: Release, repro: Path) -> str:
-    """What the program prints on a release, or how it ended."""
+def _ran(prober: Prober, release: Release, folder: Path, *arguments: str) -> str:
+    """What the release's Python prints with these arguments, or how it ended."""
     made = release.environment(prober.python)
     try:
         ended = subprocess.run(
-            [str(made.interpreter), "-P", str(repro)],
+            [str(made.interpreter), *arguments],
             capture_output=True,
             text=True,
             timeout=prober.timeout_seconds,
             check=False,
-            env=prober.environment(repro.parent),
+            env=prober.environment(folder),
         )
     except subprocess.TimeoutExpired:
         return f"no output within {prober.timeout_seconds:g} s\n"

@@ -11,7 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay.cli import app
+from assay.model.bisection import Bisection, Point, Step
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Toolchain
+from assay.model.units import Unit
+from assay.report.regression import issue
 from assay.toolchains.environments import Environment
 from assay.toolchains.metrics import METRICS
 from assay.toolchains.probes import Probed, Prober
@@ -102,10 +105,18 @@ def test_a_bundle_holds_what_upstream_needs(tmp_path: Path) -> None:
     assert {"repro.py", "issue.md", "good.txt", "bad.txt"} | requirements <= names
     assert "temp_size_in_bytes" in (tmp_path / "bundle" / "bad.txt").read_text()
     assert "assay" not in (tmp_path / "bundle" / "repro.py").read_text().lower()
-    assert (
-        "temp_bytes changed between jax 0.4.0 and 0.5.0"
-        in (tmp_path / "bundle" / "issue.md").read_text()
+    text = (tmp_path / "bundle" / "issue.md").read_text()
+    assert text.startswith("# temp_bytes changed between jax 0.4.0 and 0.5.0\n")
+    assert "jax-ml/jax/issues/new?template=bug-report.yml" in text
+    form = (
+        "### Description",
+        "### System info (python version, jaxlib version, accelerator, etc.)",
     )
+    assert [line for line in text.splitlines() if line.startswith("### ")] == list(form)
+    assert "def in_place" not in text.partition("```python")[0]
+    assert "in_place = jax.jit(update_row" in text.partition("```python")[2]
+    assert text.count("(generated_code_size_in_bytes") == 2, "what repro.py prints on both sides"
+    assert text.count("jaxlib: ") == 2, "the system of both sides"
 
 
 @pytest.mark.parametrize(
@@ -153,3 +164,36 @@ def test_a_page_without_a_step_says_so(tmp_path: Path) -> None:
     assert "<h1>No change" in page
     assert "Both programs" not in page
     assert "upstream" not in page
+
+
+def test_a_report_on_torch_xla_has_the_form_of_its_project() -> None:
+    found = json.loads(bisect("0.1.0", "0.7.0", "--json").stdout)
+    points = tuple(Point(**each) for each in found["points"])
+    step = Step(before=points[1], after=points[2])
+    names = ("subject", "target", "metric", "good", "bad")
+    bisection = Bisection(
+        **{name: found[name] for name in names},
+        component="torch_xla",
+        unit=Unit.BYTES,
+        versions=tuple(found["versions"]),
+        points=points,
+        steps=(step,),
+    )
+    text = issue(bisection, ["a new copy"])
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## 🐛 Bug",
+        "## To Reproduce",
+        "## Environment",
+    ]
+    assert "pytorch/xla/issues/new" in text
+    assert "- a new copy" in text
+
+
+def test_a_variant_of_a_suite_has_no_program_for_the_bundle_and_says_why(tmp_path: Path) -> None:
+    variant = "tests.toolchains.programs:workload/variant"
+    command = ["bisect", variant, "--good", "0.1.0", "--bad", "0.7.0", "--bundle", str(tmp_path)]
+    found = CliRunner().invoke(app, command)
+    assert found.exit_code == 1
+    assert "no repro.py: a suite's variant is built from Assay's types" in found.stderr
+    assert not (tmp_path / "repro.py").exists()
+    assert "a variant of a test suite" in (tmp_path / "issue.md").read_text()

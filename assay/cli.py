@@ -19,12 +19,13 @@ from typer import Argument, Option
 from assay.judge.differences.inspections import compare
 from assay.model.bisection import Point, Progress
 from assay.model.blame import WrongValue
-from assay.model.inspection import Inspection
+from assay.model.inspection import Comparison, Inspection
 from assay.model.target import TargetError
 from assay.model.units import format_bytes, parse_bytes
 from assay.model.verdict import ExitCode
 from assay.report.inspection_output import print_comparison, print_inspection
 from assay.report.inspection_output import to_json as inspection_json
+from assay.report.program_pages import bisection_page, inspection_page
 from assay.report.qualification import qualify, to_json, vendor_page, vendor_summary
 from assay.report.regression import (
     NO_REPRO,
@@ -96,7 +97,7 @@ def targets(*, check: _Thorough = False) -> None:
 
 
 @app.command("inspect")
-def inspect_program(
+def inspect_program(  # noqa: PLR0913 -- typer takes a parameter for each option.
     subject: _Subject,
     *,
     target: _Targets = None,
@@ -105,6 +106,7 @@ def inspect_program(
     as_is: _AsIs = False,
     diff: Annotated[str, Option(help="Another program to compare SUBJECT with.")] = "",
     timeout: _Timeout = 600.0,
+    html: Annotated[Path | None, Option(help="Also write a page with plots to this file.")] = None,
 ) -> None:
     """Show memory, transfers, copies, overlap and the peak of one program.
 
@@ -124,8 +126,10 @@ def inspect_program(
 
     codes = [ExitCode.PASSED]
     others = list(inspected(diff)) if diff else []
+    shown: list[tuple[Inspection, Comparison | None]] = []
     for number, after in enumerate(inspected(subject)):
         comparison = compare(others[number], after) if diff else None
+        shown.append((after, comparison))
         if as_json:
             typer.echo(inspection_json(after, comparison))
         else:
@@ -133,6 +137,8 @@ def inspect_program(
             console.print("\n" if number else "", end="")
             print_inspection(console, after, comparison)
         codes += map(_code, (after, *others[number : number + 1]))
+    if html:
+        write_whole(html, inspection_page(shown).encode())
     raise typer.Exit(max(code.value for code in codes))
 
 
@@ -330,8 +336,6 @@ def _bisect(
         if question.subject.workload:
             typer.echo(NO_REPRO, err=True)
     if html is not None:
-        from assay.report.bisection_page import bisection_page
-
         page = bisection_page(
             bisection,
             sides,

@@ -29,6 +29,7 @@ _MAIN_MEMORY: Final = 0
 
 _FREE, _SHARE = 1, 2  # HeapSimulatorTrace.Event.Kind; the other kind allocates
 _LISTED: Final = 100
+_LEVELS: Final = 200
 _PASSES_THROUGH: Final = opcodes("parameter while")
 _SAYS_LITTLE: Final = opcodes("bitcast broadcast constant copy copy-start tuple")
 _NO_SHAPE: Final = Shape(element_type="opaque")
@@ -38,19 +39,21 @@ _NO_SHAPE: Final = Shape(element_type="opaque")
 class _Moment:
     """The groups of logical buffers that share memory and are alive after an event.
 
-    A group also has the buffers that join it later.
+    A group also has the buffers that join it later. ``levels`` are the bytes alive after each event
+    of the heap.
     """
 
     nbytes: int
     groups: Sequence[Sequence[int]]
     event: Message | None
+    levels: Sequence[int]
 
 
 def peak(module: Module, assignment: BufferAssignment) -> Peak:
     """Device memory of the module at its peak; the hundred largest buffers are listed."""
     heaps = _heaps_by_allocation(assignment)
     buffers: list[LiveBuffer] = []
-    largest = _Moment(0, (), None)
+    largest = _Moment(0, (), None, ())
     for allocation in assignment.allocations:
         if allocation.color != _MAIN_MEMORY or allocation.is_thread_local:
             continue
@@ -65,12 +68,20 @@ def peak(module: Module, assignment: BufferAssignment) -> Peak:
     buffers.sort(key=lambda each: -each.nbytes)
     position = assignment.definitions.get(largest.event.buffer_id) if largest.event else None
     at = module.instruction(position[0]) if position else None
+    nbytes = sum(each.nbytes for each in buffers)
     return Peak(
-        nbytes=sum(each.nbytes for each in buffers),
+        nbytes=nbytes,
         at=at.name if at else "",
         line=at.source if at else None,
         buffers=tuple(buffers[:_LISTED]),
+        levels=_thinned(largest.levels, nbytes - largest.nbytes),
     )
+
+
+def _thinned(levels: Sequence[int], always: int) -> tuple[int, ...]:
+    """The most of each of at most ``_LEVELS`` equal parts, and what is always alive."""
+    step = -(-len(levels) // _LEVELS) or 1
+    return tuple(always + max(levels[at : at + step]) for at in range(0, len(levels), step))
 
 
 def _heaps_by_allocation(assignment: BufferAssignment) -> Mapping[int, Sequence[Message]]:
@@ -117,7 +128,7 @@ def _fullest(trace: Message, assignment: BufferAssignment) -> _Moment:
         elif change < 0:
             del alive[root]
     event = trace.events[fullest - 1] if fullest else None
-    return _Moment(levels[fullest], tuple(alive.values()), event)
+    return _Moment(levels[fullest], tuple(alive.values()), event, levels)
 
 
 def _nbytes(buffer: int, assignment: BufferAssignment) -> int:

@@ -128,6 +128,11 @@ class Inspection:
     notes: tuple[str, ...] = ()
 
     @property
+    def title(self) -> str:
+        """The subject, and the target if there is one."""
+        return f"{self.subject} on {self.evidence.target}" if self.evidence.target else self.subject
+
+    @property
     def _module(self) -> ModuleSummary:
         return self.evidence.module or _NO_MODULE
 

@@ -163,13 +163,16 @@ class Peak:
     """Device memory at the moment when most is alive, largest buffers first.
 
     ``nbytes`` sums all buffers, also those too small to be listed. ``at`` names the instruction at
-    which the peak is reached.
+    which the peak is reached. ``levels`` are the bytes alive over the schedule: the most in each of
+    equal parts of it, at most 200. Temporaries of other heaps than the largest count as at their
+    own peak.
     """
 
     nbytes: int
     at: str
     line: str | None
     buffers: tuple[LiveBuffer, ...]
+    levels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,8 +193,7 @@ def print_inspection(
     """Write the page; only the first line can be wider than the console or 100 columns."""
     page = Page(console, _COLUMNS)
     evidence, module = inspection.evidence, inspection.evidence.module
-    on = f" on {evidence.target}" if evidence.target else ""
-    page.text((f"{inspection.subject}{on}", "bold"), wrap=False)
+    page.text((inspection.title, "bold"), wrap=False)
     how = inspection.means.value
     if inspection.means is Means.COMPILED:
         page.text((str(evidence.toolchain), "dim"))

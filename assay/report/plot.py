@@ -1,12 +1,13 @@
-"""The plot of a bisection: its number over the releases, as SVG."""
+"""Plots as SVG: a bisection's number over the releases, a program's memory over its schedule."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import StringIO
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.model.bisection import Bisection, Step
+from assay.model.summary import Peak
 from assay.model.units import Unit, format_bytes, parse_bytes
 from assay.report.labels import amount, plain
 from assay.report.regression import sentence
@@ -60,14 +61,46 @@ def plot(found: Bisection) -> str:
     on the axis. Each step is labelled with its release. The title is the answer; colours follow the
     reader's light or dark scheme.
     """
+    return _svg(plain(sentence(found)), lambda axes: _draw(axes, found))
+
+
+def plot_schedule(peak: Peak, capacity_bytes: int | None) -> str:
+    """The bytes alive over the schedule of a program as one SVG element, and the device's memory.
+
+    The line of the device's memory is there only if the program needs at least half of it.
+    """
+    most = max(peak.levels)
+    scale, unit = _scale(Unit.BYTES, [most])
+    where = f" at {plain(peak.at)}" + (f" ({plain(peak.line)})" if peak.line else "")
+    title = f"Device memory over the schedule: {format_bytes(most, decimals=2)} at most{where}"
+
+    def draw(axes: "Axes") -> None:
+        heights = [level / scale for level in peak.levels]
+        axes.fill_between(range(len(heights)), heights, step="post", color=_LINE, alpha=0.3)
+        axes.step(range(len(heights)), heights, where="post", color=_LINE)
+        if capacity_bytes is not None and capacity_bytes <= 2 * most:
+            label = f"memory of the device: {format_bytes(capacity_bytes, decimals=2)}"
+            axes.axhline(capacity_bytes / scale, color=_STEP, linestyle="--", label=label)
+            axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, borderpad=0.0)
+        axes.set_title(title, loc="left")
+        axes.set_ylabel(f"bytes alive [{unit}]")
+        axes.set_xlabel("order of execution")
+        axes.set_xticks([])
+        axes.set_ylim(0.0)
+        axes.margins(x=0)
+
+    return _svg(title, draw)
+
+
+def _svg(title: str, draw: Callable[["Axes"], None]) -> str:
     from matplotlib import style
     from matplotlib.figure import Figure
 
     with style.context(["default", _STYLE]):
         figure = Figure(figsize=_INCHES, layout="constrained")
-        _draw(figure.add_subplot(), found)
+        draw(figure.add_subplot())
         stream = StringIO()
-        facts = {"Title": plain(sentence(found)), "Date": None, "Creator": None}
+        facts = {"Title": title, "Date": None, "Creator": None}
         figure.savefig(stream, format="svg", metadata=facts)
     return _themed(stream.getvalue())
 

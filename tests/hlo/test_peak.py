@@ -65,6 +65,22 @@ def test_the_peak_is_the_fullest_moment_and_not_the_sum_nor_the_end() -> None:
     assert everything == 5 * KIB + KIB // 2
 
 
+def test_the_schedule_shows_each_level_and_what_is_always_alive() -> None:
+    found = peak([*alloc("a", "b"), *free("a"), *alloc("d"), *free("b", "d")])
+    assert found.levels == (0, KIB, 3 * KIB, 2 * KIB, 2 * KIB + KIB // 2, KIB // 2, 0)
+    argument = TEXT.replace("a = f32[256] iota(), iota_dimension=0", "a = f32[256] parameter(0)")
+    also = peak([*alloc("b"), *free("b")], argument, {**HEAP, "a": (0, 0)})
+    assert also.levels == (KIB, 3 * KIB, KIB)
+
+
+def test_a_long_schedule_is_thinned_and_keeps_its_peak() -> None:
+    short = [*alloc("d"), *free("d")] * 500
+    found = peak([*short, *alloc("a", "b"), *free("a", "b"), *short])
+    assert len(found.levels) <= 200
+    assert max(found.levels) == found.nbytes == 3 * KIB
+    assert found.levels.count(3 * KIB) == 1
+
+
 def test_buffers_that_share_memory_count_once_and_until_the_last_is_free() -> None:
     shared: list[Event] = [*alloc("a"), ("share", "c", "a"), *free("a"), *alloc("b"), *free("c")]
     found = peak([*shared, *alloc("e")])

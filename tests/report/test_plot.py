@@ -1,4 +1,4 @@
-"""The plot of a bisection: same bytes, real text, its scheme's colours, and no release left out."""
+"""Plots: same bytes, real text, the reader's colours, and nothing left out."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import matplotlib as mpl
 import pytest
 
 from assay.model.bisection import Bisection, Point, Step
+from assay.model.summary import Peak
 from assay.model.units import Unit
-from assay.report.plot import plot
+from assay.report.plot import plot, plot_schedule
 from assay.report.regression import sentence
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -99,3 +100,15 @@ def test_a_release_that_was_not_measured_has_its_place() -> None:
 def test_reports_load_no_matplotlib_until_they_plot() -> None:
     program = "import assay.cli, sys; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_schedule_shows_its_peak_and_the_devices_memory_if_near() -> None:
+    peak = Peak(nbytes=3 * MIB, at="dot.1", line="<&>.py:2", buffers=(), levels=(MIB, 3 * MIB, 0))
+    near, far = (texts(plot_schedule(peak, capacity)) for capacity in (4 * MIB, 400 * MIB))
+    title = "Device memory over the schedule: 3.0 MiB at most at dot.1 (<&>.py:2)"
+    assert title in near
+    assert title in far
+    assert "bytes alive [MiB]" in near
+    assert "memory of the device: 4.0 MiB" in near
+    assert not any("memory of the device" in text for text in far)
+    assert plot_schedule(peak, None) == plot_schedule(peak, None)

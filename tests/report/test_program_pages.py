@@ -1,4 +1,4 @@
-"""The HTML page of a bisection needs no other file and no script, and no text can break it."""
+"""HTML pages of programs need no other file and no script, and no text can break them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from jinja2 import UndefinedError
 
 from assay.model.bisection import Bisection, Point, Step
+from assay.model.evidence import Failure, FailureKind
 from assay.model.units import Unit
-from assay.report.bisection_page import bisection_page
 from assay.report.html_page import render
-from tests.report.inspections import INSPECTION
+from assay.report.program_pages import bisection_page, inspection_page
+from tests.report.inspections import GIB, INSPECTION, PEAK, module, seen
 
 HOSTILE = "f<script>alert(1)</script>&{{ 7 * 7 }}"
 POINTS = (
@@ -71,20 +72,20 @@ def page() -> str:
 
 
 def test_every_text_is_a_text_whatever_it_holds() -> None:
-    seen = Reader(page())
-    assert not seen.open
-    assert "script" not in {tag for tag, _ in seen.tags}
-    shown = "".join(seen.texts)
+    read = Reader(page())
+    assert not read.open
+    assert "script" not in {tag for tag, _ in read.tags}
+    shown = "".join(read.texts)
     for words in ("copy of {} is new", "assay bisect '{}'", "# {}", "{} with jax 0.1.0"):
         assert words.format(HOSTILE) in shown
     assert f"does not compile: {HOSTILE}" in shown
 
 
 def test_it_loads_nothing_else() -> None:
-    seen = Reader(page())
+    read = Reader(page())
     linked = [
         value
-        for _, attributes in seen.tags
+        for _, attributes in read.tags
         for name, value in attributes.items()
         if name in ("src", "href", "xlink:href") and not (value or "").startswith("#")
     ]
@@ -93,8 +94,8 @@ def test_it_loads_nothing_else() -> None:
 
 
 def test_it_reads_on_a_phone_and_in_the_dark() -> None:
-    seen = Reader(page())
-    metas = [attributes for tag, attributes in seen.tags if tag == "meta"]
+    read = Reader(page())
+    metas = [attributes for tag, attributes in read.tags if tag == "meta"]
     assert any(each.get("name") == "viewport" for each in metas)
     style = page()
     defined = set(re.findall(r"(--[\w]+):", style))
@@ -114,3 +115,21 @@ def test_each_release_has_a_row_with_its_number_or_the_reason() -> None:
 def test_a_value_that_a_template_lacks_is_an_error() -> None:
     with pytest.raises(UndefinedError):
         render("bisection.html")
+
+
+def test_an_inspected_program_has_its_schedule_and_all_sections() -> None:
+    inspected = module(peak=replace(PEAK, levels=(GIB, 5 * GIB)))
+    shown = Reader(inspection_page([(inspected, None)]))
+    text = " ".join(shown.texts)
+    assert not shown.open
+    assert "Device memory over the schedule: 5.0 GiB at most at fusion.3" in text
+    for title in ("MEMORY", "TRANSFERS", "COPIES", "OVERLAP", "ALIVE AT THE PEAK", "DONATION"):
+        assert title in text
+
+
+def test_a_program_that_did_not_compile_shows_the_error_alone() -> None:
+    failure = Failure(kind=FailureKind.COMPILER, message=HOSTILE)
+    failed = seen(failure=failure, memory=None, module=None)
+    shown = Reader(inspection_page([(failed, None)]))
+    assert HOSTILE in " ".join(shown.texts)
+    assert "svg" not in {tag for tag, _ in shown.tags}

@@ -239,6 +239,9 @@ _Metric = Annotated[
 _Component = Annotated[str, Option(help="What varies: jax, jaxlib, libtpu, plugin, torch_xla.")]
 _Threshold = Annotated[str, Option(help="Numbers above are bad; default: the largest step.")]
 _Scan = Annotated[bool, Option("--scan", help="Measure every release, to find each step.")]
+_Attribute = Annotated[
+    bool, Option("--attribute", help="Also measure which package of the jax release changed it.")
+]
 _With = Annotated[
     list[str] | None, Option("--with", help="A package that the program imports; repeatable.")
 ]
@@ -259,6 +262,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     above: Annotated[str, Option(help="loop_copies: ignore arrays up to this size.")] = "0",
     scan: _Scan = False,
     component: _Component = "jax",
+    attribute: _Attribute = False,
     jax: Annotated[str, Option(help="The jax that another component is installed with.")] = "",
     also: _With = None,
     python: Annotated[str, Option(help="The Python to use; default: the first that works.")] = "",
@@ -292,6 +296,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
         threshold=threshold_of(metric, threshold),
         above=parse_bytes(above),
         scan=scan,
+        attribute=attribute,
         timeout_seconds=timeout,
         timing_seconds=timing_seconds,
     )

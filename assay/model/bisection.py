@@ -48,11 +48,22 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """The packages of a jax release that made a step; several if they cannot be separated.
+
+    Each of ``trials`` is the new release with older packages: ``0.12.0 with jaxlib 0.11.2``.
+    """
+
+    packages: tuple[str, ...]
+    trials: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bisection:
     """A search over ``versions``, the releases from the older to the newer of ``good`` and ``bad``.
 
     ``points`` are those that were measured, oldest first; ``steps`` have the largest first.
-    ``reason`` says why the search could not begin.
+    ``reason`` says why the search could not begin. ``attribution`` is that of the largest step.
     """
 
     subject: str
@@ -66,6 +77,7 @@ class Bisection:
     points: tuple[Point, ...] = ()
     steps: tuple[Step, ...] = ()
     reason: str = ""
+    attribution: Attribution | None = None
 
     @property
     def skipped(self) -> tuple[Point, ...]:

@@ -108,11 +108,29 @@ def to_json(found: Bisection) -> str:
 
 
 def answer(found: Bisection) -> tuple[str, ...]:
-    """The result in one sentence, then further steps."""
-    others = [f"Also: {_changed(found, step)}" for step in found.steps[1:]]
+    """The result in one sentence, then what made the step, and further steps."""
+    others = [made_by(found)] if found.attribution else []
+    others += [f"Also: {_changed(found, step)}" for step in found.steps[1:]]
     if any(step.unmeasured for step in found.steps[1:]):
         others.append("Use --scan to find the release of each further step.")
     return (sentence(found), *others)
+
+
+def made_by(found: Bisection) -> str:
+    """Which package of the jax release made the step, by which measurements."""
+    assert found.attribution is not None
+    *others, last = found.attribution.packages
+    who = f"{', '.join(others)} or {last}, which cannot be separated" if others else last
+    seen = [
+        f"jax {trial.version} gives "
+        + (
+            amount(trial.number, found.unit)
+            if trial.number is not None
+            else f"no number ({_short(trial.why)})"
+        )
+        for trial in found.attribution.trials
+    ]
+    return f"Made by {who}: {'; '.join(seen) or 'all other packages are the same'}."
 
 
 def sentence(found: Bisection) -> str:
@@ -151,6 +169,8 @@ def issue(found: Bisection, differences: Sequence[str], shown: Reproduction | No
         f"{_changed(found, step)}: {means} of the program below, on `{found.target}`.",
         table(("release", "value"), _values(found)),
     ]
+    if found.attribution:
+        about.append(made_by(found))
     if differences:
         items = "\n".join(f"- {plain(each)}" for each in differences)
         about.append(f"What differs in the compiled programs:\n\n{items}")

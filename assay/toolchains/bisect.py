@@ -2,13 +2,13 @@
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from assay.model.bisection import Bisection, Point
+from assay.model.bisection import Attribution, Bisection, Point, Step
 from assay.model.blame import WrongValue
 from assay.model.inspection import Inspection, Means
 from assay.model.rerun import Pair, Side
@@ -16,6 +16,7 @@ from assay.model.timing import Change
 from assay.model.units import Unit, parse_bytes
 from assay.stats.processes import ratio_of_processes
 from assay.targets import Target
+from assay.toolchains.attribution import Pins, attribute, conflict, mixed
 from assay.toolchains.environments import CannotMake, WrongVersions
 from assay.toolchains.metrics import METRICS, TIME, Metric, copied_bytes
 from assay.toolchains.pairs import Halted, RerunError, take_pair, take_pairs, turns
@@ -31,7 +32,8 @@ class Question:
     ``jax`` is the jax that another component is installed with, ``also`` are the packages that the
     program imports. A ``threshold`` separates good from bad numbers; without one, the largest step
     is sought. ``loop_copies`` counts arrays larger than ``above`` bytes. ``scan`` measures every
-    release. ``timeout_seconds`` limits one measurement, ``timing_seconds`` one comparison of times.
+    release; ``attribute`` asks which package of jax made the step. ``timeout_seconds`` limits one
+    measurement, ``timing_seconds`` one comparison of times.
     """
 
     subject: Subject
@@ -46,6 +48,7 @@ class Question:
     threshold: float | None = None
     above: int = 0
     scan: bool = False
+    attribute: bool = False
     timeout_seconds: float = 600.0
     timing_seconds: float = 120.0
 
@@ -101,6 +104,7 @@ def find(question: Question, watch: Watch) -> Regression:
     known = versions(question.component, first, last)
     if len(known) < 2:  # noqa: PLR2004  (two ends)
         raise WrongValue(f"got {first} as the good and the bad release, wanted two")
+    good = next(each for each in known if Version(each) == Version(question.good))
     prober = Prober(
         subject=question.subject,
         target=question.target,
@@ -108,22 +112,12 @@ def find(question: Question, watch: Watch) -> Regression:
         timeout_seconds=question.timeout_seconds,
         python=question.python,
     )
-    probed: dict[str, Probed] = {}
-
-    def seen(version: str) -> Probed:
-        if version not in probed:
-            probed[version] = prober.probe(_release(question, version))
-        return probed[version]
-
-    def measure(version: str) -> Point:
-        if question.metric == TIME:
-            return _timed(question, prober, good, version)
-        return metric.of_release(seen(version), seen(good))
-
-    good = next(each for each in known if Version(each) == Version(question.good))
+    numbers = _Numbers(
+        question=question, metric=metric, prober=prober, good=_release(question, good)
+    )
     search = Search(
         versions=known,
-        measure=measure,
+        measure=lambda version: numbers.point(_release(question, version)),
         same=metric.same,
         threshold=question.threshold,
         start=known.index(good),
@@ -152,7 +146,11 @@ def find(question: Question, watch: Watch) -> Regression:
         points=points,
         steps=() if reason else steps,
         reason=reason,
+        attribution=numbers.attribution(steps[0], watch) if question.attribute and steps else None,
     )
+    probed = {
+        release.version: each for release, each in numbers.probed.items() if not release.older
+    }
     return Regression(bisection=bisection, probed=probed, prober=prober)
 
 
@@ -166,37 +164,75 @@ def _release(question: Question, version: str) -> Release:
     )
 
 
-def _timed(question: Question, prober: Prober, good: str, version: str) -> Point:
-    """The time over that on the good release; 1 if it is neither slower nor faster."""
-    if version == good:
-        return Point(version=version, number=1.0)
-    sides = {Side.OLD: good, Side.NEW: version}
-    pairs: list[Pair] = []
-    with tempfile.TemporaryDirectory(prefix="assay-timed-") as folder:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbers:
+    """The metric on releases; ``probed`` are those that were compiled or run so far."""
 
-        def take(number: int, end: float) -> Pair:
-            pairs.append(take_pair(launches, number, end))
-            return pairs[-1]
+    question: Question
+    metric: Metric
+    prober: Prober
+    good: Release
+    probed: dict[Release, Probed] = field(default_factory=dict)
 
-        try:
-            launches = {
-                side: prober.launch(
-                    _release(question, each).environment(question.python).interpreter,
-                    Path(folder),
-                    side,
-                )
-                for side, each in sides.items()
-            }
-            take_pairs(take, most_seconds=question.timing_seconds)
-        except Halted as halted:
-            where = f"on the good release: {halted}" if halted.side is Side.OLD else str(halted)
-            return Point(version=version, why=where)
-        except (CannotMake, WrongVersions, RerunError) as missing:
-            return Point(version=version, why=str(missing))
-    found = ratio_of_processes([turns(pair) for pair in pairs])
-    if found.change is Change.TOO_NOISY:
-        return Point(version=version, why=f"too noisy to say: {found}")
-    return Point(version=version, number=1.0 if found.change is Change.SAME else found.ratio)
+    def point(self, release: Release) -> Point:
+        """The release's number, or why it has none."""
+        if self.question.metric == TIME:
+            return self._timed(release)
+        return self.metric.of_release(self._probed(release), self._probed(self.good))
+
+    def attribution(self, step: Step, watch: Watch) -> Attribution:
+        """Which package made the step; mixtures of both releases are measured for that."""
+        before, after = (
+            _release(self.question, each.version) for each in (step.before, step.after)
+        )
+        old, new = (each.environment(self.question.python) for each in (before, after))
+
+        def measure(pins: Pins) -> Point:
+            name = mixed(after, pins)
+            watch(name, None, None)
+            point = Point(version=name, why=conflict(new, pins))
+            if not point.why:
+                found = self.point(replace(after, older=tuple(pins.items())))
+                point = replace(found, version=name)
+            watch(name, point, None)
+            return point
+
+        return attribute(step, old.versions, new.versions, after.platform, measure)
+
+    def _probed(self, release: Release) -> Probed:
+        if release not in self.probed:
+            self.probed[release] = self.prober.probe(release)
+        return self.probed[release]
+
+    def _timed(self, release: Release) -> Point:
+        """The time over that on the good release; 1 if it is neither slower nor faster."""
+        version, pairs = release.version, list[Pair]()
+        if release == self.good:
+            return Point(version=version, number=1.0)
+        sides = {Side.OLD: self.good, Side.NEW: release}
+        with tempfile.TemporaryDirectory(prefix="assay-timed-") as folder:
+
+            def take(number: int, end: float) -> Pair:
+                pairs.append(take_pair(launches, number, end))
+                return pairs[-1]
+
+            try:
+                launches = {
+                    side: self.prober.launch(
+                        each.environment(self.question.python).interpreter, Path(folder), side
+                    )
+                    for side, each in sides.items()
+                }
+                take_pairs(take, most_seconds=self.question.timing_seconds)
+            except Halted as halted:
+                where = f"on the good release: {halted}" if halted.side is Side.OLD else str(halted)
+                return Point(version=version, why=where)
+            except (CannotMake, WrongVersions, RerunError) as missing:
+                return Point(version=version, why=str(missing))
+        found = ratio_of_processes([turns(pair) for pair in pairs])
+        if found.change is Change.TOO_NOISY:
+            return Point(version=version, why=f"too noisy to say: {found}")
+        return Point(version=version, number=1.0 if found.change is Change.SAME else found.ratio)
 
 
 def _metric(question: Question) -> Metric:
@@ -204,6 +240,8 @@ def _metric(question: Question) -> Metric:
         raise WrongValue(
             f"got component {question.component!r}, wanted one of {', '.join(COMPONENTS)}"
         )
+    if question.attribute and question.component != "jax":
+        raise WrongValue(f"got --attribute with {question.component!r}, wanted --component jax")
     metric = METRICS.get(question.metric)
     if metric is None:
         raise WrongValue(f"got metric {question.metric!r}, wanted one of {', '.join(METRICS)}")

@@ -16,6 +16,8 @@ from assay.toolchains.probes import Probed, Wanted
 
 SAME: Final = 0.01
 """Numbers within 1 % are no change: the tolerance of a stored baseline (``BaselineTempBytes``)."""
+_SAME_TIMES: Final = 0.2
+"""Ratios of two releases to the good one: 307 and 345 were measured for the same speed."""
 _SAME_VALUES: Final = 1e-3
 """Outputs that differ by less than this share of the largest one are rounding of floats."""
 
@@ -146,7 +148,7 @@ _METRICS: Final = (
     replace(_FAILS, name="runs", wanted=Wanted.RUN),
     Metric(name="compiles", of=_compiles, wanted=Wanted.RUN, unit=Unit.COUNT, same=0.0),
     Metric(name="value", of=_difference, wanted=Wanted.RUN, unit=Unit.RATIO),
-    Metric(name=TIME, of=_not_probed, wanted=Wanted.TIME, unit=Unit.RATIO),
+    Metric(name=TIME, of=_not_probed, wanted=Wanted.TIME, unit=Unit.RATIO, same=_SAME_TIMES),
     Metric(name="returned", of=_returned, wanted=Wanted.CALL, unit=Unit.COUNT),
 )
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _METRICS})

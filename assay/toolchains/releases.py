@@ -18,7 +18,7 @@ from assay.toolchains.recipe import Recipe, checked
 COMPONENTS: Final = ("jax", "jaxlib", "libtpu", "plugin", "torch_xla")
 _PACKAGES: Final = MappingProxyType({"plugin": ("jax-cuda12-plugin", "jax-cuda12-pjrt")})
 # CUDA 12 plugins exist for each release of jax, CUDA 13 plugins only from 0.7.2 on.
-_FOR_GPU: Final = ("jax-cuda12-plugin", "jax-cuda12-pjrt")
+FOR_GPU: Final = ("jax-cuda12-plugin", "jax-cuda12-pjrt")
 _ASSEMBLER: Final = "nvidia-cuda-nvcc-cu12"
 _PYTHONS: Final = ("3.11", "3.12", "3.13")
 
@@ -28,7 +28,7 @@ class Release:
     """One version of the component, with everything else that is installed.
 
     ``jax`` is the jax that a component other than jax is installed with; empty for the newest.
-    ``also`` are the user's further packages.
+    ``also`` are the user's further packages, ``older`` the exact versions of other parts of jax.
     """
 
     component: str
@@ -36,11 +36,12 @@ class Release:
     platform: str
     jax: str = ""
     also: tuple[str, ...] = ()
+    older: tuple[tuple[str, str], ...] = ()
 
     def recipe(self, python: str) -> Recipe:
         """The environment of the release: packages that were released together."""
         packages = map(canonicalize_name, _PACKAGES.get(self.component, (self.component,)))
-        pins: dict[str, str] = dict.fromkeys(packages, self.version)
+        pins: dict[str, str] = dict.fromkeys(packages, self.version) | dict(self.older)
         jax = self.version if self.component == "jax" else self.jax
         wanted = {f"{name}=={version}" for name, version in pins.items()}
         if self.component == "torch_xla":
@@ -51,8 +52,8 @@ class Release:
             wanted.add(f"jax=={jax}" if jax else "jax")
         if self.platform == "cuda":
             older = f"<={jax}" if jax and self.component != "plugin" else ""
-            wanted |= {_ASSEMBLER, *(name + older for name in _FOR_GPU if name not in pins)}
-        if self.platform == "tpu" and self.component != "libtpu":
+            wanted |= {_ASSEMBLER, *(name + older for name in FOR_GPU if name not in pins)}
+        if self.platform == "tpu" and "libtpu" not in pins:
             wanted.add(f"jax[tpu]=={jax}" if jax else "jax[tpu]")
         requirements = tuple(sorted({*wanted, *map(checked, self.also)}))
         return Recipe(pins=pins, requirements=requirements, python=python)

@@ -56,7 +56,7 @@ def releases(monkeypatch: pytest.MonkeyPatch) -> None:
     def versions(_: str, first: str, last: str) -> tuple[str, ...]:
         return VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1]
 
-    here = Environment(folder=Path(sys.prefix), versions={})
+    here = Environment(folder=Path(sys.prefix), versions={"jax": "0.1.0", "jaxlib": "0.1.0"})
     monkeypatch.setattr("assay.toolchains.bisect.versions", versions)
     monkeypatch.setattr(Prober, "probe", probe)
     monkeypatch.setattr(Release, "environment", lambda *_: here)
@@ -128,6 +128,7 @@ def test_a_bundle_holds_what_upstream_needs(tmp_path: Path) -> None:
         (("--threshold", "much"), "got 'much', wanted a size in bytes"),
         (("--target", "gpu-h1000"), "write gpu-h100:8"),
         (("--good", "latest"), "'latest', wanted released versions"),
+        (("--attribute", "--component", "jaxlib"), "wanted --component jax"),
     ],
 )
 def test_misuse_says_what_is_accepted(options: tuple[str, ...], words: str) -> None:
@@ -197,3 +198,13 @@ def test_a_variant_of_a_suite_has_no_program_for_the_bundle_and_says_why(tmp_pat
     assert "no repro.py: a suite's variant is built from Assay's types" in found.stderr
     assert not (tmp_path / "repro.py").exists()
     assert "a variant of a test suite" in (tmp_path / "issue.md").read_text()
+
+
+def test_the_package_that_made_the_step_is_in_each_report(tmp_path: Path) -> None:
+    options = ("--attribute", "--json", "--html", str(tmp_path / "page.html"))
+    found = json.loads(bisect("0.1.0", "0.7.0", *options).stdout)
+    assert found["attribution"] == {"packages": ["jax"], "trials": []}
+    words = "Made by jax: all other packages are the same."
+    assert words in bisect("0.1.0", "0.7.0", "--attribute").stdout
+    assert (tmp_path / "page.html").read_text().count(words) == 2, "the answer and the issue text"
+    assert json.loads(bisect("0.1.0", "0.7.0", "--json").stdout)["attribution"] is None

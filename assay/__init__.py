@@ -7,31 +7,35 @@ if TYPE_CHECKING:
     from assay import claims
     from assay.api import Compiled, CompileError, compile  # noqa: A004 - the public name
     from assay.model.claim import Case, Check, Claim, Formula
+    from assay.model.defect import (
+        Expected,
+        Fails,
+        KnownDefect,
+        Measures,
+        RemedyEffect,
+        Upstream,
+        UpstreamIssue,
+        UpstreamState,
+        exactly,
+    )
     from assay.model.evidence import Evidence, FailureKind, Loop, Steps
     from assay.model.module import Direction
     from assay.model.target import TargetError, TargetUnavailable
     from assay.model.units import Quantity, Unit
     from assay.model.verdict import Finding, Outcome
     from assay.model.workload import (
-        Expected,
-        Fails,
         Growth,
-        KnownDefect,
         Level,
-        Measures,
         Program,
-        RemedyEffect,
         Role,
         Scope,
         SizedVariant,
-        UpstreamIssue,
         Variant,
         Workload,
-        exactly,
     )
 
 _MODULES: Final = (
-    *("model.claim", "model.evidence", "model.module", "model.target"),
+    *("model.claim", "model.defect", "model.evidence", "model.module", "model.target"),
     *("model.units", "model.verdict", "model.workload", "api"),
 )
 """Modules that hold the public names; ``api`` loads the compilers' rooms and is last."""
@@ -80,7 +84,9 @@ __all__ = [
     "TargetError",
     "TargetUnavailable",
     "Unit",
+    "Upstream",
     "UpstreamIssue",
+    "UpstreamState",
     "Variant",
     "Workload",
     "claims",

@@ -1,4 +1,4 @@
-"""The command line: ``assay targets``, ``inspect``, ``qualify``, ``report``, ``bisect``."""
+"""The command line: a function for each command of ``assay``."""
 
 import platform
 import shlex
@@ -17,6 +17,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 from assay.judge.differences.inspections import compare
+from assay.matrix import matrix
 from assay.model.bisection import Point, Progress
 from assay.model.blame import WrongValue
 from assay.model.inspection import Comparison, Inspection
@@ -353,6 +354,9 @@ def _bisect(
     for path in written:
         typer.echo(f"written: {path}", err=True)
     return bisection.exit_code
+
+
+app.command("matrix")(matrix)
 
 
 @app.command()

@@ -7,15 +7,15 @@ from pathlib import Path
 from time import perf_counter
 
 from assay.judge.baseline import no_newer
-from assay.judge.case import judge, judge_negative_control, judge_variant, undetected, vouched
+from assay.judge.case import judge_negative_control, judge_variant, vouched
 from assay.measure import Measurements
 from assay.model.claim import Case, Claim, TimingClaim, Trial, record_of
+from assay.model.defect import KnownDefect
 from assay.model.evidence import GrowthTimes
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.units import Unit
 from assay.model.verdict import BaselineNumber, Finding, Outcome, Record
-from assay.model.workload import KnownDefect
 from assay.store import baselines, evidence
 
 Measured = Times | Rerun | GrowthTimes
@@ -62,7 +62,7 @@ class Run:
             finding,
             seen=(case.evidence, *case.others.values()),
             baseline=case.baseline,
-            upstream=defect.upstream if defect else "",
+            upstream=defect.upstream.link if defect else "",
             seconds=perf_counter() - start,
         )
         return record, case.times or case.rerun or case.evidence.growth
@@ -90,24 +90,11 @@ class Run:
         """The verdict on a negative control, computed once per process."""
         if trial.key not in self._controls:
             case = self._measured(trial)
-            finding = judge_negative_control(trial.check.claim, case)
-            if self._is_missing(trial, finding):
-                finding = undetected(finding, "cannot be judged here")
+            variants = (replace(trial, variant=each, must_fail=False) for each in trial.variants)
+            cases = map(self._measured, variants)
+            finding = judge_negative_control(trial.check.claim, case, cases)
             self._controls[trial.key] = finding, case
         return self._controls[trial.key]
-
-    def _is_missing(self, trial: Trial, finding: Finding) -> bool:
-        """Whether the control was not judged although one of its variants can be judged.
-
-        An inconclusive time does not count as missing: one of the two can be too noisy to decide.
-        """
-        outcome = finding.outcome
-        noisy = trial.is_timing and outcome is Outcome.INCONCLUSIVE
-        if outcome.judged or outcome is Outcome.ERROR or noisy:
-            return False
-        variants = (replace(trial, variant=each, must_fail=False) for each in trial.variants)
-        cases = map(self._measured, variants)
-        return any(judge(trial.check.claim, case).outcome.judged for case in cases)
 
     def _measured(self, trial: Trial) -> Case:
         """The case with all measurements that the claim needs, and its baseline."""

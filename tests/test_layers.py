@@ -31,13 +31,14 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "observe": frozenset({"model", "hlo", "targets", "frameworks", "store"}),
     "isolate": frozenset({"model", "targets", "frameworks", "observe", "store"}),
     "inspection": frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"}),
-    "toolchains": frozenset({"model", "hlo", "stats", "targets", "frameworks", "isolate"}),
+    "toolchains": frozenset({"model", "hlo", "judge", "stats", "targets", "frameworks", "isolate"}),
     "report": frozenset({"model"}),
     "measure": frozenset({"model", "judge", "store"}),
     "run": frozenset({"model", "judge", "store", "measure"}),
     "api": frozenset({"model", "hlo", "judge", "targets", "frameworks", "isolate", "report"}),
     "plugin": _EVERYTHING | {"toolchains", "api"},
-    "cli": _EVERYTHING | {"plugin", "toolchains"},
+    "matrix": frozenset({"model", "store", "report", "targets", "plugin", "toolchains"}),
+    "cli": _EVERYTHING | {"plugin", "toolchains", "matrix"},
     # The package itself: the words at the ground, and the claims for who asks.
     "assay": frozenset({"model", "claims", "api"}),
 }

@@ -91,6 +91,7 @@ class Compiles(Claim):
 
     name: str = "compiles"
     unit: ClassVar[Unit] = Unit.COUNT
+    judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         stop_unless_available(case.evidence)
@@ -167,6 +168,7 @@ class FitsDevice(Claim):
     """
 
     name: str = "fits-device"
+    judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         evidence = case.evidence
@@ -203,6 +205,7 @@ class Parameters(Claim):
     equal: Formula
     name: str = "parameters"
     unit: ClassVar[Unit] = Unit.COUNT
+    judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         missing = "got a module without an inventory; read it with assay.hlo.summary.read"

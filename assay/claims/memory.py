@@ -38,6 +38,7 @@ class HostBytes(Claim):
 
     equal: Formula
     name: str = "host-bytes"
+    judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         stop_unless_placement_shows(case.evidence)
@@ -54,6 +55,7 @@ class DeviceBytesFall(Claim):
 
     by: Formula
     name: str = "device-bytes-fall"
+    judges_compiled: ClassVar[bool] = True
 
     def _references(self, variant: Variant) -> tuple[str, ...]:
         return (variant.reference,)
@@ -77,6 +79,7 @@ class DeviceBytesAtMost(Claim):
     against: str
     beyond: Formula
     name: str = "no-worse-than-nothing"
+    judges_compiled: ClassVar[bool] = True
 
     def _references(self, variant: Variant) -> tuple[str, ...]:
         return (self.against,)
@@ -96,6 +99,7 @@ class TempBytesAtMost(Claim):
 
     limit: Formula
     name: str = "temp-bytes-at-most"
+    judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         temp_bytes = memory_of(case).temp_bytes
@@ -111,6 +115,7 @@ class FitsBudget(Claim):
 
     budget: Formula
     name: str = "fits-budget"
+    judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         failure = case.evidence.failure
@@ -146,6 +151,7 @@ class TransferredBytes(Claim):
 
     direction: Direction
     equal: Formula
+    judges_compiled: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -189,6 +195,7 @@ class CopiedBytes(Claim):
     larger_than: Formula
     at_most: Formula = _NONE
     name: str = "copied-bytes-per-iteration"
+    judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         return self._judged(
@@ -232,6 +239,7 @@ class DonatedBytesReused(Claim):
 
     at_least: Formula
     name: str = "donated-bytes-reused"
+    judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
         donations = assigned_module_of(case).donations

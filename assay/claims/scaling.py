@@ -106,6 +106,7 @@ class BytesExponent(_Exponent):
 
     of: Cost
     _slack: ClassVar[float] = 0.1
+    judges_compiled: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -54,13 +54,18 @@ def classified(kind: FailureKind, error: Exception) -> Failure | Unavailable:
     if isinstance(error, InternalsMoved) or is_ours(error):
         raise error
     message = shortened(message_of(error))
-    if kind is FailureKind.COMPILER:
-        # A missing part of an installation is no fault of the compiler.
-        if fault := recognise(error):
-            return fault
-        if "RESOURCE_EXHAUSTED" in text and not _ON_CHIP.search(text):
-            return _out_of_memory(text, message)
-    return Failure(kind=kind, message=message, line=users_line(error))
+    failure = Failure(kind=kind, message=message, line=users_line(error))
+    return of_compiler(failure, text) if kind is FailureKind.COMPILER else failure
+
+
+def of_compiler(failure: Failure, text: str) -> Failure | Unavailable:
+    """What a compiler's error says: a part is missing, memory is exceeded, or ``failure``."""
+    # A missing part of an installation is no fault of the compiler.
+    if fault := recognise(text):
+        return fault
+    if "RESOURCE_EXHAUSTED" in text and not _ON_CHIP.search(text):
+        return _out_of_memory(text, failure.message)
+    return failure
 
 
 def _out_of_memory(text: str, message: str) -> Failure:

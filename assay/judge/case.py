@@ -7,9 +7,10 @@ from math import isfinite, isinf
 from assay.judge.baseline import in_range
 from assay.model.blame import in_words, is_ours
 from assay.model.claim import Case, Claim, Stopped
+from assay.model.defect import KnownDefect, UpstreamState
 from assay.model.evidence import FailureKind
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import KnownDefect, matches_any
+from assay.model.workload import matches_any
 
 _PASSED = (Outcome.PASSED, Outcome.IMPROVED)
 
@@ -66,15 +67,27 @@ def at_fault(fault: Exception, what: str) -> Finding:
 
 def known_defects(claim: str, case: Case) -> tuple[KnownDefect, ...]:
     """The workload's entries for this claim, variant, target and toolchain."""
-    seen = case.evidence
+    versions = case.evidence.toolchain.versions
+    entries = on_any_toolchain(claim, case)
+    return tuple(each for each in entries if in_range(each.toolchain, versions))
+
+
+def on_any_toolchain(claim: str, case: Case) -> tuple[KnownDefect, ...]:
+    """The workload's entries for this claim, variant and target, whatever their toolchain."""
     return tuple(
         entry
         for entry in case.workload.known_defects
         if matches_any(case.workload.name, entry.workloads)
         and matches_any(case.variant.name, entry.variants)
         and entry.ways(claim)
-        and matches_any(seen.target, entry.targets)
-        and in_range(entry.toolchain, seen.toolchain.versions)
+        and matches_any(case.evidence.target, entry.targets)
+    )
+
+
+def fails_as(entry: KnownDefect, claim: str, finding: Finding, case: Case) -> bool:
+    """Whether the claim failed in a way that the entry expects; a formula may raise anything."""
+    return finding.outcome is Outcome.FAILED and any(
+        way.holds(finding.measured, finding.failure, case) for way in entry.ways(claim)
     )
 
 
@@ -94,36 +107,60 @@ def judge_variant(claim: Claim, case: Case) -> tuple[Finding, KnownDefect | None
             finding,
             outcome=Outcome.FIXED_UPSTREAM,
             reason=f"{finding.reason}; expected to fail: {entry.reason}",
-            advice=f"retire the known defect last seen {entry.last_seen} ({entry.upstream})",
+            advice=f"retire the known defect last seen {entry.last_seen} ({entry.upstream.link})",
         )
         return fixed, entry
     if finding.outcome is not Outcome.FAILED:
         return finding, entry
-    expected_by = (
-        each
-        for each in entries
-        for way in each.ways(claim.name)
-        if way.holds(finding.measured, finding.failure, case)
-    )
+    expected_by = (each for each in entries if fails_as(each, claim.name, finding, case))
     try:
         expected = next(expected_by, None)
     # What an entry expects may be a formula of the suite's own, which may raise anything.
     except Exception as fault:  # noqa: BLE001
         return at_fault(fault, f"a known defect of {claim.name!r}"), None
     if expected is None:
-        other = f"{finding.reason}; this is not the known defect ({entry.upstream})"
+        other = f"{finding.reason}; this is not the known defect ({entry.upstream.link})"
         return replace(finding, reason=other), None
-    reason = f"{expected.reason}; seen: {finding.reason}"
-    return replace(finding, outcome=Outcome.KNOWN_DEFECT, reason=reason, advice=""), expected
+    known = replace(
+        finding,
+        outcome=Outcome.KNOWN_DEFECT,
+        reason=f"{expected.reason}; seen: {finding.reason}",
+        advice=_next_step(expected, case.variant.name),
+    )
+    return known, expected
 
 
-def judge_negative_control(claim: Claim, case: Case) -> Finding:
+def _next_step(entry: KnownDefect, variant: str) -> str:
+    """The remedy if there is one, and where the report stands."""
+    remedy, standing = entry.remedy(variant), entry.upstream.standing
+    step = f"use variant {remedy!r}" if remedy else "no variant without the defect is known"
+    if entry.upstream.state is UpstreamState.CLOSED:
+        standing += ", still present"
+    elif entry.upstream.state is UpstreamState.OPEN and not remedy:
+        step = "no action needed"
+    return f"{step}; {standing}"
+
+
+def judge_negative_control(claim: Claim, case: Case, variants: Iterable[Case] = ()) -> Finding:
     """The verdict on the detector: ``passed`` only if this negative control fails the claim.
 
     The control must fail it by a measurement, or with the kind of failure that its variant names.
-    A control that passes, or fails for another reason, is ``failed``. A claim on a baseline needs
-    the baseline of the reference variant.
+    A control that passes, or fails for another reason, is ``failed``; so is one that is not judged
+    although one of its ``variants`` can be judged. An inconclusive time does not count as not
+    judged: one of the two can be too noisy to decide. A claim on a baseline needs the baseline of
+    the reference variant.
     """
+    finding = _judge_control(claim, case)
+    outcome = finding.outcome
+    noisy = outcome is Outcome.INCONCLUSIVE and claim.is_on_times
+    if outcome.judged or outcome is Outcome.ERROR or noisy:
+        return finding
+    if any(judge(claim, each).outcome.judged for each in variants):
+        return undetected(finding, "cannot be judged here")
+    return finding
+
+
+def _judge_control(claim: Claim, case: Case) -> Finding:
     finding = judge(claim, case)
     if not finding.outcome.judged:
         return finding

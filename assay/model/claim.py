@@ -1,8 +1,9 @@
 """Claims, checks of claims on workloads, and trials: one check, one variant, one target."""
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import ClassVar, Literal
 
 from assay.model.blame import WrongType, check_name, line_of
@@ -18,7 +19,7 @@ from assay.model.verdict import (
     Outcome,
     Record,
 )
-from assay.model.workload import Variant, Workload, matches_any
+from assay.model.workload import Level, Variant, Workload, matches_any
 
 
 class MeasurementMissing(LookupError):
@@ -90,10 +91,17 @@ _HOLDS: Mapping[Relation, Callable[[float, float], bool]] = {
 class Claim:
     """The measurements that a property needs, and a pure function from them to a verdict.
 
-    By default it measures bytes, and its limit is no baseline.
+    By default it measures bytes, and its limit is no baseline. ``judges_compiled`` says that the
+    compiled program alone decides: no jaxpr, run, time or baseline is needed.
     """
 
     uses_baseline: ClassVar[bool] = False
+    judges_compiled: ClassVar[bool] = False
+
+    @property
+    def is_on_times(self) -> bool:
+        """Whether its measurement needs exclusive use of the machine."""
+        return isinstance(self, TimingClaim | GrowthClaim | RerunClaim)
 
     @property
     def name(self) -> str:
@@ -252,10 +260,33 @@ class Trial:
     @property
     def is_timing(self) -> bool:
         """Whether it needs exclusive use of the machine."""
-        return isinstance(self.check.claim, TimingClaim | GrowthClaim | RerunClaim)
+        return self.check.claim.is_on_times
 
     def __str__(self) -> str:
         return self.program + ("/negative-control" if self.must_fail else "")
+
+
+def trials_of(check: Check, targets: Iterable[str], level: Level) -> Iterator[Trial]:
+    """The trials of a check on the targets at a level, and those of its negative controls."""
+    for workload in check.workloads:
+        for target in targets:
+            variants = tuple(
+                variant
+                for variant in workload.variants
+                if check.covers(variant.name) and workload.tries(variant, target, level)
+            )
+            if not variants:
+                continue
+            names = check.negative_controls
+            if isinstance(check.claim, RerunClaim):  # The first variant is its own control.
+                names = (variants[0].name,)
+            trial = partial(Trial, check=check, workload=workload, target=target)
+            controls = tuple(
+                trial(variant=workload.variant(name), must_fail=True, variants=variants)
+                for name in names
+            )
+            yield from (trial(variant=variant, controls=controls) for variant in variants)
+            yield from controls
 
 
 def record_of(

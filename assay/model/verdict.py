@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
+from assay.model.defect import UpstreamIssue
 from assay.model.evidence import Failure
 from assay.model.units import Unit
-from assay.model.workload import Level, UpstreamIssue
+from assay.model.workload import Level
 
 RECORD_SCHEMA = 2
 

@@ -16,11 +16,12 @@ import pytest
 from rich.console import Console
 
 from assay.model.blame import in_words
+from assay.model.defect import UpstreamIssue
 from assay.model.evidence import Evidence
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import Ending, ExitCode, Invocation, Record
-from assay.model.workload import Level, UpstreamIssue
+from assay.model.workload import Level
 from assay.plugin import BASELINES, benchmarks, program_of
 from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records
 from assay.plugin.items import TrialItem, verdicts_of

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,19 @@ import pytest
 
 from assay.claims import TimeAgainst
 from assay.frameworks.installed import KNOWN
-from assay.model.claim import Check, Formula, RerunClaim, TimingClaim, Trial, record_of
+from assay.model.claim import (
+    Check,
+    Formula,
+    RerunClaim,
+    TimingClaim,
+    Trial,
+    record_of,
+    trials_of,
+)
+from assay.model.defect import UpstreamIssue
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
-from assay.model.workload import UpstreamIssue, Workload, matches_any
+from assay.model.workload import Workload, matches_any
 from assay.plugin import PAYLOAD, benchmarks
 from assay.plugin.session import Session
 
@@ -171,7 +179,7 @@ def check_items(
     session.checks.append((collector.path, check))
     items: list[pytest.Item] = []
     for item_name, each in _with_reruns(name, check, session.settings.against):
-        trials = list(_trials(each, session))
+        trials = list(trials_of(each, session.settings.targets, session.settings.level))
         _refuse((problem for trial in trials for problem in _problems_of_trial(trial)), name)
         for trial in trials:
             full_name = f"{item_name}[{trial}]"
@@ -192,29 +200,6 @@ def _with_reruns(name: str, check: Check, against: str) -> Iterator[tuple[str, C
             f"{name}-against",
             AddedCheck(claim=TimeAgainst(), workloads=check.workloads, variants=check.variants),
         )
-
-
-def _trials(check: Check, session: Session) -> Iterator[Trial]:
-    settings = session.settings
-    for workload in check.workloads:
-        for target in settings.targets:
-            variants = tuple(
-                variant
-                for variant in workload.variants
-                if check.covers(variant.name) and workload.tries(variant, target, settings.level)
-            )
-            if not variants:
-                continue
-            names = check.negative_controls
-            if isinstance(check.claim, RerunClaim):  # The first variant is its own control.
-                names = (variants[0].name,)
-            trial = partial(Trial, check=check, workload=workload, target=target)
-            controls = tuple(
-                trial(variant=workload.variant(name), must_fail=True, variants=variants)
-                for name in names
-            )
-            yield from (trial(variant=variant, controls=controls) for variant in variants)
-            yield from controls
 
 
 def _refuse(problems: Iterator[str], name: str) -> None:

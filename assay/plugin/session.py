@@ -200,7 +200,7 @@ def _check_baselines(settings: Settings) -> None:
 
 
 # The command line has imported modules that pytest would rewrite. Strict projects raise warnings.
-_ALREADY_IMPORTED = (
+ALREADY_IMPORTED = (
     "-W",
     "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning",
 )
@@ -221,7 +221,7 @@ class _RunFolder:
 def launch(arguments: Sequence[str]) -> tuple[int, Path | None]:
     """Run pytest. Returns Assay's exit code, and the run's folder if it reached a verdict."""
     folder = _RunFolder()
-    code = int(pytest.main([*_ALREADY_IMPORTED, *arguments], plugins=[folder]))
+    code = int(pytest.main([*ALREADY_IMPORTED, *arguments], plugins=[folder]))
     if code == pytest.ExitCode.USAGE_ERROR:
         code = ExitCode.MISUSE.value
     return code, folder.path if folder.path and folder.path.is_dir() else None

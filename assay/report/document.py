@@ -8,6 +8,7 @@ from itertools import chain
 from textwrap import shorten
 from typing import NamedTuple
 
+from assay.model.defect import RemedyEffect, UpstreamIssue, UpstreamState
 from assay.model.rerun import Rerun
 from assay.model.timing import Ending as TimesEnding
 from assay.model.timing import Times, format_seconds, partner
@@ -20,7 +21,7 @@ from assay.model.verdict import (
     Outcome,
     Record,
 )
-from assay.model.workload import RemedyEffect, UpstreamIssue, matches_any
+from assay.model.workload import matches_any
 from assay.report.labels import (
     DASH,
     LABELS,
@@ -277,7 +278,7 @@ def _status(name: str, records: Sequence[Record], issues: Sequence[UpstreamIssue
             effects = (_effect(records, effect) for effect in issue.effects)
             remedy = "; ".join(filter(None, (issue.remedy, next(filter(None, effects), ""))))
             details.append(Detail("remedy", f"{remedy}."))
-        details.append(Detail("upstream", issue.link, verbatim=True))
+        details.append(Detail("upstream", issue.upstream.link, verbatim=True))
     return Entry(name, f"{plural(len(records), 'verdict')}: {words}", details)
 
 
@@ -320,6 +321,8 @@ def _today(records: Iterable[Record], issue: UpstreamIssue) -> str:
         if Outcome.FIXED_UPSTREAM in verdicts and target not in seen
     )
     ending = f"; fixed upstream on {', '.join(fixed)}." if fixed else "."
+    if seen and issue.upstream.state is UpstreamState.CLOSED:
+        ending = f"; {issue.upstream.standing}, still present{ending}"
     spread = f"{len(seen)} of {plural(len(judged), 'compiler')} ({', '.join(families)})"
     return f"{issue.problem} on {spread}{ending}"
 

@@ -1,10 +1,23 @@
 """HTML pages: one self-contained file each, from the templates of this folder."""
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.model.units import format_bytes
+from assay.model.verdict import Outcome
 from assay.report.labels import amount, plain
+
+TONES: Final = {
+    Outcome.PASSED: "good",
+    Outcome.IMPROVED: "good",
+    Outcome.FAILED: "bad",
+    Outcome.ERROR: "bad",
+    Outcome.FIXED_UPSTREAM: "note",
+    Outcome.KNOWN_DEFECT: "known",
+    Outcome.INCONCLUSIVE: "note",
+    Outcome.UNSUPPORTED: "faint",
+}
+"""The class of a verdict's style."""
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -17,7 +17,7 @@ from assay.report.document import (
     stands_alone,
     suite_statuses,
 )
-from assay.report.html_page import render
+from assay.report.html_page import TONES, render
 from assay.report.labels import (
     LABELS,
     RANK,
@@ -34,16 +34,6 @@ from assay.report.labels import (
 
 _BUFFERS_SHOWN: Final = 5
 _LEAST_SHARE: Final = 0.01  # a buffer of less than a hundredth of the peak explains little
-_TONES: Final = {
-    Outcome.PASSED: "good",
-    Outcome.IMPROVED: "good",
-    Outcome.FAILED: "bad",
-    Outcome.ERROR: "bad",
-    Outcome.FIXED_UPSTREAM: "note",
-    Outcome.KNOWN_DEFECT: "known",
-    Outcome.INCONCLUSIVE: "note",
-    Outcome.UNSUPPORTED: "faint",
-}
 
 
 class Mark(NamedTuple):
@@ -55,7 +45,7 @@ class Mark(NamedTuple):
     @property
     def tone(self) -> str:
         """The class of its style."""
-        return _TONES[self.verdict]
+        return TONES[self.verdict]
 
 
 class Row(NamedTuple):
@@ -150,7 +140,7 @@ def run_page(
 
 def _explained(found: Iterable[Sequence[Record]], invocation: Invocation, wanted: Any) -> list[Any]:
     return [
-        (explain(cause, invocation.command), _TONES[cause[0].verdict])
+        (explain(cause, invocation.command), TONES[cause[0].verdict])
         for cause in found
         if wanted(cause[0].verdict)
     ]

@@ -67,9 +67,8 @@ _KNOWN_ERRORS: Final[Mapping[str, Unavailable]] = MappingProxyType(
 """Faults of an installation, by the part of an error's message that identifies them."""
 
 
-def recognise(error: BaseException) -> Unavailable | None:
-    """The fault of the installation that caused `error`; None for any other error."""
-    text = str(error)
+def recognise(text: str) -> Unavailable | None:
+    """The fault of the installation that an error's `text` shows; None for any other error."""
     found = next((fault for sign, fault in _KNOWN_ERRORS.items() if sign in text), None)
     return found and Unavailable(f"{found.reason} ({_first_line(text)})", found.remedy)
 
@@ -77,7 +76,7 @@ def recognise(error: BaseException) -> Unavailable | None:
 def diagnose(error: BaseException) -> Unavailable:
     """Why a target that raised `error` is unavailable, with a remedy where the cause is known."""
     text = str(error) or type(error).__name__
-    return recognise(error) or Unavailable(
+    return recognise(str(error)) or Unavailable(
         f"{type(error).__name__}: {_first_line(text)}",
         "read the message; if the target itself is at fault, report it to Assay",
     )

@@ -1,5 +1,6 @@
 """The cache of environments and probe results: its size and its limits."""
 
+import contextlib
 import os
 import shutil
 import time
@@ -33,11 +34,10 @@ def entries(kind: str) -> tuple[Entry, ...]:
     """The entries of ``toolchains`` or ``probes``, the least recently used first."""
     found = []
     for folder in root().joinpath(kind).glob("[!.]*"):
-        files = [
-            os.lstat(Path(place, name)) for place, _, names in os.walk(folder) for name in names
-        ]
-        nbytes = sum(each.st_size for each in files)
-        found.append(Entry(folder=folder, nbytes=nbytes, last_used=folder.stat().st_mtime))
+        with contextlib.suppress(FileNotFoundError):  # Another process may remove it meanwhile.
+            places = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+            nbytes = sum(os.lstat(each).st_size for each in places)
+            found.append(Entry(folder=folder, nbytes=nbytes, last_used=folder.stat().st_mtime))
     return tuple(sorted(found, key=lambda entry: entry.last_used))
 
 

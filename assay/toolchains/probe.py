@@ -14,6 +14,7 @@ import json
 import math
 import os
 import platform
+import re
 import struct
 import sys
 import time
@@ -26,6 +27,7 @@ _STATS = ("temp", "argument", "output", "alias", "host_temp")
 _HOST_STATS = ("host_argument", "host_output", "host_alias")
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _DUMPED = "*after_optimizations.hlo.pb"
+_HOST = re.compile(r"pinned_host|Space\.Host|<host>")
 _LEAST_SAMPLE_SECONDS = 0.005  # long compared with the wake-up of a process
 _LONG_RUN_SECONDS = 0.1
 _MOST_RUNS = 10_000
@@ -90,18 +92,16 @@ def present_as(devices: list[Any]) -> None:
         jax.make_mesh = lambda *args, **named: make(*args, **{"devices": devices, **named})
 
 
-def program_of(request: dict[str, Any], devices: list[Any]) -> tuple[Any, tuple[Any, ...], Any]:
-    """The function, its arguments, and the options that ``jax.jit`` is given for it."""
+def program_of(request: dict[str, Any], devices: list[Any]) -> tuple[Any, Any, Any, Any]:
+    """The function, its arguments, the options of ``jax.jit``, and a context to trace it in."""
+    no_context = contextlib.nullcontext()
     if request["workload"]:
-        module, workload, variant = request["workload"]
-        values = vars(importlib.import_module(module)).values()
-        flat = [each for value in values for each in (value if type(value) is tuple else (value,))]
-        named = [each for each in flat if getattr(each, "name", "") == workload]
-        program = next(each for each in named if hasattr(each, "variants")).variant(variant)
+        program = workload_of(*request["workload"][:2]).variant(request["workload"][2])
         program = program.program(devices)
         names = ("in_shardings", "out_shardings", "donate_argnums", "static_argnums")
         options = {name: value for name in names if (value := getattr(program, name))}
-        return program.function, program.arguments, options
+        context = program.context() if program.context else no_context
+        return program.function, program.arguments, options, context
     path = Path(request["file"])
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -112,27 +112,51 @@ def program_of(request: dict[str, Any], devices: list[Any]) -> tuple[Any, tuple[
     spec.loader.exec_module(module)
     function = getattr(module, request["function"])
     if not hasattr(module, "example_args"):
-        return function, (), {}
+        return function, (), {}, no_context
     arguments = module.example_args()
     if not hasattr(module, "example_shardings"):
-        return function, tuple(arguments), {}
-    return function, tuple(arguments), {"in_shardings": module.example_shardings(devices)}
+        return function, tuple(arguments), {}, no_context
+    options = {"in_shardings": module.example_shardings(devices)}
+    return function, tuple(arguments), options, no_context
+
+
+def workload_of(module: str, name: str) -> Any:
+    """A workload that is a value of the module, or in a tuple or a check there."""
+    values = vars(importlib.import_module(module)).values()
+    found = [each for each in values if not isinstance(each, type)]
+    found += [each for value in found if type(value) is tuple for each in value]
+    found += [each for value in found for each in getattr(value, "workloads", ())]
+    return next(each for each in found if getattr(each, "name", "") == name and is_workload(each))
+
+
+def is_workload(value: Any) -> bool:
+    """Whether the value has variants to choose from."""
+    return hasattr(value, "variants") and hasattr(value, "variant")
 
 
 def compiled(function: Any, arguments: Any, options: Any, devices: Any, request: Any) -> Any:
-    """The program, traced, lowered and compiled for the devices, as ``assay.compile`` does it."""
+    """The program, traced, lowered and compiled for the devices, as ``assay.compile`` does it.
+
+    Also whether it moves something to host memory.
+    """
     import jax
 
     is_jitted = hasattr(function, "lower")  # by the user, with its own options
     jitted = function if is_jitted else jax.jit(function, **options)
     arguments = placed(arguments, options.get("in_shardings") if is_jitted else None)
-    with stage("lowering"), jax.default_device(devices[0]):
+    moves = False
+    with jax.default_device(devices[0]):
         if hasattr(jitted, "trace"):
-            lowered = jitted.trace(*arguments).lower(lowering_platforms=(request["platform"],))
+            with stage("trace"):
+                traced = jitted.trace(*arguments)
+                moves = _HOST.search(str(traced.jaxpr)) is not None
+            with stage("lowering"):
+                lowered = traced.lower(lowering_platforms=(request["platform"],))
         else:
-            lowered = jitted.lower(*arguments)
+            with stage("lowering"):
+                lowered = jitted.lower(*arguments)
     with stage("compiler"):
-        return with_options(lowered, request)
+        return with_options(lowered, request), moves
 
 
 def with_options(lowered: Any, request: dict[str, Any]) -> Any:
@@ -298,7 +322,7 @@ def measure(request: dict[str, Any], pipes: "Pipes") -> dict[str, Any]:
     folder, wanted = Path(request["folder"]), request["wanted"]
     if wanted == "call":
         with stage("build"):
-            function, arguments, _ = program_of(request, [])
+            function, arguments, _, _ = program_of(request, [])
         with stage("execution"):
             number = float(function(*arguments))
             return {"returned": number if math.isfinite(number) else None}
@@ -307,14 +331,17 @@ def measure(request: dict[str, Any], pipes: "Pipes") -> dict[str, Any]:
         if request["topology"]:
             present_as(devices)
     with stage("build"):
-        function, arguments, options = program_of(request, devices)
-    if wanted == "time":
-        serve_samples(function, arguments, options, pipes)
-        return {}
-    if wanted == "run":
-        return executed(function, arguments, options, folder)
-    found = read(compiled(function, arguments, options, devices, request), folder)
-    return found | {"host_memory": keeps_host_memory(devices[0], request["platform"])}
+        function, arguments, options, context = program_of(request, devices)
+    with context:
+        if wanted == "time":
+            serve_samples(function, arguments, options, pipes)
+            return {}
+        if wanted == "run":
+            return executed(function, arguments, options, folder)
+        result, moves = compiled(function, arguments, options, devices, request)
+    host_memory = keeps_host_memory(devices[0], request["platform"])
+    seen = {"host_memory": host_memory, "moves_to_host": moves, "device_count": len(devices)}
+    return read(result, folder) | seen
 
 
 class Pipes:

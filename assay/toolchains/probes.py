@@ -6,13 +6,15 @@ import json
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import packaging
 
+from assay.frameworks.failures import of_compiler, shortened
 from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import split, wrap
 from assay.hlo.summary import read
@@ -24,7 +26,7 @@ from assay.targets import environment as process_environment
 from assay.targets.devices import topology_options
 from assay.toolchains import probe
 from assay.toolchains.cache import root, shrink
-from assay.toolchains.environments import CannotMake, WrongVersions
+from assay.toolchains.environments import CannotMake, Environment, WrongVersions
 from assay.toolchains.pairs import Halted, Launch, RerunError, child_of, link_assay
 from assay.toolchains.releases import Release
 
@@ -81,6 +83,7 @@ class Probed:
 
     ``evidence`` holds the compiler's numbers. ``compiles`` counts compilations of a run,
     ``returned`` is the one number that the function returned, ``folder`` holds the files.
+    ``drops_placement``: the program moves something to host memory, and this release drops that.
     """
 
     release: Release
@@ -88,6 +91,7 @@ class Probed:
     compiles: int | None = None
     returned: float | None = None
     folder: Path | None = None
+    drops_placement: bool = False
 
     @property
     def module(self) -> bytes | None:
@@ -105,6 +109,8 @@ class _Result(msgspec.Struct, frozen=True, kw_only=True):
     compiles: int | None = None
     returned: float | None = None
     host_memory: bool = False
+    moves_to_host: bool = False
+    device_count: int = 1
     crash: str = ""
     versions: dict[str, str] = {}
     files: tuple[tuple[str, str], ...] = ()
@@ -120,30 +126,31 @@ class Prober:
     timeout_seconds: float
     python: str = ""
 
-    def probe(self, release: Release) -> Probed:
+    def probe(self, release: Release, made: Environment | Unavailable | None = None) -> Probed:
         """The program on the release. What cannot be measured says why in the evidence.
+
+        ``made`` is the environment of the release, or why there is none, if that is known.
 
         Raises:
             RerunError: the probe itself failed.
         """
-        try:
-            made = release.environment(self.python)
-        except CannotMake as refused:
-            missing = Unavailable(reason=refused.reason, remedy=refused.remedy)
-        except WrongVersions as wrong:
-            missing = Unavailable(reason=str(wrong))
-        else:
-            place = root() / "probes" / self._key(made.folder.name)
-            result = _stored(place) or self._run(made.interpreter, place)
-            return self._read(release, place, result)
-        versions = {release.component: release.version}
-        return self._read(release, None, _Result(unavailable=missing, versions=versions))
+        made = made or made_for(release, self.python)
+        if isinstance(made, Unavailable):
+            versions = {release.component: release.version}
+            return self._read(release, None, _Result(unavailable=made, versions=versions))
+        place = root() / "probes" / self._key(made.folder.name)
+        stored = _stored(place)
+        probed = self._read(release, place, stored or self._run(made.interpreter, place))
+        return replace(probed, evidence=replace(probed.evidence, cached=stored is not None))
 
     def launch(self, interpreter: Path, folder: Path, side: Side = Side.NEW) -> Launch:
         """A process of the probe, whose files go to ``folder``."""
         if self.subject.workload and not (folder / _ASSAY_ONLY).exists():
             (folder / _ASSAY_ONLY).mkdir()
             link_assay(folder / _ASSAY_ONLY)
+            # The one package that claims import and jax does not.
+            here = folder / _ASSAY_ONLY / packaging.__name__
+            here.symlink_to(Path(packaging.__file__).parent)
         return Launch(
             side=side,
             command=(str(interpreter), "-P", str(SCRIPT)),
@@ -215,22 +222,28 @@ class Prober:
             return result
 
     def _read(self, release: Release, place: Path | None, result: _Result) -> Probed:
-        memory, module = result.memory, None
+        memory, module, model = result.memory, None, self.target.model
         if place is not None and (dumped := _module(place)) is not None:
             proto, buffers = split(dumped if result.has_buffers else wrap(dumped))
             module = read(proto, buffers)
             memory = memory_stats(buffers) if buffers else memory
+        end = result.unavailable or result.failure
+        if isinstance(end, Failure) and end.kind is FailureKind.COMPILER:
+            end = of_compiler(replace(end, message=shortened(end.message)), end.message)
+        has_host_memory = self.target.platform != "cpu" and result.host_memory
         evidence = Evidence(
             workload=self.subject.text,
             variant=self.subject.text,
             target=str(self.target.name),
             toolchain=Toolchain(versions=result.versions),
-            separate_host_memory=self.target.platform != "cpu" and result.host_memory,
-            device_memory_bytes=self.target.model.memory_bytes if self.target.model else None,
+            separate_host_memory=has_host_memory,
+            device_count=result.device_count,
+            device_memory_bytes=model.memory_bytes if model else None,
+            on_chip_memory_bytes=model.on_chip_memory_bytes if model else 0,
             memory=memory,
             module=module,
-            failure=result.failure,
-            unavailable=result.unavailable,
+            failure=end if isinstance(end, Failure) else None,
+            unavailable=end if isinstance(end, Unavailable) else None,
         )
         return Probed(
             release=release,
@@ -238,7 +251,20 @@ class Prober:
             compiles=result.compiles,
             returned=result.returned,
             folder=place,
+            drops_placement=result.moves_to_host
+            and self.target.platform != "cpu"
+            and not has_host_memory,
         )
+
+
+def made_for(release: Release, python: str) -> Environment | Unavailable:
+    """The environment of the release, or why there is none."""
+    try:
+        return release.environment(python)
+    except CannotMake as refused:
+        return Unavailable(reason=refused.reason, remedy=refused.remedy)
+    except WrongVersions as wrong:
+        return Unavailable(reason=str(wrong))
 
 
 def _module(folder: Path) -> bytes | None:

@@ -6,7 +6,16 @@ one of them which its toolchain leaves. The README of this suite tells each stor
 
 from functools import partial
 
-from assay import Case, Expected, KnownDefect, Measures, RemedyEffect, UpstreamIssue
+from assay import (
+    Case,
+    Expected,
+    KnownDefect,
+    Measures,
+    RemedyEffect,
+    Upstream,
+    UpstreamIssue,
+    UpstreamState,
+)
 from suites.dus_remat.formulas import StackWorkload
 
 _EVERYWHERE, _CPU, _GPU, _TPU = ("*",), ("cpu*",), ("gpu*",), ("tpu*",)
@@ -16,9 +25,34 @@ _BESIDES = 0.3
 
 _Ways = Expected | tuple[Expected, ...]
 
-_REPORT = "https://github.com/google/paxml/issues/17"
-_reported = partial(KnownDefect, upstream=_REPORT, last_seen="2026-11-23")
-_related = partial(KnownDefect, upstream="https://github.com/openxla/xla", last_seen="2026-11-23")
+_REPORT = Upstream(
+    link="https://github.com/google/paxml/issues/17",
+    state=UpstreamState.OPEN,
+    seen="2026-11-25",
+)
+_UNREPORTED = Upstream(link="https://github.com/openxla/xla", state=UpstreamState.UNREPORTED)
+_REMEDIES = {
+    "reshape": "reshape-outside",
+    "reshape-read": "reshape-read-outside",
+    "barrier": "reshape-outside",
+    "transposed": "transposed-outside",
+    "bitcast-converted": "bitcast-converted-outside",
+    "at-add-reshape": "at-add-outside",
+    "two-stacks": "two-stacks-outside",
+    "two-updates": "two-updates-one-view",
+    "vmapped": "vmapped-scatter",
+    "conditional": "select-row",
+    "read-old": "read-old-barrier",
+    "read-old-dot": "read-old-dot-barrier",
+    "swap": "swap-unrolled",
+    "duplicate": "duplicate-after",
+    "keep-old": "keep-old-once",
+    "pipeline": "pipeline-ys",
+    "pipeline-4": "pipeline-4-ys",
+}
+_entry = partial(KnownDefect, remedies=_REMEDIES, last_seen="2026-11-23")
+_reported = partial(_entry, upstream=_REPORT)
+_related = partial(_entry, upstream=_UNREPORTED)
 
 
 def _bytes_of(stacks: float, case: Case) -> int:
@@ -59,7 +93,7 @@ _RATIO: dict[str, _Ways] = {
 
 UPSTREAM_ISSUE = UpstreamIssue(
     problem="A stack updated through a reshape is copied in each loop iteration",
-    link=_REPORT,
+    upstream=_REPORT,
     variants=("reshape",),
     claims=("copied-bytes-per-iteration",),
     remedy="Reshape it once outside the loop",

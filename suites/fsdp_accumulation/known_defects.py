@@ -1,12 +1,25 @@
 """What today's PyTorch/XLA does not keep, how it fails, and where that is reported."""
 
-from assay import Fails, FailureKind, KnownDefect, RemedyEffect, UpstreamIssue, exactly
+from assay import (
+    Fails,
+    FailureKind,
+    KnownDefect,
+    RemedyEffect,
+    Upstream,
+    UpstreamIssue,
+    UpstreamState,
+    exactly,
+)
 
-_REPORT = "https://github.com/pytorch/xla/issues/4160"
+_REPORT = Upstream(
+    link="https://github.com/pytorch/xla/issues/4160",
+    state=UpstreamState.OPEN,
+    seen="2026-11-25",
+)
 
 UPSTREAM_ISSUE = UpstreamIssue(
     problem="A step whose callbacks run in another order is compiled again",
-    link=_REPORT,
+    upstream=_REPORT,
     variants=("*-shuffled",),
     claims=("graphs-compiled",),
     workloads=("minimal",),
@@ -44,6 +57,7 @@ KNOWN_DEFECTS = (
         },
         targets=("cpu*", "tpu"),
         upstream=_REPORT,
+        remedies={"*": "end"},
         last_seen="2026-11-21",
         reason="the graph's hash depends on the order of a step's callbacks: each order is "
         "compiled again, although it computes the same values",
@@ -57,7 +71,7 @@ KNOWN_DEFECTS = (
             "values-equal": _WAITS,
         },
         targets=("cpu*",),
-        upstream="https://github.com/pytorch/xla",
+        upstream=Upstream(link="https://github.com/pytorch/xla", state=UpstreamState.UNREPORTED),
         last_seen="2026-11-21",
         reason="each replica's thread compiles its own module: the channel ids of their "
         "collectives differ, the replicas wait for each other, and XLA ends the process after 10 s",

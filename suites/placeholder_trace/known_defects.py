@@ -13,7 +13,9 @@ from assay import (
     FailureKind,
     KnownDefect,
     RemedyEffect,
+    Upstream,
     UpstreamIssue,
+    UpstreamState,
     exactly,
 )
 
@@ -26,12 +28,17 @@ def _sent_bytes(case: Case) -> int:
     return _SENT_BYTES.get(case.workload.name, _SENT_BYTES_AT_WIDTH_64)
 
 
-_SENT_REPORT = "https://github.com/pytorch/xla/issues/8612"
-_READ_REPORT = "https://github.com/pytorch/xla/issues/9049"
+_upstream = partial(Upstream, seen="2026-11-25")
+_SENT_REPORT = _upstream(
+    link="https://github.com/pytorch/xla/issues/8612", state=UpstreamState.CLOSED
+)
+_READ_REPORT = _upstream(
+    link="https://github.com/pytorch/xla/issues/9049", state=UpstreamState.OPEN
+)
 
 SENT_ISSUE = UpstreamIssue(
     problem="scan sends a layer's inputs to the device to trace it",
-    link=_SENT_REPORT,
+    upstream=_SENT_REPORT,
     variants=("scan", "scan-layers"),
     claims=("sent-bytes-per-step",),
     workloads=("layers-*",),
@@ -48,7 +55,7 @@ SENT_ISSUE = UpstreamIssue(
 )
 READ_ISSUE = UpstreamIssue(
     problem="Reading a placeholder ends the process",
-    link=_READ_REPORT,
+    upstream=_READ_REPORT,
     variants=("read-*",),
     claims=("refuses",),
     workloads=("reads",),
@@ -83,7 +90,9 @@ KNOWN_DEFECTS = (
             "values-equal": Fails(kind=FailureKind.EXECUTION, message="create_placeholder_tensor")
         },
         reason="this release has no placeholder tensors",
-        upstream="https://github.com/pytorch/xla/pull/8785",
+        upstream=_upstream(
+            link="https://github.com/pytorch/xla/pull/8785", state=UpstreamState.CLOSED
+        ),
     ),
     _seen(
         workloads=("layers-*",),
@@ -92,7 +101,9 @@ KNOWN_DEFECTS = (
         toolchain={"torch-xla": ">=2.9"},
         reason="the first step also computes the copy of the first layer for later steps: its "
         "graph has one more output for each parameter of a layer",
-        upstream="https://github.com/pytorch/xla/pull/9367",
+        upstream=_upstream(
+            link="https://github.com/pytorch/xla/pull/9367", state=UpstreamState.CLOSED
+        ),
     ),
     _crash(
         variants=("read-item", "read-clone", "read-equal", "read-nonzero"),

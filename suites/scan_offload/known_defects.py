@@ -14,19 +14,33 @@ from assay import (
     KnownDefect,
     Measures,
     RemedyEffect,
+    Upstream,
     UpstreamIssue,
+    UpstreamState,
     exactly,
 )
 from suites.scan_offload.formulas import IN_USE, moved_bytes, row_bytes
 
-_REPORT = "https://github.com/openxla/xla/issues/17541"
-_JAX_REPORT = "https://github.com/jax-ml/jax/issues/23869"
+_closed = partial(Upstream, state=UpstreamState.CLOSED, seen="2026-11-25")
+_REPORT = _closed(link="https://github.com/openxla/xla/issues/17541")
+_JAX_REPORT = _closed(link="https://github.com/jax-ml/jax/issues/23869")
 _SEEN = "2026-11-23"
 _GPU, _TPU = ("gpu*",), ("tpu*",)
 _OLD_LIBTPU, _LIBTPU = {"libtpu": "<0.0.52"}, {"libtpu": ">=0.0.52"}
 
 _Ways = dict[str, Expected | tuple[Expected, ...]]
-_entry = partial(KnownDefect, upstream=_REPORT, last_seen=_SEEN)
+_REMEDIES = dict.fromkeys(
+    (
+        "*offload-residual-output",
+        "*offload-residual-on-carry",
+        "outside-offload-residual-*",
+        "unroll-2-offload-residual-*",
+        "loop-offload-residual-input",
+        "custom-vjp-*",
+    ),
+    "offload-residual-input",
+)
+_entry = partial(KnownDefect, upstream=_REPORT, remedies=_REMEDIES, last_seen=_SEEN)
 
 
 def _rows(count: float, case: Case) -> float:
@@ -108,7 +122,7 @@ _DEVICE_MEMORY = partial(
 
 UPSTREAM_ISSUE = UpstreamIssue(
     problem="Offloading a block's output is ignored",
-    link=_REPORT,
+    upstream=_REPORT,
     variants=("offload-residual-output",),
     claims=("host-bytes", "device-bytes-fall"),
     workloads=("block", "block-full", "flax", "flax-full"),

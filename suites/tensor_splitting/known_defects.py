@@ -7,7 +7,17 @@ that it names. README.md of this suite explains them.
 
 from functools import partial
 
-from assay import Case, Fails, FailureKind, KnownDefect, Measures, RemedyEffect, UpstreamIssue
+from assay import (
+    Case,
+    Fails,
+    FailureKind,
+    KnownDefect,
+    Measures,
+    RemedyEffect,
+    Upstream,
+    UpstreamIssue,
+    UpstreamState,
+)
 
 _H100, _V5E = ("gpu-h100*",), ("tpu-v5e*",)
 _OLDER, _NEWER = {"jaxlib": "<0.12"}, {"jaxlib": ">=0.12"}
@@ -62,11 +72,15 @@ def _needed(share: float, case: Case) -> float:
     return share * table[case.workload.name, case.variant.name] * 1e9
 
 
-_REPORT = "https://github.com/tensorflow/tensorflow/pull/58679"
+_REPORT = Upstream(
+    link="https://github.com/tensorflow/tensorflow/pull/58679",
+    state=UpstreamState.CLOSED,
+    seen="2026-11-25",
+)
 
 UPSTREAM_ISSUE = UpstreamIssue(
     problem="A matrix between millions of points is kept whole and exceeds the device's memory",
-    link=_REPORT,
+    upstream=_REPORT,
     variants=("plain",),
     claims=("fits-device",),
     workloads=("kernel-mvp*", "knn-*"),
@@ -91,6 +105,7 @@ _unsplit = partial(
         )
     },
     upstream=_REPORT,
+    remedies={"*": "memsafe"},
     last_seen="2026-11-24",
 )
 

@@ -10,12 +10,12 @@ from tests.plugin.project import PREAMBLE, Ended, Project
 SUITE = (
     PREAMBLE
     + """
-from assay import FailureKind, Fails
+from assay import FailureKind, Fails, Upstream
 
 KNOWN = KnownDefect(
     variants=("known",), targets=("*",), reason="shapes do not fit",
     expects={"compiles": Fails(kind=FailureKind.TRACE, message="incompatible shapes")},
-    upstream="https://example.org/1", last_seen="2026-11-20",
+    upstream=Upstream(link="https://example.org/1"), last_seen="2026-11-20",
 )
 W = workload(
     variant("double", double),

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from assay.model.defect import KnownDefect, Measures, Upstream
 from assay.model.verdict import ExitCode, Finding, Outcome
-from assay.model.workload import KnownDefect, Measures
 from assay.plugin.items import Verdicts
 from assay.report.qualification import Decided, Decision
 from tests.faults.changes import Change, alters, gives, is_killed, raises
@@ -23,7 +23,7 @@ _DEFECT = KnownDefect(
     expects={"*": Measures(least=0, most=0)},
     targets=("*",),
     reason="injected",
-    upstream="https://example.org/1",
+    upstream=Upstream(link="https://example.org/1"),
     last_seen="2026-11-20",
 )
 

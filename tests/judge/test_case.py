@@ -12,11 +12,13 @@ from typing import Any, cast
 import pytest
 
 from assay.judge.case import at_fault, judge, judge_negative_control, judge_variant, vouched
+from assay.model.blame import WrongValue
 from assay.model.claim import Case, Claim, Formula, Stopped
+from assay.model.defect import KnownDefect, Measures, Upstream, UpstreamState
 from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
-from assay.model.workload import KnownDefect, Measures, Program, Role, Variant, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 
 PASSED = Finding(outcome=Outcome.PASSED, measured=1, limit=1, reason="it holds")
 FAILED = Finding(outcome=Outcome.FAILED, measured=2, limit=1, reason="it does not", advice="fix")
@@ -32,6 +34,7 @@ class Says:
     name: str = "says"
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
+    is_on_times: bool = False
 
     def needs(self, variant: Variant) -> tuple[str, ...]:
         assert variant.name
@@ -62,7 +65,7 @@ DEFECT = KnownDefect(
     expects={"says": Measures(least=2, most=2)},
     targets=("cpu*",),
     reason="upstream drops it",
-    upstream="https://example.org/1",
+    upstream=Upstream(link="https://example.org/1"),
     last_seen="2026-11-20",
 )
 
@@ -165,7 +168,45 @@ def test_failed_as_expected_is_a_known_defect() -> None:
     assert finding.outcome is Outcome.KNOWN_DEFECT
     assert (finding.measured, finding.limit) == (2, 1)
     assert finding.reason == "upstream drops it; seen: it does not"
-    assert finding.advice == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "closed", "remedies", "advice"),
+    [
+        (UpstreamState.OPEN, "", {}, "no action needed; open upstream"),
+        (UpstreamState.OPEN, "", {"var*": "better"}, "use variant 'better'; open upstream"),
+        (
+            UpstreamState.CLOSED,
+            "2025-03-01",
+            {"variant": "better"},
+            "use variant 'better'; closed upstream on 2025-03-01, still present",
+        ),
+        (
+            UpstreamState.CLOSED,
+            "",
+            {"other": "better"},
+            "no variant without the defect is known; closed upstream, still present",
+        ),
+        (
+            UpstreamState.UNREPORTED,
+            "",
+            {},
+            "no variant without the defect is known; not reported upstream",
+        ),
+    ],
+)
+def test_a_known_defect_leads_with_its_remedy_and_says_where_the_report_stands(
+    state: UpstreamState, closed: str, remedies: dict[str, str], advice: str
+) -> None:
+    upstream = Upstream(link="https://example.org/1", state=state, closed=closed)
+    entry = replace(DEFECT, upstream=upstream, remedies=remedies)
+    finding, _ = judge_variant(saying(FAILED), case_with(entry))
+    assert finding.advice == advice
+
+
+def test_a_report_that_is_open_has_no_closing_date() -> None:
+    with pytest.raises(WrongValue, match=r"wanted UpstreamState\.CLOSED"):
+        Upstream(link="l", state=UpstreamState.OPEN, closed="2025-03-01")
 
 
 def test_failed_in_another_way_stays_failed_and_says_so() -> None:
@@ -198,7 +239,7 @@ def test_passed_against_expectation_is_fixed_upstream_and_asks_for_retirement(
     finding, _ = judge_variant(saying(better), case_with(DEFECT))
     assert finding.outcome is Outcome.FIXED_UPSTREAM
     assert finding.advice.startswith("retire the known defect last seen 2026-11-20")
-    assert DEFECT.upstream in finding.advice
+    assert DEFECT.upstream.link in finding.advice
 
 
 @pytest.mark.parametrize(

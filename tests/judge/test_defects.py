@@ -6,19 +6,10 @@ import pytest
 
 from assay.judge.case import known_defects
 from assay.model.claim import Case
+from assay.model.defect import Expected, Fails, KnownDefect, Measures, Upstream, exactly
 from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
 from assay.model.units import Quantity, Unit
-from assay.model.workload import (
-    Expected,
-    Fails,
-    KnownDefect,
-    Measures,
-    Program,
-    Role,
-    Variant,
-    Workload,
-    exactly,
-)
+from assay.model.workload import Program, Role, Variant, Workload
 
 DEFECT = KnownDefect(
     variants=("offload-*", "nested"),
@@ -27,7 +18,7 @@ DEFECT = KnownDefect(
     workloads=("block*",),
     toolchain={"jaxlib": ">=0.10,<0.12"},
     reason="it is dropped",
-    upstream="https://example.org/1",
+    upstream=Upstream(link="https://example.org/1"),
     last_seen="2026-11-20",
 )
 
@@ -76,7 +67,7 @@ def test_an_entry_that_names_no_workload_speaks_of_all() -> None:
         expects=DEFECT.expects,
         targets=DEFECT.targets,
         reason="",
-        upstream="",
+        upstream=Upstream(link=""),
         last_seen="2026-11-20",
     )
     assert found(everywhere, workload="flax-block") is everywhere

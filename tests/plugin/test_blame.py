@@ -11,7 +11,7 @@ from tests.plugin.project import PREAMBLE, Ended, Project
 FAULTS = (
     PREAMBLE
     + """
-from assay import Formula, Quantity, exactly
+from assay import Formula, Quantity, Upstream, exactly
 
 V = jnp.ones(8)
 
@@ -68,7 +68,8 @@ W = workload(
 )
 KNOWN = KnownDefect(
     variants=("*",), expects={"parameters": exactly(1)}, targets=("*",),
-    reason="one is dropped", upstream="https://example.org/1", last_seen="2026-11-23",
+    reason="one is dropped", upstream=Upstream(link="https://example.org/1"),
+    last_seen="2026-11-23",
 )
 K = workload(
     variant("as-known", double),

@@ -12,10 +12,11 @@ from tests.plugin.project import PREAMBLE, Ended, Project
 SUITE = (
     PREAMBLE
     + """
-from assay import UpstreamIssue
+from assay import Upstream, UpstreamIssue
 
 ISSUE = UpstreamIssue(
-    problem="It does not compile", link="https://x.org", variants=("double",), claims=("compiles",)
+    problem="It does not compile", upstream=Upstream(link="https://x.org"),
+    variants=("double",), claims=("compiles",),
 )
 W = workload(
     variant("double", double), variant("lost", double),

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from assay.model.defect import RemedyEffect, Upstream, UpstreamIssue, UpstreamState
 from assay.model.verdict import Outcome, Record
-from assay.model.workload import RemedyEffect, UpstreamIssue
 from assay.report.document import Entry, suite_statuses
 
 RecordOf = Callable[..., Record]
 
 ISSUE = UpstreamIssue(
     problem="The offload is ignored",
-    link="https://example.org/1",
+    upstream=Upstream(link="https://example.org/1"),
     variants=("output",),
     claims=("host-bytes",),
     remedy="Name the input",
@@ -180,3 +180,17 @@ def test_many_suites_with_nothing_to_tell_share_a_line(record_of: RecordOf) -> N
     told = record_of(suite="mine", verdict=Outcome.KNOWN_DEFECT)
     assert [each.name for each in suite_statuses([*silent, told], {})] == ["mine", "9 other suites"]
     assert len(list(suite_statuses(silent[1:], {}))) == 8
+
+
+@pytest.mark.parametrize(
+    ("closed", "words"),
+    [("", "; closed upstream, still present."), ("2025-03-01", "; closed upstream on 2025-03-01,")],
+)
+def test_a_closed_report_of_a_problem_that_remains_is_told(
+    records: list[Record], closed: str, words: str
+) -> None:
+    upstream = Upstream(link="https://example.org/1", state=UpstreamState.CLOSED, closed=closed)
+    issue = replace(ISSUE, upstream=upstream)
+    assert words in details(records, issue)["today"]
+    fixed = [each for each in records if each.verdict is not Outcome.KNOWN_DEFECT]
+    assert "closed" not in details(fixed, issue)["today"]

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.model.defect import Upstream, UpstreamIssue
 from assay.model.verdict import Invocation, Outcome, Record
-from assay.model.workload import UpstreamIssue
 from assay.report.summary import code, escape, summary, table
 
 RecordOf = Callable[..., Record]
@@ -36,7 +36,9 @@ def test_a_failed_claim_is_explained_in_full(record_of: RecordOf) -> None:
 
 
 def test_each_suite_tells_its_issue(record_of: RecordOf) -> None:
-    issue = UpstreamIssue(problem="<b> fails", link="https://x.org", variants=("*",), claims=("*",))
+    issue = UpstreamIssue(
+        problem="<b> fails", upstream=Upstream(link="https://x.org"), variants=("*",), claims=("*",)
+    )
     page = summary([record_of()], invocation=Invocation(upstream_issues={"scan_offload": (issue,)}))
     assert "- **scan\\_offload**: 1 verdict: 1 passed\n" in page
     assert "\n  - today: \\<b\\> fails on 0 of 1 compiler (GPU 0 of 1).\n" in page

@@ -9,8 +9,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from assay.model.defect import RemedyEffect, Upstream, UpstreamIssue
 from assay.model.verdict import USUAL, Ending, Invocation, Outcome, Record
-from assay.model.workload import RemedyEffect, UpstreamIssue
 from assay.report.terminal import print_run
 
 RecordOf = Callable[..., Record]
@@ -33,7 +33,7 @@ HEADS = {
 
 ISSUE = UpstreamIssue(
     problem="Offloading a block's output is ignored",
-    link="https://github.com/openxla/xla/issues/17541",
+    upstream=Upstream(link="https://github.com/openxla/xla/issues/17541"),
     variants=("defect",),
     claims=("host-bytes",),
     remedy="Name the value at the block's input",
@@ -140,7 +140,7 @@ def main_job(record_of: RecordOf) -> list[Record]:
             variant=variant,
             target=target,
             verdict=outcomes.get(variant, Outcome.PASSED),
-            upstream=ISSUE.link if variant in outcomes else "",
+            upstream=ISSUE.upstream.link if variant in outcomes else "",
             reason="a long reason, with numbers " * 20,
             toolchain={f"nvidia-package-{number}": "13.5.37" for number in range(8)},
         )
@@ -202,7 +202,9 @@ def test_no_reason_or_name_is_taken_for_markup(record_of: RecordOf) -> None:
 
 
 def test_no_text_of_an_issue_steers_the_terminal(record_of: RecordOf) -> None:
-    issue = replace(ISSUE, problem="\x1b[31m[bold]x[/]", remedy="\x1b", link="\x1b")
+    issue = replace(
+        ISSUE, problem="\x1b[31m[bold]x[/]", remedy="\x1b", upstream=Upstream(link="\x1b")
+    )
     invocation = Invocation(upstream_issues={"scan_offload": (issue,)})
     record = record_of(verdict=Outcome.UNSUPPORTED, reason="\x1b")
     output = printed([record], 100, verbose=True, invocation=invocation)

@@ -10,10 +10,11 @@ from typing import Any
 from assay import claims
 from assay.measure import Measurements
 from assay.model.claim import Check, Claim, Trial
+from assay.model.defect import KnownDefect
 from assay.model.evidence import Evidence, Failure, Memory, Toolchain
 from assay.model.target import Unavailable
 from assay.model.verdict import Record
-from assay.model.workload import KnownDefect, Program, Role, Variant, Workload
+from assay.model.workload import Program, Role, Variant, Workload
 from assay.run import BaselineUpdate, Run, update_baselines
 
 TARGET = "gpu-h100:8"

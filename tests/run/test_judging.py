@@ -6,10 +6,11 @@ import pytest
 
 from assay import claims
 from assay.model.claim import Case, Formula
+from assay.model.defect import KnownDefect, Measures, Upstream
 from assay.model.evidence import Evidence, Failure, FailureKind, Toolchain
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import RECORD_SCHEMA, Finding, Outcome
-from assay.model.workload import KnownDefect, Measures, Variant, Workload
+from assay.model.workload import Variant, Workload
 from assay.run import BaselineUpdate
 from assay.store.evidence import load_all
 
@@ -73,12 +74,12 @@ def test_a_known_defect_puts_its_link_on_the_record(harness: Harness) -> None:
         expects={"fits-device": Measures()},
         targets=("gpu*",),
         reason="too large",
-        upstream="https://example.org/1",
+        upstream=Upstream(link="https://example.org/1"),
         last_seen="2026-11-20",
     )
     harness.observed.temp_bytes["offload"] = 2**21
     (record,) = harness.judge(trial(claim=FITS, defects=(defect,)))
-    assert (record.verdict, record.upstream) == (Outcome.KNOWN_DEFECT, defect.upstream)
+    assert (record.verdict, record.upstream) == (Outcome.KNOWN_DEFECT, defect.upstream.link)
 
 
 def test_a_control_is_recorded_as_one(harness: Harness) -> None:
@@ -99,7 +100,7 @@ def test_a_known_defect_does_not_excuse_the_control(harness: Harness) -> None:
         expects={"*": Measures()},
         targets=("*",),
         reason="",
-        upstream="link",
+        upstream=Upstream(link="link"),
         last_seen="",
     )
     (record,) = harness.judge(trial(NEGATIVE_CONTROL, FITS, must_fail=True, defects=(anything,)))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from assay.model.defect import Upstream, UpstreamIssue
 from assay.model.verdict import USUAL, Ending, ExitCode, Invocation
-from assay.model.workload import UpstreamIssue
 from assay.store import records
 
 
@@ -27,7 +27,7 @@ def test_a_link_that_a_killed_run_left_half_made_is_no_hindrance(tmp_path: Path)
 
 
 def test_how_a_run_was_asked_for_is_read_back_from_its_folder(tmp_path: Path) -> None:
-    issue = UpstreamIssue(problem="p", link="l", variants=("a",), claims=("c",))
+    issue = UpstreamIssue(problem="p", upstream=Upstream(link="l"), variants=("a",), claims=("c",))
     asked = Invocation(
         command=("pytest", "a.py"),
         ending=Ending(cut_short=ExitCode.MISUSE),

@@ -165,7 +165,7 @@ def test_a_known_defect_speaks_of_variants_claims_and_workloads_that_exist(
     assert set(entry.expects) <= _claims()
     names = {workload.name for workload in WORKLOADS}
     assert all(any(matches_any(name, [w]) for name in names) for w in entry.workloads)
-    assert entry.upstream.startswith("https://")
+    assert entry.upstream.link.startswith("https://")
 
 
 def test_a_known_defect_excuses_no_remedy() -> None:

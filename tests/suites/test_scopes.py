@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay import Check
-from assay.model.workload import UpstreamIssue, Workload, matches_any
+from assay.model.defect import UpstreamIssue, UpstreamState
+from assay.model.workload import Workload, matches_any
 from assay.targets import known
 
 SUITES = Path(__file__).parents[2] / "suites"
@@ -76,3 +77,35 @@ def test_every_pattern_of_an_issue_names_a_verdict(suite: str, issue: UpstreamIs
     for effect in issue.effects:
         for variant in (effect.without, effect.remedied):
             assert (effect.workload, variant, effect.claim) in reached
+
+
+def test_a_known_defect_has_a_report_that_stands_somewhere_and_remedies_that_exist() -> None:
+    variants: dict[str, set[str]] = {}
+    for workload in workloads().values():
+        variants.setdefault(workload.suite, set()).update(each.name for each in workload.variants)
+    entries = [(each.suite, entry) for each in workloads().values() for entry in each.known_defects]
+    assert entries
+    for suite, entry in entries:
+        upstream = entry.upstream
+        assert upstream.state is not UpstreamState.UNKNOWN, upstream.link
+        assert upstream.seen or upstream.state is UpstreamState.UNREPORTED, upstream.link
+        assert set(entry.remedies.values()) <= variants[suite]
+        patterns = set(entry.remedies)
+        assert all(any(matches_any(name, [each]) for name in variants[suite]) for each in patterns)
+
+
+def test_no_remedy_is_offered_for_itself_or_expected_to_fail_on_every_toolchain() -> None:
+    for workload in workloads().values():
+        for entry in workload.known_defects:
+            for variant in workload.variants:
+                if matches_any(variant.name, entry.variants):
+                    remedy = entry.remedy(variant.name)
+                    assert remedy != variant.name
+                    assert not any(
+                        matches_any(remedy, each.variants)
+                        and matches_any(workload.name, each.workloads)
+                        and not each.toolchain
+                        and set(each.targets) & set(entry.targets)
+                        and set(each.expects) & set(entry.expects)
+                        for each in workload.known_defects
+                    ), (entry.variants, remedy)

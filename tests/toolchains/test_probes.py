@@ -87,7 +87,7 @@ def test_rubbish_on_standard_output_changes_nothing() -> None:
     ("function", "kind", "words"),
     [
         ("crashes", FailureKind.CRASH, "SIGABRT; stderr tail: the last words"),
-        ("fails", FailureKind.LOWERING, "ValueError: the shapes do not fit"),
+        ("fails", FailureKind.TRACE, "ValueError: the shapes do not fit"),
         ("no_such_function", FailureKind.BUILD, "no_such_function"),
     ],
 )

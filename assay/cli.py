@@ -24,6 +24,7 @@ from assay.model.inspection import Comparison, Inspection
 from assay.model.target import TargetError
 from assay.model.units import format_bytes, parse_bytes
 from assay.model.verdict import ExitCode
+from assay.report.formats import Format, formatted
 from assay.report.inspection_output import print_comparison, print_inspection
 from assay.report.inspection_output import to_json as inspection_json
 from assay.report.program_pages import bisection_page, inspection_page
@@ -206,16 +207,20 @@ def report(
     claims: Annotated[str, Option(help="Claims for --workload, comma-separated.")] = "temp-bytes",
     verbose: _Verbose = False,
     html: Annotated[Path | None, Option(help="Write the run's page to this file.")] = None,
+    form: Annotated[Format | None, Option("--format", help="Print for another tool.")] = None,
 ) -> None:
     """Print the summary of a run, or the numbers of one workload, from its records."""
     seen = records.load(run)
+    folder = run if run.is_dir() else run.parent
+    if form:
+        typer.echo(formatted(form, seen, records.invocation_of(folder).ending), nl=False)
+        return
     if workload:
         known = sorted({record.workload for record in seen})
         if workload not in known:
             raise WrongValue(f"got workload {workload!r}, wanted one of {', '.join(known)}")
         typer.echo(measured_table(seen, workload=workload, claims=claims.split(",")))
         return
-    folder = run if run.is_dir() else run.parent
     times, damaged = evidence.TIMES.load_all(folder)
     reruns, unread = evidence.RERUNS.load_all(folder)
     invocation = records.invocation_of(folder)

@@ -27,7 +27,7 @@ from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records
 from assay.plugin.items import TrialItem, verdicts_of
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
-from assay.report.junit import junit
+from assay.report.formats import junit
 from assay.report.labels import coverage_lines
 from assay.report.run_page import run_page
 from assay.report.summary import summary

@@ -82,7 +82,7 @@ RUNNING = (
     _raises("plugin.settings:Settings.parse", "assay/plugin/settings.py"),
     _raises("plugin.controller:invocation_of", "assay/plugin/controller.py"),
     _raises("report.summary:summary", "assay/report/summary.py", "(exit 3)"),
-    _raises("report.junit:junit", "assay/report/junit.py", "(exit 3)"),
+    _raises("report.formats:junit", "assay/report/formats.py", "(exit 3)"),
     _raises("report.terminal:print_run", "assay/report/terminal.py"),
     _raises("report.labels:closing_sentence", "assay/report/labels.py"),
     _raises("model.verdict:exit_code", "assay/model/verdict.py"),

@@ -115,6 +115,15 @@ def test_many_small_differences_count_as_more_than_chance(times: float, relative
     assert finding.measured == pytest.approx(gamma.ppf(1e-6, 64) / 256 * relative)
 
 
+def test_the_element_named_is_the_worst_by_what_decides() -> None:
+    """The largest gap, or where small elements decide the largest gap relative to the element."""
+    gap = judge(claims.ValuesEqual(), results(of([5.0, 0.0]), of([4.0, 0.1])))
+    assert "5 against 4 at [0]" in gap.reason
+    small = np.full(64, 2.0**-14, np.float32)
+    ours = np.concatenate([np.full(192, 1 + 2.0**-15, np.float32), small * 0.75])
+    assert "at [192]" in judge(_WIDE, results(of(ours), _with_small(small))).reason
+
+
 def test_an_element_that_cancelled_may_be_off_relative_to_itself() -> None:
     terms = np.random.default_rng(7).normal(size=(4096, 256)).astype(np.float32)
     one_way = np.add.accumulate(terms, axis=1)[:, -1]

@@ -9,14 +9,8 @@ from assay.model.rerun import Rerun
 from assay.model.summary import LiveBuffer, copied_bytes_per_iteration
 from assay.model.timing import Times, VariantTimes, format_seconds
 from assay.model.verdict import USUAL, Invocation, Outcome, Record
-from assay.report.document import (
-    Entry,
-    causes,
-    explain,
-    rerun_lines,
-    stands_alone,
-    suite_statuses,
-)
+from assay.report.causes import Entry, causes, explain, stands_alone
+from assay.report.document import rerun_lines, suite_statuses
 from assay.report.html_page import TONES, render
 from assay.report.labels import (
     LABELS,

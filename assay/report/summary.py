@@ -7,7 +7,8 @@ from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.units import Unit, format_bytes
 from assay.model.verdict import USUAL, Invocation, Outcome, Record
-from assay.report.document import Detail, Entry, document
+from assay.report.causes import Detail, Entry
+from assay.report.document import document
 from assay.report.labels import DASH, Styled, in_order, name_of, plain
 
 _MARKED = (Outcome.FAILED, Outcome.ERROR, Outcome.FIXED_UPSTREAM, Outcome.KNOWN_DEFECT)

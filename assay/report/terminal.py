@@ -11,8 +11,9 @@ from rich.text import Text
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import USUAL, Invocation, Record
-from assay.report.document import Entry, document
+from assay.report.causes import Entry
 from assay.report.document import Table as Cells
+from assay.report.document import document
 from assay.report.labels import LABELS, Styled, plain
 
 _INDENT = "  "

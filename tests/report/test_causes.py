@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.verdict import BaselineNumber, Outcome, Record
-from assay.report.document import Detail, causes, explain
+from assay.report.causes import Detail, causes, explain
 
 RecordOf = Callable[..., Record]
 

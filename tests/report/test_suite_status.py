@@ -8,7 +8,8 @@ import pytest
 
 from assay.model.defect import RemedyEffect, Upstream, UpstreamIssue, UpstreamState
 from assay.model.verdict import Outcome, Record
-from assay.report.document import Entry, suite_statuses
+from assay.report.causes import Entry
+from assay.report.document import suite_statuses
 
 RecordOf = Callable[..., Record]
 

@@ -137,8 +137,8 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
     if not evidence.separate_host_memory:
         stop(
             Outcome.UNSUPPORTED,
-            "this target has one memory space and ignores memory kinds",
-            "use a GPU or TPU target",
+            "this target and toolchain keep no placement in host memory",
+            "use a GPU or TPU target, with jax 0.9 or newer if the device is not present",
         )
     traced = evidence.traced
     if traced and traced.host_placements_traced and not traced.placements_lowered:

@@ -228,7 +228,10 @@ def test_a_missing_jaxpr_is_an_error_not_a_pass(example: Example) -> None:
 def test_a_placement_claim_cannot_run_where_host_and_device_share_memory(example: Example) -> None:
     finding = verdict_on(example, separate_host_memory=False)
     assert finding.outcome is Outcome.UNSUPPORTED
-    assert finding.advice == "use a GPU or TPU target"
+    assert (
+        finding.advice
+        == "use a GPU or TPU target, with jax 0.9 or newer if the device is not present"
+    )
 
 
 @pytest.mark.parametrize("example", PLACEMENT, ids=name_of)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay.cli import app
+from assay.cli import app, main
 from assay.model.blame import WrongValue
 from assay.model.target import TargetError
+from assay.toolchains.pairs import RerunError
 from tests.toolchains.small_suite import AS_LISTED, RELEASES, FakeReleases, memory, write_suite
 
 
@@ -106,6 +107,21 @@ def test_misuse_says_what_is_accepted(
     found = matrix(suite, *options, release=release)
     assert isinstance(found.exception, WrongValue)
     assert words in str(found.exception)
+
+
+def test_a_fault_of_a_probe_ends_with_exit_code_3(
+    suite: Path,
+    fake: FakeReleases,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake.gives = {("fast", "0.5.0"): RerunError("the probe failed: no such name")}
+    command = ["assay", "matrix", str(suite), "--release", "0.5.0", "--target", "cpu"]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 3
+    assert "the probe failed: no such name" in capsys.readouterr().err
 
 
 def test_an_unknown_target_or_suite_is_misuse(suite: Path) -> None:

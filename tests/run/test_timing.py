@@ -237,6 +237,15 @@ def test_a_time_is_stored_before_its_control_has_one_to_fail(
     assert not blind.verdict.holds
 
 
+def test_a_control_is_compared_with_a_time_that_was_stored_before(
+    harness: Harness, clocked: Clocked
+) -> None:
+    control = trial(NEGATIVE_CONTROL, claims.BaselineTime(), must_fail=True)
+    (record,) = _judge_and_write(_updating(harness, clocked, BaselineUpdate.NEW), control)
+    assert record.verdict is Outcome.INCONCLUSIVE
+    assert [pair.judged.name for pair in clocked.asked] == ["negative_control"]
+
+
 def test_a_control_of_a_stored_time_that_cannot_run_fails_the_run(
     harness: Harness, clocked: Clocked
 ) -> None:

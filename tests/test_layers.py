@@ -38,7 +38,10 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "api": frozenset({"model", "hlo", "judge", "targets", "frameworks", "isolate", "report"}),
     "plugin": _EVERYTHING | {"toolchains", "api"},
     "matrix": frozenset({"model", "store", "report", "targets", "plugin", "toolchains"}),
-    "cli": _EVERYTHING | {"plugin", "toolchains", "matrix"},
+    "bisection": frozenset(
+        {"model", "judge", "store", "report", "targets", "plugin", "toolchains"}
+    ),
+    "cli": _EVERYTHING | {"plugin", "toolchains", "matrix", "bisection"},
     # The package itself: the words at the ground, and the claims for who asks.
     "assay": frozenset({"model", "claims", "api"}),
 }

@@ -13,7 +13,7 @@ import pytest
 
 from assay.model.blame import WrongValue
 from assay.model.claim import Trial
-from assay.model.workload import Workload
+from assay.model.workload import Level, Workload
 from assay.plugin.items import TrialItem
 from assay.plugin.session import ALREADY_IMPORTED
 
@@ -49,6 +49,36 @@ def collect(
     if code not in _COLLECTED:
         raise WrongValue(f"pytest cannot collect the suites:\n{said.getvalue().strip()}")
     return tuple(noted.found)
+
+
+def trial_of(program: tuple[str, str, str], claim: str, target: str) -> Trial:
+    """The trial of a claim on a (module, workload, variant), from the tests next to the module.
+
+    Raises:
+        WrongValue: no check has that claim on the variant there, or a compiled program alone
+            cannot answer the claim.
+    """
+    module, workload, variant = program
+    place = Path(*module.split("."))
+    folder = place if place.is_dir() else place.parent
+    trials = {
+        each.trial.check.claim.name: each.trial
+        for each in collect([folder], targets=[target], level=Level.FULL.name.lower())
+        if not each.trial.must_fail
+        and (each.trial.workload.name, each.trial.variant.name) == (workload, variant)
+    }
+    known = ", ".join(
+        sorted(name for name, each in trials.items() if each.check.claim.judges_compiled)
+    )
+    if claim not in trials:
+        where = f"{workload}/{variant} on {target}"
+        raise WrongValue(f"got claim {claim!r}, wanted one on {where}: {known or 'there is none'}")
+    if not trials[claim].check.claim.judges_compiled:
+        raise WrongValue(
+            f"got claim {claim!r}, which needs a run, times or a baseline, wanted one that a "
+            f"compiled program answers: {known or 'there is none'}"
+        )
+    return trials[claim]
 
 
 @dataclass(slots=True)

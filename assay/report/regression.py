@@ -34,6 +34,7 @@ _MEANS = {
     "compiles": "compilations during two runs",
     "value": "largest relative difference of an output from the good release",
     "time": "run time over that with the good release",
+    "claim": "1 if the claim fails",
     "returned": "the number that is returned",
 }
 

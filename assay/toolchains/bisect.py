@@ -1,24 +1,28 @@
 """Bisection: which release of a component changed a number of a program."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from assay.judge.case import judge
 from assay.model.bisection import Attribution, Bisection, Point, Step
 from assay.model.blame import WrongValue
+from assay.model.claim import Case, Trial
 from assay.model.inspection import Inspection, Means
 from assay.model.rerun import Pair, Side
 from assay.model.timing import Change
 from assay.model.units import Unit, parse_bytes
+from assay.model.verdict import Outcome
 from assay.stats.processes import ratio_of_processes
 from assay.targets import Target
 from assay.toolchains.attribution import Pins, attribute, conflict, mixed
 from assay.toolchains.environments import CannotMake, WrongVersions
-from assay.toolchains.metrics import METRICS, TIME, Metric, copied_bytes
+from assay.toolchains.matrix import evidence_of
+from assay.toolchains.metrics import CLAIM, METRICS, TIME, Metric, copied_bytes
 from assay.toolchains.pairs import Halted, RerunError, take_pair, take_pairs, turns
 from assay.toolchains.probes import Probed, Prober, Subject, Wanted
 from assay.toolchains.releases import COMPONENTS, Release, versions
@@ -31,9 +35,10 @@ class Question:
 
     ``jax`` is the jax that another component is installed with, ``also`` are the packages that the
     program imports. A ``threshold`` separates good from bad numbers; without one, the largest step
-    is sought. ``loop_copies`` counts arrays larger than ``above`` bytes. ``scan`` measures every
-    release; ``attribute`` asks which package of jax made the step. ``timeout_seconds`` limits one
-    measurement, ``timing_seconds`` one comparison of times.
+    is sought. The metric ``claim`` is that of the ``trial``. ``loop_copies`` counts arrays larger
+    than ``above`` bytes. ``scan`` measures every release; ``attribute`` asks which package of jax
+    made the step. ``timeout_seconds`` limits one measurement, ``timing_seconds`` one comparison of
+    times.
     """
 
     subject: Subject
@@ -46,6 +51,7 @@ class Question:
     also: tuple[str, ...] = ()
     python: str = ""
     threshold: float | None = None
+    trial: Trial | None = None
     above: int = 0
     scan: bool = False
     attribute: bool = False
@@ -126,14 +132,7 @@ def find(question: Question, watch: Watch) -> Regression:
         watch=watch,
     )
     points, steps = search.run()
-    reason = next(
-        (
-            f"{end.version} gives no number: {end.why}"
-            for end in points
-            if end.version in (known[0], known[-1]) and end.number is None
-        ),
-        "",
-    )
+    reason = _why_no_answer(points, ends=(known[0], known[-1]))
     bisection = Bisection(
         subject=question.subject.text,
         target=str(question.target.name),
@@ -152,6 +151,12 @@ def find(question: Question, watch: Watch) -> Regression:
         release.version: each for release, each in numbers.probed.items() if not release.older
     }
     return Regression(bisection=bisection, probed=probed, prober=prober)
+
+
+def _why_no_answer(points: Sequence[Point], ends: tuple[str, str]) -> str:
+    """The reason why an end has no number; empty if each measured end has one."""
+    missing = (each for each in points if each.version in ends and each.number is None)
+    return next((f"{end.version} gives no number: {end.why}" for end in missing), "")
 
 
 def _release(question: Question, version: str) -> Release:
@@ -178,6 +183,8 @@ class _Numbers:
         """The release's number, or why it has none."""
         if self.question.metric == TIME:
             return self._timed(release)
+        if self.question.trial is not None:
+            return self._claimed(release, self.question.trial)
         return self.metric.of_release(self._probed(release), self._probed(self.good))
 
     def attribution(self, step: Step, watch: Watch) -> Attribution:
@@ -203,6 +210,36 @@ class _Numbers:
         if release not in self.probed:
             self.probed[release] = self.prober.probe(release)
         return self.probed[release]
+
+    def _claimed(self, release: Release, trial: Trial) -> Point:
+        """1 if the claim fails on the variant, 0 if it passes, else why neither."""
+        workload, claim = trial.workload, trial.check.claim
+        evidence = {
+            name: evidence_of(workload.key(name, trial.target), self._variant(release, name))
+            for name in (trial.variant.name, *claim.needs(trial.variant))
+        }
+        case = Case(
+            workload=workload,
+            variant=trial.variant,
+            evidence=evidence[trial.variant.name],
+            others=evidence,
+        )
+        finding = judge(claim, case)
+        if finding.outcome is Outcome.ERROR:
+            raise RerunError(finding.reason)
+        if not finding.outcome.judged:
+            return Point(version=release.version, why=f"{finding.outcome.value}: {finding.reason}")
+        number = float(finding.outcome is Outcome.FAILED)
+        return Point(version=release.version, number=number)
+
+    def _variant(self, release: Release, name: str) -> Probed:
+        """The release's probe of the subject, or of another variant of its workload."""
+        subject = self.prober.subject
+        assert subject.workload is not None
+        if name == subject.workload[2]:
+            return self._probed(release)
+        other = replace(subject, workload=(*subject.workload[:2], name))
+        return replace(self.prober, subject=other).probe(release)
 
     def _timed(self, release: Release) -> Point:
         """The time over that on the good release; 1 if it is neither slower nor faster."""
@@ -245,6 +282,10 @@ def _metric(question: Question) -> Metric:
     metric = METRICS.get(question.metric)
     if metric is None:
         raise WrongValue(f"got metric {question.metric!r}, wanted one of {', '.join(METRICS)}")
+    if (question.metric == CLAIM) != (question.trial is not None):
+        raise WrongValue(
+            f"got metric {question.metric!r}, wanted --metric claim together with --claim NAME"
+        )
     if metric.wanted in (Wanted.RUN, Wanted.TIME) and not question.target.executes:
         raise WrongValue(
             f"got metric {question.metric!r} on {question.target.name}, which runs nothing, wanted "

@@ -21,7 +21,7 @@ from assay.model.verdict import Finding
 from assay.model.workload import Workload
 from assay.targets import resolve
 from assay.toolchains.environments import Environment
-from assay.toolchains.probes import Prober, Subject, Wanted, made_for
+from assay.toolchains.probes import Probed, Prober, Subject, Wanted, made_for
 from assay.toolchains.releases import COMPONENTS, Release, versions
 
 _MOST_AT_ONCE: Final = 2
@@ -218,18 +218,8 @@ class _Measured:
             python=self.question.python,
         )
         start = time.perf_counter()
-        probed = prober.probe(release, made)
-        found = replace(
-            probed.evidence,
-            suite=suite,
-            workload=workload,
-            variant=variant,
-            target=target,
-            seconds=Seconds(compile=time.perf_counter() - start),
-        )
-        if probed.drops_placement and found.failure is None:
-            return replace(found, unavailable=_DROPS_PLACEMENT)
-        return found
+        found = evidence_of(program, prober.probe(release, made))
+        return replace(found, seconds=Seconds(compile=time.perf_counter() - start))
 
     def _case(self, trial: Trial, release: str) -> Case:
         workload = trial.workload
@@ -243,6 +233,18 @@ class _Measured:
             evidence=evidence(trial.variant.name),
             others={name: evidence(name) for name in trial.check.claim.needs(trial.variant)},
         )
+
+
+def evidence_of(program: Program, probed: Probed) -> Evidence:
+    """What a release made of a suite's program, as claims judge it.
+
+    It is unsupported if the release drops the program's placement in host memory.
+    """
+    suite, workload, variant, target = program
+    found = replace(probed.evidence, suite=suite, workload=workload, variant=variant, target=target)
+    if probed.drops_placement and found.failure is None:
+        return replace(found, unavailable=_DROPS_PLACEMENT)
+    return found
 
 
 def _words(program: Program) -> str:

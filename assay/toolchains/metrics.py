@@ -129,11 +129,14 @@ def _share(old: np.ndarray, new: np.ndarray) -> float:
 
 
 def _not_probed(_probed: Probed, _good: Probed) -> float:
-    raise NoNumber("times are measured in pairs of processes")
+    raise NoNumber("this metric needs more than one program")
 
 
 TIME: Final = "time"
 """The time of a run over that on the good release, see ``assay.toolchains.pairs``."""
+
+CLAIM: Final = "claim"
+"""1 if a claim of a suite fails, 0 if it passes."""
 
 _FAILS: Final = Metric(
     name="error", of=_failures, unit=Unit.COUNT, counts_failures=True, is_flag=True
@@ -149,6 +152,7 @@ _METRICS: Final = (
     Metric(name="compiles", of=_compiles, wanted=Wanted.RUN, unit=Unit.COUNT, same=0.0),
     Metric(name="value", of=_difference, wanted=Wanted.RUN, unit=Unit.RATIO),
     Metric(name=TIME, of=_not_probed, wanted=Wanted.TIME, unit=Unit.RATIO, same=_SAME_TIMES),
+    Metric(name=CLAIM, of=_not_probed, unit=Unit.COUNT, is_flag=True),
     Metric(name="returned", of=_returned, wanted=Wanted.CALL, unit=Unit.COUNT),
 )
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _METRICS})

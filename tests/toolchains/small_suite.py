@@ -107,11 +107,14 @@ class FakeReleases:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put them in the place of the released ones."""
         here = Environment(folder=Path(sys.prefix), versions={})
-        monkeypatch.setattr("assay.toolchains.matrix.versions", self._versions)
+        for module in ("matrix", "bisect"):
+            monkeypatch.setattr(f"assay.toolchains.{module}.versions", self._versions)
         monkeypatch.setattr(Release, "environment", lambda *_: here)
 
-        def probe(prober: Prober, release: Release, made: Environment | Unavailable) -> Probed:
-            return self._probe(prober, release, made)
+        def probe(
+            prober: Prober, release: Release, made: Environment | Unavailable | None = None
+        ) -> Probed:
+            return self._probe(prober, release, made or here)
 
         monkeypatch.setattr(Prober, "probe", probe)
 

@@ -71,7 +71,8 @@ def explained(matrix: Matrix, *outcomes: Outcome) -> Iterator[Explained]:
             groups.setdefault(key, []).append(cell)
     ordered = sorted(groups.items(), key=lambda group: outcomes.index(group[0][0]))
     for (verdict, reason, advice, upstream), cells in ordered:
-        yield Explained(verdict, _where(cells), reason, advice, upstream)
+        next_step = advice or LABELS[verdict].next_step
+        yield Explained(verdict, _where(cells), reason, next_step, upstream)
 
 
 def _where(cells: Sequence[Cell]) -> str:

@@ -52,6 +52,10 @@ def fails(*_: Any) -> Any:
     raise ValueError("the shapes do not fit")
 
 
+def has_no_memory(*_: Any) -> Any:
+    raise ValueError("Could not find memory addressable by device NVIDIA H100 80GB HBM3")
+
+
 def needs_a_package(*_: Any) -> Any:
     import no_such_package_of_ours  # noqa: F401
 

@@ -145,6 +145,12 @@ def test_a_missing_package_is_unsupported_and_names_the_option() -> None:
     assert missing.remedy == "add --with no_such_package_of_ours"
 
 
+def test_compile_only_devices_without_memory_are_unsupported() -> None:
+    missing = prober("has_no_memory").probe(RELEASE).evidence.unavailable
+    assert missing is not None
+    assert missing.reason.startswith("ValueError: Could not find memory addressable by device")
+
+
 def test_a_result_is_reused_until_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

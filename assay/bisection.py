@@ -13,6 +13,7 @@ from typer import Argument, Option
 from assay.judge.differences.inspections import compare
 from assay.model.bisection import Point, Progress
 from assay.model.blame import WrongValue
+from assay.model.claim import Trial
 from assay.model.units import parse_bytes
 from assay.model.verdict import ExitCode
 from assay.report.inspection_output import print_comparison
@@ -30,6 +31,7 @@ from assay.targets import resolve
 
 if TYPE_CHECKING:
     from assay.toolchains.bisect import Question
+    from assay.toolchains.probes import Subject
 
 _Changed = Annotated[str, Argument(help="FILE.py:FUNCTION, or a suite's MODULE:WORKLOAD/VARIANT.")]
 # Written out, because assay.toolchains is imported only where it is needed.
@@ -89,13 +91,6 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     from assay.toolchains.recipe import UnreadableToolchain
 
     program, place = subject_of(subject), resolve(target)
-    trial = None
-    if claim:
-        from assay.plugin.collection import trial_of
-
-        if program.workload is None:
-            raise WrongValue(f"got --claim for {subject}, wanted a suite's MODULE:WORKLOAD/VARIANT")
-        trial = trial_of(program.workload, claim, str(place.name))
     question = Question(
         subject=program,
         target=place,
@@ -107,7 +102,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
         also=tuple(also or ()),
         python=python,
         threshold=threshold_of(metric, threshold),
-        trial=trial,
+        trial=_trial(program, claim, str(place.name)) if claim else None,
         above=parse_bytes(above),
         scan=scan,
         attribute=attribute,
@@ -119,6 +114,16 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     except (CannotMake, UnreadableToolchain) as error:
         raise WrongValue(str(error)) from error
     raise typer.Exit(code.value)
+
+
+def _trial(program: "Subject", claim: str, target: str) -> Trial:
+    from assay.plugin.collection import trial_of
+
+    if program.workload is None:
+        raise WrongValue(
+            f"got --claim for {program.text}, wanted a suite's MODULE:WORKLOAD/VARIANT"
+        )
+    return trial_of(program.workload, claim, target)
 
 
 def _bisect(

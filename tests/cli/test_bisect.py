@@ -71,7 +71,7 @@ def test_the_release_that_changed_the_number_is_named() -> None:
     found = bisect("0.1.0", "0.7.0")
     assert found.exit_code == 1
     assert "jax 0.5.0 changed it, 1.0 KiB → 1.0 MiB" in found.stdout
-    assert "0.5.0: 1.04858e+06" in found.stderr
+    assert "0.5.0: 1,048,576" in found.stderr
 
 
 def test_json_holds_every_point() -> None:

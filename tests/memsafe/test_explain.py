@@ -212,6 +212,26 @@ def test_a_refusal_does_not_name_what_is_slight() -> None:
     assert f"f64[{COUNT}] of svd" not in str(caught.value)
 
 
+def test_a_refusal_names_no_small_value_of_a_slice_and_no_line_of_memsafe() -> None:
+    """One slice of this gradient holds values of 8 bytes, which memsafe's own code cuts out."""
+    x = weights(512)
+
+    @jax.grad
+    def gradient(x: Array) -> Array:
+        return (jnp.tanh(x[:, None] * x[None]) @ weights(512)).sum()
+
+    with pytest.raises(BudgetError) as caught:
+        memsafe.memsafe(gradient, x.nbytes)(x)
+    own = str(Path(memsafe.__file__).parent)
+    assert own not in str(caught.value)
+    assert " 8 B " not in str(caught.value)
+    assert "values from 1% of the peak" in str(caught.value)
+    first, *named = caught.value.blockers
+    assert first.startswith("arguments and results alone")
+    assert named
+    assert all(f"{__file__}:" in each or "argument" in each for each in named)
+
+
 def test_every_option_of_memsafe_is_one_of_explain(said: Said) -> None:
     def f(kind: str, x: Array, v: Array, *, times: int) -> Array:
         return {"sin": jnp.sin, "cos": jnp.cos}[kind](product(x, v)).repeat(times)

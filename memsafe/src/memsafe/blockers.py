@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from memsafe.budget import as_text
 from memsafe.candidates import candidate
+from memsafe.errors import NAMED_SHARE
 from memsafe.jax_internals import aval_of, scan_operands, source_line
 from memsafe.plan import Loop
 
@@ -23,20 +24,22 @@ __all__ = ["blockers_of", "described", "located"]
 _SHOWN = 5
 """The values that are named, at most."""
 
-_SLIGHT = 100
-"""What is so many times smaller than the largest stands in nobody's way."""
-
 
 def blockers_of(plan: Plan, floor: float) -> list[str]:
-    """The largest values alive at the plan's peak, each with what kept it from being split."""
-    return [f"arguments and results alone take {as_text(floor)}", *_alive(plan)]
+    """The largest values alive at the plan's peak, each with what kept it from being split.
+
+    `floor` are the bytes of arguments and results. A value, in a slice too, is named from
+    `NAMED_SHARE` of the peak on: arguments and results with what is predicted beside them.
+    """
+    least = NAMED_SHARE * (plan.predicted + floor)
+    return [f"arguments and results alone take {as_text(floor)}", *_alive(plan, least)]
 
 
-def _alive(plan: Plan) -> Iterator[str]:
+def _alive(plan: Plan, least: float) -> Iterator[str]:
     obstacles = {each.value: each for each in plan.obstacles}
     for value in plan.live[:_SHOWN]:
-        if _SLIGHT * plan.graph.size[value] < plan.graph.size[plan.live[0]]:
-            continue
+        if plan.graph.size[value] < least:
+            break
         text = described(plan.graph, value)
         if value in plan.graph.outputs:
             text += ": it is a result"
@@ -47,10 +50,10 @@ def _alive(plan: Plan) -> Iterator[str]:
             text += ": each step leaves a row; jax.checkpoint around the step recomputes it"
         yield text
     if isinstance(plan.fullest, Loop):
-        yield from _of_slice(plan, plan.fullest)
+        yield from _of_slice(plan, plan.fullest, least)
     elif plan.fullest is not None:
         for inner in plan.fullest.sub_jaxprs.values():
-            yield from (f"inside: {text}" for text in _alive(inner))
+            yield from (f"inside: {text}" for text in _alive(inner, least))
 
 
 def _alone(graph: Graph, value: Var) -> Obstacle | None:
@@ -71,14 +74,16 @@ def _is_stacked(graph: Graph, value: Var) -> bool:
     return graph.equations[index].outvars.index(value) >= carried
 
 
-def _of_slice(plan: Plan, loop: Loop) -> Iterator[str]:
-    """What one slice of the loop at the peak holds."""
+def _of_slice(plan: Plan, loop: Loop, least: float) -> Iterator[str]:
+    """What one slice of the loop at the peak holds, if that is much."""
+    if loop.transient < least:
+        return
     largest = max(loop.region.axes, key=lambda value: plan.graph.size[value])
     slices = f"{loop.length} of {loop.region.size}"
     held = f"{as_text(loop.transient)} in a slice of {slices}"
     yield f"{held} of {described(plan.graph, largest)}"
     if loop.inner is not None:
-        yield from (f"in that slice: {text}" for text in _alive(loop.inner))
+        yield from (f"in that slice: {text}" for text in _alive(loop.inner, least))
 
 
 def described(graph: Graph, value: Var) -> str:

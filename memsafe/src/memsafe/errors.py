@@ -9,7 +9,10 @@ from memsafe.budget import as_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BudgetError"]
+__all__ = ["NAMED_SHARE", "BudgetError"]
+
+NAMED_SHARE = 0.01
+"""The share of the peak from which a value is named: what is smaller stands in nobody's way."""
 
 
 class BudgetError(RuntimeError):
@@ -28,7 +31,7 @@ class BudgetError(RuntimeError):
         advice = f"give a budget of {as_text(1.01 * smallest)}" if over else "take a larger device"
         super().__init__(
             f"got a peak of {as_text(smallest)}, the smallest reached; wanted {as_text(budget)}; "
-            f"in the way:{lines}\n"
+            f"in the way, values from {NAMED_SHARE:.0%} of the peak:{lines}\n"
             f"do this: {advice}, or change what is in the way"
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from jax.extend.core import ClosedJaxpr
@@ -32,6 +33,8 @@ __all__ = [
     "varying_like",
     "without_constants",
 ]
+
+_OWN = f"{Path(__file__).parent}/"
 
 
 class InternalsMoved(RuntimeError):
@@ -90,10 +93,12 @@ def as_written(
 
 
 def source_line(equation: JaxprEqn) -> str:
-    """`file:line` of the user's code that made `equation`, or an empty string."""
+    """`file:line` of the user's code that made `equation`; empty if jax or memsafe made it."""
     summarize = _private("jax._src.source_info_util", "user_frame")
     frame = summarize(equation.source_info.traceback)
-    return f"{frame.file_name}:{frame.start_line}" if frame is not None else ""
+    if frame is None or frame.file_name.startswith(_OWN):
+        return ""
+    return f"{frame.file_name}:{frame.start_line}"
 
 
 def no_dead_equations(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -3,8 +3,8 @@
 import platform
 import sys
 import traceback
-from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -56,6 +56,13 @@ _Compile = Annotated[
     bool, Option("--compile", help="Compile the module of a file, also if it is already compiled.")
 ]
 _AsIs = Annotated[bool, Option("--as-is", help="Read the module of a file without compiling it.")]
+_Donate = Annotated[
+    str,
+    Option(
+        help="Numbers of the arguments that FUNCTION donates (0,1), as donate_argnums of "
+        "assay.compile; with --diff, those of both functions."
+    ),
+]
 _Timeout = Annotated[
     float, Option("--compile-timeout", min=1, help="Time limit of one compilation, in seconds.")
 ]
@@ -93,6 +100,7 @@ def inspect_program(  # noqa: PLR0913 -- typer takes a parameter for each option
     compile_it: _Compile = False,
     as_is: _AsIs = False,
     diff: Annotated[str, Option(help="Another program to compare SUBJECT with.")] = "",
+    donate: _Donate = "",
     timeout: _Timeout = 600.0,
     html: Annotated[Path | None, Option(help="Also write a page with plots to this file.")] = None,
 ) -> None:
@@ -109,13 +117,13 @@ def inspect_program(  # noqa: PLR0913 -- typer takes a parameter for each option
     if as_json and len(names) > 1:
         raise WrongValue(f"got --json and {len(names)} targets, wanted one: it prints one object")
 
-    def inspected(program: str) -> Iterator[Inspection]:
-        return inspect(program, names, compile_it=compile_it, as_is=as_is, timeout_seconds=timeout)
-
+    donated = _numbers(donate)
+    read = partial(inspect, compile_it=compile_it, as_is=as_is, timeout_seconds=timeout)
     codes = [ExitCode.PASSED]
-    others = list(inspected(diff)) if diff else []
+    # A dump that a function is compared with has donations of its own.
+    others = list(read(diff, names, donate=donated if ".py:" in diff else ())) if diff else []
     shown: list[tuple[Inspection, Comparison | None]] = []
-    for number, after in enumerate(inspected(subject)):
+    for number, after in enumerate(read(subject, names, donate=donated)):
         comparison = compare(others[number], after) if diff else None
         shown.append((after, comparison))
         if as_json:
@@ -128,6 +136,13 @@ def inspect_program(  # noqa: PLR0913 -- typer takes a parameter for each option
     if html:
         write_whole(html, inspection_page(shown).encode())
     raise typer.Exit(max(code.value for code in codes))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, text.split(","))) if text else ()
+    except ValueError:
+        raise WrongValue(f"got --donate {text}, wanted numbers of arguments, as 0,1") from None
 
 
 def _code(inspection: Inspection) -> ExitCode:
@@ -227,7 +242,7 @@ app.command("matrix")(matrix)
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove everything.")] = False,  # noqa: FBT002
 ) -> None:
-    """Show what `assay bisect` keeps in the user's cache folder, or remove it."""
+    """Show what Assay keeps in the user's cache folder, or remove it."""
     from assay.toolchains.cache import MOST_BYTES, entries, root, shrink
 
     table = Table("kind", "entries", "size", "limit", "folder", box=None, pad_edge=False)

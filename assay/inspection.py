@@ -1,6 +1,7 @@
 """Inspecting one program on some targets: a user's function, or a file that holds a module."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import decode_source
 from pathlib import Path
@@ -36,16 +37,17 @@ def inspect(
     *,
     compile_it: bool = False,
     as_is: bool = False,
+    donate: Sequence[int] = (),
     timeout_seconds: float = 600.0,
 ) -> Iterator[Inspection]:
     """One inspection per target of ``FILE.py:FUNCTION`` (default: cpu), or of a file of HLO.
 
     A scheduled module of a file is read without compiling it, and needs no target; a target then
     gives the device. ``compile_it`` and ``as_is`` force one of the two. Programs are compiled in a
-    child process.
+    child process. ``donate`` are the numbers of a function's arguments that it donates.
 
     Raises:
-        WrongValue: there is no such function or file, or it holds no module.
+        WrongValue: there is no such function or file, or it holds no module, or nothing to donate.
         TargetError: no target has that name.
         ObservationError: Assay itself failed.
     """
@@ -58,8 +60,10 @@ def inspect(
     if function or path.suffix == _SUFFIX:
         _check_function(path, function)
         name, framework = function, "jax"
-        program = partial(_function_program, str(path), function)
+        program = partial(_function_program, str(path), function, tuple(donate))
         resolved = resolved or [resolve("cpu")]
+    elif donate:
+        raise WrongValue(f"got --donate for {path}, whose donations are fixed, wanted a function")
     else:
         file = _read(path)
         if as_is or (file.scheduled and not compile_it):
@@ -129,10 +133,12 @@ def _check_compilable(path: Path, file: HloFile, targets: Sequence[Target]) -> N
 
 
 # Called in the observer's process: this one never imports jax.
-def _function_program(path: str, function: str, devices: Sequence[Any]) -> Program:
+def _function_program(
+    path: str, function: str, donate: tuple[int, ...], devices: Sequence[Any]
+) -> Program:
     from assay.frameworks.jax_placement import program_of_file
 
-    return program_of_file(path, function, devices)
+    return replace(program_of_file(path, function, devices), donate_argnums=donate)
 
 
 def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Iterator[Inspection]:

@@ -48,6 +48,16 @@ def aborts(params, x):
 def example_args():
     return {"w": jax.ShapeDtypeStruct((8, 512, 512), jnp.float32)}, jnp.ones((256, 512))
 """
+DOORS = """
+import json, pathlib
+from train import example_args, step
+
+def test_doors(assay):
+    step_ = assay.compile(step, *example_args(), target="gpu-h100", donate_argnums=0)
+    names = ("temp_bytes", "argument_bytes", "output_bytes", "alias_bytes", "peak_bytes")
+    numbers = {name: getattr(step_.memory, name) for name in names}
+    pathlib.Path("doors.json").write_text(json.dumps(numbers))
+"""
 SHARDED_TRAIN = (
     TRAIN
     + """
@@ -140,6 +150,18 @@ def test_a_jitted_function_keeps_its_donation(offloading: dict[str, Any]) -> Non
     assert donation["argument"] == "params['w']"
     assert donation["honoured"]
     assert offloading["memory"]["alias_bytes"] == 8 * 512 * 512 * 4
+
+
+def test_a_donated_argument_has_the_same_numbers_by_both_doors(project: Project) -> None:
+    command = ("inspect", "train.py:step", "--target", "gpu-h100", "--json")
+    donating = page(project.assay(*command, "--donate", "0"))
+    project.write({"test_doors.py": DOORS})
+    ended = project.pytest(target="")
+    assert ended.exit_code == 0, ended.output
+    numbers = msgspec.json.decode((project.root / "doors.json").read_bytes())
+    assert {name: donating["memory"][name] for name in numbers} == numbers
+    assert numbers["alias_bytes"] == 8 * 512 * 512 * 4
+    assert page(project.assay(*command))["memory"]["alias_bytes"] == 0
 
 
 def test_the_peak_lists_the_largest_first_with_its_line(offloading: dict[str, Any]) -> None:
@@ -275,6 +297,8 @@ def test_a_module_for_more_devices_than_there_are_says_so(project: Project) -> N
         (("update.hlo", "--target", "cpi"), "write cpu"),
         (("update.hlo", "--target", "cpu,cpu:8", "--json"), "wanted one"),
         (("train.py:step", "--target", "gpu:99"), "cannot do it"),
+        (("train.py:step", "--donate", "params"), "got --donate params, wanted numbers"),
+        (("update.hlo", "--donate", "0"), "got --donate for update.hlo, whose donations are fixed"),
     ],
     ids=lambda value: "-".join(value).replace("/", "") if isinstance(value, tuple) else "",
 )

@@ -1,6 +1,6 @@
 """Judge a variant on a target: combine measurements, claims, baselines and negative controls."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -8,15 +8,23 @@ from time import perf_counter
 
 from assay.judge.baseline import no_newer
 from assay.judge.case import judge_negative_control, judge_variant, vouched
+from assay.judge.differences.inspections import compare
 from assay.measure import Measurements
 from assay.model.claim import Case, Claim, TimingClaim, Trial, record_of
 from assay.model.defect import KnownDefect
-from assay.model.evidence import GrowthTimes
+from assay.model.evidence import Evidence, GrowthTimes
+from assay.model.inspection import Difference, Inspection, Means
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.units import Unit
 from assay.model.verdict import BaselineNumber, Finding, Outcome, Record
-from assay.store import baselines, evidence
+from assay.store import baseline_programs, baselines, evidence
+
+_SHOWN = 3
+_NOT_KEPT = (
+    "the program of the baseline is not kept on this machine: to compare with it, run its commit "
+    "with --assay-update-baselines=all"
+)
 
 Measured = Times | Rerun | GrowthTimes
 """The measurement that a claim on times is judged by."""
@@ -78,13 +86,29 @@ class Run:
             controls = ((each.variant.name, self._control(each)[0]) for each in trial.controls)
             finding = vouched(finding, controls)
             case = case if finding.outcome.holds else replace(case, baseline=seen.baseline)
-        in_bytes = claim.unit is Unit.BYTES and finding.measured is not None
-        if finding.outcome is Outcome.FAILED and in_bytes:
-            names = (trial.variant.name, *case.others)
-            keys = [trial.workload.key(name, trial.target) for name in names]
-            hints = (finding.advice, evidence.keep_to_compare(self.directory, keys))
-            finding = replace(finding, advice="; ".join(filter(None, hints)))
+        of_program = claim.unit is Unit.BYTES or (claim.uses_baseline and not trial.is_timing)
+        if finding.outcome is Outcome.FAILED and of_program and finding.measured is not None:
+            finding = self._compared(trial, case, finding)
         return finding, case, defect
+
+    def _compared(self, trial: Trial, case: Case, finding: Finding) -> Finding:
+        """The finding with what changed since the baseline, and how to compare the programs."""
+        names = (trial.variant.name, *case.others)
+        keys = [trial.workload.key(name, trial.target) for name in names]
+        reasons, advice, before = [finding.reason], [finding.advice], None
+        if number := case.baseline:
+            claim = trial.check.claim.name
+            before = baseline_programs.find(self.baselines, keys[0], claim, number)
+        if before:
+            old = replace(case.evidence, memory=before.memory, module=before.module)
+            changed = list(map(str, _differences(old, case.evidence)))
+            more = [f"{len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else []
+            reasons += [f"changed since: {'; '.join((*changed[:_SHOWN], *more)) or 'nothing'}"]
+        elif number:
+            advice.append(_NOT_KEPT)
+        hlo_gz = before.hlo_gz if before else b""
+        advice.append(evidence.keep_to_compare(self.directory, keys, hlo_gz))
+        return replace(finding, reason="; ".join(reasons), advice="; ".join(filter(None, advice)))
 
     def _control(self, trial: Trial) -> tuple[Finding, Case]:
         """The verdict on a negative control, computed once per process."""
@@ -159,6 +183,15 @@ class Run:
         return passed, replace(case, baseline=number)
 
 
+def _differences(before: Evidence, after: Evidence) -> Sequence[Difference]:
+    """How the program after differs, most important first, as in ``assay inspect --diff``."""
+    old, new = (
+        Inspection(subject=each.variant, means=Means.COMPILED, evidence=each)
+        for each in (before, after)
+    )
+    return compare(old, new).differences or ()
+
+
 def _is_of_a_machine(claim: Claim) -> bool:
     """Whether its number is valid only on the machine that measured it (a time)."""
     return claim.uses_baseline and claim.unit is Unit.SECONDS
@@ -183,4 +216,5 @@ def update_baselines(run: Run, records: Iterable[Record]) -> tuple[Path, ...]:
         known = changed.get(place) or baselines.load(run.baselines, *place)
         key = (record.workload, record.variant, record.claim)
         changed[place] = known.storing(key, record.baseline)
+        baseline_programs.keep(run.baselines, run.directory, record)
     return tuple(baselines.save(run.baselines, baseline) for baseline in changed.values())

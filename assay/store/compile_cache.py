@@ -15,7 +15,7 @@ from assay.model.summary import ModuleSummary
 from assay.store.files import write_whole
 
 _PACKAGE = Path(__file__).parents[1]
-_MOST_BYTES = 1 << 30
+MOST_PROGRAM_BYTES = 1 << 30
 _DIGEST_BYTES = hashlib.sha256().digest_size
 # Settings of the compilers, and of the frameworks that call them.
 _FLAGS = ("XLA_", "LIBTPU_", "TPU_", "JAX_", "CUDA_")
@@ -35,10 +35,13 @@ class CompileCache:
     """Compiled programs in a folder of at most ``most_bytes``. Removes the least recently used."""
 
     folder: Path
-    most_bytes: int = _MOST_BYTES
+    most_bytes: int = MOST_PROGRAM_BYTES
 
     def load(self, key: str) -> CompiledProgram | None:
-        """The program stored under the key; None if there is none, or its file is damaged."""
+        """The program stored under the key.
+
+        None if there is none, its file is damaged, or another version of Assay wrote it.
+        """
         path = self.folder / key
         try:
             data = path.read_bytes()
@@ -46,8 +49,12 @@ class CompileCache:
         except OSError:
             return None
         payload = data[_DIGEST_BYTES:]
-        is_whole = _with_digest(payload) == data
-        return msgspec.msgpack.decode(payload, type=CompiledProgram) if is_whole else None
+        if _with_digest(payload) != data:
+            return None
+        try:
+            return msgspec.msgpack.decode(payload, type=CompiledProgram)
+        except msgspec.MsgspecError:
+            return None
 
     def save(self, key: str, program: CompiledProgram) -> None:
         """Store the program, if the folder is writable."""

@@ -152,14 +152,24 @@ def find(directory: Path, key: Key) -> Evidence | None:
     return PROGRAMS.load(path) if path.exists() else None
 
 
-def keep_to_compare(directory: Path, keys: Sequence[Key]) -> str:
+def hlo_of(directory: Path, key: Key) -> bytes:
+    """The gzipped HLO of a program that was observed in this run, empty if there is none."""
+    path = PROGRAMS.path(directory, key).with_suffix(_HLO)
+    return path.read_bytes() if path.exists() else b""
+
+
+def keep_to_compare(directory: Path, keys: Sequence[Key], before: bytes = b"") -> str:
     """Copy the HLO of a program, and of its references, to a folder that ``drop_large`` leaves.
 
-    Returns advice on how to compare them, empty if the program has no HLO.
+    ``before`` is the HLO of the program that had the stored number, if it is known. Returns advice
+    on how to compare them, empty if the program has no HLO.
     """
     mine, *others = [_copied_hlo(directory, key) for key in keys]
     if mine is None:
         return ""
+    if before:
+        others.insert(0, mine.with_name(f"baseline-{mine.name}"))
+        write_whole(mine.with_name(f"baseline-{mine.name}"), before)
     found = [str(path) for path in others if path is not None]
     if found:
         return f"compare the two programs: assay inspect {mine} --diff {found[0]}"
@@ -170,10 +180,9 @@ def keep_to_compare(directory: Path, keys: Sequence[Key]) -> str:
 
 
 def _copied_hlo(directory: Path, key: Key) -> Path | None:
-    path = PROGRAMS.path(directory, key).with_suffix(_HLO)
-    copy = directory / KEPT_HLO / path.name
-    if path.exists():
-        write_whole(copy, path.read_bytes())
+    copy = directory / KEPT_HLO / PROGRAMS.path(directory, key).with_suffix(_HLO).name
+    if hlo_gz := hlo_of(directory, key):
+        write_whole(copy, hlo_gz)
     return copy if copy.exists() else None
 
 

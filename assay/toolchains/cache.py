@@ -1,4 +1,4 @@
-"""The cache of environments and probe results: its size and its limits."""
+"""The user's cache folder: its environments, probe results and programs, and their limits."""
 
 import contextlib
 import os
@@ -9,14 +9,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-MOST_BYTES: Final = MappingProxyType({"toolchains": 40 << 30, "probes": 2 << 30})
+from assay.store.compile_cache import MOST_PROGRAM_BYTES
+
+MOST_BYTES: Final = MappingProxyType(
+    {
+        "toolchains": 40 << 30,
+        "probes": 2 << 30,
+        "compiled": MOST_PROGRAM_BYTES,
+        "baselines": MOST_PROGRAM_BYTES,
+    }
+)
 """The limit of each folder: about 60 environments (0.5 to 1.2 GB each) and 10,000 results."""
 _IN_USE_SECONDS: Final = 3600.0  # longer than a measurement takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One environment or probe result."""
+    """One environment, probe result or program."""
 
     folder: Path
     nbytes: int
@@ -31,11 +40,13 @@ def root() -> Path:
 
 
 def entries(kind: str) -> tuple[Entry, ...]:
-    """The entries of ``toolchains`` or ``probes``, the least recently used first."""
+    """The entries of one kind, the least recently used first."""
     found = []
     for folder in root().joinpath(kind).glob("[!.]*"):
         with contextlib.suppress(FileNotFoundError):  # Another process may remove it meanwhile.
-            places = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+            places = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
+            if folder.is_file():  # A program.
+                places = [folder]
             nbytes = sum(os.lstat(each).st_size for each in places)
             found.append(Entry(folder=folder, nbytes=nbytes, last_used=folder.stat().st_mtime))
     return tuple(sorted(found, key=lambda entry: entry.last_used))
@@ -54,6 +65,8 @@ def shrink(kind: str, most_bytes: int | None = None) -> tuple[Entry, ...]:
     for entry in known:
         if surplus <= 0 or (most_bytes != 0 and time.time() - entry.last_used < _IN_USE_SECONDS):
             break
+        if entry.folder.is_file():
+            entry.folder.unlink(missing_ok=True)
         shutil.rmtree(entry.folder, ignore_errors=True)
         surplus -= entry.nbytes
         removed.append(entry)

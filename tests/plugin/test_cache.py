@@ -52,6 +52,16 @@ def test_another_program_is_compiled(tmp_path: Path) -> None:
     assert cached(project(tmp_path, size=32).pytest()) == [False]
 
 
+def test_the_command_shows_and_clears_the_programs(tmp_path: Path) -> None:
+    made = project(tmp_path)
+    made.pytest()
+    shown = made.assay("cache").output.splitlines()
+    assert ["compiled", "1"] in [line.split()[:2] for line in shown], shown
+    assert ["baselines", "0"] in [line.split()[:2] for line in shown], shown
+    assert made.assay("cache", "--clear").exit_code == 0
+    assert cached(made.pytest()) == [False]
+
+
 def test_other_flags_are_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.plugin.project._OUTER", ("PYTEST_", "ASSAY_", "CI"))
     assert cached(project(tmp_path).pytest()) == [False]

@@ -39,7 +39,7 @@ _AGAINST: Final = (
 )
 # Name, default, metavar, help. A list can be given repeatedly, False is a flag.
 _OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
-    ("target", [], "NAME", "targets (repeatable, comma-separated); default: all available"),
+    ("target", [], "NAME", "only these targets (comma-separated); default: all available"),
     ("level", "quick", "LEVEL", "quick (default), full, device or soak"),
     ("update-baselines", "nothing", "{new,all}", "store missing (new) or all numbers (all)"),
     ("results-dir", "results", "DIR", "folder for runs; default: results"),

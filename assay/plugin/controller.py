@@ -68,6 +68,7 @@ class Controller:
         self._fault: Exception | None = None
         self._interrupted = False
         self._runs_items = False
+        self._compares = False
         self._selected: set[str] = set()
         self._reached: set[str] = set()
         self._all_passed: dict[str, bool] = {}
@@ -116,6 +117,7 @@ class Controller:
         if verdicts.records or (report.when == "setup" and report.skipped):
             self._reached.add(report.nodeid)
         self._tally.add(report.nodeid, verdicts)
+        self._compares |= verdicts.timed and not verdicts.framework
         if verdicts.uncontrolled:
             names = (*self._invocation.uncontrolled, report.nodeid.partition("[")[0])
             names = tuple(dict.fromkeys(names))
@@ -202,8 +204,8 @@ class Controller:
         if self._records:
             run = self._session.run
             write_whole(directory / "junit.xml", junit(self._records))
-            evidence.drop_large(directory)
             self._updated = update_baselines(run, self._records)
+            evidence.drop_large(directory)
             remove_unused_baselines(run.baselines, self._records)
             records.point_latest(directory)
             if not self._fault:
@@ -260,6 +262,12 @@ class Controller:
         elif directory.exists():
             lines.append(f"no verdict was reached; measurements: {directory}")
         lines += [f"baseline updated, commit it: {path}" for path in self._updated]
+        against = self._session.settings.against
+        if against and not (self._compares or self._config.option.collectonly):
+            lines.append(
+                f"got --assay-against={against}, and nothing was compared: no check on times was "
+                "selected; most are timed from --assay-level full on"
+            )
         lines += [f"times: {damaged}" for damaged in self._damaged]
         exits = f"(exit {ExitCode.CRASHED.value})"
         if ending.unwritten:

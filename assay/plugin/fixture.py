@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 
@@ -106,7 +106,8 @@ class Assay:
         """Compile as ``assay.compile`` does, and record the test's result for the program.
 
         Without ``target``, the target of the command line, else the CPU. If the target cannot be
-        used on this machine, the test is skipped as ``unsupported``.
+        used on this machine, or ``--assay-target`` names others, the test is skipped as
+        ``unsupported``.
 
         Raises:
             CompileError, TargetError: as ``assay.compile`` does.
@@ -138,13 +139,19 @@ class Assay:
         trial = Trial(check=check, workload=workload, variant=variant, target=name)
         seen: list[Evidence] = []
         self._programs.append((trial, seen))
+        if settings.named and name not in settings.targets:
+            named = ", ".join(settings.targets)
+            self._skip(f"the test compiles for {name}, and --assay-target names {named}")
         seen.append(self._session.observe_alone(workload, variant, name))
         try:
             self._compiled.append(compiled(seen[0]))
         except TargetUnavailable as error:
-            self._record(Outcome.UNSUPPORTED, f"{error.why.reason}; {error.why.remedy}")
-            pytest.skip(f"unsupported: {error}")
+            self._skip(f"{error.why.reason}; {error.why.remedy}")
         return self._compiled[-1]
+
+    def _skip(self, reason: str) -> NoReturn:
+        self._record(Outcome.UNSUPPORTED, reason)
+        pytest.skip(f"unsupported: {reason}")
 
     def baseline(self, name: str, *, tolerance: float = 0.01) -> Baseline:
         """The number stored under this test's id and ``name``, for the program compiled last.

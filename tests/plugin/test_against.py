@@ -283,10 +283,22 @@ def test_a_control_of_ones_own_is_misuse(tmp_path: Path) -> None:
     assert not ended.records
 
 
+def test_a_run_that_times_nothing_says_that_nothing_was_compared(tmp_path: Path) -> None:
+    compiles = PREAMBLE + (
+        "W = workload(variant('a', double))\n"
+        "test_compiles = Check(claim=claims.Compiles(), workloads=(W,))\n"
+    )
+    ended = Project(tmp_path, {"test_small.py": compiles}).pytest("--assay-against=9.9.9")
+    assert ended.exit_code == 0, ended.output
+    said = " ".join(ended.output.split())
+    assert "got --assay-against=9.9.9, and nothing was compared: no check on times" in said
+
+
 def test_nothing_is_rerun_where_the_user_says_that_nothing_is_timed(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_timed.py": TIMED, "conftest.py": HERE})
     ended = project.pytest(
         f"--assay-against={jax.__version__}", "--benchmark-disable", "-k", "against", target="cpu"
     )
     assert {one.verdict for one in ended.records} == {Outcome.INCONCLUSIVE}
+    assert "nothing was compared" not in ended.output
     assert not (project.newest() / evidence.RERUNS.folder).exists()

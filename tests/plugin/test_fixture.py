@@ -69,6 +69,30 @@ def test_a_larger_number_fails_with_both_numbers(stored: Project) -> None:
     assert "more than the baseline" in ended.output
 
 
+def test_a_regression_says_what_changed_in_the_program(stored: Project) -> None:
+    doubled = TESTS.replace("SIZE", "256").replace("x * 2)[::-1]", "x.T @ jnp.ones((256, 512)))")
+    stored.write({"test_step.py": doubled.replace("@ x.T", "@ jnp.ones((512, 256))")})
+    ended = stored.pytest(target="")
+    record = ended.record("step", "temp_bytes")
+    assert (ended.exit_code, record.verdict.value) == (1, "failed"), ended.output
+    assert "; changed since: temporaries " in record.reason
+    command = record.advice.partition("compare the two programs: assay ")[2].split()
+    page = stored.assay(*command)
+    assert (page.exit_code, "DIFFERENCES" in page.output) == (0, True), page.output
+    again = stored.pytest("--assay-update-baselines=new", target="")  # It stores nothing.
+    assert again.record("step", "temp_bytes").reason == record.reason
+
+
+def test_a_regression_without_the_old_program_says_how_to_get_it(stored: Project) -> None:
+    (kept,) = (stored.root / ".cache/assay/baselines").iterdir()
+    kept.unlink()
+    project(stored.root, size=512)
+    record = stored.pytest(target="").record("step", "temp_bytes")
+    assert "changed since" not in record.reason
+    assert "the program of the baseline is not kept on this machine" in record.advice
+    assert "run its commit with --assay-update-baselines=all" in record.advice
+
+
 def test_a_renamed_test_does_not_find_the_old_number(stored: Project) -> None:
     stored.write({"test_step.py": TESTS.replace("SIZE", "256").replace("test_temp", "test_new")})
     ended = stored.pytest(target="")
@@ -168,6 +192,22 @@ def test_a_target_that_is_not_there_is_unsupported(tmp_path: Path) -> None:
     assert ended.outcomes == {"skipped": 1}, ended.output
     assert ended.exit_code == 1  # Nothing was judged.
     assert [one.verdict.value for one in ended.records] == ["unsupported"]
+
+
+def test_a_test_of_a_target_that_is_not_named_is_skipped_and_names_both(stored: Project) -> None:
+    """The command line cannot deselect it: its target is known once it runs."""
+    more = "\ndef test_any(assay):\n    assert assay.compile(step, X).memory.output_bytes\n"
+    project(stored.root, more=more)
+    ended = stored.pytest("-rs", target="gpu-h100")
+    assert (ended.exit_code, ended.outcomes) == (0, {"passed": 1, "skipped": 1}), ended.output
+    reason = "the test compiles for cpu, and --assay-target names gpu-h100"
+    assert reason in " ".join(ended.output.split())
+    assert {(one.workload, one.target): one.verdict.value for one in ended.records} == {
+        ("test_temp", "cpu"): "unsupported",
+        ("test_any", "gpu-h100"): "passed",
+    }
+    both = stored.pytest("-k", "temp", target="gpu-h100,cpu")
+    assert verdicts(both)["test_temp:temp_bytes"] == "passed"
 
 
 def test_workers_send_their_records(stored: Project) -> None:

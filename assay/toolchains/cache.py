@@ -9,17 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from assay.store.compile_cache import MOST_PROGRAM_BYTES
-
 MOST_BYTES: Final = MappingProxyType(
-    {
-        "toolchains": 40 << 30,
-        "probes": 2 << 30,
-        "compiled": MOST_PROGRAM_BYTES,
-        "baselines": MOST_PROGRAM_BYTES,
-    }
+    {"toolchains": 40 << 30, "probes": 2 << 30, "compiled": 1 << 30, "baselines": 1 << 30}
 )
-"""The limit of each folder: about 60 environments (0.5 to 1.2 GB each) and 10,000 results."""
+"""The limit of each folder: about 60 environments (0.5 to 1.2 GB each) and 10,000 results.
+
+Programs are kept within theirs by ``assay.store.compile_cache``.
+"""
 _IN_USE_SECONDS: Final = 3600.0  # longer than a measurement takes
 
 

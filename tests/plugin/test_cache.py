@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from assay.model.evidence import Memory
-from assay.store.compile_cache import CompileCache, CompiledProgram, key_of, usual_folder
+from assay.store.compile_cache import (
+    MOST_PROGRAM_BYTES,
+    CompileCache,
+    CompiledProgram,
+    key_of,
+    usual_folder,
+)
+from assay.toolchains.cache import MOST_BYTES
 from tests.plugin.project import Ended, Project
 
 FILE = """
@@ -131,6 +138,10 @@ def test_all_that_decides_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None
     keys.append(key())
     assert len(set(keys)) == len(keys)
     assert key() == key()
+
+
+def test_the_command_shows_the_limit_that_is_kept() -> None:
+    assert MOST_BYTES["compiled"] == MOST_BYTES["baselines"] == MOST_PROGRAM_BYTES
 
 
 def test_the_folder_is_the_user_s() -> None:

@@ -26,6 +26,7 @@ from assay.toolchains.releases import COMPONENTS, Release, versions
 
 _MOST_AT_ONCE: Final = 2
 """Each probe is a compiler, which uses several cores and gigabytes by itself."""
+_COMPONENTS: Final = tuple(each for each in COMPONENTS if each != "torch_xla")
 _DROPS_PLACEMENT: Final = Unavailable(
     reason="the program moves data to host memory, which this release drops when it lowers for a "
     "device that is not present",
@@ -102,9 +103,9 @@ def is_shown(trial: Trial) -> bool:
 
 def _checked(question: MatrixQuestion) -> list[str]:
     """The releases, oldest first; raises for one that does not exist."""
-    if question.component not in COMPONENTS:
+    if question.component not in _COMPONENTS:
         raise WrongValue(
-            f"got component {question.component!r}, wanted one of {', '.join(COMPONENTS)}"
+            f"got component {question.component!r}, wanted one of {', '.join(_COMPONENTS)}"
         )
     try:
         asked = sorted(dict.fromkeys(question.releases), key=Version)

@@ -96,7 +96,7 @@ def test_patterns_select_and_controls_follow(suite: Path, fake: FakeReleases) ->
         (("--claim", "x*"), "0.5.0", "got --claim 'x*', which matches none of compiles"),
         (("-k", "nothing-of-it"), "0.5.0", "select no check"),
         (("--level", "fast"), "0.5.0", "got level 'fast', wanted one of quick"),
-        (("--component", "xla"), "0.5.0", "got component 'xla', wanted one of jax"),
+        (("--component", "torch_xla"), "0.5.0", "wanted one of jax, jaxlib, libtpu, plugin"),
         (("--claim", "runs"), "0.5.0", "a compiled program alone"),
         ((), ",", "got no --release, wanted one or more"),
     ],

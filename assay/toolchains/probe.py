@@ -26,6 +26,7 @@ from typing import Any
 _STATS = ("temp", "argument", "output", "alias", "host_temp")
 _HOST_STATS = ("host_argument", "host_output", "host_alias")
 _COMPILED = "/jax/core/compile/backend_compile_duration"
+_NO_MEMORIES = "Could not find memory addressable by device"
 _DUMPED = "*after_optimizations.hlo.pb"
 _HOST = re.compile(r"pinned_host|Space\.Host|<host>")
 _LEAST_SAMPLE_SECONDS = 0.005  # long compared with the wake-up of a process
@@ -53,9 +54,8 @@ def stage(kind: str, unsupported: Any = ()) -> Any:
     try:
         yield
     except BaseException as error:
-        # A release that lacks a module or a function of jax cannot run the program, and one whose
-        # compile-only devices have no memory (0.8.2 and 0.8.3 for GPUs) can compile none.
-        known = ("module 'jax", "Could not find memory addressable by device")
+        # A release that lacks a module, a function of jax or a memory cannot run the program.
+        known = ("module 'jax", _NO_MEMORIES)
         lacks = isinstance(error, ImportError) or any(each in str(error) for each in known)
         raise Failed(kind, error, unsupported=lacks or isinstance(error, unsupported)) from error
 
@@ -162,17 +162,29 @@ def compiled(function: Any, arguments: Any, options: Any, devices: Any, request:
 
 
 def with_options(lowered: Any, request: dict[str, Any]) -> Any:
-    """Compile with the dump's options; without those that this release does not know."""
-    options = {**request["options"], "xla_dump_to": str(Path(request["folder"]) / "dump")}
+    """Compile with the dump's options; without those that this release does not know.
+
+    None if jax misses a memory of the device after the compiler was done (0.8.2, 0.8.3 on GPUs).
+    """
+    folder = Path(request["folder"])
+    options = {**request["options"], "xla_dump_to": str(folder / "dump")}
     dump = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": False}
     for tried in ({**options, **dump}, request["options"], None):
         try:
             return lowered.compile(compiler_options=tried) if tried else lowered.compile()
         except Exception as error:
+            if _NO_MEMORIES in str(error) and dumped(folder):
+                return None
             refused = "No such compile option" in str(error) or "xla_dump" in str(error)
             if not tried or not refused:
                 raise
     raise AssertionError
+
+
+def dumped(folder: Path) -> bytes:
+    """The dumped module with its buffers, or nothing."""
+    files = (file.read_bytes() for file in (folder / "dump").glob(_DUMPED))
+    return max(files, key=len, default=b"")
 
 
 def shape_of(leaf: Any) -> Any:
@@ -210,15 +222,14 @@ def read(result: Any, folder: Path) -> dict[str, Any]:
         sizes = {name: getattr(stats, name + "_size_in_bytes") for name in _STATS}
         hosts = {name: getattr(stats, name + "_size_in_bytes", 0) for name in _HOST_STATS}
         memory = {name + "_bytes": size for name, size in (sizes | hosts).items()}
-    files = [file.read_bytes() for file in (folder / "dump").glob(_DUMPED)]
-    dumped = found = max(files, key=len, default=b"")
-    if not dumped:
+    found = with_buffers = dumped(folder)
+    if not with_buffers:
         with contextlib.suppress(Exception):
             (module,) = result.runtime_executable().hlo_modules()
             found = bytes(module.as_serialized_hlo_module_proto())
     if found:
         (folder / "module.hlo.pb").write_bytes(found)
-    return {"memory": memory, "has_buffers": bool(dumped)}
+    return {"memory": memory, "has_buffers": bool(with_buffers)}
 
 
 def concrete(arguments: Any) -> Any:
@@ -292,7 +303,7 @@ def serve_samples(function: Any, arguments: Any, options: Any, pipes: "Pipes") -
 def keeps_host_memory(device: Any, platform_name: str) -> bool:
     """Whether a move to host memory is still there once a program is lowered for the device.
 
-    Compile-only devices drop it before jax 0.9, and a CPU has one memory.
+    Compile-only devices drop it before jax 0.8.2, and a CPU has one memory.
     """
     import jax
 

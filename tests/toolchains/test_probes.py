@@ -11,7 +11,7 @@ from assay.inspection import inspect
 from assay.model.bisection import Bisection
 from assay.model.evidence import FailureKind
 from assay.targets import resolve
-from assay.toolchains import probes
+from assay.toolchains import probe, probes
 from assay.toolchains.bisect import Question, find, subject_of
 from assay.toolchains.environments import Environment
 from assay.toolchains.metrics import METRICS, copied_bytes
@@ -193,3 +193,28 @@ def test_times_of_one_program_under_one_toolchain_do_not_differ(
     for point in timed("in_place", 20.0).points:
         assert point.why.startswith("too noisy") or 0.5 < (point.number or 0) < 2
     assert "the shapes do not fit" in timed("fails", 5.0).reason
+
+
+class Refused:
+    """A lowered program that jax refuses once the compiler is done, as jax 0.8.3 for a GPU."""
+
+    def __init__(self, dump: Path | None) -> None:
+        self.dump = dump
+
+    def compile(self, compiler_options: object = None) -> None:
+        if self.dump is not None:
+            self.dump.mkdir(exist_ok=True)
+            (self.dump / "m.gpu_after_optimizations.hlo.pb").write_bytes(b"module")
+        raise ValueError("Could not find memory addressable by device NVIDIA H100.")
+
+
+def test_what_the_compiler_made_counts_if_jax_then_misses_memories(tmp_path: Path) -> None:
+    request = {"options": {}, "folder": str(tmp_path)}
+    result = probe.with_options(Refused(tmp_path / "dump"), request)
+    assert probe.read(result, tmp_path) == {"memory": None, "has_buffers": True}
+    assert (tmp_path / "module.hlo.pb").read_bytes() == b"module"
+
+
+def test_a_refusal_before_the_compiler_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="memory addressable"):
+        probe.with_options(Refused(None), {"options": {}, "folder": str(tmp_path)})

@@ -1,7 +1,8 @@
-"""The drawing in docs/architecture.md is that of the source."""
+"""The drawing in docs/architecture.md is that of the source, whose parts stay small."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -11,6 +12,8 @@ import pytest
 
 from tests.test_layers import ROOT, imported, room_of, rooms_of
 
+MOST_LINES = 400
+MOST_LINES_OF_A_FUNCTION = 60
 PAGE = (ROOT / "docs/architecture.md").read_text()
 ARROW = re.compile(r"^ +(\w+) --> (\w+)$", re.MULTILINE)
 FUNCTION = re.compile(r"^\| \d+ \| `([\w.]+):([\w.]+)` \|", re.MULTILINE)
@@ -50,3 +53,23 @@ def test_an_import_that_is_not_drawn_is_noticed(tmp_path: Path) -> None:
         (tmp_path / "assay" / package / "__init__.py").touch()
     (tmp_path / "assay/hlo/peak.py").write_text("from assay.store import files\n")
     assert list(arrows(tmp_path)) == [("hlo", "store")]
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The functions and methods of a module, each with its lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+@pytest.mark.parametrize("room", ["assay", "memsafe/src", "suites"])
+def test_modules_and_functions_stay_small(room: str) -> None:
+    large = []
+    for file in sorted((ROOT / room).rglob("*.py")):
+        source = file.read_text()
+        place, lines = str(file.relative_to(ROOT)), source.count("\n")
+        large += [f"{place}: {lines} lines"] if lines > MOST_LINES else []
+        for name, length in functions(ast.parse(source)):
+            if length > MOST_LINES_OF_A_FUNCTION:
+                large.append(f"{place}: {name} has {length} lines")
+    assert large == []

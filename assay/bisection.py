@@ -87,8 +87,6 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     Example: assay bisect step.py:step --good 0.8.0 --bad 0.9.2 --target gpu-h100
     """
     from assay.toolchains.bisect import Question, subject_of, threshold_of
-    from assay.toolchains.environments import CannotMake
-    from assay.toolchains.recipe import UnreadableToolchain
 
     program, place = subject_of(subject), resolve(target)
     question = Question(
@@ -109,11 +107,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
         timeout_seconds=timeout,
         timing_seconds=timing_seconds,
     )
-    try:
-        code = _bisect(question, bundle, html, as_json=as_json)
-    except (CannotMake, UnreadableToolchain) as error:
-        raise WrongValue(str(error)) from error
-    raise typer.Exit(code.value)
+    raise typer.Exit(_bisect(question, bundle, html, as_json=as_json).value)
 
 
 def _trial(program: "Subject", claim: str, target: str) -> Trial:

@@ -17,7 +17,7 @@ from typer import Argument, Option
 from assay.bisection import bisect_releases
 from assay.judge.differences.inspections import compare
 from assay.matrix import matrix
-from assay.model.blame import WrongValue
+from assay.model.blame import UsersFault, WrongValue
 from assay.model.inspection import Comparison, Inspection
 from assay.model.target import TargetError
 from assay.model.units import format_bytes
@@ -41,7 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Check what XLA compilers emit for GPU, TPU and CPU, without the hardware.",
 )
-_MISUSE = (TargetError, WrongValue, records.RecordsError)
+_MISUSE = (TargetError, UsersFault, records.RecordsError)
 
 _Thorough = Annotated[bool, Option("--check", help="Also compile a small program for each target.")]
 _Subject = Annotated[

@@ -60,16 +60,11 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
     """
     from assay.plugin.collection import collect
     from assay.report.matrix_output import matrix_html, matrix_json, print_matrix
-    from assay.toolchains.environments import CannotMake
     from assay.toolchains.matrix import MatrixQuestion, Source, measure
-    from assay.toolchains.recipe import UnreadableToolchain
 
     targets = [str(resolve(name).name) for name in _words("--target", target)]
     releases = _words("--release", release)
-    try:
-        Level.parse(level)
-    except ValueError as error:
-        raise WrongValue(str(error)) from None
+    Level.parse(level)
     collected = collect(suites, targets=targets, level=level, keyword=keyword)
     question = MatrixQuestion(
         trials=_selected(collected, workload, variant, claim),
@@ -86,11 +81,8 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
         python=python,
         timeout_seconds=timeout,
     )
-    try:
-        with Console(stderr=True).status("") as status:
-            found = measure(question, _shown(status.update))
-    except (CannotMake, UnreadableToolchain) as error:
-        raise WrongValue(str(error)) from error
+    with Console(stderr=True).status("") as status:
+        found = measure(question, _shown(status.update))
     if html is not None:
         write_whole(html, matrix_html(found).encode())
         typer.echo(f"written: {html}", err=True)

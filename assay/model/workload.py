@@ -25,10 +25,10 @@ class Level(IntEnum):
 
     @classmethod
     def parse(cls, text: str) -> "Level":
-        """The level of that name, or ValueError."""
+        """The level of that name, or WrongValue."""
         if text.upper() not in cls.__members__:
             names = ", ".join(level.name.lower() for level in cls)
-            raise ValueError(f"got level {text!r}, wanted one of {names}")
+            raise WrongValue(f"got level {text!r}, wanted one of {names}")
         return cls[text.upper()]
 
 

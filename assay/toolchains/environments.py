@@ -24,6 +24,7 @@ from filelock import FileLock
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from assay.model.blame import UsersFault
 from assay.toolchains import audit
 from assay.toolchains.cache import root, shrink
 from assay.toolchains.recipe import Recipe
@@ -49,7 +50,7 @@ _NO_WHEEL: Final = (
 _GET_UV: Final = "pip install uv, or see https://docs.astral.sh/uv"
 
 
-class CannotMake(Exception):
+class CannotMake(UsersFault):
     """An environment cannot be made here. Holds the reason and the remedy."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:

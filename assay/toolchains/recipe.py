@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from assay.frameworks.installed import PACKAGES, installed_version
+from assay.model.blame import WrongValue
 
 _ASSAY: Final = "assay-xla"
 _OURS_TO_PIN: Final = frozenset({"jax", "jaxlib"})
@@ -24,7 +25,7 @@ _RELEASED: Final = re.compile(r"[0-9]+(\.[0-9]+)*(\.post[0-9]+)?")
 _SHAPE: Final = 1  # Of what is kept of an environment; another shape is another key.
 
 
-class UnreadableToolchain(ValueError):
+class UnreadableToolchain(WrongValue):
     """The words name no toolchain; the message says what would."""
 
 

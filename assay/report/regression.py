@@ -34,7 +34,6 @@ _MEANS = {
     "compiles": "compilations during two runs",
     "value": "largest relative difference of an output from the good release",
     "time": "run time over that with the good release",
-    "claim": "1 if the claim fails",
     "returned": "the number that is returned",
 }
 
@@ -167,7 +166,7 @@ def issue(found: Bisection, differences: Sequence[str], shown: Reproduction | No
     ``shown`` is what the bundle holds; without a bundle, nothing is attached.
     """
     form, step = _FORMS.get(found.component, _JAX), found.steps[0]
-    means = _MEANS.get(found.metric, found.metric)
+    means = _MEANS.get(found.metric, f"1 if the {found.metric} fails")
     about = [
         f"{_changed(found, step)}: {means} of the program below, on `{found.target}`.",
         table(("release", "value"), _values(found)),

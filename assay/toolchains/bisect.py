@@ -137,7 +137,7 @@ def find(question: Question, watch: Watch) -> Regression:
         subject=question.subject.text,
         target=str(question.target.name),
         component=question.component,
-        metric=question.metric,
+        metric=f"claim {question.trial.claim_name}" if question.trial else metric.name,
         unit=metric.unit,
         good=question.good,
         bad=question.bad,

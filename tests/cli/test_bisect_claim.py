@@ -29,13 +29,14 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeReleases:
 def bisect(variant: str, *options: str, claim: str = CLAIM) -> Result:
     ends = ("--good", RELEASES[-1], "--bad", RELEASES[0])
     chosen = ("--metric", "claim", "--claim", claim)
-    return CliRunner().invoke(app, ["bisect", variant, *ends, *chosen, *options])
+    command = ["bisect", variant, *ends, *chosen, *options]
+    return CliRunner().invoke(app, command, env={"COLUMNS": "200"})
 
 
 def test_the_release_that_mended_the_claim_is_named() -> None:
     found = bisect("test_small:loop/slow")
     assert found.exit_code == 1
-    assert "jax 0.5.0 changed it, 1 → 0: claim of test_small:loop/slow" in found.stdout
+    assert "jax 0.5.0 changed it, 1 → 0: claim temp-bytes-at-most of test_small:" in found.stdout
 
 
 def test_a_claim_that_always_holds_is_no_change() -> None:

@@ -170,11 +170,16 @@ class _Measured:
     def judge(self, release: str, trials: Sequence[Trial]) -> Iterator[Judged]:
         """The trials' findings on a release, as a run judges them."""
         controls: dict[tuple[str, str, str], Finding] = {}
+        selected = {each.key for each in trials}
 
         def control(trial: Trial) -> Finding:
             if trial.key not in controls:
-                variants = (replace(trial, variant=each) for each in trial.variants)
-                cases = (self._case(each, release) for each in variants)
+                variants = (
+                    replace(trial, variant=each, must_fail=False) for each in trial.variants
+                )
+                # Of a selection, only these were measured.
+                mine = (each for each in variants if each.key in selected)
+                cases = (self._case(each, release) for each in mine)
                 case = self._case(trial, release)
                 controls[trial.key] = judge_negative_control(trial.check.claim, case, cases)
             return controls[trial.key]

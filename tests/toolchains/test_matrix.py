@@ -151,6 +151,24 @@ def test_what_a_release_cannot_do_is_unsupported_with_its_reason(
     assert matrix.exit_code is ExitCode.PASSED
 
 
+@pytest.mark.parametrize(
+    ("slow", "control"),
+    [({}, Outcome.FAILED), ({"unavailable": Unavailable(reason="no")}, Outcome.UNSUPPORTED)],
+)
+def test_a_control_that_is_not_judged_counts_for_the_variants_that_are_selected(
+    collected: tuple[Collected, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    slow: dict[str, Any],
+    control: Outcome,
+) -> None:
+    unavailable = {"unavailable": Unavailable(reason="no such function")}
+    gives = {**AS_LISTED, ("copied", "0.4.0"): unavailable, ("slow", "0.4.0"): slow}
+    FakeReleases(gives=gives).install(monkeypatch)
+    selected = [each for each in collected if each.trial.variant.name == "slow"]
+    matrix = measure(question(selected), lambda _: None)
+    assert verdicts(matrix, "copied", TEMP + ".negative-control")[0] is control
+
+
 def test_a_release_that_cannot_be_installed_is_unsupported(
     collected: tuple[Collected, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

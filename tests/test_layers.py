@@ -37,11 +37,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "run": frozenset({"model", "judge", "store", "measure"}),
     "api": frozenset({"model", "hlo", "judge", "targets", "frameworks", "isolate", "report"}),
     "plugin": _EVERYTHING | {"toolchains", "api"},
-    "matrix": frozenset({"model", "store", "report", "targets", "plugin", "toolchains"}),
-    "bisection": frozenset(
-        {"model", "judge", "store", "report", "targets", "plugin", "toolchains"}
-    ),
-    "cli": _EVERYTHING | {"plugin", "toolchains", "matrix", "bisection"},
+    "cli": _EVERYTHING | {"plugin", "toolchains"},
     # The package itself: the words at the ground, and the claims for who asks.
     "assay": frozenset({"model", "claims", "api"}),
 }

@@ -14,9 +14,9 @@ from rich.markdown import Markdown
 from rich.table import Table
 from typer import Argument, Option
 
-from assay.bisection import bisect_releases
+from assay.cli.bisect_command import bisect_releases
+from assay.cli.matrix_command import matrix
 from assay.judge.differences.inspections import compare
-from assay.matrix import matrix
 from assay.model.blame import UsersFault, WrongValue
 from assay.model.inspection import Comparison, Inspection
 from assay.model.target import TargetError
@@ -270,7 +270,3 @@ def main() -> None:
     except Exception:  # noqa: BLE001 -- reported, and turned into the exit code.
         traceback.print_exc()
         sys.exit(ExitCode.CRASHED.value)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,5 @@
+"""``python -m assay.cli``: the command ``assay``."""
+
+from assay.cli import main
+
+main()

@@ -87,7 +87,7 @@ def point_line(point: Point, progress: Progress | None) -> str:
     """One line for a measured release: its number without a unit, then what is known so far."""
     number = _short(point.why)
     if point.number is not None:
-        number = f"{point.number:,.0f}" if point.number.is_integer() else f"{point.number:,.4g}"
+        number = f"{point.number:,.0f}" if point.number % 1 == 0 else f"{point.number:,.4g}"
     known = progress_text(progress)
     return f"{point.version}: {number}{known and f' ({known})'}"
 

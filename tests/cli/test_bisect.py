@@ -14,7 +14,7 @@ from assay.cli import app
 from assay.model.bisection import Bisection, Point, Step
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Toolchain
 from assay.model.units import Unit
-from assay.report.regression import issue
+from assay.report.regression import issue, point_line
 from assay.toolchains.environments import Environment
 from assay.toolchains.metrics import METRICS
 from assay.toolchains.probes import Probed, Prober
@@ -208,3 +208,12 @@ def test_the_package_that_made_the_step_is_in_each_report(tmp_path: Path) -> Non
     assert words in bisect("0.1.0", "0.7.0", "--attribute").stdout
     assert (tmp_path / "page.html").read_text().count(words) == 2, "the answer and the issue text"
     assert json.loads(bisect("0.1.0", "0.7.0", "--json").stdout)["attribution"] is None
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(2949120, "2,949,120"), (2949120.0, "2,949,120"), (0.00195, "0.00195"), (238.21, "238.2")],
+)
+def test_a_measured_release_is_one_line(number: float, shown: str) -> None:
+    assert point_line(Point(version="0.9.2", number=number), None) == f"0.9.2: {shown}"
+    assert point_line(Point(version="0.9.2", why="no\nwheel"), None) == "0.9.2: no wheel"

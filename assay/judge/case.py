@@ -6,7 +6,7 @@ from math import isfinite, isinf
 
 from assay.judge.baseline import in_range
 from assay.model.blame import in_words, is_ours
-from assay.model.claim import Case, Claim, Stopped
+from assay.model.claim import Case, Claim, Stopped, is_on_times
 from assay.model.defect import KnownDefect, UpstreamState
 from assay.model.evidence import FailureKind
 from assay.model.verdict import Finding, Outcome
@@ -152,7 +152,7 @@ def judge_negative_control(claim: Claim, case: Case, variants: Iterable[Case] = 
     """
     finding = _judge_control(claim, case)
     outcome = finding.outcome
-    noisy = outcome is Outcome.INCONCLUSIVE and claim.is_on_times
+    noisy = outcome is Outcome.INCONCLUSIVE and is_on_times(claim)
     if outcome.judged or outcome is Outcome.ERROR or noisy:
         return finding
     if any(judge(claim, each).outcome.judged for each in variants):

@@ -99,11 +99,6 @@ class Claim:
     judges_compiled: ClassVar[bool] = False
 
     @property
-    def is_on_times(self) -> bool:
-        """Whether its measurement needs exclusive use of the machine."""
-        return isinstance(self, TimingClaim | GrowthClaim | RerunClaim)
-
-    @property
     def name(self) -> str:
         """The claim's name in ids and records."""
         raise NotImplementedError
@@ -186,6 +181,11 @@ class RerunClaim(Claim):
         raise NotImplementedError
 
 
+def is_on_times(claim: Claim) -> bool:
+    """Whether the measurement of a claim needs exclusive use of the machine."""
+    return isinstance(claim, TimingClaim | GrowthClaim | RerunClaim)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A claim on variants of workloads; pytest collects a module-level ``test_…`` value.
@@ -260,7 +260,7 @@ class Trial:
     @property
     def is_timing(self) -> bool:
         """Whether it needs exclusive use of the machine."""
-        return self.check.claim.is_on_times
+        return is_on_times(self.check.claim)
 
     def __str__(self) -> str:
         return self.program + ("/negative-control" if self.must_fail else "")

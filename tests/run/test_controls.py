@@ -96,7 +96,6 @@ class Says:
     name: str = "says"
     unit: Unit = Unit.COUNT
     uses_baseline: bool = False
-    is_on_times: bool = False
 
     def needs(self, variant: Variant) -> tuple[str, ...]:
         return ()

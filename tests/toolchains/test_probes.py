@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,9 @@ def test_a_fault_of_the_probe_is_never_the_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "probe.py"
-    script.write_text(probes.SCRIPT.read_text().replace("found = read(", "found = broken("))
+    script.write_text(
+        probes.SCRIPT.read_text().replace("return read(result", "return broken(result")
+    )
     monkeypatch.setattr(probes, "SCRIPT", script)
     with pytest.raises(RerunError, match="name 'broken' is not defined"):
         prober("in_place").probe(RELEASE)
@@ -158,7 +161,8 @@ def test_a_result_is_reused_until_the_file_changes(
     file.write_text(SUBJECTS.read_text())
     first = prober("in_place", file=file).probe(RELEASE)
     monkeypatch.setattr(Prober, "_run", lambda *_: pytest.fail("measured again"))
-    assert prober("in_place", file=file).probe(RELEASE).evidence == first.evidence
+    again = prober("in_place", file=file).probe(RELEASE).evidence
+    assert again == replace(first.evidence, cached=True)
     file.write_text(SUBJECTS.read_text() + "# changed\n")
     with pytest.raises(pytest.fail.Exception, match="measured again"):
         prober("in_place", file=file).probe(RELEASE)

@@ -264,7 +264,7 @@ STORING = (
         name="the results cannot be made",
         command=SUITE,
         more=("--assay-results-dir=/proc/assay", *COMPILES),
-        ends=CRASHED,
+        ends=MISUSE,
         says=("/proc/assay",),
     ),
     Fault(

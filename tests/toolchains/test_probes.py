@@ -186,7 +186,7 @@ def timed(function: str, timing_seconds: float) -> Bisection:
         bad="0.2.0",
         timing_seconds=timing_seconds,
     )
-    return find(question, lambda _version, _point: None).bisection
+    return find(question, lambda *_: None).bisection
 
 
 @EXHAUSTIVE

@@ -73,7 +73,7 @@ def known_defects(claim: str, case: Case) -> tuple[KnownDefect, ...]:
 
 
 def on_any_toolchain(claim: str, case: Case) -> tuple[KnownDefect, ...]:
-    """The workload's entries for this claim, variant and target, whatever their toolchain."""
+    """The workload's entries for this claim, variant and target, on any toolchain."""
     return tuple(
         entry
         for entry in case.workload.known_defects

@@ -268,7 +268,7 @@ class Controller:
                 f"got --assay-against={against}, and nothing was compared: no check on times was "
                 "selected; most are timed from --assay-level full on"
             )
-        lines += [f"times: {damaged}" for damaged in self._damaged]
+        lines += [f"measurements: {damaged}" for damaged in self._damaged]
         exits = f"(exit {ExitCode.CRASHED.value})"
         if ending.unwritten:
             lines.append(

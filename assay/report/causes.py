@@ -4,7 +4,7 @@ import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from assay.model.verdict import ASSERTIONS, USUAL, Outcome, Record
+from assay.model.verdict import ASSERTIONS, USUAL, Ending, ExitCode, Outcome, Record
 from assay.report.labels import (
     LABELS,
     RANK,
@@ -64,6 +64,23 @@ def causes(records: Iterable[Record]) -> list[list[Record]]:
 def stands_alone(verdict: Outcome) -> bool:
     """Whether each record of this verdict is a cause of its own."""
     return verdict.fails or verdict is Outcome.IMPROVED
+
+
+def by_urgency(
+    records: Sequence[Record], ending: Ending
+) -> tuple[list[list[Record]], list[list[Record]]]:
+    """The causes that require an action, and the others.
+
+    What could not be judged requires one if the run fails and no verdict says why.
+    """
+    fails = any(record.verdict.fails for record in records)
+    unexplained = ending.code(records) is ExitCode.FAILED and not fails
+    urgent, others = list[list[Record]](), list[list[Record]]()
+    for cause in causes(records):
+        verdict = cause[0].verdict
+        acted_on = stands_alone(verdict) or (unexplained and not verdict.judged)
+        (urgent if acted_on else others).append(cause)
+    return urgent, others
 
 
 def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> Entry:

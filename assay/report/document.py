@@ -20,7 +20,7 @@ from assay.model.verdict import (
     Record,
 )
 from assay.model.workload import matches_any
-from assay.report.causes import Detail, Entry, causes, explain, stands_alone
+from assay.report.causes import Detail, Entry, by_urgency, explain
 from assay.report.labels import (
     DASH,
     LABELS,
@@ -87,14 +87,8 @@ def document(
     ``everything`` adds the verdict of each variant on each target, and every other cause.
     """
     seen, ending, command = tuple(records), invocation.ending, invocation.command
-    code, fails = ending.code(seen), any(record.verdict.fails for record in seen)
-    # What could not be judged requires an action if the run fails and no verdict says why.
-    unexplained = code is ExitCode.FAILED and not fails
-    urgent, others = list[list[Record]](), list[list[Record]]()
-    for cause in causes(seen):
-        verdict = cause[0].verdict
-        acted_on = stands_alone(verdict) or (unexplained and not verdict.judged)
-        (urgent if acted_on else others).append(cause)
+    code = ending.code(seen)
+    urgent, others = by_urgency(seen, ending)
     opening, style = result(seen, ending), "bold red" if code.value else "bold green"
     if urgent:
         opening += f": {', '.join(counts(chain.from_iterable(urgent)).values())}."

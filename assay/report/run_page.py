@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from statistics import quantiles
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from assay.model.evidence import Evidence, Memory
 from assay.model.rerun import Rerun
 from assay.model.summary import LiveBuffer, copied_bytes_per_iteration
 from assay.model.timing import Times, VariantTimes, format_seconds
 from assay.model.verdict import USUAL, Invocation, Outcome, Record
-from assay.report.causes import Entry, causes, explain, stands_alone
+from assay.report.causes import Entry, by_urgency, explain
 from assay.report.document import rerun_lines, suite_statuses
 from assay.report.html_page import TONES, render
 from assay.report.labels import (
@@ -24,6 +24,7 @@ from assay.report.labels import (
     rerun,
     result,
     toolchain_versions,
+    uncontrolled_lines,
 )
 
 _BUFFERS_SHOWN: Final = 5
@@ -106,7 +107,7 @@ def run_page(
     """
     seen, ending = tuple(records), invocation.ending
     evidence = {each.key: each for each in programs}
-    found = causes(seen)
+    urgent, others = by_urgency(seen, ending)
     targets = in_order(record.target for record in seen)
     suites = [
         _suite(entry, [each for each in seen if each.suite == entry.name], evidence, invocation)
@@ -118,11 +119,11 @@ def run_page(
         tone="bad" if ending.code(seen).value else "good",
         headline=headline(seen),
         closing=closing_sentence(seen, ending),
-        coverage=list(coverage_lines(ending)),
+        coverage=[*uncontrolled_lines(invocation.uncontrolled), *coverage_lines(ending)],
         command=" ".join(invocation.command),
-        urgent=_explained(found, invocation, stands_alone),
-        known=_explained(found, invocation, lambda each: each is Outcome.KNOWN_DEFECT),
-        unjudged=_explained(found, invocation, lambda each: not each.judged and not each.fails),
+        urgent=_explained(urgent, invocation),
+        known=_explained((each for each in others if each[0].verdict.judged), invocation),
+        unjudged=_explained((each for each in others if not each[0].verdict.judged), invocation),
         targets=targets,
         suites=suites,
         timings=list(map(_timing, times)),
@@ -132,12 +133,11 @@ def run_page(
     )
 
 
-def _explained(found: Iterable[Sequence[Record]], invocation: Invocation, wanted: Any) -> list[Any]:
-    return [
-        (explain(cause, invocation.command), TONES[cause[0].verdict])
-        for cause in found
-        if wanted(cause[0].verdict)
-    ]
+def _explained(
+    found: Iterable[Sequence[Record]], invocation: Invocation
+) -> list[tuple[Entry, str]]:
+    """Each cause in words, and the class of its style."""
+    return [(explain(cause, invocation.command), TONES[cause[0].verdict]) for cause in found]
 
 
 def _suite(

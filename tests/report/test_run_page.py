@@ -93,6 +93,13 @@ def test_what_failed_stands_before_all_suites(record_of: RecordOf) -> None:
     assert "pytest suites --assay-target gpu-h100:8 -k scan_stack/lost" in text
 
 
+def test_a_run_that_judged_nothing_says_what_to_act_on(record_of: RecordOf) -> None:
+    unjudged = record_of(verdict=Outcome.UNSUPPORTED, reason="no device", advice="find one")
+    text = Read(run_page([unjudged])).text
+    assert text.index("Act on these") < text.index("find one") < text.index("Verdicts by suite")
+    assert "Not judged" not in text
+
+
 def test_a_run_that_passed_asks_for_nothing(record_of: RecordOf) -> None:
     text = Read(run_page([record_of()])).text
     assert "Nothing regressed (exit 0): 1 passed." in text

@@ -148,7 +148,10 @@ def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Itera
             "name a --target to compile it for, and omit --as-is"
         )
     try:
-        summary = read(file.module, file.buffer_assignment)
+        platforms = dict.fromkeys(target.platform for target in targets) or {"": None}
+        summaries = {
+            each: read(file.module, file.buffer_assignment, platform=each) for each in platforms
+        }
         memory = memory_stats(file.buffer_assignment) if file.buffer_assignment else None
     except MalformedModule as error:
         raise WrongValue(f"{path}: {error}") from error
@@ -166,7 +169,7 @@ def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Itera
                 separate_host_memory=target is None or target.platform != "cpu",
                 device_memory_bytes=model.memory_bytes if model else None,
                 memory=memory,
-                module=summary,
+                module=summaries[target.platform if target else ""],
             ),
             device=model,
             notes=() if file.scheduled else (_NOT_SCHEDULED,),

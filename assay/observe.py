@@ -195,7 +195,7 @@ class _Observation:
         with self.stage(None, "read"):
             try:
                 proto = compiled.hlo_proto()
-                module = read(*split(proto))
+                module = read(*split(proto), platform=self.target.platform)
             # A jaxlib may be unable to read a newer plugin's output. The program is not at fault.
             except ModuleUnreadable as error:
                 self.found(module_unreadable=shortened(str(error)))

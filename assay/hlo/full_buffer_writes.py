@@ -50,17 +50,23 @@ def full_writes(
     module: Module,
     counts: Mapping[Computation, Executions],
     assignment: BufferAssignment | None,
+    platform: str = "",
 ) -> tuple[FullWrite, ...]:
     """Every array that is written whole and repeats another array, at least in part.
 
     An update in place does not count, nor a copy of a buffer onto itself, computed values, or a
     scalar. Without a buffer assignment an update counts as in place, and a copy does not.
+
+    XLA's GPU compiler emits an update in place only at the root of a fusion, or behind bitcasts
+    there (``GetOutputDefiningDynamicUpdateSlices`` in xla/service/gpu/ir_emission_utils.cc). Behind
+    a bitcast-convert the kernel stores every element, also in the memory that it reads.
     """
     loops = _loops_around(module)
+    views_bits = platform != "cuda"
 
     @cache
     def filling(array: Array) -> tuple[Origin | None, bool | None]:
-        origin = origin_of(*array)
+        origin = origin_of(*array, views_bits=views_bits)
         if origin is None or assignment is None:
             return origin, None
         base = assignment.slice_of(origin.base.instruction, origin.base.path)

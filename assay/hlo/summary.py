@@ -140,8 +140,11 @@ def loops(
                 )
 
 
-def read(data: bytes, buffer_assignment: bytes = b"") -> ModuleSummary:
+def read(data: bytes, buffer_assignment: bytes = b"", *, platform: str = "") -> ModuleSummary:
     """The summary of a serialized HloModuleProto and its serialized BufferAssignmentProto.
+
+    ``platform`` is jax's word for the compiler's: ``cpu``, ``cuda``, ``tpu``, or empty if unknown.
+    It decides which updates a kernel executes in place.
 
     Raises:
         MalformedModule: either is another message, or only a part of one.
@@ -150,15 +153,15 @@ def read(data: bytes, buffer_assignment: bytes = b"") -> ModuleSummary:
         module = Module.from_proto(data)
         assigned = BufferAssignment.from_proto(buffer_assignment) if buffer_assignment else None
         try:
-            return _summary(module, assigned)
+            return _summary(module, assigned, platform)
         finally:
             module.take_apart()
 
 
-def _summary(module: Module, assignment: BufferAssignment | None) -> ModuleSummary:
+def _summary(module: Module, assignment: BufferAssignment | None, platform: str) -> ModuleSummary:
     trips = TripCounter(module)
     counts = executions(module, trips)
-    found = full_writes(module, counts, assignment)
+    found = full_writes(module, counts, assignment, platform)
     return ModuleSummary(
         name=module.name,
         instructions=sum(map(len, module.computations)),

@@ -57,13 +57,16 @@ def written(instruction: Instruction) -> list[tuple[int, ...]]:
     return paths
 
 
-def origin_of(instruction: Instruction, path: tuple[int, ...]) -> Origin | None:
+def origin_of(
+    instruction: Instruction, path: tuple[int, ...], *, views_bits: bool = True
+) -> Origin | None:
     """What the array at ``path`` of an instruction's result repeats; None for computed values.
 
     The base is a value of the instruction's own computation. At least half of the elements come
     from the base, more than half if the array is larger, and they are no small part of the base.
+    With ``views_bits`` a bitcast-convert to a type of the same width is a view, else it writes.
     """
-    search = _Search(instruction)
+    search = _Search(instruction, views_bits=views_bits)
     value, trail = search.back(Value(instruction, path))
     shares = search.shares(value, trail)
     if not shares:
@@ -113,8 +116,9 @@ def _is_taken(shape: Shape, source: Value, elements: int, trail: _Trail) -> bool
 class _Search:
     """The search for the arrays outside of an instruction that its results repeat."""
 
-    def __init__(self, start: Instruction) -> None:
+    def __init__(self, start: Instruction, *, views_bits: bool) -> None:
         self._start = start
+        self._views_bits = views_bits
         self._known: dict[Value, _Shares] = {}
 
     def is_within(self, value: Value) -> bool:
@@ -125,7 +129,8 @@ class _Search:
         """Back to a value outside, to a newly computed one, or to a fork of the path."""
         trail = _Trail(_elements(value.shape))
         while self.is_within(value):
-            if (seen := _seen_through(value)) is not None:
+            writes_bits = value.instruction.opcode == "bitcast-convert" and not self._views_bits
+            if not writes_bits and (seen := _seen_through(value)) is not None:
                 value = seen
             elif (moved := _moved_from(value, trail)) is not None:
                 value, trail = moved

@@ -225,7 +225,7 @@ class Prober:
         memory, module, model = result.memory, None, self.target.model
         if place is not None and (dumped := _module(place)) is not None:
             proto, buffers = split(dumped if result.has_buffers else wrap(dumped))
-            module = read(proto, buffers)
+            module = read(proto, buffers, platform=self.target.platform)
             memory = memory_stats(buffers) if buffers else memory
         end = result.unavailable or result.failure
         if isinstance(end, Failure) and end.kind is FailureKind.COMPILER:

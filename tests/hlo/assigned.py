@@ -46,8 +46,8 @@ class Assigned:
     module: bytes
     assignment: bytes
 
-    def summary(self) -> ModuleSummary:
-        return read(self.module, self.assignment)
+    def summary(self, platform: str = "") -> ModuleSummary:
+        return read(self.module, self.assignment, platform=platform)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,7 +19,8 @@ def compile_text(text: str, target: str) -> ModuleSummary:
     A tuple of one at the root is flattened, and its aliases are then wrong: return an array, and
     alias the output ``{}``.
     """
-    return read(*split(executable(text, target).hlo_proto()))
+    proto = executable(text, target).hlo_proto()
+    return read(*split(proto), platform=resolve(target).platform)
 
 
 @functools.cache

@@ -33,12 +33,12 @@ from .provenance_traps import CONTENT_TRAPS, fused
 from .simple_detectors import ROW_BYTES, by_opcode
 
 
-def found_in(program: Assigned) -> list[tuple[Content, int]]:
+def found_in(program: Assigned, platform: str = "") -> list[tuple[Content, int]]:
     """What the loops write whole, of more than a row."""
     return [
         (each.content, each.nbytes_per_execution)
         for each in full_buffer_writes_in_loops(
-            program.summary().full_buffer_writes, larger_than=ROW_BYTES
+            program.summary(platform).full_buffer_writes, larger_than=ROW_BYTES
         )
     ]
 
@@ -53,6 +53,24 @@ def test_the_detector_is_right_where_a_simpler_one_is_wrong(trap: Trap) -> None:
     simple = trap.fools(module, BufferAssignment.from_proto(program.assignment))
     assert found_in(program) == list(trap.writes)
     assert simple != sum(nbytes for _, nbytes in trap.writes)
+
+
+UPDATED_BITS = CONTENT_TRAPS["an update seen through another type of the same width is in place"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "writes"), [("", ()), ("cpu", ()), ("tpu", ()), ("cuda", WHOLE_UPDATE)]
+)
+def test_a_gpu_writes_the_whole_stack_behind_a_bitcast_convert(
+    platform: str, writes: tuple[tuple[Content, int], ...]
+) -> None:
+    program = assigned(UPDATED_BITS.text, UPDATED_BITS.places)
+    assert found_in(program, platform) == list(writes)
+
+
+def test_a_gpu_updates_in_place_behind_a_bitcast() -> None:
+    text = UPDATED_BITS.text.replace("u32", "f32").replace("bitcast-convert(", "bitcast(")
+    assert found_in(assigned(text, UPDATED_BITS.places), "cuda") == []
 
 
 def full_buffer_writes(text: str, places: Places | None = None) -> tuple[FullBufferWrite, ...]:

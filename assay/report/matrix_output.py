@@ -15,9 +15,9 @@ from assay.report.terminal import Page, table_of
 
 _MINUTE: Final = 60
 _RESULTS: Final = {
-    ExitCode.PASSED: "Nothing unexpected",
-    ExitCode.FAILED: "Some verdicts fail",
-    ExitCode.CRASHED: "Assay itself failed",
+    ExitCode.PASSED: "Nothing unexpected on {}",
+    ExitCode.FAILED: "Some of the verdicts on {} fail",
+    ExitCode.CRASHED: "Assay itself failed on {}",
 }
 
 
@@ -93,11 +93,9 @@ def _where(cells: Sequence[Cell]) -> str:
 def headline(matrix: Matrix) -> str:
     """The result in one line, with the counts of verdicts, worst first."""
     counted = ", ".join(counts(cell.record for cell in matrix.cells).values())
-    releases = plural(len(matrix.releases), "release")
-    result = _RESULTS[matrix.exit_code]
-    return (
-        f"{result} on {releases} of {matrix.component} (exit {matrix.exit_code.value}): {counted}."
-    )
+    releases = f"{plural(len(matrix.releases), 'release')} of {matrix.component}"
+    result = _RESULTS[matrix.exit_code].format(releases)
+    return f"{result} (exit {matrix.exit_code.value}): {counted}."
 
 
 def left_out(matrix: Matrix) -> str:

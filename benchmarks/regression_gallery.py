@@ -6,6 +6,7 @@ same bytes each time. ``--measure NAME …`` first measures these programs on th
 """
 
 import argparse
+import re
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -160,7 +161,7 @@ def _row(entry: Entry, found: Bisection) -> str:
     introduced = _bold(window.introduced, entry.introduced) or f"{first} or before"
     unfixed = f"still in {last}" if last == _NEWEST else f"after {last}"
     fixed = _bold(window.fixed, entry.fixed) or unfixed
-    thread = entry.thread.removeprefix("https://github.com/").replace("/issues/", "#")
+    thread = re.sub("/(issues|pull)/", "#", entry.thread.removeprefix("https://github.com/"))
     cells = (f"[{entry.title}](#{entry.name})", entry.target, introduced, fixed)
     return f"| {' | '.join(cells)} | [{thread}]({entry.thread}) |"
 

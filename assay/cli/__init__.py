@@ -15,9 +15,11 @@ from rich.table import Table
 from typer import Argument, Option
 
 from assay.cli.bisect_command import bisect_releases
+from assay.cli.history_command import history, trends_of
 from assay.cli.matrix_command import matrix
 from assay.judge.differences.inspections import compare
 from assay.model.blame import UsersFault, WrongValue
+from assay.model.history import HistoryError
 from assay.model.inspection import Comparison, Inspection
 from assay.model.target import TargetError
 from assay.model.units import format_bytes
@@ -41,7 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Check what XLA compilers emit for GPU, TPU and CPU, without the hardware.",
 )
-_MISUSE = (TargetError, UsersFault, records.RecordsError)
+_MISUSE = (TargetError, UsersFault, records.RecordsError, HistoryError)
 
 _Thorough = Annotated[bool, Option("--check", help="Also compile a small program for each target.")]
 _Subject = Annotated[
@@ -209,6 +211,7 @@ def report(
     verbose: _Verbose = False,
     html: Annotated[Path | None, Option(help="Write the run's page to this file.")] = None,
     form: Annotated[Format | None, Option("--format", help="Print for another tool.")] = None,
+    db: Annotated[str, Option("--db", help="With --html: also the history in this database.")] = "",
 ) -> None:
     """Print the summary of a run, or the numbers of one workload, from its records."""
     seen = records.load(run)
@@ -228,7 +231,8 @@ def report(
     print_run(Console(), seen, times, reruns, invocation, verbose=verbose)
     if html:
         programs, lost = evidence.PROGRAMS.load_all(folder)
-        write_whole(html, run_page(seen, times, reruns, invocation, programs).encode())
+        trends = trends_of(db, seen) if db else ()
+        write_whole(html, run_page(seen, times, reruns, invocation, programs, trends).encode())
         unread += lost
     for error in (*damaged, *unread):
         typer.echo(f"assay: {error}", err=True)
@@ -236,6 +240,7 @@ def report(
 
 app.command("bisect")(bisect_releases)
 app.command("matrix")(matrix)
+app.command("history")(history)
 
 
 @app.command()

@@ -141,7 +141,7 @@ class Ending:
 
     ``cut_short`` is ``MISUSE`` after Ctrl-C (pytest's own code), ``CRASHED``, or None.
     ``failed_elsewhere`` is true if pytest failed. ``lost`` are the ids of selected items without a
-    verdict. ``unwritten`` is why a file could not be written; ``fault`` is any other failure of
+    verdict. ``unwritten`` is why not everything could be written; ``fault`` is any other failure of
     Assay at the end. ``coverage`` is one line on the expected verdicts, ``missing`` those not
     reached.
     """

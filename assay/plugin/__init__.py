@@ -48,6 +48,7 @@ _OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
     ("against", None, "VERSION", _AGAINST),
     ("against-seconds", None, "SECONDS", "time limit of one such comparison; default: 300"),
     ("require-framework", [], "NAME", "fail, not skip, without this framework (torch_xla)"),
+    ("history", "", "URL", "add the run to this database: a file, postgresql://… or default"),
     ("no-cache", False, "", "compile every program again, ignore earlier runs; default in CI"),
     ("compile-timeout", "900", "SECONDS", "time limit of one program; default: 900"),
 )

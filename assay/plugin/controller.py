@@ -18,12 +18,14 @@ from rich.console import Console
 from assay.model.blame import in_words
 from assay.model.defect import UpstreamIssue
 from assay.model.evidence import Evidence
+from assay.model.history import HistoryError, Trend
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import Ending, ExitCode, Invocation, Record
 from assay.model.workload import Level
 from assay.plugin import BASELINES, benchmarks, program_of
 from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records
+from assay.plugin.history import add_run
 from assay.plugin.items import TrialItem, verdicts_of
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
@@ -62,6 +64,7 @@ class Controller:
         self._records: list[Record] = []
         self._measured: tuple[tuple[Times, ...], tuple[Rerun, ...]] = ((), ())
         self._programs: tuple[Evidence, ...] = ()
+        self._trends: tuple[Trend, ...] = ()
         self._damaged: tuple[ValueError, ...] = ()
         self._updated: tuple[Path, ...] = ()
         self._page = ""
@@ -214,10 +217,16 @@ class Controller:
             self._updated += self._tally.save()
         # Last, because pytest-benchmark takes a while to describe the machine.
         benchmarks.write_file(directory, self._config, times)
+        history = self._session.settings.history
+        if history and self._records and not self._fault:
+            self._trends = add_run(history, directory, self._records)
 
     def _write_ending(self, ending: Ending) -> None:
         """Write how the run ended. If that fails, the terminal and the exit code report it."""
         if isinstance(self._fault, OSError):
+            advice = "free disk space or make the folder writable, and run again"
+            ending = replace(ending, unwritten=f"{self._fault}; {advice}")
+        elif isinstance(self._fault, HistoryError):
             ending = replace(ending, unwritten=str(self._fault))
         elif self._fault:
             ending = replace(ending, fault=in_words(self._fault))
@@ -229,7 +238,7 @@ class Controller:
             directory, known = self._session.run.directory, (self._records, *self._measured)
             write_whole(directory / SUMMARY, summary(*known, self._invocation).encode())
             records.write_invocation(directory, self._invocation)
-            page = run_page(*known, self._invocation, self._programs)
+            page = run_page(*known, self._invocation, self._programs, self._trends)
             write_whole(directory / REPORT, page.encode())
         except Exception as fault:  # noqa: BLE001 -- as above.
             if not self._fault:
@@ -271,10 +280,7 @@ class Controller:
         lines += [f"measurements: {damaged}" for damaged in self._damaged]
         exits = f"(exit {ExitCode.CRASHED.value})"
         if ending.unwritten:
-            lines.append(
-                f"assay: a file could not be written {exits}: {ending.unwritten}; free disk space "
-                "or make the folder writable, and run again"
-            )
+            lines.append(f"assay: not everything could be written {exits}: {ending.unwritten}")
         if ending.fault:
             lines.append(
                 f"assay: failed at the end of the run {exits}: {ending.fault}; this is a fault of "

@@ -5,12 +5,14 @@ from contextlib import nullcontext
 
 import pytest
 
+from assay.model.history import HistoryError
 from assay.model.target import TargetError
 from assay.model.verdict import ExitCode
 from assay.plugin import CONTROLLER, run_name
 from assay.plugin.controller import Controller
 from assay.plugin.coverage import unused_baseline_items
 from assay.plugin.fixture import Assay, Baseline
+from assay.plugin.history import check_database
 from assay.plugin.items import (
     assign_controls,
     attach_verdicts,
@@ -35,7 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
             _reject_rootdir_by_mistake(config)
         settings = Settings.parse(config.rootpath, vars(config.option))
         session = Session(settings, name=run_name(config))
-    except (SettingsError, TargetError, BaselineError) as error:
+        if settings.history and not worker:
+            check_database(settings.history)
+    except (SettingsError, TargetError, BaselineError, HistoryError) as error:
         raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
     config.stash[Session.KEY] = session
     if not worker:
@@ -43,14 +47,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _reject_rootdir_by_mistake(config: pytest.Config) -> None:
-    """Refuse ``--option FOLDER``: pytest searches its rootdir from each argument that is a folder.
+    """Refuse ``--option PATH``: pytest searches its rootdir from each argument that is a path.
 
     It does so before it knows the options of plugins, and baselines would be read from there.
     """
     here = config.invocation_params.dir
-    for option in ("--assay-results-dir", "--assay-baselines-dir"):
+    for option in ("--assay-results-dir", "--assay-baselines-dir", "--assay-history"):
         folder = here / config.getoption(option)
-        elsewhere = folder.is_dir() and not folder.resolve().is_relative_to(here.resolve())
+        elsewhere = folder.exists() and not folder.resolve().is_relative_to(here.resolve())
         if option in config.invocation_params.args and elsewhere and not config.option.rootdir:
             raise SettingsError(
                 f"write {option}={folder}; with a space, pytest reads {folder} as its rootdir"

@@ -26,7 +26,8 @@ class Settings:
     """The options of a run. ``targets`` are canonical names, in the order given.
 
     ``named`` says that the command line names targets; ``cached``, that compilations of earlier
-    runs are used. ``required`` are frameworks that must be installed.
+    runs are used. ``required`` are frameworks that must be installed. ``history`` is a database,
+    empty for none.
     """
 
     root: Path
@@ -42,6 +43,7 @@ class Settings:
     cached: bool
     named: bool
     required: tuple[str, ...]
+    history: str
 
     @classmethod
     def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
@@ -95,7 +97,14 @@ class Settings:
             required=parsed(
                 "--assay-require-framework", _frameworks, f"one of {', '.join(KNOWN_FRAMEWORKS)}"
             ),
+            history=_database(root, options["assay_history"]),
         )
+
+
+def _database(root: Path, text: str) -> str:
+    """The database's URL, or its path from the root of the project, as of other options."""
+    is_path = text not in ("", "default") and "://" not in text
+    return str(root / Path(text).expanduser()) if is_path else text
 
 
 def _names(texts: Iterable[str]) -> tuple[str, ...]:

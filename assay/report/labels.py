@@ -24,6 +24,8 @@ from assay.model.verdict import (
 
 DASH = "\N{EN DASH}"
 """Marks a number that does not exist."""
+BARS = "▁▂▃▄▅▆▇█"
+"""Heights of a number on the terminal, the least first."""
 
 _KEYWORD = re.compile(r"[\w:+\-.\[\]\\/]+")
 """What pytest's ``-k`` takes as one word (_pytest/mark/expression.py, ``Scanner.lex``)."""
@@ -197,7 +199,7 @@ def result(records: Sequence[Record], ending: Ending) -> str:
     reasons = {
         f"Interrupted, {unreached}": ending.cut_short is ExitCode.MISUSE,
         f"pytest or a plugin failed, {unreached}": ending.cut_short is ExitCode.CRASHED,
-        "The results are incomplete: a file could not be written": bool(ending.unwritten),
+        "The results are incomplete: not everything could be written": bool(ending.unwritten),
         "Assay itself failed": code is ExitCode.CRASHED,
         "Nothing regressed": code is ExitCode.PASSED,
         "The run fails": any(record.verdict.fails for record in records),

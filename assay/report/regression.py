@@ -9,11 +9,10 @@ from typing import NamedTuple
 from rich.console import Console
 
 from assay.model.bisection import Bisection, Point, Progress, Reproduction, Step
-from assay.report.labels import amount, plain, plural
+from assay.report.labels import BARS, amount, plain, plural
 from assay.report.summary import escape, table
 from assay.report.terminal import Page
 
-_BARS = "▁▂▃▄▅▆▇█"
 _CHARACTERS = 160
 NO_REPRO = (
     "no repro.py: a suite's variant is built from Assay's types. To get one, copy its program to a "
@@ -78,7 +77,7 @@ def print_bisection(console: Console, found: Bisection) -> None:
             page.text((f"{version}-  {_short(point.why)}", "dim"))
             continue
         height = abs(point.number) / largest if largest else 0
-        bar = _BARS[round((len(_BARS) - 1) * height)]
+        bar = BARS[round((len(BARS) - 1) * height)]
         mark = "  ← changed" if any(step.after == point for step in found.steps) else ""
         page.text(f"{version}{bar} {amount(point.number, found.unit):>12}{mark}")
 

@@ -5,12 +5,14 @@ from statistics import quantiles
 from typing import Final, NamedTuple
 
 from assay.model.evidence import Evidence, Memory
+from assay.model.history import Trend
 from assay.model.rerun import Rerun
 from assay.model.summary import LiveBuffer, copied_bytes_per_iteration
 from assay.model.timing import Times, VariantTimes, format_seconds
 from assay.model.verdict import USUAL, Invocation, Outcome, Record
 from assay.report.causes import Entry, by_urgency, explain
 from assay.report.document import rerun_lines, suite_statuses
+from assay.report.history_output import history_section
 from assay.report.html_page import TONES, render
 from assay.report.labels import (
     LABELS,
@@ -99,11 +101,12 @@ def run_page(
     reruns: Iterable[Rerun] = (),
     invocation: Invocation = USUAL,
     programs: Iterable[Evidence] = (),
+    history: Sequence[Trend] = (),
 ) -> str:
     """The page: the result and what to act on, suites by target, programs, times, known defects.
 
-    ``programs`` are the measurements of the run, which the records alone do not hold. All texts of
-    programs and messages are escaped.
+    ``programs`` are the measurements of the run, which the records alone do not hold; ``history``
+    are its series in a database. All texts of programs and messages are escaped.
     """
     seen, ending = tuple(records), invocation.ending
     evidence = {each.key: each for each in programs}
@@ -128,6 +131,7 @@ def run_page(
         suites=suites,
         timings=list(map(_timing, times)),
         reruns=list(rerun_lines(reruns)),
+        history=history_section(history),
         versions=toolchain_versions(seen),
         labels=LABELS,
     )

@@ -1,1 +1,1 @@
-"""Statistics of times: ratios, changes, growth. Pure: numbers in, numbers and codes out."""
+"""Statistics of times: ratios, growth, change points. Pure: numbers in, numbers and codes out."""

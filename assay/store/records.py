@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -48,20 +49,29 @@ class _Schema(msgspec.Struct):
     schema: int
 
 
+def line_of(record: Record) -> bytes:
+    """The line of a record."""
+    return msgspec.json.encode(record) + b"\n"
+
+
 def append(directory: Path, record: Record) -> None:
     """Add one line and flush it to disk, so that a killed run keeps its verdicts."""
     with (directory / FILE_NAME).open("ab") as file:
-        file.write(msgspec.json.encode(record) + b"\n")
+        file.write(line_of(record))
         file.flush()
         os.fsync(file.fileno())
 
 
-def load(path: Path) -> tuple[Record, ...]:
-    """The records of a run's folder or file, in the order of the verdicts.
+class Lines(NamedTuple):
+    """A records file: its whole lines, and the last one if a killed run did not finish it."""
 
-    Leaves out a last line that a killed run did not finish. Raises RecordsError for a missing file,
-    a damaged line or another schema.
-    """
+    file: Path
+    whole: bytes
+    torn: bytes
+
+
+def read(path: Path) -> Lines:
+    """The lines of a run's folder or file. Raises RecordsError for a missing file."""
     file = path / FILE_NAME if path.is_dir() else path
     try:
         data = file.read_bytes()
@@ -70,7 +80,22 @@ def load(path: Path) -> tuple[Record, ...]:
             f"got no readable {file} ({error.strerror}), wanted a run's {FILE_NAME}; "
             "name a folder under results/, or run pytest suites first"
         ) from None
-    return tuple(_decode(file, data[: data.rfind(b"\n") + 1]))
+    end = data.rfind(b"\n") + 1
+    return Lines(file, data[:end], data[end:])
+
+
+def load(path: Path) -> tuple[Record, ...]:
+    """The records of a run's folder or file, in the order of the verdicts.
+
+    Leaves out a last line that a killed run did not finish. Raises RecordsError for a missing file,
+    a damaged line or another schema.
+    """
+    return decode(read(path))
+
+
+def decode(lines: Lines) -> tuple[Record, ...]:
+    """The records of the whole lines. Raises RecordsError for a damaged one or another schema."""
+    return tuple(_decode(lines.file, lines.whole))
 
 
 def _decode(file: Path, lines: bytes) -> Iterator[Record]:

@@ -190,6 +190,14 @@ STORING = (
         says=("injected", "(exit 3)"),
     ),
     Fault(
+        name="the run cannot be added to the history",
+        place="assay.store.history:History.add",
+        change=raises(PermissionError),
+        more=(*COMPILES, "--assay-history=history.db"),
+        ends=CRASHED,
+        says=("injected", "(exit 3)"),
+    ),
+    Fault(
         name="no room for a record",
         place="assay.store.records:append",
         change=finds_no_room(),

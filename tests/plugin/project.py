@@ -56,7 +56,7 @@ sys.exit(os.waitstatus_to_exitcode(pty.spawn([sys.executable, "-P", *sys.argv[1:
 _SECONDS = 120
 _NOT_OURS = (".pytest_cache", "__pycache__", ".cache")
 # Inside tox, pytest keeps one cache of last failures for all projects: that of the environment.
-_OUTER = ("PYTEST_", "ASSAY_", "JAX_", "XLA_", "PYTHONPATH", "COV_", "TOX_", "CI")
+_OUTER = ("PYTEST_", "ASSAY_", "JAX_", "XLA_", "PYTHONPATH", "COV_", "TOX_", "XDG_", "CI")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,8 +101,8 @@ def test_what_cannot_be_written_at_the_end_is_told_and_ends_with_3(tmp_path: Pat
     project = Project(tmp_path, {"test_small.py": COMPILES, "results/latest/kept": ""})
     ended = project.pytest()
     assert ended.exit_code == 3, ended.output
-    assert "assay: a file could not be written (exit 3): " in ended.output
-    sentence = "The results are incomplete: a file could not be written (exit 3): 1 passed."
+    assert "assay: not everything could be written (exit 3): " in ended.output
+    sentence = "The results are incomplete: not everything could be written (exit 3): 1 passed."
     assert sentence in ended.output
     assert sentence in (project.newest() / "summary.md").read_text()
     assert "Nothing regressed" not in ended.output

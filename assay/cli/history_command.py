@@ -1,0 +1,140 @@
+"""The command ``assay history``: a claim over the runs of a database, and the way in for runs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from typer import Argument, Option
+
+from assay.model.blame import WrongValue
+from assay.model.history import HistoryError, SeriesName, Trend
+from assay.model.verdict import ExitCode, Record
+from assay.model.workload import matches_any
+from assay.store import records
+
+if TYPE_CHECKING:
+    from assay.store.history import History
+
+_NAME_PARTS = 4
+_Patterns = list[str] | None
+_Claim = Annotated[
+    str, Argument(help="A claim, or suite/workload/variant/claim; * matches any text.")
+]
+_Add = Annotated[
+    list[Path] | None,
+    Option("--add", help="Add this run, or each run in this folder; repeatable."),
+]
+_Targets = Annotated[_Patterns, Option("--target", help="Only this target; repeatable, * works.")]
+_Database = Annotated[
+    str,
+    Option(
+        "--db",
+        metavar="URL",
+        help="A file, sqlite:///FILE or postgresql://USER@HOST/NAME; default: $ASSAY_HISTORY, or "
+        "a file in the user's data folder.",
+    ),
+]
+_Verbose = Annotated[bool, Option("-v", "--verbose", help="Also show series without changes.")]
+
+
+def history(
+    claim: _Claim = "",
+    *,
+    add: _Add = None,
+    target: _Targets = None,
+    db: _Database = "default",
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    verbose: _Verbose = False,
+) -> None:
+    """Show a claim over all runs of a database: its numbers, verdicts, and when they changed.
+
+    Examples: assay history --add results/latest; assay history temp-bytes --target gpu-h100:8
+    """
+    from assay.store.history import opened
+
+    if not (claim or add):
+        raise WrongValue("got no CLAIM, wanted one, such as temp-bytes, or --add RUN")
+    code = ExitCode.PASSED
+    with opened(db) as database:
+        for run in _runs(add or ()):
+            try:
+                _add_run(database, run)
+            except (HistoryError, records.RecordsError) as error:
+                typer.echo(f"assay: {error}", err=True)
+                code = ExitCode.MISUSE
+        trends = _trends(database, claim, target or ()) if claim else ()
+    if claim:
+        _show(trends, as_json=as_json, verbose=verbose)
+    raise typer.Exit(code.value)
+
+
+def _show(trends: Sequence[Trend], *, as_json: bool, verbose: bool) -> None:
+    from assay.report.history_output import history_json, print_history
+
+    if as_json:
+        typer.echo(history_json(trends))
+    else:
+        print_history(Console(), trends, verbose=verbose)
+
+
+def _runs(given: Sequence[Path]) -> Iterator[Path]:
+    """The runs that are named, and those in folders that are named."""
+    for path in given:
+        if path.is_dir() and not (path / records.FILE_NAME).exists():
+            inside = sorted(each.parent for each in path.glob(f"*/{records.FILE_NAME}"))
+            # ``latest`` is a link to a run of the same folder.
+            runs = [each for each in inside if not each.is_symlink()]
+            if not runs:
+                raise WrongValue(
+                    f"got --add {path} without a run, wanted a run or a folder of runs"
+                )
+            yield from runs
+        else:
+            yield path
+
+
+def _add_run(database: "History", run: Path) -> None:
+    from assay.report.history_output import added_line
+
+    folder = run if run.is_dir() else run.parent
+    typer.echo(added_line(database.add(run), records.invocation_of(folder).ending), err=True)
+
+
+def _trends(database: "History", claim: str, targets: Sequence[str]) -> tuple[Trend, ...]:
+    from assay.stats.change_points import with_changes
+
+    found = database.trends(_selection(claim, targets))
+    if not found:
+        known = sorted({name.claim for name, _ in database.series().values()})
+        raise WrongValue(
+            f"got {' on '.join((claim, *targets))}, which matches no series, wanted one of "
+            f"{', '.join(known)}"
+            if known
+            else "got a database without runs; add one: assay history --add results/latest"
+        )
+    return tuple(map(with_changes, found))
+
+
+def _selection(claim: str, targets: Sequence[str]) -> Callable[[SeriesName], bool]:
+    """Whether a series matches the claim, or each part of its name, and a target."""
+    parts = claim.split("/")
+    if len(parts) not in (1, _NAME_PARTS):
+        raise WrongValue(f"got {claim!r}, wanted a claim, or suite/workload/variant/claim")
+
+    def matches(name: SeriesName) -> bool:
+        own = name[:_NAME_PARTS][-len(parts) :]
+        named = all(matches_any(text, (part,)) for text, part in zip(own, parts, strict=True))
+        return named and (not targets or matches_any(name.target, targets))
+
+    return matches
+
+
+def trends_of(text: str, seen: Sequence[Record]) -> tuple[Trend, ...]:
+    """The series of a run over the newest runs of the database, with their changes."""
+    from assay.stats.change_points import with_changes
+    from assay.store.history import opened
+
+    with opened(text) as database:
+        return tuple(map(with_changes, database.trends_of(seen)))

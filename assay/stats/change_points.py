@@ -1,0 +1,134 @@
+"""Change points of a series of numbers over runs, and changes of its verdicts.
+
+Numbers that repeat exactly, such as bytes, change where they differ. Times change beyond noise:
+
+1. Optimal partitioning (Jackson et al., IEEE Signal Processing Letters 12(2), 2005: the problem
+   that PELT solves, Killick, Fearnhead and Eckley, JASA 107, 2012) proposes segments. Its cost is
+   the squared distance from a segment's mean over the variance of noise, and each further segment
+   costs 2 ln n. The noise is the median absolute difference of neighbours, which few steps do not
+   change.
+2. The Mann-Whitney test decides on each proposal, because ranks do not depend on how far outliers
+   lie. The least certain one is removed until all are certain: Bonferroni's bound on all places
+   where a series could change.
+
+Apache Otava tests proposals of E-divisive means in the same way (Fleming et al., Hunter, ICPE 2023,
+arXiv:2301.03034), with Student's test, which outliers mislead.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from assay.model.history import Change, Trend
+from assay.model.timing import Sensitivity
+from assay.model.units import Unit
+from assay.model.verdict import Outcome
+
+if TYPE_CHECKING:
+    from assay.stats.ratios import Floats
+
+SHORTEST: Final = 3
+"""The fewest runs of a segment of times: one or two runs cannot be told from outliers."""
+ERRORS: Final = 0.01
+"""The greatest probability that a series of noise alone has a change point."""
+_EXACT: Final = (Unit.BYTES, Unit.COUNT)
+_SIGMA_OF_MEDIAN: Final = 1.4826 / math.sqrt(2)
+"""Standard deviation of normal noise over the median absolute difference of two samples."""
+
+
+def with_changes(trend: Trend) -> Trend:
+    """The trend with its changes: of the level of its numbers, and of its verdicts.
+
+    A verdict ``inconclusive`` changes nothing: the times of that run said nothing.
+    """
+    samples = trend.samples
+    measured = [index for index, each in enumerate(samples) if each.measured is not None]
+    numbers = [each.measured for each in samples if each.measured is not None]
+    cuts = change_points(numbers, is_exact=trend.unit in _EXACT)
+    medians = [
+        median(numbers[low:high]) for low, high in pairwise([0, *cuts, len(numbers)]) if low < high
+    ]
+    levels = {
+        (measured[cut - 1], measured[cut]): pair
+        for cut, pair in zip(cuts, pairwise(medians), strict=True)
+    }
+    said = [index for index, each in enumerate(samples) if each.verdict is not Outcome.INCONCLUSIVE]
+    verdicts = {
+        (before, after): (samples[before].verdict, samples[after].verdict)
+        for before, after in pairwise(said)
+        if samples[before].verdict is not samples[after].verdict
+    }
+    changes = (
+        Change(
+            samples[before],
+            samples[after],
+            levels.get((before, after)),
+            verdicts.get((before, after)),
+        )
+        for before, after in sorted({*levels, *verdicts}, key=lambda place: place[::-1])
+    )
+    return replace(trend, changes=tuple(changes))
+
+
+def change_points(numbers: Sequence[float], *, is_exact: bool) -> list[int]:
+    """The indices from which on the numbers have another level, in order.
+
+    Numbers of which most equal the one before are exact, whatever ``is_exact`` says.
+    """
+    steps = sorted(abs(after - before) for before, after in pairwise(numbers))
+    noise = _SIGMA_OF_MEDIAN * steps[len(steps) // 2] if steps else 0.0
+    if is_exact or not noise:
+        return [index for index, (one, two) in enumerate(pairwise(numbers), 1) if one != two]
+    if len(numbers) < 2 * SHORTEST:
+        return []
+    return _beyond_noise(numbers, noise)
+
+
+def _beyond_noise(numbers: Sequence[float], noise: float) -> list[int]:
+    """The proposals that differ by more than noise, and by more than the least that matters."""
+    import numpy as np
+    from scipy.stats import mannwhitneyu
+
+    values = np.asarray(numbers, dtype=np.float64)
+    cuts = _proposals(values, noise)
+    while cuts:
+        segments = np.split(values, cuts)
+        doubts = [
+            float(mannwhitneyu(before, after).pvalue)
+            if _matters(float(np.median(before)), float(np.median(after)))
+            else 1.0
+            for before, after in pairwise(segments)
+        ]
+        worst = max(range(len(cuts)), key=doubts.__getitem__)
+        if doubts[worst] * len(numbers) < ERRORS:
+            break
+        del cuts[worst]
+    return cuts
+
+
+def _matters(before: float, after: float) -> bool:
+    return abs(after - before) > Sensitivity().least * abs(before)
+
+
+def _proposals(values: "Floats", noise: float) -> list[int]:
+    """The cheapest segments of at least ``SHORTEST`` numbers, as the indices where they start."""
+    import numpy as np
+
+    count, penalty = len(values), 2 * math.log(len(values)) * noise**2
+    sums = np.concatenate(([0.0], np.cumsum(values - values.mean())))
+    best, start = np.full(count + 1, np.inf), np.zeros(count + 1, dtype=int)
+    best[0] = 0.0
+    for end in range(SHORTEST, count + 1):
+        starts = np.arange(end - SHORTEST + 1)
+        # Squares about the mean, less the sum of all squares, which no partition changes.
+        costs = best[starts] + penalty - (sums[end] - sums[starts]) ** 2 / (end - starts)
+        start[end] = costs.argmin()
+        best[end] = costs[start[end]]
+    cuts: list[int] = []
+    end = count
+    while end := int(start[end]):
+        cuts.insert(0, end)
+    return cuts

@@ -1,0 +1,1 @@
+"""The migrations of a history database, for Alembic."""

@@ -186,6 +186,12 @@ def test_judging_a_run_loads_no_framework() -> None:
     assert loaded_by(["assay.run", "assay"]).isdisjoint(FRAMEWORKS)
 
 
+def test_only_a_history_loads_a_database() -> None:
+    libraries = {"sqlalchemy", "alembic", "psycopg"}
+    assert loaded_by(["assay.plugin.hooks", "assay.cli"]).isdisjoint(libraries)
+    assert loaded_by(["assay.store.history"]) & libraries == {"sqlalchemy"}
+
+
 def test_the_words_at_the_ground_load_the_standard_library_alone() -> None:
     assert loaded_by(modules_of("model")) - {"assay"} <= sys.stdlib_module_names
 

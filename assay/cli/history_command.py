@@ -105,16 +105,13 @@ def _add_run(database: "History", run: Path) -> None:
 def _trends(database: "History", claim: str, targets: Sequence[str]) -> tuple[Trend, ...]:
     from assay.stats.change_points import with_changes
 
-    found = database.trends(_selection(claim, targets))
-    if not found:
-        known = sorted({name.claim for name, _ in database.series().values()})
-        raise WrongValue(
-            f"got {' on '.join((claim, *targets))}, which matches no series, wanted one of "
-            f"{', '.join(known)}"
-            if known
-            else "got a database without runs; add one: assay history --add results/latest"
-        )
-    return tuple(map(with_changes, found))
+    if found := database.trends(_selection(claim, targets)):
+        return tuple(map(with_changes, found))
+    known = sorted({name.claim for name, _ in database.series().values()})
+    if not known:
+        raise WrongValue("got a database without runs; add one: assay history --add results/latest")
+    given = " on ".join(filter(None, (claim, ", ".join(targets))))
+    raise WrongValue(f"got {given}, which matches no series, wanted one of {', '.join(known)}")
 
 
 def _selection(claim: str, targets: Sequence[str]) -> Callable[[SeriesName], bool]:

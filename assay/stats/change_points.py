@@ -1,6 +1,6 @@
 """Change points of a series of numbers over runs, and changes of its verdicts.
 
-Numbers that repeat exactly, such as bytes, change where they differ. Times change beyond noise:
+Bytes and counts change where they differ. Times and ratios change beyond noise:
 
 1. Optimal partitioning (Jackson et al., IEEE Signal Processing Letters 12(2), 2005: the problem
    that PELT solves, Killick, Fearnhead and Eckley, JASA 107, 2012) proposes segments. Its cost is
@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
 from assay.model.history import Change, Trend
@@ -36,7 +36,8 @@ ERRORS: Final = 0.01
 """The greatest probability that a series of noise alone has a change point."""
 _EXACT: Final = (Unit.BYTES, Unit.COUNT)
 _SIGMA_OF_MEDIAN: Final = 1.4826 / math.sqrt(2)
-"""Standard deviation of normal noise over the median absolute difference of two samples."""
+_SIGMA_OF_MEAN: Final = math.sqrt(math.pi) / 2
+"""The standard deviation of normal noise over the median, or mean, absolute difference of two."""
 
 
 def with_changes(trend: Trend) -> Trend:
@@ -74,17 +75,15 @@ def with_changes(trend: Trend) -> Trend:
 
 
 def change_points(numbers: Sequence[float], *, is_exact: bool) -> list[int]:
-    """The indices from which on the numbers have another level, in order.
-
-    Numbers of which most equal the one before are exact, whatever ``is_exact`` says.
-    """
-    steps = sorted(abs(after - before) for before, after in pairwise(numbers))
-    noise = _SIGMA_OF_MEDIAN * steps[len(steps) // 2] if steps else 0.0
-    if is_exact or not noise:
-        return [index for index, (one, two) in enumerate(pairwise(numbers), 1) if one != two]
+    """The indices from which on the numbers have another level, in order."""
+    steps = [abs(after - before) for before, after in pairwise(numbers)]
+    if is_exact:
+        return [index for index, step in enumerate(steps, 1) if step]
     if len(numbers) < 2 * SHORTEST:
         return []
-    return _beyond_noise(numbers, noise)
+    # Where most numbers repeat, the median is no measure of noise.
+    noise = _SIGMA_OF_MEDIAN * median(steps) or _SIGMA_OF_MEAN * fmean(steps)
+    return _beyond_noise(numbers, noise) if noise else []
 
 
 def _beyond_noise(numbers: Sequence[float], noise: float) -> list[int]:

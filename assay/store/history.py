@@ -111,7 +111,7 @@ def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "postgresql":
         try:
             return create_engine(url, connect_args={"connect_timeout": round(_WAIT_SECONDS)})
-        except ModuleNotFoundError:
+        except ImportError:
             raise HistoryError(
                 "got a PostgreSQL database without its driver, wanted psycopg; "
                 "pip install 'assay-xla[postgresql]'"

@@ -51,8 +51,10 @@ def test_bytes_change_exactly_where_they_differ(numbers: list[int]) -> None:
     assert change_points(numbers, is_exact=True) == differ
 
 
-def test_a_ratio_that_repeats_is_exact() -> None:
-    assert change_points([0.25, 0.25, 0.25, 0.3, 0.3], is_exact=False) == [3]
+def test_a_ratio_that_repeats_changes_after_some_nights() -> None:
+    assert change_points([0.25] * 10 + [0.3] * 5, is_exact=False) == [10]
+    assert change_points([0.25] * 10 + [0.3] * 2, is_exact=False) == []
+    assert change_points([0.25] * 10, is_exact=False) == []
 
 
 @pytest.mark.parametrize("noise", NOISES)

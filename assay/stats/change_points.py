@@ -18,6 +18,7 @@ arXiv:2301.03034), with Student's test, which outliers mislead.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
@@ -93,16 +94,19 @@ def _beyond_noise(numbers: Sequence[float], noise: float) -> list[int]:
 
     values = np.asarray(numbers, dtype=np.float64)
     cuts = _proposals(values, noise)
+
+    @cache
+    def doubt(low: int, cut: int, high: int) -> float:
+        before, after = values[low:cut], values[cut:high]
+        if not _matters(float(np.median(before)), float(np.median(after))):
+            return 1.0
+        return float(mannwhitneyu(before, after).pvalue)
+
     while cuts:
-        segments = np.split(values, cuts)
-        doubts = [
-            float(mannwhitneyu(before, after).pvalue)
-            if _matters(float(np.median(before)), float(np.median(after)))
-            else 1.0
-            for before, after in pairwise(segments)
-        ]
+        edges = [0, *cuts, len(values)]
+        doubts = [doubt(*three) for three in zip(edges, cuts, edges[2:], strict=False)]
         worst = max(range(len(cuts)), key=doubts.__getitem__)
-        if doubts[worst] * len(numbers) < ERRORS:
+        if doubts[worst] * len(values) < ERRORS:
             break
         del cuts[worst]
     return cuts
@@ -118,14 +122,15 @@ def _proposals(values: "Floats", noise: float) -> list[int]:
 
     count, penalty = len(values), 2 * math.log(len(values)) * noise**2
     sums = np.concatenate(([0.0], np.cumsum(values - values.mean())))
+    shares = 1 / np.arange(count, 0, -1)
     best, start = np.full(count + 1, np.inf), np.zeros(count + 1, dtype=int)
     best[0] = 0.0
     for end in range(SHORTEST, count + 1):
-        starts = np.arange(end - SHORTEST + 1)
+        last = end - SHORTEST + 1
         # Squares about the mean, less the sum of all squares, which no partition changes.
-        costs = best[starts] + penalty - (sums[end] - sums[starts]) ** 2 / (end - starts)
+        costs = best[:last] - (sums[end] - sums[:last]) ** 2 * shares[count - end :][:last]
         start[end] = costs.argmin()
-        best[end] = costs[start[end]]
+        best[end] = costs[start[end]] + penalty
     cuts: list[int] = []
     end = count
     while end := int(start[end]):

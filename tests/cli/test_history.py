@@ -111,7 +111,7 @@ def test_a_damaged_run_is_named_and_the_others_are_added(project: Project) -> No
         (("host-bytes", "--target", "cpu"), "got host-bytes on cpu, which matches no series"),
         (("stack/host-bytes",), "wanted a claim, or suite/workload/variant/claim"),
         (("--add", "absent"), "got no readable absent"),
-        (("--add", "empty"), "got --add empty, wanted"),
+        (("--add", "empty"), "got --add empty without a run"),
     ],
 )
 def test_misuse_ends_with_2_and_a_line(

@@ -66,6 +66,7 @@ def _session(root: Path, target: str) -> Session:
             cached=True,
             named=True,
             required=(),
+            history="",
         ),
         name="run",
     )

@@ -40,6 +40,7 @@ def test_without_options_a_run_is_quick_and_stores_nothing(tmp_path: Path) -> No
         cached=True,
         named=True,
         required=(),
+        history="",
     )
 
 
@@ -55,6 +56,7 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         "against": "0.10.2",
         "against_seconds": "3",
         "require_framework": ["jax"],
+        "history": "h.db",
     }
     assert parsed(tmp_path, **options) == Settings(
         root=tmp_path,
@@ -70,6 +72,7 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         cached=True,
         named=True,
         required=("jax",),
+        history=str(tmp_path / "h.db"),
     )
 
 

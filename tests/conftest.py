@@ -1,9 +1,15 @@
 """What holds for all tests of the library."""
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from assay.model.units import Unit
+from assay.model.verdict import RECORD_SCHEMA, Outcome, Record
 
 # Compilers and other runs share the machine: how long an example takes says nothing.
 settings.register_profile("assay", deadline=None)
@@ -18,3 +24,34 @@ os.environ["ASSAY_NO_CACHE"] = "1"
 def in_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command runs in no worker of xdist, in which pytest-benchmark would warn of its timings."""
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
+_KEPT = Record(
+    schema=RECORD_SCHEMA,
+    run="2026-11-20",
+    suite="scan_offload",
+    workload="scan_stack",
+    variant="offload-hidden",
+    claim="host-bytes",
+    target="gpu-h100:8",
+    toolchain={"jax": "0.12.0", "jaxlib": "0.12.0"},
+    verdict=Outcome.PASSED,
+    measured=16 * 2**30,
+    limit=16 * 2**30,
+    unit=Unit.BYTES,
+    baseline=None,
+    reason="host memory: 16.0 GiB, expected = 16.0 GiB (the stack)",
+    advice="",
+    upstream="",
+    seconds=0.25,
+)
+
+
+@pytest.fixture(scope="session")
+def record_of() -> Callable[..., Record]:
+    """A passed record with the fields given in place of its own."""
+
+    def make(**fields: Any) -> Record:
+        return replace(_KEPT, **fields)
+
+    return make

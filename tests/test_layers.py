@@ -192,6 +192,10 @@ def test_only_a_history_loads_a_database() -> None:
     assert loaded_by(["assay.store.history"]) & libraries == {"sqlalchemy"}
 
 
+def test_the_command_line_loads_cryptography_only_to_sign() -> None:
+    assert "cryptography" not in loaded_by(["assay.cli"])
+
+
 def test_the_words_at_the_ground_load_the_standard_library_alone() -> None:
     assert loaded_by(modules_of("model")) - {"assay"} <= sys.stdlib_module_names
 

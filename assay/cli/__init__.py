@@ -1,22 +1,20 @@
 """The command line: a function for each command of ``assay``."""
 
-import platform
 import sys
 import traceback
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.table import Table
 from typer import Argument, Option
 
 from assay.cli.bisect_command import bisect_releases
 from assay.cli.history_command import history, trends_of
 from assay.cli.matrix_command import matrix
+from assay.cli.qualify_command import qualify_target
 from assay.judge.differences.inspections import compare
 from assay.model.blame import UsersFault, WrongValue
 from assay.model.history import HistoryError
@@ -28,13 +26,12 @@ from assay.report.formats import Format, formatted
 from assay.report.inspection_output import print_inspection
 from assay.report.inspection_output import to_json as inspection_json
 from assay.report.program_pages import inspection_page
-from assay.report.qualification import qualify, to_json, vendor_page, vendor_summary
 from assay.report.run_page import run_page
 from assay.report.summary import measured_table
 from assay.report.terminal import print_run
-from assay.store import evidence, records
+from assay.store import certificate, evidence, records
 from assay.store.files import write_whole
-from assay.targets import resolve, survey
+from assay.targets import survey
 
 _INTERRUPTED = 130
 app = typer.Typer(
@@ -43,7 +40,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Check what XLA compilers emit for GPU, TPU and CPU, without the hardware.",
 )
-_MISUSE = (TargetError, UsersFault, records.RecordsError, HistoryError)
+_MISUSE = (
+    *(TargetError, UsersFault, HistoryError),
+    *(records.RecordsError, certificate.CertificateError),
+)
 
 _Thorough = Annotated[bool, Option("--check", help="Also compile a small program for each target.")]
 _Subject = Annotated[
@@ -68,10 +68,6 @@ _Donate = Annotated[
 _Timeout = Annotated[
     float, Option("--compile-timeout", min=1, help="Time limit of one compilation, in seconds.")
 ]
-_From = Annotated[
-    Path | None, Option("--from", help="Use the records of this run; do not run the suites.")
-]
-_Workers = Annotated[str, Option("-n", "--workers", help="pytest-xdist workers: a number or auto.")]
 _Workload = Annotated[
     str, Option(help="Print only the numbers of this workload, as a Markdown table.")
 ]
@@ -154,54 +150,6 @@ def _code(inspection: Inspection) -> ExitCode:
     return ExitCode.FAILED if inspection.evidence.failure is not None else ExitCode.PASSED
 
 
-@app.command("qualify")
-def qualify_target(
-    target: Annotated[str, Option(help="The target to qualify, such as gpu-h100:8.")],
-    level: Annotated[str, Option(help="quick, full, device or soak.")] = "quick",
-    suites: Annotated[Path, Option(help="The folder of suites to run.")] = Path("suites"),
-    results_dir: Annotated[Path, Option(help="The folder for results.")] = Path("results"),
-    from_run: _From = None,
-    workers: _Workers = "0",
-) -> None:
-    """Decide for one target, feature by feature: pass, fail, unsupported or inconclusive."""
-    name = str(resolve(target).name)
-    run = from_run or _run_suites(name, level, suites, results_dir, workers)
-    folder = run if run.is_dir() else run.parent
-    seen = records.load(run)
-    if not any(record.target == name for record in seen):
-        raise WrongValue(f"got {run} without a record of {name}, wanted a run on that target")
-    found = qualify(
-        seen,
-        target=name,
-        platform=platform.platform(),
-        python=platform.python_version(),
-        date=datetime.now(UTC).date().isoformat(),
-        ending=records.invocation_of(folder).ending,
-    )
-    console = Console()
-    console.print(Markdown(vendor_summary(found)))
-    pages = {"qualification.json": to_json(found), "qualification.md": vendor_page(found).encode()}
-    for file, page in pages.items():
-        write_whole(folder / file, page)
-        console.print(f"written: {folder / file}", soft_wrap=True)
-    raise typer.Exit(found.exit_code.value)
-
-
-def _run_suites(target: str, level: str, suites: Path, results_dir: Path, workers: str) -> Path:
-    from assay.plugin.session import launch
-
-    if not suites.is_dir():
-        raise WrongValue(f"got no folder {suites}, wanted one with suites; name it with --suites")
-    arguments = [str(suites), "--assay-target", target, "--assay-level", level]
-    arguments += ["--assay-results-dir", str(results_dir.resolve())]
-    if workers != "0":
-        arguments += ["-n", workers]
-    code, directory = launch(arguments)
-    if directory is None:
-        raise typer.Exit(code or ExitCode.CRASHED.value)
-    return directory
-
-
 @app.command()
 def report(
     run: Annotated[Path, Argument(help="The folder of a run, or its records.jsonl.")],
@@ -241,6 +189,7 @@ def report(
 app.command("bisect")(bisect_releases)
 app.command("matrix")(matrix)
 app.command("history")(history)
+app.command("qualify")(qualify_target)
 
 
 @app.command()

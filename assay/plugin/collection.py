@@ -1,6 +1,7 @@
 """The checks of suites, collected by pytest as for a run, for a command that judges them itself."""
 
 import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -22,9 +23,13 @@ _COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """A trial, a module from which its workload can be imported, and the folders to search."""
+    """A trial, a module from which its workload can be imported, and the folders to search.
+
+    ``nodeid`` names its item to pytest in the working directory.
+    """
 
     trial: Trial
+    nodeid: str
     module: str
     search_path: tuple[str, ...]
 
@@ -100,6 +105,7 @@ class _Noted:
                 self.found.append(
                     Collected(
                         trial=item.trial,
+                        nodeid=f"{os.path.relpath(item.path)}::{item.nodeid.partition('::')[2]}",
                         module=_home(item.trial.workload, name),
                         search_path=tuple(dict.fromkeys(map(str, (root, *folders)))),
                     )

@@ -1,309 +1,280 @@
-"""Qualification: the decision on each feature of one target, and the page for its vendor."""
+"""A qualification in words: on the terminal, as a page, and as a certificate to print."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
-import msgspec
+from rich.console import Console
 
-from assay.model.units import Unit
-from assay.model.verdict import MUST_FAIL, USUAL, Ending, ExitCode, Outcome, Record, lost_on
-from assay.report.labels import amount, plural, toolchain_versions
-from assay.report.summary import code, escape, table
+from assay.model.qualification import (
+    Cause,
+    Certificate,
+    Check,
+    Decision,
+    Demand,
+    Feature,
+    JudgedCell,
+    Mismatch,
+    Qualification,
+    Strictness,
+)
+from assay.model.verdict import ExitCode, Outcome
+from assay.report.html_page import render
+from assay.report.labels import amount, plural
+from assay.report.terminal import Page
 
-QUALIFICATION_SCHEMA = 1
-_LOST = "an item reached no verdict: its worker was lost, or the run ended before it"
-
-
-class Detector(Enum):
-    """Whether this run showed that a claim detects its fault."""
-
-    SOUND = "sound"
-    BLIND = "blind"
-    UNPROVEN = "unproven"
-
-
-class Decision(Enum):
-    """The decision on a feature of a target."""
-
-    PASS = "pass"  # noqa: S105 - a decision, no secret
-    FAIL = "fail"
-    UNSUPPORTED = "unsupported"
-    INCONCLUSIVE = "inconclusive"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NegativeControl:
-    """One negative control's verdict: ``passed`` means that it failed the claim, as it must."""
-
-    workload: str
-    variant: str
-    verdict: Outcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedClaim:
-    """One claim on the feature in one workload, with the negative controls of its detector."""
-
-    workload: str
-    claim: str
-    verdict: Outcome
-    measured: int | float | None
-    limit: int | float | None
-    unit: Unit
-    reason: str
-    upstream: str
-    detector: Detector
-    negative_controls: tuple[NegativeControl, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
-    """Where the records come from; ``date`` is ISO 8601."""
-
-    target: str
-    toolchain: dict[str, str]
-    platform: str
-    python: str
-    date: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
-    """One variant of a suite in all its workloads; ``known`` marks a failure reported upstream."""
-
-    suite: str
-    variant: str
-    decision: Decision
-    known: bool
-    reason: str
-    upstream: tuple[str, ...]
-    claims: tuple[JudgedClaim, ...]
+CERTIFICATE: Final = "certificate.html"
+DETAILS: Final = "qualification.html"
+_STYLES: Final = {
+    Decision.PASSED: "green",
+    Decision.FAILED: "bold red",
+    Decision.INCONCLUSIVE: "blue",
+    Decision.UNSUPPORTED: "dim",
+}
+_TONES: Final = {
+    Decision.FAILED: "bad",
+    Decision.INCONCLUSIVE: "note",
+    Decision.PASSED: "good",
+    Decision.UNSUPPORTED: "faint",
+}
+"""The class of a decision's style, in the order of the pages."""
+_LEVELS: Final = {
+    1: "level 1: the decisive programs, compiled",
+    2: "level 2: all programs that the rules name, compiled anew",
+    3: "level 3: as level 2, with timings on the device",
+    4: "level 4: as level 3, with what takes long",
+}
+_DROPPED: Final = {
+    Strictness.FEATURE: "the feature is left out",
+    Strictness.WORDING: "its name or promise is another",
+    Strictness.REQUIRED: "it is not required",
+    Strictness.VERDICT: "a verdict is not needed",
+    Strictness.WITHOUT_DEFECT: "a known defect is accepted",
+    Strictness.NEGATIVE_CONTROL: "a negative control is not needed",
+    Strictness.LIMIT: "a limit is higher or left out",
+}
+_ADDED: Final = {
+    Strictness.FEATURE: "the feature is added",
+    Strictness.WORDING: "its name or promise is another",
+    Strictness.REQUIRED: "it is required",
+    Strictness.VERDICT: "a verdict is added",
+    Strictness.WITHOUT_DEFECT: "a known defect is not accepted",
+    Strictness.NEGATIVE_CONTROL: "a negative control is added",
+    Strictness.LIMIT: "a limit is added or lower",
+}
+UNSIGNED: Final = (
+    "The certificate is unsigned. Its hashes detect accidental changes and partial edits; they do "
+    "not detect a certificate whose hashes were computed again after a change."
+)
+SIGNED: Final = (
+    "A signature shows who issued the certificate and that it was not changed since. It does not "
+    "show that the measurements are right: repeat them with the command on the certificate."
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Qualification:
-    """The vendor's answer; ``exit_code`` follows the fixed rule on the target's records."""
+class Line(NamedTuple):
+    """A feature on one line: the decision, and what it rests on."""
 
-    schema: int
-    target: str
-    runs: tuple[str, ...]
-    environment: Environment
-    features: tuple[Feature, ...]
-    exit_code: ExitCode
+    feature: Feature
+    tone: str
+    text: str
 
 
-def qualify(
-    records: Iterable[Record],
-    *,
-    target: str,
-    platform: str,
-    python: str,
-    date: str,
-    ending: Ending = USUAL.ending,
-) -> Qualification:
-    """Decide every feature of one target from its records; those of other targets are ignored.
-
-    A feature with an item that reached no verdict does not pass.
-    """
-    mine = tuple(record for record in records if record.target == target)
-    lost = [tuple(program.split("/")) for program in lost_on(ending, target)]
-    if ending.cut_short:  # Any program may have had more claims.
-        lost += [(record.workload, record.variant) for record in mine]
-    variants: dict[tuple[str, str], list[Record]] = {}
-    for record in mine:
-        if not record.must_fail:
-            variants.setdefault((record.suite, record.variant), []).append(record)
-    features = [_feature(*name, group, mine, lost) for name, group in variants.items()]
-    suites = {record.workload: record.suite for record in mine}
-    seen = {(record.workload, record.variant) for record in mine}
-    for workload, variant in (each for each in lost if each not in seen):
-        features.append(_feature(suites.get(workload, workload), variant, (), mine, lost))
-    toolchain = toolchain_versions(mine)
-    return Qualification(
-        schema=QUALIFICATION_SCHEMA,
-        target=target,
-        runs=tuple(dict.fromkeys(record.run for record in mine)),
-        environment=Environment(
-            target=target, toolchain=toolchain, platform=platform, python=python, date=date
-        ),
-        features=tuple(features),
-        exit_code=ending.code(mine),
-    )
+def result(qualification: Qualification) -> str:
+    """The result in words."""
+    where = f"at level {qualification.level}"
+    return {
+        ExitCode.PASSED: f"Qualified {where}",
+        ExitCode.FAILED: f"Not qualified {where}",
+        ExitCode.MISUSE: f"Not qualified {where}: the run was interrupted",
+        ExitCode.CRASHED: f"Not qualified {where}: Assay itself failed",
+    }[qualification.exit_code]
 
 
-def _feature(
-    suite: str,
-    variant: str,
-    group: Sequence[Record],
-    mine: Sequence[Record],
-    lost: Sequence[tuple[str, ...]],
-) -> Feature:
-    claims = tuple(_judged_claim(record, mine) for record in group)
-    decided = decide(claims)
-    passed_in_part = decided.decision is Decision.PASS and any(
-        (record.workload, record.variant) in lost for record in group
-    )
-    if passed_in_part or not group:
-        decided = Decided(Decision.INCONCLUSIVE, _LOST)
-    reported = _having(claims, Outcome.KNOWN_DEFECT, Outcome.FIXED_UPSTREAM)
-    return Feature(
-        suite=suite,
-        variant=variant,
-        **decided._asdict(),
-        upstream=tuple(filter(None, dict.fromkeys(claim.upstream for claim in reported))),
-        claims=claims,
-    )
+def explain(feature: Feature) -> str:
+    """Why the feature is decided as it is, in one line."""
+    at = [each for each in feature.cells if each.cause is feature.cause]
+    total = plural(len(feature.cells), "verdict")
+    if feature.cause is Cause.HOLDS:
+        held = sum(each.verdict is not Outcome.KNOWN_DEFECT for each in feature.cells)
+        return f"{plural(held, 'claim')} held; every negative control failed{_defects(feature)}"
+    if feature.cause is Cause.UNSUPPORTED:
+        return feature.reason
+    of_total = f"{len(at)} of {total}"
+    return {
+        Cause.ASSAY_FAILED: f"Assay failed at {_first(at)}",
+        Cause.CLAIM_FAILED: f"{of_total} failed: {_first(at)}",
+        Cause.DEFECT_NOT_ACCEPTED: f"known defect that the rules do not accept: {_first(at)}",
+        Cause.LIMIT_EXCEEDED: f"above the limit of the rules: {_first(at)}",
+        Cause.NOT_REACHED: f"coverage is missing, {of_total} not reached: {_first(at)}",
+        Cause.UNDETECTED: f"a negative control did not fail: {_first(at)}",
+        Cause.INCONCLUSIVE: f"{of_total} inconclusive: {_first(at)}",
+        Cause.NOT_JUDGED: f"coverage is missing, {of_total} not judged: {_first(at)}",
+    }[feature.cause]
 
 
-def _judged_claim(record: Record, mine: Sequence[Record]) -> JudgedClaim:
-    """The record's claim with its negative controls: those of the same workload and run."""
-    key = (record.run, record.suite, record.workload, record.claim + MUST_FAIL)
-    controls = [
-        NegativeControl(workload=each.workload, variant=each.variant, verdict=each.verdict)
-        for each in mine
-        if (each.run, each.suite, each.workload, each.claim) == key
-    ]
-    detector = Detector.UNPROVEN
-    if any(control.verdict.fails for control in controls):
-        detector = Detector.BLIND
-    elif controls and all(control.verdict is Outcome.PASSED for control in controls):
-        detector = Detector.SOUND
-    return JudgedClaim(
-        workload=record.workload,
-        claim=record.claim,
-        verdict=record.verdict,
-        measured=record.measured,
-        limit=record.limit,
-        unit=record.unit,
-        reason=record.reason,
-        upstream=record.upstream,
-        detector=detector,
-        negative_controls=tuple(controls),
-    )
+def _defects(feature: Feature) -> str:
+    """The known defects that the rules accept, each with the remedy that passed."""
+    if not feature.known_defects:
+        return ""
+    named = ", ".join(f"{each.variant} (use {each.remedy})" for each in feature.known_defects)
+    return f"; {plural(len(feature.known_defects), 'known defect')} with a remedy: {named}"
 
 
-class Decided(NamedTuple):
-    """A decision and its reason; ``known`` marks a failure reported upstream."""
-
-    decision: Decision
-    reason: str
-    known: bool = False
-
-
-def decide(claims: Sequence[JudgedClaim]) -> Decided:
-    """Decide a feature.
-
-    The first rule that applies decides:
-
-    1. any ``error``: inconclusive, because a fault of Assay says nothing about the compiler;
-    2. any ``failed`` or ``fixed-upstream``: fail;
-    3. any ``known-defect``: fail, marked known;
-    4. nothing judged: unsupported if no claim could be, else inconclusive;
-    5. a judged claim without a sound detector: inconclusive;
-    6. pass.
-
-    Rule 5 has no exception: *every* judged claim needs its negative controls, in the same run,
-    suite, workload and target, and each of them must have failed. A claim that was never seen to
-    fail may be unable to fail, so its verdict proves nothing. A negative control that passed its
-    claim, or on which Assay failed, outweighs one that failed it.
-    """
-    if errors := _having(claims, Outcome.ERROR):
-        return Decided(Decision.INCONCLUSIVE, f"Assay failed: {_named(errors)}")
-    if failed := _having(claims, Outcome.FAILED, Outcome.FIXED_UPSTREAM):
-        return Decided(Decision.FAIL, _named(failed))
-    if known := _having(claims, Outcome.KNOWN_DEFECT):
-        return Decided(Decision.FAIL, _named(known), known=True)
-    judged = [claim for claim in claims if claim.verdict.judged]
-    if not judged:
-        inconclusive = _having(claims, Outcome.INCONCLUSIVE)
-        decision = Decision.INCONCLUSIVE if inconclusive else Decision.UNSUPPORTED
-        reasons = dict.fromkeys(claim.reason for claim in inconclusive or claims)
-        return Decided(decision, "; ".join(reasons))
-    for detector, why in {
-        Detector.BLIND: "the negative control of {} did not fail in this run",
-        Detector.UNPROVEN: "no negative control of {} failed in this run",
-    }.items():
-        if names := dict.fromkeys(claim.claim for claim in judged if claim.detector is detector):
-            return Decided(Decision.INCONCLUSIVE, why.format(", ".join(names)))
-    passed = f"{plural(len(judged), 'claim')} passed, and every negative control failed as it must"
-    more = len(claims) - len(judged)
-    return Decided(Decision.PASS, passed + (f"; {more} more could not be judged" if more else ""))
-
-
-def _having(claims: Iterable[JudgedClaim], *verdicts: Outcome) -> list[JudgedClaim]:
-    return [claim for claim in claims if claim.verdict in verdicts]
-
-
-def _named(claims: Sequence[JudgedClaim]) -> str:
-    first, *others = claims
+def _first(cells: Sequence[JudgedCell]) -> str:
+    """The first of the verdicts, with its reason and how many more there are."""
+    first, *others = cells
     more = f" (and {len(others)} more)" if others else ""
-    return f"{first.claim} in {first.workload}: {first.reason}{more}"
+    reason = first.reason
+    if first.cause is Cause.LIMIT_EXCEEDED:
+        measured, most = (amount(each, first.unit) for each in (first.measured, first.at_most))
+        reason = f"measured {measured}, at most {most} allowed"
+    elif first.cause is Cause.NOT_REACHED and first.verdict:
+        reason = f"no verdict on negative control {first.reason}"
+    return f"{first.workload}/{first.variant}, {first.claim}{': ' * bool(reason)}{reason}{more}"
 
 
-def to_json(qualification: Qualification) -> bytes:
-    """``qualification.json``: indented, with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(qualification), indent=2) + b"\n"
+def demands(found: Iterable[Demand], *, added: bool = False) -> Iterator[str]:
+    """One line for each feature and kind of demand that rules dropped or added."""
+    words = _ADDED if added else _DROPPED
+    groups: dict[tuple[str, Strictness], list[str]] = {}
+    for demand in found:
+        groups.setdefault((demand.feature, demand.kind), []).append(demand.where)
+    for (feature, kind), places in groups.items():
+        where = f" ({places[0]})" if places[0] else ""
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield f"{feature}: {words[kind]}{where}{more}"
 
 
-def vendor_page(qualification: Qualification) -> str:
-    """The summary, then every claim of every feature with its numbers."""
-    blocks = [vendor_summary(qualification).rstrip("\n"), "## Reasons"]
-    head = ("workload", "claim", "verdict", "measured", "limit", "negative control", "reason")
+def rules_line(qualification: Qualification) -> str:
+    """How strict the rules are, compared with those of Assay."""
+    used = qualification.rules
+    if used.dropped:
+        return "LESS STRICT than the rules of Assay"
+    if used.added:
+        return f"stricter than the rules of Assay: {plural(len(used.added), 'demand')} added"
+    return "as strict as the rules of Assay"
+
+
+def counted(features: Iterable[Feature]) -> str:
+    """The number of features of each decision, in words."""
+    found = Counter(each.decision for each in features)
+    numbers = ", ".join(f"{found[each]} {each.value}" for each in Decision if found[each])
+    return f"{plural(found.total(), 'feature')}: {numbers or 'none decided'}"
+
+
+def print_qualification(console: Console, qualification: Qualification) -> None:
+    """The result, a line for each feature, and how strict the rules are."""
+    page = Page(console)
+    code = qualification.exit_code.value
+    style = "bold red" if code else "bold green"
+    page.line()
+    page.text((f"{qualification.target}: {result(qualification)}", style), f" (exit {code})")
+    page.text(f"{counted(qualification.features)}; {rules_line(qualification)}")
+    for line in demands(qualification.rules.dropped):
+        page.text((line, "bold red"), first="  ", indent=2)
     for feature in qualification.features:
-        name, decision, reason = _feature_row(feature)
-        blocks += [f"### {name}: {decision}", reason]
-        blocks += [f"Upstream: {code(link)}" for link in feature.upstream]
-        blocks.append(table(head, map(_claim_row, feature.claims)))
-    return "\n\n".join(blocks) + "\n"
+        decision = (f"{feature.decision.value:13}", _STYLES[feature.decision])
+        optional = " (not required)" if feature.cells and not feature.required else ""
+        page.text(decision, (feature.name, "bold"), f" [{feature.id}]{optional}", indent=13)
+        page.text(explain(feature), first=" " * 13, indent=13)
+    for name, level in qualification.later.items():
+        page.text((f"{'later':13}", "dim"), f"{name} is decided from level {level} on", indent=13)
 
 
-def vendor_summary(qualification: Qualification) -> str:
-    """Headline, environment and one line for each feature."""
-    decisions = [feature.decision for feature in qualification.features]
-    counts = ", ".join(f"{decisions.count(each)} {each.value}" for each in Decision)
-    code_of_run = f"Exit code {qualification.exit_code.value}"
-    environment = qualification.environment
-    facts = {
-        "target": environment.target,
-        "date": environment.date,
-        "run": ", ".join(qualification.runs),
-        "platform": environment.platform,
-        "python": environment.python,
-        **environment.toolchain,
+def pages(qualification: Qualification, number: str) -> Mapping[str, bytes]:
+    """The certificate to print and the page with every verdict, by file name."""
+    values = {
+        "qualification": qualification,
+        "number": number,
+        "result": result(qualification),
+        "tone": "bad" if qualification.exit_code.value else "good",
+        "level": _LEVELS[qualification.level],
+        "lines": [Line(each, _TONES[each.decision], explain(each)) for each in _all(qualification)],
+        "counted": counted(qualification.features),
+        "rules": rules_line(qualification),
+        "dropped": list(demands(qualification.rules.dropped)),
+        "added": list(demands(qualification.rules.added, added=True)),
+        "signer": fingerprint(qualification.public_key),
+        "trust": SIGNED if qualification.public_key else UNSIGNED,
     }
-    rule = (
-        "A feature passes only if every claim it was judged by passes and that claim's negative "
-        "control failed in the same run."
-    )
-    blocks = (
-        f"# Qualification of {escape(qualification.target)}",
-        f"**{plural(len(decisions), 'feature')}: {counts}. {code_of_run}.**",
-        "## Environment",
-        table(("what", "value"), [(escape(name), escape(each)) for name, each in facts.items()]),
-        "## Features",
-        table(("feature", "decision", "reason"), map(_feature_row, qualification.features)),
-        rule,
-    )
-    return "\n\n".join(blocks) + "\n"
+    return {name: render(name, **values).encode() for name in (CERTIFICATE, DETAILS)}
 
 
-def _feature_row(feature: Feature) -> tuple[str, str, str]:
-    decision = f"**{feature.decision.value}**{' (known)' if feature.known else ''}"
-    return escape(f"{feature.suite}/{feature.variant}"), decision, escape(feature.reason)
+def _all(qualification: Qualification) -> Sequence[Feature]:
+    """The features, those that fail first."""
+    return sorted(qualification.features, key=lambda each: list(_TONES).index(each.decision))
 
 
-def _claim_row(claim: JudgedClaim) -> tuple[str, ...]:
-    controls = ", ".join(
-        f"{each.workload}/{each.variant}: {each.verdict.value}" for each in claim.negative_controls
-    )
-    return (
-        escape(claim.workload),
-        escape(claim.claim),
-        claim.verdict.value,
-        amount(claim.measured, claim.unit),
-        amount(claim.limit, claim.unit),
-        escape(claim.detector.value + (f" ({controls})" if controls else "")),
-        escape(claim.reason),
-    )
+def fingerprint(public_key: str) -> str:
+    """A public key as a person compares it: in groups of four digits, empty if there is none."""
+    return " ".join(public_key[at : at + 4] for at in range(0, len(public_key), 4))
+
+
+def print_verification(
+    console: Console,
+    certificate: Certificate,
+    number: str,
+    mismatches: Sequence[Mismatch],
+    *,
+    authentic: bool,
+) -> None:
+    """What the check of a certificate found, one sentence for each mismatch.
+
+    ``number`` is the one that the certificate's first page must show.
+    """
+    page, seen = Page(console), certificate.qualification
+    for each in mismatches:
+        page.text((mismatch(each), "bold red"), indent=2)
+    if not mismatches:
+        page.text(
+            ("The certificate matches its evidence", "bold green"),
+            f": {len(seen.evidence)} files, {plural(len(seen.features), 'feature')} decided again "
+            "from the records and rules.",
+        )
+    page.text(f"It says: {seen.target}: {result(seen)}; {rules_line(seen)}.", indent=2)
+    page.text(f"Number of the certificate: {number}")
+    for line in demands(seen.rules.dropped):
+        page.text((line, "bold red"), first="  ", indent=2)
+    if not seen.public_key:
+        page.text(UNSIGNED)
+        return
+    key = fingerprint(seen.public_key)
+    if authentic:
+        page.text(f"The given key signed it: {key}.")
+    elif not any(each.check is Check.SIGNATURE for each in mismatches):
+        page.text(f"It names the key {key}. Give --public-key to check whose key that is.")
+    page.text(SIGNED)
+
+
+def mismatch(found: Mismatch) -> str:
+    """What does not match, in one sentence."""
+    names = ", ".join(found.subjects)
+    if found.check is Check.SIGNATURE:
+        return _signature(found)
+    if found.check is Check.DECISIONS and found.is_missing:
+        return "The records or the rules cannot be read, so that no decision can be repeated."
+    if found.is_missing:
+        return f"{names} is missing."
+    return {
+        Check.CERTIFICATE: f"{names} was changed after it was written: its hash does not match.",
+        Check.PAGES: f"{names} is not the page that was written with the certificate.",
+        Check.RECORDS: f"{names} was changed: the certificate was decided from other records.",
+        Check.RULES: f"{names} was changed: the certificate was decided by other rules.",
+        Check.EVIDENCE: f"{names} was changed: the certificate names another hash of it.",
+        Check.DECISIONS: f"The records and rules decide otherwise than the certificate: {names}.",
+        Check.STRICTNESS: "The rules are less strict than those of the Assay installed here, and "
+        f"the certificate does not say so: {names}.",
+    }[found.check]
+
+
+def _signature(found: Mismatch) -> str:
+    match found.subjects:
+        case ():
+            return "The certificate is unsigned; a signature was expected."
+        case (_,) if found.is_missing:
+            return "The certificate names a signer, and its signature is missing."
+        case (_,):
+            return "The signature does not fit: the certificate was changed after it was signed."
+        case _:
+            return "The certificate was signed with another key than the given one."

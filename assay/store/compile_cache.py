@@ -12,7 +12,7 @@ import msgspec
 
 from assay.model.evidence import Memory
 from assay.model.summary import ModuleSummary
-from assay.store.files import write_whole
+from assay.store.files import digest_of, write_whole
 
 _PACKAGE = Path(__file__).parents[1]
 MOST_PROGRAM_BYTES = 1 << 30
@@ -98,15 +98,11 @@ def key_of(program: str, target: str, toolchain: Mapping[str, str]) -> str:
         str(os.cpu_count()),
         _own_digest(),
     ]
-    return _digest([part.encode(errors="surrogateescape") for part in parts])
+    encoded = [part.encode(errors="surrogateescape") for part in parts]
+    return hashlib.sha256(msgspec.msgpack.encode(encoded)).hexdigest()
 
 
 @cache
 def _own_digest() -> str:
-    """Of Assay's source and device models: a change to them invalidates the cache."""
-    files = sorted(path for path in _PACKAGE.rglob("*") if path.suffix in {".py", ".toml"})
-    return _digest([path.read_bytes() for path in files])
-
-
-def _digest(parts: list[bytes]) -> str:
-    return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()
+    """Of Assay's source and data: a change to them invalidates the cache."""
+    return digest_of(_PACKAGE)

@@ -1,6 +1,7 @@
 """Files written in one step and read with a clear error; the lock for timings."""
 
 import fcntl
+import hashlib
 import os
 import re
 import tempfile
@@ -43,6 +44,13 @@ def write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def digest_of(folder: Path) -> str:
+    """The SHA-256 of the Python and TOML files below a folder, of their paths and contents."""
+    files = (path for path in folder.rglob("*") if path.suffix in {".py", ".toml"})
+    parts = [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in sorted(files)]
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()
 
 
 def readable(names: Iterable[str]) -> str:

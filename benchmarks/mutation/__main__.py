@@ -48,7 +48,6 @@ _HLO: Final = (
     "full_buffer_writes host_transfers trip_count loop_evaluation value_provenance assignment "
     "summary"
 )
-_QUALIFICATION: Final = "qualification"
 ROOMS: Final[Mapping[str, Room]] = {
     "judge": Room(files=("assay/judge/*.py",), sample=40, tests="tests/judge"),
     "stats": Room(files=("assay/stats/*.py",), sample=40, tests="tests/stats"),
@@ -59,7 +58,9 @@ ROOMS: Final[Mapping[str, Room]] = {
     # Each of its tests is a run of pytest.
     "plugin": Room(files=("assay/plugin/*.py",), sample=60, tests="tests/plugin", seconds=60.0),
     "qualification": Room(
-        files=_named("assay/report", _QUALIFICATION), sample=30, tests="tests/report"
+        files=("assay/judge/qualification.py", "assay/store/certificate.py"),
+        sample=30,
+        tests="tests/store",
     ),
 }
 _FOLDERS: Final = [

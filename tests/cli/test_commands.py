@@ -1,11 +1,10 @@
-"""The commands end to end: targets, qualify and report, their files and exit codes."""
+"""The commands end to end: targets and report, their words and exit codes."""
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from tests.plugin.project import PREAMBLE, Ended, Project
+from tests.plugin.project import PREAMBLE, Project
 
 SUITE = (
     PREAMBLE
@@ -35,18 +34,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture(scope="module")
-def qualified(project: Project) -> Ended:
-    return project.assay("qualify", "--target", "cpu:8", "--suites", "mysuites")
-
-
-@pytest.fixture(scope="module")
-def run(qualified: Ended) -> str:
-    return f"results/{qualified.records[0].run}"
-
-
-def _decisions(project: Project, run: str) -> dict[str, tuple[str, bool]]:
-    page = msgspec.json.decode((project.root / run / "qualification.json").read_bytes())
-    return {one["variant"]: (one["decision"], one["known"]) for one in page["features"]}
+def run(project: Project) -> str:
+    return f"results/{project.pytest('mysuites').records[0].run}"
 
 
 def test_targets_lists_the_live_cpu_and_ends_with_0(project: Project) -> None:
@@ -57,29 +46,6 @@ def test_targets_lists_the_live_cpu_and_ends_with_0(project: Project) -> None:
     assert not ended.changed
 
 
-def test_qualify_decides_every_feature(project: Project, qualified: Ended, run: str) -> None:
-    assert qualified.exit_code == 1, qualified.output
-    assert _decisions(project, run) == {
-        "double": ("pass", False),
-        "mismatched": ("fail", False),
-        "known": ("fail", True),
-    }
-
-
-def test_qualify_writes_its_pages_beside_the_records(qualified: Ended, run: str) -> None:
-    names = ("qualification.json", "qualification.md", "records.jsonl")
-    assert {f"{run}/{name}" for name in names} <= qualified.changed
-
-
-def test_qualify_from_a_run_decides_alike_and_runs_nothing(
-    project: Project, qualified: Ended, run: str
-) -> None:
-    (project.root / run / "qualification.json").unlink()
-    ended = project.assay("qualify", "--target", "cpu:8", "--from", run)
-    assert (ended.exit_code, ended.records) == (qualified.exit_code, ())
-    assert set(_decisions(project, run)) == {"double", "mismatched", "known"}
-
-
 def test_report_prints_a_run_from_its_records(project: Project, run: str) -> None:
     ended = project.assay("report", run)
     assert ended.exit_code == 0
@@ -88,30 +54,8 @@ def test_report_prints_a_run_from_its_records(project: Project, run: str) -> Non
     assert "mine / small" in project.assay("report", "-v", run).output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("qualify", "--target", "cpi:8"), "write cpu:8"),
-        (("qualify", "--target", "cpu:8", "--suites", "absent"), "got no folder absent"),
-        (("qualify", "--target", "cpu:8", "--from", "results/absent"), "got no readable"),
-        (
-            ("qualify", "--target", "cpu:8", "--suites", "mysuites", "--level", "slow"),
-            "quick, full",
-        ),
-        (("qualify",), "--target"),
-        (("report", "results/absent"), "got no readable results/absent"),
-    ],
-)
-def test_misuse_ends_with_2_and_a_line(
-    project: Project, arguments: tuple[str, ...], words: str
-) -> None:
-    ended = project.assay(*arguments)
+def test_a_missing_run_is_misuse(project: Project) -> None:
+    ended = project.assay("report", "results/absent")
     assert ended.exit_code == 2, ended.output
-    assert words in ended.output
+    assert "got no readable results/absent" in ended.output
     assert "Traceback" not in ended.output
-
-
-def test_qualify_of_a_target_without_records_is_misuse(project: Project, run: str) -> None:
-    ended = project.assay("qualify", "--target", "cpu:4", "--from", run)
-    assert ended.exit_code == 2
-    assert "without a record of cpu:4" in " ".join(ended.output.split())

@@ -9,7 +9,10 @@ from pathlib import Path
 from tests.faults.changes import Change
 
 SUITE = ("-m", "pytest", "mysuites", "--assay-target", "cpu")
-QUALIFY = ("-m", "assay.cli", "qualify", "--suites", "mysuites", "--target", "cpu")
+QUALIFY = (
+    *("-m", "assay.cli", "qualify", "--suites", "mysuites", "--target", "cpu"),
+    *("--rules", "rules.toml", "--allow-looser-rules"),
+)
 INSPECT = ("-m", "assay.cli", "inspect", "program.py:step", "--target", "cpu")
 TIMES = ("-m", "pytest", "times", "--assay-target", "cpu", "--assay-timing-seconds=5")
 PASSED, FAILED, MISUSE, CRASHED = 0, 1, 2, 3

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.model.defect import KnownDefect, Measures, Upstream
+from assay.model.qualification import Cause, Decision, Feature
 from assay.model.verdict import ExitCode, Finding, Outcome
 from assay.plugin.items import Verdicts
-from assay.report.qualification import Decided, Decision
 from tests.faults.changes import Change, alters, gives, is_killed, raises
 from tests.faults.fault import CRASHED, FAILED, INSPECT, MISUSE, QUALIFY, Fault
 from tests.faults.reading import COMPILES
@@ -241,6 +241,15 @@ KILLED_CONTROLLER = Fault(
     says=(),
 )
 
+_PASSED_FEATURE = Feature(
+    id="mine.stacks",
+    name="Stacks",
+    promise="injected",
+    required=True,
+    decision=Decision.PASSED,
+    cause=Cause.HOLDS,
+    reason="injected",
+)
 QUALIFYING = (
     Fault(
         name="a worker is killed while a target is qualified",
@@ -249,29 +258,29 @@ QUALIFYING = (
         command=QUALIFY,
         more=_WORKER,
         ends=FAILED,
-        says=("mine/looped", "inconclusive", "Exit code 1"),
+        says=("coverage is missing", "Not qualified at level 1 (exit 1)"),
     ),
     Fault(
         name="qualification passes every feature",
-        place="assay.report.qualification:decide",
-        change=gives(Decided(Decision.PASS, "injected")),
+        place="assay.judge.qualification:decide",
+        change=gives(_PASSED_FEATURE),
         prepare=_fails_too,
         command=QUALIFY,
-        ends=FAILED,
-        says=("Exit code 1",),
+        ends=CRASHED,
+        says=("Assay itself failed (exit 3)",),
     ),
     Fault(
         name="qualify raises",
-        place="assay.report.qualification:qualify",
+        place="assay.judge.qualification:qualify",
         change=raises(),
         command=QUALIFY,
         ends=CRASHED,
         after_a_good_run=True,
-        says=("assay/report/qualification.py",),
+        says=("assay/judge/qualification.py",),
     ),
     Fault(
-        name="the vendor page raises",
-        place="assay.report.qualification:vendor_page",
+        name="the pages of a certificate raise",
+        place="assay.report.qualification:pages",
         change=raises(),
         command=QUALIFY,
         ends=CRASHED,
@@ -292,7 +301,7 @@ QUALIFYING = (
         change=alters(lambda found: found[: len(found) // 2]),
         command=QUALIFY,
         ends=CRASHED,
-        says=("Exit code 3",),
+        says=("Assay itself failed (exit 3)",),
     ),
 )
 

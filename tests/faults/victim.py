@@ -135,9 +135,32 @@ def example_args():
     return (jax.ShapeDtypeStruct((8, 128), jnp.float32),)
 """
 
+RULES = """
+schema = 1
+
+[[feature]]
+id = "mine.stacks"
+name = "Stacks"
+promise = "A loop writes a row."
+suite = "mine"
+elsewhere = "nowhere else"
+
+[[feature.requirements]]
+level = 1
+targets = ["cpu*"]
+workloads = ["stacks"]
+variants = ["looped"]
+claims.compiles = ["mismatched"]
+claims.copied-bytes-per-iteration = ["swapped"]
+claims.temp-bytes = ["swapped"]
+claims.values-equal = ["swapped"]
+claims.parameters = ["swapped"]
+"""
+
 FILES = {
     "pytest.ini": INI,
     "mysuites/test_stacks.py": SUITE,
     "times/test_times.py": TIMES,
     "program.py": PROGRAM,
+    "rules.toml": RULES,
 }

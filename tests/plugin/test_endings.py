@@ -1,10 +1,9 @@
-"""The last sentence and the exit code agree, in the terminal, in summary.md and in qualify."""
+"""The last sentence and the exit code agree, in the terminal and in summary.md."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.plugin.project import PREAMBLE, Ended, Project
@@ -46,8 +45,7 @@ def _sentences(project: Project, ended: Ended) -> tuple[str, str]:
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Ended]:
     files = {"mysuites/test_small.py": SUITE, "conftest.py": KILLED_ONCE}
     project = Project(tmp_path_factory.mktemp("killed"), files)
-    command = ("qualify", "--target", "cpu:8", "--suites", "mysuites", "-n", "1")
-    return project, project.assay(*command)
+    return project, project.pytest("mysuites", "-n", "1")
 
 
 def test_a_killed_worker_is_told_wherever_the_run_is(killed: tuple[Project, Ended]) -> None:
@@ -63,20 +61,6 @@ def test_the_issue_of_a_suite_comes_back_from_a_worker(killed: tuple[Project, En
         assert "  today     It does not compile on 0 of 1 compiler (CPU 0 of 1).\n" in output
         assert "  upstream  https://x.org\n" in output
         assert "mine / small" not in output
-
-
-def test_qualify_fails_and_names_the_feature_of_a_killed_worker(
-    killed: tuple[Project, Ended],
-) -> None:
-    project, ended = killed
-    run = str(project.newest())
-    again = project.assay("qualify", "--target", "cpu:8", "--from", run)
-    assert (ended.exit_code, again.exit_code) == (1, 1), again.output
-    page = msgspec.json.decode((Path(run) / "qualification.json").read_bytes())
-    assert {one["variant"]: one["decision"] for one in page["features"]} == {
-        "double": "pass",
-        "lost": "inconclusive",
-    }
 
 
 def test_a_failing_plain_test_beside_passed_verdicts_fails_the_run(tmp_path: Path) -> None:

@@ -1,279 +1,276 @@
-"""Each rule of qualification, beside the smallest change that turns its decision round."""
+"""A qualification in words: why each feature is decided, the pages, and what a check found."""
 
-from collections.abc import Callable
+from __future__ import annotations
 
-import msgspec
+from dataclasses import replace
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
-from assay.model.verdict import Ending, ExitCode, Outcome, Record
-from assay.report.qualification import (
+from assay.judge.qualification import dropped
+from assay.model.qualification import (
+    CERTIFICATE_SCHEMA,
+    Certificate,
+    Check,
     Decision,
-    Detector,
-    Feature,
+    Demand,
+    Mismatch,
     Qualification,
-    qualify,
-    to_json,
-    vendor_page,
+    RulesUsed,
+    Strictness,
+)
+from assay.model.verdict import ExitCode, Outcome, Record
+from assay.report.qualification import (
+    SIGNED,
+    UNSIGNED,
+    demands,
+    explain,
+    mismatch,
+    pages,
+    print_qualification,
+    print_verification,
+    result,
+)
+from tests.qualified import (
+    PASSING,
+    TARGET,
+    control,
+    known_defect,
+    qualification,
+    record,
+    requirement,
+    rule,
 )
 
-RecordOf = Callable[..., Record]
-
-LINK = "https://github.com/jax-ml/jax/issues/25010"
-UNJUDGED = {"measured": None, "limit": None}
-
-
-def qualified(*records: Record) -> Qualification:
-    return qualify(
-        records, target="gpu-h100:8", platform="Linux x86_64", python="3.12.1", date="2026-11-20"
-    )
-
-
-def feature(*records: Record) -> Feature:
-    """The feature of the variant ``offload-hidden``."""
-    (found,) = (item for item in qualified(*records).features if item.variant == "offload-hidden")
-    return found
-
-
-@pytest.fixture
-def negative_control(record_of: RecordOf) -> Record:
-    return record_of(
-        variant="useless", claim="host-bytes.negative-control", reason="breaks, as it must"
-    )
+LIMITED = rule(requirement(at_most={"host-bytes": 256}))
+STRICT = rule(requirement(known_defects={}))
+UNABLE = tuple(replace(each, verdict=Outcome.UNSUPPORTED, reason="no torch") for each in PASSING)
+FAILED = (
+    record(verdict=Outcome.FAILED, reason="0 B"),
+    known_defect(verdict=Outcome.FAILED),
+    control(),
+)
+FEATURE = "offload.rows"
+DROPPED = RulesUsed(
+    sha256="b" * 64,
+    packaged_sha256="c" * 64,
+    dropped=(
+        Demand(Strictness.VERDICT, FEATURE, "stack/a: x"),
+        Demand(Strictness.VERDICT, FEATURE, "stack/b: x"),
+    ),
+)
 
 
-def test_passed_with_a_control_that_failed_passes(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    passed = feature(record_of(), negative_control)
-    assert (passed.decision, passed.known) == (Decision.PASS, False)
-    assert passed.claims[0].detector is Detector.SOUND
-    assert [(seen.variant, seen.verdict) for seen in passed.claims[0].negative_controls] == [
-        ("useless", Outcome.PASSED)
-    ]
-
-
-def test_better_than_the_baseline_passes_too(record_of: RecordOf, negative_control: Record) -> None:
-    assert feature(record_of(verdict=Outcome.IMPROVED), negative_control).decision is Decision.PASS
-
-
-def test_passed_without_any_control_is_inconclusive(record_of: RecordOf) -> None:
-    found = feature(record_of())
-    assert found.decision is Decision.INCONCLUSIVE
-    assert found.reason == "no negative control of host-bytes failed in this run"
+def words(made: Qualification) -> str:
+    text = StringIO()
+    print_qualification(Console(file=text, width=200, highlight=False), made)
+    return " ".join(text.getvalue().split())
 
 
 @pytest.mark.parametrize(
-    "elsewhere",
+    ("records", "rules", "text"),
     [
-        {"run": "2026-11-19"},
-        {"suite": "dus_remat"},
-        {"target": "tpu"},
-        {"claim": "device-bytes-fall.negative-control"},
-        {"verdict": Outcome.UNSUPPORTED},
-        {"verdict": Outcome.INCONCLUSIVE},
+        (
+            PASSING,
+            rule(),
+            (
+                "1 claim held; every negative control failed; 1 known defect with a remedy: output "
+                "(use input)"
+            ),
+        ),
+        (FAILED, rule(), "2 of 2 verdicts failed: stack/input, host-bytes: 0 B (and 1 more)"),
+        (
+            PASSING,
+            STRICT,
+            (
+                "known defect that the rules do not accept: stack/output, host-bytes: the name is "
+                "ignored; seen: host memory: 0 B"
+            ),
+        ),
+        (
+            PASSING,
+            LIMITED,
+            (
+                "above the limit of the rules: stack/input, host-bytes: measured 512 B, at most "
+                "256 B allowed"
+            ),
+        ),
+        (
+            PASSING[:1],
+            rule(),
+            (
+                "coverage is missing, 2 of 2 verdicts not reached: stack/input, host-bytes: no "
+                "verdict on negative control save (and 1 more)"
+            ),
+        ),
+        (
+            PASSING[1:],
+            rule(),
+            "coverage is missing, 1 of 2 verdicts not reached: stack/input, host-bytes",
+        ),
+        (
+            (*PASSING[:2], control(verdict=Outcome.FAILED, reason="it passes")),
+            rule(),
+            "a negative control did not fail: stack/input, host-bytes: it passes (and 1 more)",
+        ),
+        (
+            (record(verdict=Outcome.INCONCLUSIVE, reason="noise"), *PASSING[1:]),
+            rule(),
+            "1 of 2 verdicts inconclusive: stack/input, host-bytes: noise",
+        ),
+        (
+            (UNABLE[0], *PASSING[1:]),
+            rule(),
+            "coverage is missing, 1 of 2 verdicts not judged: stack/input, host-bytes: no torch",
+        ),
+        (UNABLE, rule(), "no torch"),
+        (
+            (record(verdict=Outcome.ERROR, reason="KeyError"), *PASSING[1:]),
+            rule(),
+            "Assay failed at stack/input, host-bytes: KeyError",
+        ),
+        ((), rule(requirement(targets=("tpu",))), "one memory"),
     ],
 )
-def test_a_control_that_did_not_fail_here_vouches_for_nothing(
-    record_of: RecordOf, elsewhere: dict[str, object]
-) -> None:
-    fields = {"variant": "useless", "claim": "host-bytes.negative-control", **elsewhere}
-    found = feature(record_of(), record_of(**fields))
-    assert found.decision is Decision.INCONCLUSIVE
-    assert found.claims[0].detector is Detector.UNPROVEN
-
-
-def test_every_control_of_a_claim_must_have_failed(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    unmeasured = record_of(
-        variant="other", claim=negative_control.claim, verdict=Outcome.INCONCLUSIVE
-    )
-    found = feature(record_of(), negative_control, unmeasured)
-    assert found.claims[0].detector is Detector.UNPROVEN
-    assert found.decision is Decision.INCONCLUSIVE
-
-
-@pytest.mark.parametrize("verdict", [Outcome.FAILED, Outcome.ERROR])
-def test_a_blind_control_outweighs_a_sound_one(
-    record_of: RecordOf, negative_control: Record, verdict: Outcome
-) -> None:
-    blind = record_of(variant="useless-too", claim="host-bytes.negative-control", verdict=verdict)
-    found = feature(record_of(), negative_control, blind)
-    assert found.decision is Decision.INCONCLUSIVE
-    assert found.reason == "the negative control of host-bytes did not fail in this run"
-
-
-def test_a_control_of_another_workload_vouches_for_nothing(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    blind_elsewhere = record_of(
-        workload="flax_encoder", claim="host-bytes.negative-control", verdict=Outcome.FAILED
-    )
-    assert feature(record_of(), negative_control, blind_elsewhere).decision is Decision.PASS
-    assert feature(record_of(), blind_elsewhere).decision is Decision.INCONCLUSIVE
-    assert (
-        feature(record_of(workload="flax_encoder"), negative_control).decision
-        is Decision.INCONCLUSIVE
-    )
-
-
-def test_one_claim_without_a_control_blocks_the_pass_of_all(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    found = feature(record_of(), record_of(claim="temp-bytes"), negative_control)
-    assert found.decision is Decision.INCONCLUSIVE
-    assert "temp-bytes" in found.reason
-    assert "host-bytes" not in found.reason
-
-
-@pytest.mark.parametrize("verdict", [Outcome.FAILED, Outcome.FIXED_UPSTREAM])
-def test_one_failed_claim_fails_the_feature(
-    record_of: RecordOf, negative_control: Record, verdict: Outcome
-) -> None:
-    broken = record_of(workload="flax_encoder", verdict=verdict, reason="0 B")
-    found = feature(record_of(), broken, negative_control)
-    assert (found.decision, found.known) == (Decision.FAIL, False)
-    assert found.reason == "host-bytes in flax_encoder: 0 B"
-
-
-def test_a_known_defect_fails_as_known_with_its_link(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    known = record_of(claim="temp-bytes", verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
-    found = feature(record_of(), known, negative_control)
-    assert (found.decision, found.known, found.upstream) == (Decision.FAIL, True, (LINK,))
-
-
-def test_a_defect_that_could_not_be_looked_for_is_not_cited(record_of: RecordOf) -> None:
-    unable = record_of(verdict=Outcome.UNSUPPORTED, upstream=LINK, **UNJUDGED)
-    assert feature(unable).upstream == ()
-
-
-def test_a_failed_claim_beside_a_known_defect_is_not_known(record_of: RecordOf) -> None:
-    known = record_of(verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
-    found = feature(known, record_of(verdict=Outcome.FAILED))
-    assert (found.decision, found.known) == (Decision.FAIL, False)
-
-
-def test_an_error_leaves_the_feature_unmeasured_whatever_else_it_did(record_of: RecordOf) -> None:
-    failed = record_of(verdict=Outcome.ERROR, reason="KeyError: 'while'")
-    found = feature(record_of(verdict=Outcome.FAILED), failed)
-    assert found.decision is Decision.INCONCLUSIVE
-    assert "KeyError: 'while'" in found.reason
-
-
-def test_a_feature_cannot_run_only_if_no_claim_could(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    unable = record_of(verdict=Outcome.UNSUPPORTED, reason="no PTX", **UNJUDGED)
-    missing = record_of(verdict=Outcome.INCONCLUSIVE, reason="unknown trip count", **UNJUDGED)
-    assert feature(unable, unable).decision is Decision.UNSUPPORTED
-    assert feature(unable, unable).reason == "no PTX"
-    assert feature(unable, missing).decision is Decision.INCONCLUSIVE
-    assert feature(unable, missing).reason == "unknown trip count"
-    passed = feature(unable, missing, record_of(), negative_control)
-    assert passed.decision is Decision.PASS
-    assert "2 more could not be judged" in passed.reason
-
-
-def test_a_variant_that_is_only_a_control_is_no_feature(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    assert [item.variant for item in qualified(record_of(), negative_control).features] == [
-        "offload-hidden"
-    ]
-
-
-def test_records_of_other_targets_are_ignored(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    elsewhere = record_of(target="tpu", verdict=Outcome.ERROR)
-    assert qualified(record_of(), negative_control, elsewhere) == qualified(
-        record_of(), negative_control
-    )
-
-
-def test_a_variant_of_which_every_item_was_lost_is_inconclusive(record_of: RecordOf) -> None:
-    lost = ("test_a[scan_stack/gone@gpu-h100:8]", "test_a[scan_stack/gone@tpu]")
-    made = qualify(
-        [record_of()],
-        target="gpu-h100:8",
-        platform="Linux x86_64",
-        python="3.12.1",
-        date="2026-11-20",
-        ending=Ending(lost=(*lost, "test_a[scan_stack/offload-hidden@gpu-h100:8]")),
-    )
-    (seen, gone) = made.features
-    assert (seen.variant, seen.decision) == ("offload-hidden", Decision.INCONCLUSIVE)
-    assert gone == Feature(
-        suite="scan_offload",
-        variant="gone",
-        decision=Decision.INCONCLUSIVE,
-        known=False,
-        reason="an item reached no verdict: its worker was lost, or the run ended before it",
-        upstream=(),
-        claims=(),
-    )
-    assert made.exit_code is ExitCode.FAILED
+def test_each_cause_has_a_sentence(records: tuple[Record, ...], rules: object, text: str) -> None:
+    (feature,) = qualification(records, (rules,)).features  # type: ignore[arg-type]
+    assert explain(feature) == text
 
 
 @pytest.mark.parametrize(
-    ("verdict", "code"),
+    ("code", "text"),
     [
-        (Outcome.PASSED, ExitCode.PASSED),
-        (Outcome.KNOWN_DEFECT, ExitCode.PASSED),
-        (Outcome.FAILED, ExitCode.FAILED),
-        (Outcome.UNSUPPORTED, ExitCode.FAILED),
-        (Outcome.ERROR, ExitCode.CRASHED),
+        (ExitCode.PASSED, "Qualified at level 1"),
+        (ExitCode.FAILED, "Not qualified at level 1"),
+        (ExitCode.MISUSE, "Not qualified at level 1: the run was interrupted"),
+        (ExitCode.CRASHED, "Not qualified at level 1: Assay itself failed"),
     ],
 )
-def test_the_exit_code_follows_the_fixed_rule(
-    record_of: RecordOf, verdict: Outcome, code: ExitCode
-) -> None:
-    assert qualified(record_of(verdict=verdict)).exit_code is code
+def test_the_result_is_that_of_the_exit_code(code: ExitCode, text: str) -> None:
+    assert result(replace(qualification(), exit_code=code)) == text
 
 
-def test_a_blind_control_fails_the_exit_code_too(record_of: RecordOf) -> None:
-    blind = record_of(claim="host-bytes.negative-control", verdict=Outcome.FAILED)
-    assert qualified(record_of(), blind).exit_code is ExitCode.FAILED
+def test_the_terminal_shows_a_line_for_each_feature() -> None:
+    text = words(qualification())
+    assert f"{TARGET}: Qualified at level 1 (exit 0)" in text
+    assert "1 feature: 1 passed; as strict as the rules of Assay" in text
+    assert f"passed Host offload of rows [{FEATURE}] 1 claim held" in text
+    assert "not required" not in text
 
 
-def test_no_record_is_no_pass() -> None:
-    assert qualified().exit_code is ExitCode.FAILED
-    assert "0 features" in vendor_page(qualified())
+def test_an_optional_feature_and_a_later_one_say_so() -> None:
+    made = qualification(rules=(rule(required=False), rule(requirement(level=3), id="a.b")))
+    assert "(not required)" in words(made)
+    assert "later a.b is decided from level 3 on" in words(made)
 
 
-def test_the_json_reads_back_as_the_same_value(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    known = record_of(variant="tie", verdict=Outcome.KNOWN_DEFECT, upstream=LINK)
-    made = qualified(record_of(), negative_control, known)
-    text = to_json(made)
-    assert text.endswith(b"}\n")
-    assert msgspec.json.decode(text, type=Qualification) == made
-    loose = msgspec.json.decode(text)
-    assert (loose["schema"], loose["target"], loose["exit_code"]) == (1, "gpu-h100:8", 0)
-    assert loose["environment"] == {
-        "target": "gpu-h100:8",
-        "toolchain": {"jax": "0.12.0", "jaxlib": "0.12.0"},
-        "platform": "Linux x86_64",
-        "python": "3.12.1",
-        "date": "2026-11-20",
-    }
-    assert [item["decision"] for item in loose["features"]] == ["pass", "fail"]
+def test_looser_rules_are_on_the_face_of_all() -> None:
+    made = qualification(used=DROPPED)
+    line = f"{FEATURE}: a verdict is not needed (stack/a: x) and 1 more"
+    assert "LESS STRICT than the rules of Assay" in words(made)
+    assert line in words(made)
+    for page in pages(made, "0" * 64).values():
+        face = page.decode().partition("Annex")[0]
+        assert "LESS STRICT" in face
+        assert line in face
 
 
-def test_the_page_gives_headline_environment_decisions_and_numbers(
-    record_of: RecordOf, negative_control: Record
-) -> None:
-    known = record_of(variant="tie", verdict=Outcome.KNOWN_DEFECT, upstream=LINK, reason="a | b")
-    page = vendor_page(qualified(record_of(), negative_control, known))
-    assert "**2 features: 1 pass, 1 fail, 0 unsupported, 0 inconclusive. Exit code 0.**" in page
-    assert "| python | 3.12.1 |" in page
-    assert "| scan\\_offload/offload-hidden | **pass** |" in page
-    assert "| scan\\_offload/tie | **fail** (known) | host-bytes in scan\\_stack: a \\| b |" in page
-    assert f"Upstream: `{LINK}`" in page
-    assert (
-        "| host-bytes | passed | 16.0 GiB | 16.0 GiB | sound (scan\\_stack/useless: passed) |"
-        in page
+def test_stricter_rules_say_what_they_add() -> None:
+    added = dropped((STRICT,), (rule(),), target=TARGET, level=1)
+    used = RulesUsed(sha256="b" * 64, packaged_sha256="c" * 64, added=added)
+    assert "stricter than the rules of Assay: 1 demand added" in words(qualification(used=used))
+    page = pages(qualification(used=used), "0" * 64)["certificate.html"].decode()
+    assert "a known defect is not accepted (scan_offload/stack/output: host-bytes)" in page
+
+
+@pytest.mark.parametrize("kind", Strictness)
+def test_each_demand_has_a_sentence_in_both_directions(kind: Strictness) -> None:
+    demand = Demand(kind, FEATURE, "")
+    sentences = {*demands((demand,)), *demands((demand,), added=True)}
+    assert all(each.startswith(f"{FEATURE}: ") for each in sentences)
+
+
+def test_the_pages_hold_decision_environment_and_hashes() -> None:
+    evidence = {"records.jsonl": "d" * 64, "evidence/a.json": "e" * 64}
+    made = pages(qualification(FAILED, evidence=evidence), "f" * 64)
+    face, annex, _ = made["certificate.html"].decode().split("Annex", 2)
+    for text in ("Not qualified at level 1", "0 B (and 1 more)", "jax 0.12.0", "f" * 64, UNSIGNED):
+        assert text in face
+    assert "failed the claim, as it must" in annex
+    assert "d" * 64 in made["certificate.html"].decode()
+    assert "e" * 64 in made["qualification.html"].decode()
+    assert "@page" in face
+
+
+def test_a_signed_certificate_names_its_key() -> None:
+    page = pages(qualification(public_key="ab12" * 16), "0" * 64)["certificate.html"].decode()
+    assert "ab12 ab12" in page
+    assert SIGNED in page
+    assert "Unsigned" not in page
+
+
+def test_foreign_text_is_escaped() -> None:
+    evil = "<script>alert(1)</script>"
+    broken = record(verdict=Outcome.FAILED, reason=evil)
+    made = qualification((broken, known_defect(reason=evil), control(variant=evil)))
+    environment = replace(made.environment, platform=evil)
+    for page in pages(replace(made, environment=environment), "0").values():
+        assert evil not in page.decode()
+        assert "&lt;script&gt;" in page.decode()
+
+
+def test_a_link_that_is_no_address_is_no_link() -> None:
+    bad = known_defect(upstream="javascript:alert(1)")
+    page = pages(qualification((record(), bad, control())), "0")["certificate.html"].decode()
+    assert "javascript:alert(1)" in page
+    assert 'href="javascript' not in page
+
+
+def checked(*mismatches: Mismatch, public_key: str = "", authentic: bool = False) -> str:
+    made = qualification(public_key=public_key)
+    certificate = Certificate(
+        schema=CERTIFICATE_SCHEMA, qualification=made, pages={}, sha256="", signature=""
     )
+    text = StringIO()
+    console = Console(file=text, width=300, highlight=False)
+    print_verification(console, certificate, "ab" * 32, mismatches, authentic=authentic)
+    return text.getvalue()
+
+
+def test_a_check_says_what_hashes_alone_do_not_show() -> None:
+    text = checked()
+    assert "The certificate matches its evidence" in text
+    assert f"Number of the certificate: {'ab' * 32}" in text
+    assert UNSIGNED in text
+
+
+def test_a_check_of_a_signature_says_whose_it_is() -> None:
+    assert "Give --public-key" in checked(public_key="ab12" * 16)
+    assert "The given key signed it: ab12 ab12" in checked(public_key="ab12" * 16, authentic=True)
+    assert SIGNED in checked(public_key="ab12" * 16)
+    broken = Mismatch(check=Check.SIGNATURE, subjects=("ab12",))
+    assert "Give --public-key" not in checked(broken, public_key="ab12" * 16)
+
+
+def test_each_mismatch_has_a_sentence_of_its_own() -> None:
+    found = [Mismatch(check=each, subjects=("a file",)) for each in Check]
+    found += [
+        Mismatch(check=Check.SIGNATURE, subjects=(), is_missing=True),
+        Mismatch(check=Check.SIGNATURE, subjects=("key",), is_missing=True),
+        Mismatch(check=Check.SIGNATURE, subjects=("key", "other")),
+        Mismatch(check=Check.DECISIONS, subjects=(), is_missing=True),
+        Mismatch(check=Check.EVIDENCE, subjects=("a file",), is_missing=True),
+    ]
+    sentences = {mismatch(each) for each in found}
+    assert len(sentences) == len(found)
+    text = checked(*found)
+    assert "matches its evidence" not in text
+    assert all(sentence in text for sentence in sentences)
+
+
+def test_every_decision_is_counted() -> None:
+    made = qualification()
+    features = tuple(replace(made.features[0], decision=each) for each in Decision)
+    text = words(replace(made, features=features))
+    assert "4 features: 1 passed, 1 failed, 1 unsupported, 1 inconclusive" in text

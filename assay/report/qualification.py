@@ -39,7 +39,7 @@ _TONES: Final = {
 }
 """The class of a decision's style, in the order of the pages."""
 _LEVELS: Final = {
-    1: "level 1: the decisive programs, compiled",
+    1: "level 1: the decisive programs",
     2: "level 2: all programs that the rules name, compiled anew",
     3: "level 3: as level 2, with timings on the device",
     4: "level 4: as level 3, with what takes long",

@@ -125,7 +125,7 @@ def verify(path: Path, public_key: str = "") -> Verification:
     try:
         raw = msgspec.json.decode(file.read_bytes())
         certificate = msgspec.convert(raw, Certificate)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, RecursionError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CertificateError(
             f"got {file}: {error}; wanted a {NAME} that assay qualify wrote, with the run's files "
             "next to it"
@@ -163,14 +163,11 @@ def _of_files(certificate: Certificate, folder: Path) -> Iterator[Mismatch]:
     expected = certificate.pages | dict.fromkeys(_OWN, "") | certificate.qualification.evidence
     for name, sha256 in expected.items():
         usual = Check.PAGES if name in certificate.pages else Check.EVIDENCE
-        try:
-            is_same = _sha256((folder / name).read_bytes()) == sha256
-        except OSError:
-            is_same = None
-        if not is_same:
-            yield Mismatch(
-                check=_OWN.get(name, usual), subjects=(name,), is_missing=is_same is None
-            )
+        path = (folder / name).resolve()
+        # A name such as ../a, or a link, is no evidence of this run.
+        is_there = path.is_relative_to(folder.resolve()) and path.is_file()
+        if not is_there or _sha256(path.read_bytes()) != sha256:
+            yield Mismatch(check=_OWN.get(name, usual), subjects=(name,), is_missing=not is_there)
 
 
 def _of_decisions(said: Qualification, folder: Path) -> Iterator[Mismatch]:

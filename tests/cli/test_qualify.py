@@ -185,7 +185,7 @@ def test_a_killed_worker_leaves_coverage_missing(tmp_path: Path) -> None:
     [
         ((), "got no --target"),
         (("--target", "cpi:8"), "write cpu:8"),
-        (("--target", "cpu:8", "--level", "5"), "1<=x<=4"),
+        (("--target", "cpu:8", "--level", "5"), "equal to 4"),
         (("--target", "gpu-h100:8", "--level", "3"), "levels 3 and 4 need a live target"),
         (("--target", "tpu-v5e:2x4", "--level", "4"), "levels 3 and 4 need a live target"),
         (("--target", "cpu:8", "--suites", "absent"), "got no folder absent"),

@@ -197,7 +197,7 @@ def test_the_pages_hold_decision_environment_and_hashes() -> None:
     face, annex, _ = made["certificate.html"].decode().split("Annex", 2)
     for text in ("Not qualified at level 1", "0 B (and 1 more)", "jax 0.12.0", "f" * 64, UNSIGNED):
         assert text in face
-    assert "failed the claim, as it must" in annex
+    assert "<td>save</td>" in annex
     assert "d" * 64 in made["certificate.html"].decode()
     assert "e" * 64 in made["qualification.html"].decode()
     assert "@page" in face
@@ -207,7 +207,14 @@ def test_a_signed_certificate_names_its_key() -> None:
     page = pages(qualification(public_key="ab12" * 16), "0" * 64)["certificate.html"].decode()
     assert "ab12 ab12" in page
     assert SIGNED in page
-    assert "Unsigned" not in page
+    assert UNSIGNED not in page
+
+
+def test_a_control_that_did_not_fail_says_so() -> None:
+    blind = (record(), known_defect(), control(verdict=Outcome.FAILED))
+    for records, text in ((blind, "save: not detected (failed)"), (PASSING[:2], "save: missing")):
+        for page in pages(qualification(records), "0").values():
+            assert text in page.decode()
 
 
 def test_foreign_text_is_escaped() -> None:

@@ -163,6 +163,19 @@ def test_each_changed_or_missing_file_is_named(issued: Path, name: str, check: C
     assert Mismatch(check=check, subjects=(name,), is_missing=True) in verify(issued).mismatches
 
 
+def test_a_file_outside_of_the_folder_is_no_evidence(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    made = issue(run, None).qualification
+    (tmp_path / "outside.json").write_text("{}")
+    (run / "link.json").symlink_to(tmp_path / "outside.json")
+    for name in ("../outside.json", "link.json", str(tmp_path / "outside.json"), "evidence"):
+        other = replace(made, evidence={**made.evidence, name: made.evidence[EVIDENCE]})
+        certificate.write(run, certificate.seal(other, PAGES), PAGES)
+        missing = Mismatch(check=Check.EVIDENCE, subjects=(name,), is_missing=True)
+        assert verify(run).mismatches == [missing]
+
+
 def test_looser_rules_put_in_place_are_found(issued: Path) -> None:
     path = issued / certificate.RULES
     path.write_text(
@@ -274,7 +287,7 @@ def test_a_signature_that_is_no_number_does_not_fit(tmp_path: Path) -> None:
     assert found(tmp_path) == [Check.SIGNATURE]
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"schema": 2}', b"\xff"])
+@pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"schema": 2}', "[" * 10**5, b"\xff"])
 def test_what_is_no_certificate_is_unreadable(tmp_path: Path, text: str | bytes) -> None:
     path = tmp_path / certificate.NAME
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -47,7 +47,7 @@ def test_the_packaged_rules_are_read() -> None:
         ('output = "input"', 'other = "input"', "known defect of 'other'"),
         ('output = "input"', 'output = "gone"', "remedy 'gone'"),
         ('output = "input"', 'output = "output"', "remedy 'output'"),
-        ('"offload.rows"', '"Offload"', "pattern"),
+        ('"offload.rows"', '"Offload"', "regex"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, before: str, after: str, words: str) -> None:

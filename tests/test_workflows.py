@@ -1,4 +1,4 @@
-"""GitHub's workflows: sound by actionlint, and every action held to a commit."""
+"""Workflows, ours and those to copy: sound by actionlint and ShellCheck, every action pinned."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from pathlib import Path
 
 import pytest
 
-GITHUB = Path(__file__).parents[1] / ".github"
-FILES = sorted(file.relative_to(GITHUB).as_posix() for file in GITHUB.rglob("*.yml"))
+ROOT = Path(__file__).parents[1]
+GITHUB = ROOT / ".github"
+EXAMPLES = ROOT / "docs/workflows"
+FILES = {
+    file.relative_to(folder).as_posix(): file
+    for folder in (GITHUB, EXAMPLES.parent)
+    for file in sorted(folder.rglob("*.yml"))
+}
+SCRIPTS = (".ci/run", "docs/workflows/assay.sbatch")
 
 USES = re.compile(r"^\s*(?:- )?uses:\s*(?P<action>\S+)(?P<rest>.*)$", re.MULTILINE)
 HELD = re.compile(r"@[0-9a-f]{40}$")
 VERSION = re.compile(r" # v\d+\.\d+\.\d+$")
 
-needs_actionlint = pytest.mark.skipif(
-    # Inside tox it is installed; if it were not, these tests would have to fail.
-    shutil.which("actionlint") is None and "TOX_ENV_NAME" not in os.environ,
-    reason="no actionlint on PATH; run `tox run -e tests`",
+needs_linters = pytest.mark.skipif(
+    # Inside tox they are installed; if they were not, these tests would have to fail.
+    not (shutil.which("actionlint") and shutil.which("shellcheck"))
+    and "TOX_ENV_NAME" not in os.environ,
+    reason="no actionlint or shellcheck on PATH; run `tox run -e tests`",
 )
 
 
@@ -34,8 +42,9 @@ def loose(text: str) -> Iterator[str]:
 
 
 def checked(root: Path, changes: Mapping[str, tuple[str, str]]) -> tuple[int, str]:
-    """Exit code and words of actionlint on a copy of our workflows, each (old, new) applied."""
+    """Exit code and words of actionlint on a copy of the workflows, each (old, new) applied."""
     shutil.copytree(GITHUB, root / ".github")
+    shutil.copytree(EXAMPLES, root / ".github/workflows", dirs_exist_ok=True)
     (root / ".git").mkdir()  # How actionlint knows where a project begins.
     for name, (old, new) in changes.items():
         file = root / ".github" / name
@@ -48,12 +57,12 @@ def checked(root: Path, changes: Mapping[str, tuple[str, str]]) -> tuple[int, st
     return ended.returncode, ended.stdout + ended.stderr
 
 
-@needs_actionlint
+@needs_linters
 def test_actionlint_finds_nothing_in_our_workflows(tmp_path: Path) -> None:
     assert checked(tmp_path, {}) == (0, "")
 
 
-@needs_actionlint
+@needs_linters
 @pytest.mark.parametrize(
     ("file", "old", "new", "words"),
     [
@@ -66,6 +75,8 @@ def test_actionlint_finds_nothing_in_our_workflows(tmp_path: Path) -> None:
         ),
         ("workflows/ci.yml", "contents: read", "contents: reed", '"reed" is invalid'),
         ("workflows/nightly.yml", "17 2 * * *", "17 26 * * *", "invalid CRON format"),
+        ("workflows/assay.yml", "needs: judge", "needs: juge", 'needs job "juge"'),
+        ("workflows/assay.yml", 'venv "$RUNNER_TEMP/assay"', "venv $RUNNER_TEMP/assay", "SC2086"),
         (
             "workflows/nightly.yml",
             "environment: gpu",
@@ -89,13 +100,29 @@ def test_actionlint_refuses_a_broken_workflow(
     assert words in output
 
 
+@needs_linters
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_shellcheck_finds_nothing_in_a_script_and_a_fault_if_there_is_one(
+    tmp_path: Path, script: str
+) -> None:
+    def complaints(text: str) -> str:
+        copy = tmp_path / "script"
+        copy.write_text(text)
+        checked = ["shellcheck", "--format=gcc", copy]
+        return subprocess.run(checked, capture_output=True, text=True, check=False).stdout
+
+    text = (ROOT / script).read_text()
+    assert complaints(text) == ""
+    assert "SC2086" in complaints(text + "\nls $1\n")
+
+
 def test_there_are_a_nightly_and_a_ci_workflow() -> None:
-    assert {"workflows/nightly.yml", "workflows/ci.yml"} <= set(FILES)
+    assert {"workflows/nightly.yml", "workflows/ci.yml", "workflows/assay.yml"} <= set(FILES)
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_action_is_held_to_a_commit_with_its_version(file: str) -> None:
-    assert list(loose((GITHUB / file).read_text())) == []
+    assert list(loose(FILES[file].read_text())) == []
 
 
 COMMIT = "0" * 40
@@ -122,7 +149,7 @@ GIVES_SECRETS = re.compile(r"\bsecrets\s*[.:\[]|\bpull_request_target\b")
 
 @pytest.mark.parametrize("file", FILES)
 def test_no_workflow_is_given_a_secret(file: str) -> None:
-    assert not GIVES_SECRETS.search((GITHUB / file).read_text())
+    assert not GIVES_SECRETS.search(FILES[file].read_text())
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import sys
 import traceback
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from assay.model.verdict import ExitCode
 from assay.report.formats import Format, formatted
 from assay.report.inspection_output import print_inspection
 from assay.report.inspection_output import to_json as inspection_json
+from assay.report.labels import SIMILAR
 from assay.report.program_pages import inspection_page
 from assay.report.run_page import run_page
 from assay.report.summary import measured_table
@@ -165,7 +167,7 @@ def report(
     seen = records.load(run)
     folder = run if run.is_dir() else run.parent
     if form:
-        typer.echo(formatted(form, seen, records.invocation_of(folder).ending), nl=False)
+        typer.echo(formatted(form, seen, records.invocation_of(folder)), nl=False)
         return
     if workload:
         known = sorted({record.workload for record in seen})
@@ -209,6 +211,8 @@ def cache(
 
 def main() -> None:
     """Run the command; end with the fixed exit codes, a crash of Assay itself with 3."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors=SIMILAR)
     try:
         app()
     except _MISUSE as error:

@@ -78,7 +78,8 @@ class BaselineNumber:
 class Record:
     """One line of ``records.jsonl``; field names are *fixed*.
 
-    ``cached``: an earlier run compiled the program, or one that it is compared with.
+    ``cached``: an earlier run compiled the program, or one that it is compared with. ``test`` is
+    the test's file in pytest's root folder, and its line, as ``tests/test_step.py:12``.
     """
 
     schema: int
@@ -99,6 +100,7 @@ class Record:
     upstream: str
     seconds: float
     cached: bool = False
+    test: str = ""
 
     @property
     def must_fail(self) -> bool:

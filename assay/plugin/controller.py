@@ -1,10 +1,8 @@
 """The controller process shows progress, and writes records, summary, baselines and exit code."""
 
-import os
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +25,7 @@ from assay.plugin import BASELINES, benchmarks, program_of
 from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records
 from assay.plugin.history import add_run
 from assay.plugin.items import TrialItem, verdicts_of
+from assay.plugin.progress import Progress, printable, reporter_of
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
 from assay.report.formats import junit
@@ -39,10 +38,6 @@ from assay.store import evidence, records
 from assay.store.files import write_whole
 
 _COLUMNS_OF_A_FILE = 100
-_ERASE = "\r\x1b[2K"
-_MINUTE = 60
-_ESTIMATE_FROM = 0.05
-"""Share of the verdicts after which the remaining time is estimated: observers start first."""
 SUMMARY = "summary.md"
 REPORT = "report.html"
 _PYTEST_OWN = (
@@ -106,16 +101,16 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
-        """Print no dots where the progress line is shown."""
+        """Print no dots where the progress takes their place."""
         status = yield
-        return (status[0], "", "") if self._progress.is_live else status
+        return (status[0], "", "") if self._progress.replaces_dots else status
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Store each verdict immediately."""
-        self._progress.count(report)
         file = report.nodeid.partition("::")[0]
         self._all_passed[file] = self._all_passed.get(file, True) and report.passed
         verdicts = verdicts_of(report)
+        self._progress.count(report, verdicts.records)
         # A skip mark leaves an item out on purpose.
         if verdicts.records or (report.when == "setup" and report.skipped):
             self._reached.add(report.nodeid)
@@ -247,7 +242,7 @@ class Controller:
 
     def _rendered(self) -> str:
         """The terminal's summary. It is rendered early, so that the files report its failure."""
-        reporter, text = _reporter(self._config), StringIO()
+        reporter, text = reporter_of(self._config), StringIO()
         console = Console(
             file=text,
             width=shutil.get_terminal_size((_COLUMNS_OF_A_FILE, 0)).columns,
@@ -263,8 +258,8 @@ class Controller:
         ending, directory = self._invocation.ending, self._session.directory
         lines: list[str] = []
         if self._has_verdicts:
-            terminalreporter.ensure_newline()
-            terminalreporter.write(self._page)
+            terminalreporter.write_sep("=", "Assay")
+            terminalreporter.write(printable(self._page))
             lines.append(f"records: {directory}")
         elif ending.missing:
             lines += coverage_lines(ending)
@@ -287,87 +282,7 @@ class Controller:
                 "Assay; report it"
             )
         for line in lines:
-            terminalreporter.write_line(line)
-
-
-class Progress:
-    """Shows the program that runs and how many remain.
-
-    On a terminal, one line is overwritten and estimates the remaining time. Elsewhere each program
-    gets a line.
-    """
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.is_live = False
-        self._config = config
-        self._items: set[str] = set()
-        self._programs: set[str] = set()
-        self._started: set[str] = set()
-        self._done: set[str] = set()
-        self._failed: set[str] = set()
-        self._start = 0.0
-
-    def expect(self, nodeids: Iterable[str]) -> None:
-        """Add items that the run will judge."""
-        self._items.update(nodeids)
-        self._programs = set(map(program_of, self._items))
-        self._start = time.monotonic()
-        reporter, option = _reporter(self._config), self._config.option
-        # Other tests are shown in pytest's own way.
-        only_checks = bool(self._items) and "" not in self._programs
-        # Lines can be erased, and neither -v, -q nor -s asks for other output.
-        usual = option.verbose == 0 and option.capture != "no" and os.environ.get("TERM") != "dumb"
-        self.is_live = only_checks and usual and reporter is not None and bool(reporter.isatty)
-        if self.is_live and reporter:
-            reporter.showfspath = False
-
-    def start(self, nodeid: str) -> None:
-        """Show the item's program."""
-        program, reporter = program_of(nodeid), _reporter(self._config)
-        if not program or reporter is None:
-            return
-        what, _, target = program.rpartition("@")
-        text, writer = f"{what} for {target}", self._config.get_terminal_writer()
-        if self.is_live:
-            line = f"  {self._counts()}: {text}"[: writer.fullwidth - 1]
-            writer.write_raw(_ERASE + line, flush=True)
-        elif program not in self._started:
-            self._started.add(program)
-            total = len(self._programs - {""})
-            reporter.ensure_newline()
-            if writer.width_of_current_line:  # xdist's dots, which the reporter does not count.
-                writer.line()
-            number = f"{len(self._started):>{len(str(total))}}/{total}"
-            reporter.write_line(f"  [{number}] {text}")
-
-    def _counts(self) -> str:
-        done, total = len(self._done), len(self._items)
-        parts = [f"{done:,} of {total:,} verdicts"]
-        if self._failed:
-            parts.append(f"{len(self._failed):,} failed")
-        if done >= _ESTIMATE_FROM * total:
-            seconds = (time.monotonic() - self._start) * (total - done) / done
-            left = f"{seconds:.0f} s" if seconds < _MINUTE else f"{seconds / _MINUTE:.0f} min"
-            parts.append(f"about {left} left")
-        return ", ".join(parts)
-
-    def count(self, report: pytest.TestReport) -> None:
-        """Count an item that ended or failed."""
-        if report.failed:
-            self._failed.add(report.nodeid)
-        if report.when == "teardown":
-            self._done.add(report.nodeid)
-
-    def end(self) -> None:
-        """Erase the line."""
-        if self.is_live:
-            self._config.get_terminal_writer().write_raw(_ERASE, flush=True)
-        self.is_live = False
-
-
-def _reporter(config: pytest.Config) -> pytest.TerminalReporter | None:
-    reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
-    return reporter
+            terminalreporter.write_line(printable(line))
 
 
 def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:

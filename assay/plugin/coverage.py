@@ -276,6 +276,8 @@ def _unused(
     removed = session.settings.update is BaselineUpdate.ALL
     reason = "a baseline is stored for it, but no check measures it"
     advice = "bring the check back, or remove the number with --assay-update-baselines=all"
+    root = session.settings.baselines
+    file = baselines.path_of(root, suite, target).relative_to(root.parent).as_posix()
     for key in baselines.load(session.settings.baselines, suite, target).baselines:
         workload, variant, claim = key
         if key not in used:
@@ -297,4 +299,5 @@ def _unused(
                 advice="" if removed else advice,
                 upstream="",
                 seconds=0.0,
+                test=f"{file}:1",
             )

@@ -1,5 +1,7 @@
 """Items: a check becomes one pytest item for each trial, and the item ends with its verdict."""
 
+import linecache
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -25,6 +27,7 @@ from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Workload, matches_any
 from assay.plugin import PAYLOAD, benchmarks
+from assay.plugin.progress import printable
 from assay.plugin.session import Session
 
 VERDICTS: pytest.StashKey[list[Record]] = pytest.StashKey()
@@ -42,6 +45,8 @@ class ClaimFailed(Exception):
 class VerdictItem(pytest.Item):
     """An item that ends with a verdict."""
 
+    line = 0
+
     @abstractmethod
     def judge(self) -> list[Record]:
         """The records of the item. The first that fails ends the test, otherwise the first."""
@@ -52,13 +57,15 @@ class VerdictItem(pytest.Item):
         conclude(next((each for each in records if each.verdict.fails), records[0]))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """The file of the item, its first line, and the item's name as the heading of a failure."""
-        return self.path, 0, self.name  # A skip mark needs a line.
+        """The file of the item, its line from 0, and its name as the heading of a failure."""
+        return self.path, self.line, self.name
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Explain a failing verdict without a traceback."""
         if isinstance(excinfo.value, ClaimFailed):
-            return f"{_explanation(excinfo.value.record)}\n  at: {self.path.name}"
+            return printable(
+                f"{_explanation(excinfo.value.record)}\n  at: {self.path.name}:{self.line + 1}"
+            )
         return super().repr_failure(excinfo, style)
 
 
@@ -79,9 +86,9 @@ class TrialItem(VerdictItem):
     own in this run.
     """
 
-    def __init__(self, *, trial: Trial, **rest: Any) -> None:
+    def __init__(self, *, trial: Trial, line: int, **rest: Any) -> None:
         super().__init__(**rest)
-        self.trial = trial
+        self.trial, self.line = trial, line
         self.controls: tuple[Trial, ...] = ()
         # ``-k`` selects by the claim and the suite too.
         self.extra_keyword_matches |= {trial.claim_name, trial.workload.suite}
@@ -138,7 +145,9 @@ class Verdicts:
 
 def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
     """Move the item's verdicts to its report, as text that an xdist worker can send."""
-    records = item.stash.get(VERDICTS, [])
+    file, line, _ = item.location
+    test = f"{file}:{(line or 0) + 1}"
+    records = [replace(record, test=test) for record in item.stash.get(VERDICTS, [])]
     item.stash[VERDICTS] = []
     verdicts = Verdicts(records=tuple(records))
     if isinstance(item, TrialItem):
@@ -177,6 +186,7 @@ def check_items(
     session = collector.config.stash[Session.KEY]
     _refuse(_problems_of_check(check, [each for _, each in session.checks]), name)
     session.checks.append((collector.path, check))
+    line = _line_of(name, collector.path)
     items: list[pytest.Item] = []
     for item_name, each in _with_reruns(name, check, session.settings.against):
         trials = list(trials_of(each, session.settings.targets, session.settings.level))
@@ -186,9 +196,18 @@ def check_items(
             # Given as a string, which pytest parses as it does for ``--lf``.
             nodeid = f"{collector.nodeid}::{full_name}"
             items.append(
-                TrialItem.from_parent(collector, name=full_name, nodeid=nodeid, trial=trial)
+                TrialItem.from_parent(
+                    collector, name=full_name, nodeid=nodeid, trial=trial, line=line
+                )
             )
     return items
+
+
+def _line_of(name: str, file: Path) -> int:
+    """The line, from 0, that gives a check its name; 0 if another file does."""
+    assigned = re.compile(rf"\s*{re.escape(name)}\s*(:[^=]+)?=")
+    lines = enumerate(linecache.getlines(str(file)))
+    return next((number for number, line in lines if assigned.match(line)), 0)
 
 
 def _with_reruns(name: str, check: Check, against: str) -> Iterator[tuple[str, Check]]:

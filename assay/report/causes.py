@@ -13,6 +13,7 @@ from assay.report.labels import (
     name_of,
     plural,
     rerun,
+    title,
 )
 
 _PROGRAMS_SHOWN = 3
@@ -94,8 +95,7 @@ def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> 
     verdict, label = example.verdict, LABELS[example.verdict]
     details: list[Detail] = []
     if stands_alone(verdict):
-        program = f"{example.suite}/{example.workload}/{example.variant}"
-        title = f"{example.claim} · {program} on {example.target}"
+        heading = title(example)
         if example.measured is not None or example.limit is not None:
             details.append(Detail("measured", _numbers(example)))
     else:
@@ -103,11 +103,11 @@ def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> 
         claims = tuple(dict.fromkeys(each.claim for each in cause))
         spread = f"{plural(len(claims), 'claim')} on {plural(len(targets), 'target')}"
         numbers = f"{plural(len(cause), 'verdict')}, {spread}"
-        title = f"{_programs(cause)} · {numbers}"
+        heading = f"{_programs(cause)} · {numbers}"
         details += [Detail("on", ", ".join(targets)), Detail("claims", ", ".join(claims))]
     if verdict is Outcome.KNOWN_DEFECT:
         workloads = ", ".join(dict.fromkeys(each.workload for each in cause))
-        title = f"{example.suite}/{workloads}/{example.variant} · {numbers}"
+        heading = f"{example.suite}/{workloads}/{example.variant} · {numbers}"
         place = f"{example.claim} of {example.workload} on {example.target}"
         details.append(Detail("example", f"{place}: {_numbers(example)}"))
     if example.reason:
@@ -124,7 +124,7 @@ def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> 
         details.append(Detail("upstream", example.upstream, verbatim=True))
     if verdict is Outcome.KNOWN_DEFECT or stands_alone(verdict):
         details.append(Detail("rerun", rerun(example, command), verbatim=True))
-    return Entry(name_of(verdict), title, details, verdict)
+    return Entry(name_of(verdict), heading, details, verdict)
 
 
 def _programs(records: Iterable[Record]) -> str:

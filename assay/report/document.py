@@ -47,6 +47,8 @@ TIMES_HEAD = (
     *("program", "timed with", "steady run", "first run", "compiled in", "device", "samples"),
 )
 _MORE = "For every variant, known defect and reason, use -v or read summary.md."
+_MORE_TIMES = "for the times, use -v or read summary.md."
+_TIMES_SHOWN = 12
 _LEGEND = (
     (("3/5", LABELS[Outcome.PASSED].style), "3 claims passed, 2 were inconclusive"),
     ((NOT_TRIED, "dim"), "not tried"),
@@ -84,7 +86,8 @@ def document(
 ) -> list[Section]:
     """The report: the result and what to act on, each suite, times, and last the exit code.
 
-    ``everything`` adds the verdict of each variant on each target, and every other cause.
+    ``everything`` adds the verdict of each variant on each target, every other cause, and the times
+    if they are many.
     """
     seen, ending, command = tuple(records), invocation.ending, invocation.command
     code = ending.code(seen)
@@ -105,7 +108,7 @@ def document(
     more = [_MORE] if others and not everything else []
     closing = (closing_sentence(seen, ending), style)
     sections += [
-        _times(times),
+        _times(times, everything=everything),
         Section(RERUNS_HEAD, lines=tuple(rerun_lines(reruns))),
         Section(
             lines=(
@@ -290,9 +293,11 @@ def rerun_lines(reruns: Iterable[Rerun]) -> Iterator[str]:
         yield f"{each.suite}: {each.workload}/{each.variant}@{each.target}: {words}{early}"
 
 
-def _times(times: Iterable[Times]) -> Section:
+def _times(times: Iterable[Times], *, everything: bool) -> Section:
     """A table of the times; a column without any number is left out."""
     rows = tuple(time_rows(times))
+    if len(rows) > _TIMES_SHOWN and not everything:
+        return Section("Times", lines=(f"{plural(len(rows), 'timing')}; {_MORE_TIMES}",))
     columns = zip(TIMES_HEAD, *rows, strict=True)
     heads, *shown = zip(*(each for each in columns if set(each[1:]) != {DASH}), strict=True)
     return Section("Times", table=Table(heads, shown) if rows else None)

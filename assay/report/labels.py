@@ -1,10 +1,12 @@
 """Words and sentences of every report: verdicts, the result of a run, its coverage."""
 
+import codecs
 import re
 import shlex
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from assay.model.units import Unit, format_quantity
 from assay.model.verdict import (
@@ -32,6 +34,7 @@ _KEYWORD = re.compile(r"[\w:+\-.\[\]\\/]+")
 _TEST = re.compile(r"(?:.*\.)?(test\w*)")
 _LIVE = ("cpu", "gpu", "tpu")
 _CLAIMS_SHOWN = 4
+_REASON_CHARACTERS = 200
 _CHECKS_SHOWN = 3
 
 Styled = str | tuple[str, str]
@@ -93,6 +96,36 @@ def _plain_character(character: str) -> str:
     if character.isprintable() or character == "\n":
         return character
     return " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
+
+
+SIMILAR: Final = "assay.similar"
+"""The name of ``_similar`` as an error handler of codecs."""
+_ASCII: Final = str.maketrans(
+    dict(zip("·−–→←×…≤≥µ", ["-", "-", "-", "->", "<-", "x", "...", "<=", ">=", "u"], strict=True))
+)
+
+
+def _similar(error: UnicodeError) -> tuple[str, int]:
+    """What cannot be encoded, in similar ASCII characters or as question marks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_ASCII)
+    return text.encode("ascii", "replace").decode("ascii"), error.end
+
+
+codecs.register_error(SIMILAR, _similar)
+
+
+def title(record: Record) -> str:
+    """The record's claim, program and target, on one line and without control characters."""
+    program = f"{record.suite}/{record.workload}/{record.variant}"
+    return " ".join(plain(f"{record.claim} · {program} on {record.target}").split())
+
+
+def failure_line(record: Record) -> str:
+    """One line for a record that fails the run, shown when it happens; reports say more."""
+    reason = textwrap.shorten(record.reason, _REASON_CHARACTERS, placeholder=" …")
+    return f"{name_of(record.verdict)}  {title(record)}: {plain(reason)}"
 
 
 def amount(value: float | None, unit: Unit, *, decimals: int = 4) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
@@ -12,6 +13,10 @@ from assay.report.document import document
 from assay.report.labels import DASH, Styled, in_order, name_of, plain
 
 _MARKED = (Outcome.FAILED, Outcome.ERROR, Outcome.FIXED_UPSTREAM, Outcome.KNOWN_DEFECT)
+
+_MOST_BYTES = 1_000_000
+"""GitHub refuses a step's summary above 1 MiB (AttachmentSizeLimit, FileCommandManager.cs)."""
+_SHORTENED = "**The rest is left out, so that GitHub shows this page. report.html has all of it.**"
 
 _ACTIVE = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
 """Characters that GitHub reads as markup; a backslash escapes each of them (CommonMark 2.4)."""
@@ -68,7 +73,7 @@ def summary(
     reruns: Iterable[Rerun] = (),
     invocation: Invocation = USUAL,
 ) -> str:
-    """``summary.md``: the exit code and coverage first, then the rest of the report."""
+    """``summary.md``: the exit code and coverage first, then what fits of the rest."""
     *sections, last = document(records, times, reruns, invocation)
     *coverage, closing = last.lines
     blocks = ["# Assay", *map(_marked, (closing, *coverage))]
@@ -79,7 +84,9 @@ def summary(
             rows = ([_marked(cell) for cell in row] for row in section.table.rows)
             blocks.append(table([escape(head) for head in section.table.heads], rows))
         blocks += map(_marked, section.lines)
-    return "\n\n".join(blocks) + "\n"
+    sizes = accumulate(len(block.encode()) + len("\n\n") for block in blocks)
+    kept = [block for block, size in zip(blocks, sizes, strict=True) if size <= _MOST_BYTES]
+    return "\n\n".join(kept + [_SHORTENED] * (len(kept) < len(blocks))) + "\n"
 
 
 def _marked(part: Styled) -> str:

@@ -14,7 +14,7 @@ from assay.model.verdict import USUAL, Invocation, Record
 from assay.report.causes import Entry
 from assay.report.document import Table as Cells
 from assay.report.document import document
-from assay.report.labels import LABELS, Styled, plain
+from assay.report.labels import DASH, LABELS, Styled, plain
 
 _INDENT = "  "
 
@@ -122,16 +122,28 @@ def print_run(
                 page.line()
             page.entry(entry)
         if section.table:
-            for part in _parts(section.table, page):
-                page.table(part)
+            _print_table(section.table, page)
         for line in section.lines:
             page.text(line)
 
 
+def _print_table(table: Cells, page: Page) -> None:
+    """In parts, or, if its columns have no short names and do not fit, a paragraph for each row."""
+    whole = table_of(table.heads, table.rows, shorten=False)
+    if table.short_heads:
+        for part in _parts(table, page):
+            page.table(part)
+    elif page.fits(whole):
+        page.table(whole)
+    else:
+        for name, *cells in table.rows:
+            pairs = zip(table.heads[1:], cells, strict=True)
+            numbers = ", ".join(f"{head} {cell}" for head, cell in pairs if cell != DASH)
+            page.text(name, f": {numbers}", indent=2)
+
+
 def _parts(table: Cells, page: Page) -> list[Table]:
     """The table in the fewest even parts that fit; one column is shown however wide it is."""
-    if not table.short_heads:
-        return [table_of(table.heads, table.rows, shorten=False)]
     names, *columns = zip(table.short_heads, *table.rows, strict=True)
     for number in range(1, len(columns) + 1):
         size = ceil(len(columns) / number)

@@ -81,10 +81,13 @@ class Ended:
 
 
 class Project:
-    """A folder with a strict pytest.ini and the files given."""
+    """A folder with a strict pytest.ini and the files given; ``variables`` are the environment's.
 
-    def __init__(self, root: Path, files: Mapping[str, str]) -> None:
-        self.root = root
+    A run that is warm reads those of Python itself (``PYTHON…``) too late.
+    """
+
+    def __init__(self, root: Path, files: Mapping[str, str], **variables: str) -> None:
+        self.root, self._variables = root, variables
         self.write({"pytest.ini": "[pytest]\nfilterwarnings = error\n", **files})
 
     def write(self, files: Mapping[str, str]) -> None:
@@ -153,7 +156,8 @@ class Project:
         # The inner run must import what is tested here, not an assay that is installed elsewhere.
         tested = Path(assay.__file__).parents[1]
         found = {"PYTHONPATH": os.pathsep.join(map(str, filter(None, (path, tested))))}
-        return kept | found | {"HOME": str(self.root), "COLUMNS": "100", "TPU_SKIP_MDS_QUERY": "1"}
+        usual = {"HOME": str(self.root), "COLUMNS": "100", "TPU_SKIP_MDS_QUERY": "1"}
+        return kept | found | usual | self._variables
 
     def _files(self) -> dict[str, bytes]:
         return {

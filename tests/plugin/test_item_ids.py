@@ -110,13 +110,6 @@ def test_last_failures_alone_are_judged_again(stopped_and_resumed: tuple[Ended, 
     )
 
 
-def test_progress_names_each_program_once_where_output_is_no_terminal(
-    stopped_and_resumed: tuple[Ended, Ended],
-) -> None:
-    lines = [line for line in stopped_and_resumed[0].output.splitlines() if " for cpu:8" in line]
-    assert lines == ["  [1/3] small/mismatched for cpu:8"]
-
-
 def test_workers_observe_each_program_once(workers: tuple[Ended, Path]) -> None:
     _, root = workers
     assert sorted((root / "builds").read_text().split()) == [
@@ -142,17 +135,6 @@ def test_workers_numbers_are_stored_by_one_process(workers: tuple[Ended, Path]) 
     assert "baselines/cpu-8/mine.json" in ended.changed
 
 
-def test_progress_is_told_with_workers(workers: tuple[Ended, Path]) -> None:
-    ended, _ = workers
-    lines = [line for line in ended.output.splitlines() if " for cpu:8" in line]
-    assert [line.split("]")[0].strip() for line in lines] == ["[1/3", "[2/3", "[3/3"]
-    assert {line.split()[1] for line in lines} == {
-        "small/double",
-        "small/mismatched",
-        "small/negative_control",
-    }
-
-
 def test_a_project_without_checks_gets_no_results(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_plain.py": "def test_plain(): ...\n"})
     ended = project.pytest()
@@ -160,3 +142,28 @@ def test_a_project_without_checks_gets_no_results(tmp_path: Path) -> None:
     assert not ended.changed
     assert "results" not in ended.output
     assert not (tmp_path / "results").exists()
+
+
+PLACES = (
+    PREAMBLE
+    + """
+W = workload(variant("double", double))
+class TestGroup:
+    test_typed: Check = Check(claim=claims.Compiles(), workloads=(W,))
+
+@pytest.mark.parametrize("number", [1])
+def test_fixture(assay, number):
+    assert assay.compile(lambda x: x * number, X, target="cpu:8").memory.output_bytes == 32
+"""
+).replace("import os,", "import pytest, os,")
+
+
+def test_a_record_names_the_file_and_line_of_its_test(tmp_path: Path) -> None:
+    ended = Project(tmp_path, {"deep/test_small.py": PLACES}).pytest()
+    typed, decorated = (
+        1 + PLACES.partition(start)[0].count("\n") for start in ("    test_typed", "@pytest.mark")
+    )
+    assert {record.claim: record.test for record in ended.records} == {
+        "compiles": f"deep/test_small.py:{typed}",
+        "assertions": f"deep/test_small.py:{decorated}",
+    }

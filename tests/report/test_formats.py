@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from assay.model.units import Unit
-from assay.model.verdict import BaselineNumber, Ending, Outcome, Record
+from assay.model.verdict import BaselineNumber, Ending, Invocation, Outcome, Record
 from assay.report.formats import Format, formatted, junit
 
 RecordOf = Callable[..., Record]
@@ -103,7 +103,7 @@ STORED = BaselineNumber(value=2, toolchain={})
 
 
 def written(wanted: Format, *records: Record, ending: Ending | None = None) -> str:
-    return formatted(wanted, records, ending or Ending())
+    return formatted(wanted, records, Invocation(ending=ending or Ending()))
 
 
 def test_an_annotation_is_one_line_that_names_the_verdict(record_of: RecordOf) -> None:

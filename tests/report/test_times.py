@@ -30,9 +30,9 @@ TAKEN = Times(
 )
 
 
-def printed(records: list[Record], *times: Times) -> str:
+def printed(records: list[Record], *times: Times, width: int = 100, verbose: bool = False) -> str:
     stream = StringIO()
-    print_run(Console(file=stream, width=100), records, times)
+    print_run(Console(file=stream, width=width), records, times, verbose=verbose)
     return stream.getvalue()
 
 
@@ -48,6 +48,21 @@ def test_the_table_has_no_column_without_a_number(record_of: RecordOf) -> None:
     assert "device" not in page.split("program")[1]
     judged = replace(TAKEN.judged, on_device=DeviceTimes(busy=0.015))
     assert "15 ms" in printed([record_of()], replace(TAKEN, judged=judged))
+
+
+def test_many_times_are_one_line_unless_asked_for(record_of: RecordOf) -> None:
+    many = [replace(TAKEN, workload=f"stack-{number}") for number in range(7)]
+    assert "Times\n14 timings; for the times, use -v or" in printed([record_of()], *many)
+    assert printed([record_of()], *many, verbose=True).count("/squeeze@cpu") == 7
+    assert printed([record_of()], *many[:6]).count("/squeeze@cpu") == 6
+    assert summary([record_of()], many).count("/squeeze@cpu") == 7
+
+
+def test_a_narrow_terminal_gets_a_paragraph_for_each_time(record_of: RecordOf) -> None:
+    page = printed([record_of()], TAKEN, width=60)
+    line = "stack/squeeze@cpu: timed with plain, steady run 22 ms,"
+    assert f"\n{line}\n  first run 30 ms, compiled in 1.5 s, samples 3\n" in page
+    assert "stack/squeeze@cpu  plain      " in printed([record_of()], TAKEN, width=80)
 
 
 def test_an_interrupted_pair_is_told_as_one(record_of: RecordOf) -> None:

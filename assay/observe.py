@@ -20,7 +20,7 @@ from assay.hlo.summary import read
 from assay.model.evidence import Evidence, Failure, FailureKind, Seconds
 from assay.model.target import TargetUnavailable, Unavailable
 from assay.model.timing import Keep, TimedPair, Times, unmeasured
-from assay.model.workload import Program, Variant, Workload
+from assay.model.workload import Program, SizedVariant, Variant, Workload
 from assay.store.compile_cache import CompileCache, CompiledProgram, key_of
 from assay.targets import Target, resolve
 from assay.targets.jax_internals import ModuleUnreadable
@@ -105,6 +105,7 @@ def unseen(workload: Workload, variant: Variant, target: Target) -> Evidence:
         suite=workload.suite,
         workload=workload.name,
         variant=variant.name,
+        size=variant.size if isinstance(variant, SizedVariant) else None,
         target=str(target.name),
         toolchain=toolchain(workload.framework, target.platform),
         separate_host_memory=target.platform != "cpu",

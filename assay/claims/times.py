@@ -78,6 +78,7 @@ class AtMost:
             question=str(self),
             enough=self,
             most=LOOKS[-1],
+            limit=self.limit,
             fewest=LOOKS[0],
             hopeless_after=partial(certainly_slower_after, against=self.limit),
             work=self.work,

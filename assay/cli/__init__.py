@@ -33,7 +33,7 @@ from assay.report.summary import measured_table
 from assay.report.terminal import print_run
 from assay.store import certificate, evidence, records
 from assay.store.files import write_whole
-from assay.targets import survey
+from assay.targets import models_of, survey
 
 _INTERRUPTED = 130
 app = typer.Typer(
@@ -180,9 +180,11 @@ def report(
     invocation = records.invocation_of(folder)
     print_run(Console(), seen, times, reruns, invocation, verbose=verbose)
     if html:
-        programs, lost = evidence.PROGRAMS.load_all(folder)
+        programs, lost = evidence.load_programs(folder)
         trends = trends_of(db, seen) if db else ()
-        write_whole(html, run_page(seen, times, reruns, invocation, programs, trends).encode())
+        devices = models_of({record.target for record in seen})
+        page = run_page(seen, times, reruns, invocation, programs, trends, devices)
+        write_whole(html, page.encode())
         unread += lost
     for error in (*damaged, *unread):
         typer.echo(f"assay: {error}", err=True)

@@ -5,6 +5,7 @@ import os
 import pkgutil
 import platform
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -49,7 +50,7 @@ PACKAGES = frozenset().union(
 
 # From /proc/cpuinfo, widest first; they decide how the CPU compiler vectorises and fuses.
 _VECTOR_SETS = ("amx_tile", "avx512f", "avx2", "avx", "sve2", "sve", "asimd")
-_CPU_FLAGS = Path("/proc/cpuinfo")
+_CPU_INFO = Path("/proc/cpuinfo")
 _FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
 
@@ -67,11 +68,27 @@ def toolchain(framework: str, backend: str) -> Toolchain:
 def host_isa() -> str:
     """The host processor's instruction set, which the CPU compiler emits code for."""
     try:
-        flags = set(_CPU_FLAGS.read_text().split())
+        flags = set(_CPU_INFO.read_text().split())
     except OSError:
         flags = set()
     widest = next((name for name in _VECTOR_SETS if name in flags), "")
     return "-".join(filter(None, (platform.machine(), widest)))
+
+
+def host() -> dict[str, str]:
+    """The processor, its cores, the system, Python and the time (UTC), by name."""
+    try:
+        lines = _CPU_INFO.read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return {
+        "processor": next(names, platform.machine()),
+        "cores": str(os.cpu_count()),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "started": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    }
 
 
 def installed_version(package: str) -> str:

@@ -86,12 +86,13 @@ _STANDING = {
 class Upstream:
     """An upstream report, or the project of a problem that is not reported.
 
-    ``closed`` is the ISO date of its closing, empty if no source says it. ``seen`` is the ISO date
-    on which the state was read.
+    ``opened`` and ``closed`` are the ISO dates of its opening and closing, empty if no source says
+    them. ``seen`` is the ISO date on which the state was read.
     """
 
     link: str
     state: UpstreamState = UpstreamState.UNKNOWN
+    opened: str = ""
     closed: str = ""
     seen: str = ""
 

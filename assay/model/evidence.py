@@ -306,11 +306,12 @@ class Evidence:
     """The measurements of a variant on a target; None is what was not measured.
 
     ``separate_host_memory`` is False if host and device share one memory (CPU), so that placement
-    cannot be observed. ``module_unreadable`` says why the toolchain did not return the compiled
-    module, ``not_executed`` why the target runs nothing. With ``growth``, the times of the growing
-    loop, nothing else was measured. ``hlo_gz`` is the gzipped HloProto of the module, which the
-    store writes to a separate file. ``warnings`` are the framework's, such as a donation that no
-    output can use. ``cached``: an earlier run compiled the program.
+    cannot be observed. ``size`` is that of a ``SizedVariant``. ``module_unreadable`` says why the
+    toolchain did not return the compiled module, ``not_executed`` why the target runs nothing. With
+    ``growth``, the times of the growing loop, nothing else was measured. ``hlo_gz`` is the gzipped
+    HloProto of the module, which the store writes to a separate file. ``warnings`` are the
+    framework's, such as a donation that no output can use. ``cached``: an earlier run compiled the
+    program.
     """
 
     workload: str
@@ -318,6 +319,7 @@ class Evidence:
     target: str
     toolchain: Toolchain
     suite: str = ""
+    size: int | None = None
     separate_host_memory: bool = True
     device_count: int = 1
     device_memory_bytes: int | None = None

@@ -182,7 +182,8 @@ class Times:
     Sample k of one is the partner of sample k of the other. ``reference`` has no name if the judged
     variant is timed alone. ``failure`` or ``unavailable`` says why there are no more samples.
     ``failed_variant`` is empty if it is unknown which one failed. ``at_work`` is the variant that
-    is now compiled or run for the first time. ``not_profiled`` says why a device has no times.
+    is now compiled or run for the first time. ``limit`` is the ratio of the two that was asked
+    about. ``not_profiled`` says why a device has no times.
     """
 
     suite: str
@@ -192,6 +193,7 @@ class Times:
     toolchain: Toolchain
     reference: VariantTimes
     judged: VariantTimes
+    limit: float | None = None
     ended: Ending = Ending.UNFINISHED
     machine: Machine | None = None
     before: Calibration | None = None
@@ -223,15 +225,16 @@ class Turns:
 
     Without a ``reference`` the judged variant is timed alone, in ``PROCESSES_ALONE`` processes.
     ``enough`` gets the samples of both so far, the reference's first; it must be picklable. Claims
-    with the same ``question`` share their times. Up to ``fewest`` samples of each, sampling may
-    take twice its time limit. ``hopeless_after`` maps the reference's seconds to those after which
-    the judged variant's first run is ended, and decides.
+    with the same ``question`` share their times; ``limit`` is the ratio that it asks about. Up to
+    ``fewest`` samples of each, sampling may take twice its time limit. ``hopeless_after`` maps the
+    reference's seconds to those after which the judged variant's first run is ended, and decides.
     """
 
     reference: str
     question: str
     enough: Callable[[Sequence[float], Sequence[float]], bool]
     most: int
+    limit: float | None = None
     fewest: int = 0
     hopeless_after: Callable[[float], float] | None = None
     work: Work = Work.RUN
@@ -278,6 +281,7 @@ def unmeasured(pair: TimedPair, toolchain: Toolchain) -> Times:
         toolchain=toolchain,
         reference=VariantTimes(variant=pair.reference.name if pair.reference else ""),
         judged=VariantTimes(variant=pair.judged.name),
+        limit=pair.turns.limit,
     )
 
 

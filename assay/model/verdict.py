@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from assay.model.defect import UpstreamIssue
+from assay.model.defect import Upstream, UpstreamIssue
 from assay.model.evidence import Failure
 from assay.model.units import Unit
 from assay.model.workload import Level
@@ -176,13 +176,16 @@ class Ending:
 class Invocation:
     """The command that repeats a run, its ending, and its suites' upstream issues.
 
-    ``uncontrolled`` are the checks that have no negative control.
+    ``uncontrolled`` are the checks that have no negative control. ``upstreams`` are the reports of
+    the known defects by link. ``environment`` is where and when the run started, by name.
     """
 
     command: tuple[str, ...] = ("pytest", "suites")
     ending: Ending = field(default_factory=Ending)
     upstream_issues: dict[str, tuple[UpstreamIssue, ...]] = field(default_factory=dict)
     uncontrolled: tuple[str, ...] = ()
+    upstreams: dict[str, Upstream] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 USUAL: Final = Invocation()

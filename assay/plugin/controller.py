@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from assay.frameworks.installed import host
 from assay.model.blame import in_words
-from assay.model.defect import UpstreamIssue
 from assay.model.evidence import Evidence
 from assay.model.history import HistoryError, Trend
 from assay.model.rerun import Rerun
@@ -24,7 +24,7 @@ from assay.model.workload import Level
 from assay.plugin import BASELINES, benchmarks, program_of
 from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records
 from assay.plugin.history import add_run
-from assay.plugin.items import TrialItem, verdicts_of
+from assay.plugin.items import TrialItem, Verdicts, verdicts_of
 from assay.plugin.progress import Progress, printable, reporter_of
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
@@ -36,6 +36,7 @@ from assay.report.terminal import print_run
 from assay.run import update_baselines
 from assay.store import evidence, records
 from assay.store.files import write_whole
+from assay.targets import models_of
 
 _COLUMNS_OF_A_FILE = 100
 SUMMARY = "summary.md"
@@ -123,18 +124,22 @@ class Controller:
         for record in verdicts.records:
             self._records.append(record)
             try:
-                self._store(record, verdicts.upstream_issue)
+                self._store(record, verdicts)
             # The run continues, and ends with exit code 3.
             except Exception as fault:  # noqa: BLE001
                 self._fault = self._fault or fault
 
-    def _store(self, record: Record, issue: UpstreamIssue | None) -> None:
-        known = self._invocation.upstream_issues.get(record.suite, ())
+    def _store(self, record: Record, verdicts: Verdicts) -> None:
+        before, issue = self._invocation, verdicts.upstream_issue
+        known = before.upstream_issues.get(record.suite, ())
         new = (issue,) if issue and issue not in known else ()
-        if new:
-            issues = {**self._invocation.upstream_issues, record.suite: known + new}
-            self._invocation = replace(self._invocation, upstream_issues=issues)
-        if new or record is self._records[0]:
+        issues = {record.suite: known + new} if new else {}
+        self._invocation = replace(
+            before,
+            upstream_issues=before.upstream_issues | issues,
+            upstreams=before.upstreams | {each.link: each for each in verdicts.upstreams},
+        )
+        if self._invocation != before or record is self._records[0]:
             # This is how the run ended if it is killed.
             unfinished = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
             records.write_invocation(self._session.run.directory, unfinished)
@@ -187,7 +192,7 @@ class Controller:
             passed = [file for file, all_passed in self._all_passed.items() if all_passed]
             for record in unused_records(self._config, passed, self._records):
                 self._records.append(record)
-                self._store(record, None)
+                self._store(record, Verdicts())
         checked = bool(self._selected or self._session.checks)
         coverage, missing = self._tally.judge(self._records, checked=checked)
         return replace(ending, coverage=coverage, missing=missing)
@@ -197,7 +202,7 @@ class Controller:
         directory = self._session.directory
         times, no_times = evidence.TIMES.load_all(directory)
         reruns, no_reruns = evidence.RERUNS.load_all(directory)
-        self._programs, unread = evidence.PROGRAMS.load_all(directory)
+        self._programs, unread = evidence.load_programs(directory)
         self._measured, self._damaged = (times, reruns), (*no_times, *no_reruns, *unread)
         if self._records:
             run = self._session.run
@@ -233,7 +238,8 @@ class Controller:
             directory, known = self._session.run.directory, (self._records, *self._measured)
             write_whole(directory / SUMMARY, summary(*known, self._invocation).encode())
             records.write_invocation(directory, self._invocation)
-            page = run_page(*known, self._invocation, self._programs, self._trends)
+            devices = models_of({record.target for record in self._records})
+            page = run_page(*known, self._invocation, self._programs, self._trends, devices)
             write_whole(directory / REPORT, page.encode())
         except Exception as fault:  # noqa: BLE001 -- as above.
             if not self._fault:
@@ -295,7 +301,7 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
         options += [f"--assay-against={settings.against}"]
     if settings.baselines != settings.root / BASELINES:
         options += [f"--assay-baselines-dir={config.getoption('--assay-baselines-dir')}"]
-    return Invocation(command=("pytest", *dict.fromkeys(places), *options))
+    return Invocation(command=("pytest", *dict.fromkeys(places), *options), environment=host())
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from assay.model.claim import (
     record_of,
     trials_of,
 )
-from assay.model.defect import UpstreamIssue
+from assay.model.defect import Upstream, UpstreamIssue
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Workload, matches_any
@@ -133,7 +133,7 @@ class Verdicts:
 
     ``framework`` is the framework of a check's program; it is empty for reports whose verdicts are
     not counted as coverage. ``timed`` says that the verdicts are on times, ``uncontrolled`` that
-    their check has no negative control.
+    their check has no negative control. ``upstreams`` are the reports that the records name.
     """
 
     records: tuple[Record, ...] = ()
@@ -141,6 +141,7 @@ class Verdicts:
     timed: bool = False
     uncontrolled: bool = False
     upstream_issue: UpstreamIssue | None = None
+    upstreams: tuple[Upstream, ...] = ()
 
 
 def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
@@ -152,6 +153,8 @@ def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
     verdicts = Verdicts(records=tuple(records))
     if isinstance(item, TrialItem):
         workload = item.trial.workload
+        links = {record.upstream for record in records if record.upstream}
+        upstreams = dict.fromkeys(entry.upstream for entry in workload.known_defects)
         # Reruns depend on an option and are not part of the expected coverage.
         is_rerun = isinstance(item.trial.check.claim, RerunClaim)
         verdicts = replace(
@@ -160,6 +163,7 @@ def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
             timed=item.trial.is_timing,
             uncontrolled=bool(records) and not (item.trial.check.negative_controls or is_rerun),
             upstream_issue=workload.upstream_issue if records else None,
+            upstreams=tuple(each for each in upstreams if each.link in links),
         )
     setattr(report, PAYLOAD, msgspec.json.encode(verdicts).decode())
 

@@ -1,7 +1,7 @@
 """Causes: the records that did not pass, grouped by what made them so, and each in words."""
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from assay.model.verdict import ASSERTIONS, USUAL, Ending, ExitCode, Outcome, Record
@@ -96,8 +96,7 @@ def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> 
     details: list[Detail] = []
     if stands_alone(verdict):
         heading = title(example)
-        if example.measured is not None or example.limit is not None:
-            details.append(Detail("measured", _numbers(example)))
+        details += _measured(example)
     else:
         targets = in_order(each.target for each in cause)
         claims = tuple(dict.fromkeys(each.claim for each in cause))
@@ -132,6 +131,24 @@ def _programs(records: Iterable[Record]) -> str:
     names = list(dict.fromkeys(f"{each.workload}/{each.variant}" for each in records))
     more = len(names) - _PROGRAMS_SHOWN
     return ", ".join(names[:_PROGRAMS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _measured(record: Record) -> Iterator[Detail]:
+    """The numbers, and what differs from the toolchain on which the baseline was stored."""
+    if record.measured is not None or record.limit is not None:
+        yield Detail("measured", _numbers(record))
+    if record.baseline is None or record.measured in (None, record.baseline.value):
+        return
+    old, new = record.baseline.toolchain, record.toolchain
+    changed = [
+        f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+    since = f"the baseline's toolchain: {', '.join(changed)}"
+    if not changed:
+        since = "the baseline was stored, on this toolchain: the program changed, not the compiler"
+    yield Detail("since", since)
 
 
 def _numbers(record: Record) -> str:

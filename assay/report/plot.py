@@ -1,10 +1,10 @@
-"""Plots as SVG: a bisection's number over the releases, a program's memory over its schedule."""
+"""Plots as SVG: numbers over releases or problem sizes, a program's memory over its schedule."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from itertools import cycle, pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from assay.model.bisection import Bisection, Step
 from assay.model.summary import Peak
@@ -29,8 +29,13 @@ _COLOURS: Final = {
     "faint": ("#030303", "#59636e", "#9198a1"),
     "line": ("#040404", "#0969da", "#4493f8"),
     "step": ("#050505", "#cf222e", "#ff7b72"),
+    "green": ("#060606", "#1a7f37", "#3fb950"),
+    "violet": ("#070707", "#8250df", "#ab7df8"),
+    "amber": ("#080808", "#9a6700", "#d29922"),
 }
-_PAPER, _INK, _FAINT, _LINE, _STEP = (drawn for drawn, _, _ in _COLOURS.values())
+_PAPER, _INK, _FAINT, _LINE, _STEP, *_MORE = (drawn for drawn, _, _ in _COLOURS.values())
+_MARKERS: Final = "os^vDPX"
+"""With six colours, 42 lines differ."""
 _STYLE: Final = {
     "axes.edgecolor": _FAINT,
     "axes.facecolor": _PAPER,
@@ -88,6 +93,50 @@ def plot_schedule(peak: Peak, capacity_bytes: int | None) -> str:
         axes.set_xticks([])
         axes.set_ylim(0.0)
         axes.margins(x=0)
+
+    return _svg(title, draw)
+
+
+class Series(NamedTuple):
+    """Numbers of one unit over problem sizes: a line for each name."""
+
+    title: str
+    unit: Unit
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+
+
+def plot_series(series: Series) -> str:
+    """The lines on logarithmic axes as one SVG element; 0 is at the bottom.
+
+    A power of the size is a straight line, and its exponent the slope.
+    """
+    numbers = [number for line in series.lines.values() for _, number in line]
+    scale, unit = _scale(series.unit, numbers)
+    title = plain(series.title)
+
+    def draw(axes: "Axes") -> None:
+        styles = zip(cycle((_LINE, _STEP, *_MORE, _INK)), cycle(_MARKERS), strict=False)
+        for (name, line), (colour, marker) in zip(series.lines.items(), styles, strict=False):
+            sizes, heights = zip(*line, strict=True)
+            axes.plot(
+                sizes,
+                [height / scale for height in heights],
+                color=colour,
+                marker=marker,
+                alpha=0.8,
+                label=plain(name),
+            )
+        axes.set_title(title, loc="left")
+        axes.set_xlabel("size")
+        axes.set_ylabel(unit)
+        axes.set_xscale("log")
+        axes.set_yscale("symlog", linthresh=min(filter(None, numbers)) / scale)
+        axes.yaxis.set_major_formatter(lambda height, _place: f"{height:g}")
+        axes.set_ylim(0.0)
+        ticks = sorted({size for line in series.lines.values() for size, _ in line})
+        axes.set_xticks(ticks, [f"{size:,}" for size in ticks])
+        axes.set_xticks([], minor=True)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, borderpad=0.0)
 
     return _svg(title, draw)
 

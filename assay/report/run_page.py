@@ -1,91 +1,67 @@
 """``report.html``: a run as one self-contained page, readable offline and without scripts."""
 
-from collections.abc import Iterable, Sequence
-from statistics import quantiles
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from statistics import median, quantiles
 from typing import Final, NamedTuple
 
-from assay.model.evidence import Evidence, Memory
+from assay.model.defect import Upstream
+from assay.model.evidence import Evidence
 from assay.model.history import Trend
 from assay.model.rerun import Rerun
-from assay.model.summary import LiveBuffer, copied_bytes_per_iteration
+from assay.model.target import DeviceModel
 from assay.model.timing import Times, VariantTimes, format_seconds
-from assay.model.verdict import USUAL, Invocation, Outcome, Record
+from assay.model.units import Unit
+from assay.model.verdict import USUAL, Invocation, Record
 from assay.report.causes import Entry, by_urgency, explain
 from assay.report.document import rerun_lines, suite_statuses
 from assay.report.history_output import history_section
 from assay.report.html_page import TONES, render
 from assay.report.labels import (
     LABELS,
-    RANK,
     closing_sentence,
-    counts,
     coverage_lines,
     headline,
     in_order,
     plural,
-    rerun,
     result,
     toolchain_versions,
     uncontrolled_lines,
 )
+from assay.report.plot import plot_series
+from assay.report.run_programs import HEIGHT, Mark, Place, mark, over_size, place
 
-_BUFFERS_SHOWN: Final = 5
-_LEAST_SHARE: Final = 0.01  # a buffer of less than a hundredth of the peak explains little
-
-
-class Mark(NamedTuple):
-    """The worst of some verdicts, and how many there are of each."""
-
-    verdict: Outcome
-    text: str
-
-    @property
-    def tone(self) -> str:
-        """The class of its style."""
-        return TONES[self.verdict]
-
-
-class Row(NamedTuple):
-    """A variant on a target: its verdicts, its memory and the largest buffers at its peak."""
-
-    variant: str
-    mark: Mark
-    memory: Memory | None
-    copied_bytes: int | None
-    buffers: Sequence[LiveBuffer]
-    records: Sequence[Record]
-    command: str
-
-
-class Programs(NamedTuple):
-    """The variants of a workload on a target; ``most_bytes`` is the width of a whole bar."""
-
-    workload: str
-    target: str
-    mark: Mark
-    rows: Sequence[Row]
-    most_bytes: int
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the reader must see the rows."""
-        return self.mark.verdict.fails
+_ROWS_OPEN: Final = 40
+"""A suite's verdicts are shown at once up to so many variants."""
 
 
 class Suite(NamedTuple):
-    """A suite: its state in words, its verdicts by target, and its programs."""
+    """A suite: its state in words, its verdicts by target and by variant, plots, its programs."""
 
     entry: Entry
-    marks: Sequence[tuple[str, Mark]]
-    programs: Sequence[Programs]
+    marks: Mapping[str, Mark]
+    targets: Sequence[str]
+    variants: Sequence[tuple[str, str, Mapping[str, tuple[Mark, str]]]]
+    places: Sequence[Place]
+    plots: Sequence[str]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the verdicts of its variants are shown at once."""
+        fails = any(each.is_open for each in self.places)
+        return fails or len(self.variants) <= _ROWS_OPEN
 
 
 class Box(NamedTuple):
-    """Samples of a program: least, quartiles and greatest, as shares of the greatest in a group."""
+    """Samples of a program: least, quartiles and greatest, as shares of the greatest in a group.
+
+    ``limit`` is the share of what the median is compared with.
+    """
 
     variant: str
     text: str
     shares: Sequence[float]
+    limit: float | None
 
 
 class Timing(NamedTuple):
@@ -93,6 +69,7 @@ class Timing(NamedTuple):
 
     program: str
     boxes: Sequence[Box]
+    limit: str
 
 
 def run_page(
@@ -102,20 +79,17 @@ def run_page(
     invocation: Invocation = USUAL,
     programs: Iterable[Evidence] = (),
     history: Sequence[Trend] = (),
+    devices: Mapping[str, DeviceModel] | None = None,
 ) -> str:
-    """The page: the result and what to act on, suites by target, programs, times, known defects.
+    """The page: the result and what to act on, suites with their programs, times, known defects.
 
-    ``programs`` are the measurements of the run, which the records alone do not hold; ``history``
-    are its series in a database. All texts of programs and messages are escaped.
+    ``programs`` are the measurements of the run, which the records alone do not hold, growing loops
+    included. ``history`` are its series in a database. ``devices`` are the models of the targets,
+    which estimate what hides a transfer. All texts of programs and messages are escaped.
     """
-    seen, ending = tuple(records), invocation.ending
-    evidence = {each.key: each for each in programs}
+    seen, ending, measured = tuple(records), invocation.ending, tuple(programs)
     urgent, others = by_urgency(seen, ending)
-    targets = in_order(record.target for record in seen)
-    suites = [
-        _suite(entry, [each for each in seen if each.suite == entry.name], evidence, invocation)
-        for entry in suite_statuses(seen, invocation.upstream_issues, fold=False)
-    ]
+    known = [each for each in others if each[0].verdict.judged]
     return render(
         "run.html",
         title=result(seen, ending),
@@ -125,14 +99,17 @@ def run_page(
         coverage=[*uncontrolled_lines(invocation.uncontrolled), *coverage_lines(ending)],
         command=" ".join(invocation.command),
         urgent=_explained(urgent, invocation),
-        known=_explained((each for each in others if each[0].verdict.judged), invocation),
+        known=_explained(known, invocation),
+        reports=_reports(known),
+        standings=_standings(invocation),
         unjudged=_explained((each for each in others if not each[0].verdict.judged), invocation),
-        targets=targets,
-        suites=suites,
-        timings=list(map(_timing, times)),
+        targets=in_order(record.target for record in seen),
+        suites=_suites(seen, measured, devices or {}, invocation),
+        height=HEIGHT,
+        timings=[_timing(each, seen) for each in times],
         reruns=list(rerun_lines(reruns)),
         history=history_section(history),
-        versions=toolchain_versions(seen),
+        environment=invocation.environment | toolchain_versions(seen),
         labels=LABELS,
     )
 
@@ -144,87 +121,136 @@ def _explained(
     return [(explain(cause, invocation.command), TONES[cause[0].verdict]) for cause in found]
 
 
-def _suite(
-    entry: Entry,
+def _standings(invocation: Invocation) -> dict[str, str]:
+    """Where each upstream report of the run stands, and its age, by link."""
+    issues = (each for found in invocation.upstream_issues.values() for each in found)
+    upstreams = {each.upstream.link: each.upstream for each in issues} | invocation.upstreams
+    today = invocation.environment.get("started", "")
+    return {link: _standing(upstream, today) for link, upstream in upstreams.items()}
+
+
+def _standing(upstream: Upstream, today: str) -> str:
+    """``open upstream; opened on 2023-04-05, 3 years 7 months ago; state read on 2026-11-25``."""
+    words = [upstream.standing]
+    if upstream.opened:
+        age = _age(upstream.opened, today or upstream.seen)
+        words.append(f"opened on {upstream.opened}" + (f", {age} ago" if age else ""))
+    if upstream.seen:
+        words.append(f"state read on {upstream.seen}")
+    return "; ".join(words)
+
+
+def _age(opened: str, today: str) -> str:
+    """Years and months between two ISO dates; ``today`` may go on with the time, or be empty."""
+    if not today:
+        return ""
+    start, end = date.fromisoformat(opened), date.fromisoformat(today[: len(opened)])
+    months = 12 * (end.year - start.year) + end.month - start.month - (end.day < start.day)
+    parts = {"year": months // 12, "month": months % 12}
+    return " ".join(plural(number, noun) for noun, number in parts.items() if number > 0)
+
+
+def _reports(known: Iterable[Sequence[Record]]) -> list[tuple[str, str]]:
+    """The upstream reports of known defects by link, and what names them."""
+    by_link: dict[str, list[Record]] = {}
+    for record in (record for cause in known for record in cause if record.upstream):
+        by_link.setdefault(record.upstream, []).append(record)
+    found = []
+    for link, records in by_link.items():
+        variants = {(each.suite, each.variant) for each in records}
+        suites = ", ".join(dict.fromkeys(each.suite for each in records))
+        defects = f"{plural(len(records), 'verdict')} on {plural(len(variants), 'variant')}"
+        found.append((link, f"{suites}: {defects}"))
+    return found
+
+
+def _suites(
     records: Sequence[Record],
-    evidence: dict[tuple[str, str, str, str], Evidence],
+    measured: Sequence[Evidence],
+    devices: Mapping[str, DeviceModel],
     invocation: Invocation,
+) -> list[Suite]:
+    programs = {each.key: each for each in measured if each.growth is None}
+    statuses = suite_statuses(records, invocation.upstream_issues, fold=False)
+    suites = []
+    for number, entry in enumerate(statuses, 1):
+        mine = [each for each in records if each.suite == entry.name]
+        found: dict[tuple[str, str], list[Record]] = {}
+        for record in mine:
+            found.setdefault((record.workload, record.target), []).append(record)
+        places = [
+            place(each, programs, devices, invocation, f"p{number}-{place_number}")
+            for place_number, each in enumerate(found.values(), 1)
+        ]
+        sized = over_size(each for each in measured if each.suite == entry.name)
+        suites.append(_suite(entry, mine, places, list(map(plot_series, sized))))
+    return suites
+
+
+def _suite(
+    entry: Entry, records: Sequence[Record], places: Sequence[Place], plots: Sequence[str]
 ) -> Suite:
+    from markupsafe import Markup
+
     by_target: dict[str, list[Record]] = {}
     for record in records:
         by_target.setdefault(record.target, []).append(record)
-    places = dict.fromkeys((each.workload, each.target) for each in records)
+    targets = in_order(by_target)
+    variants: dict[tuple[str, str], dict[str, tuple[Mark, str]]] = {}
+    for each in places:
+        for row in each.rows:
+            cells = variants.setdefault((each.workload, row.variant), {})
+            cells[each.target] = row.mark, row.anchor
     return Suite(
         entry=entry,
-        marks=[(target, _mark(by_target[target])) for target in in_order(by_target)],
-        programs=[
-            _programs(
-                [each for each in by_target[target] if each.workload == workload],
-                evidence,
-                invocation,
-            )
-            for workload, target in places
-        ],
+        marks={target: mark(by_target[target]) for target in targets},
+        targets=targets,
+        variants=[(*names, cells) for names, cells in variants.items()],
+        places=places,
+        plots=[Markup(plot) for plot in plots],  # noqa: S704 -- matplotlib escapes its texts
     )
 
 
-def _mark(records: Sequence[Record]) -> Mark:
-    worst = min((each.verdict for each in records), key=RANK.__getitem__)
-    return Mark(worst, ", ".join(counts(records).values()))
+def _timing(times: Times, records: Iterable[Record]) -> Timing:
+    """The boxes, and a line at what the judged program is compared with.
 
-
-def _programs(
-    records: Sequence[Record],
-    evidence: dict[tuple[str, str, str, str], Evidence],
-    invocation: Invocation,
-) -> Programs:
-    variants: dict[str, list[Record]] = {}
-    for record in records:
-        variants.setdefault(record.variant, []).append(record)
-    first = records[0]
-    rows = [
-        _row(found, evidence.get((first.suite, first.workload, variant, first.target)), invocation)
-        for variant, found in variants.items()
-    ]
-    sizes = [max(row.memory.device_bytes, row.memory.host_bytes) for row in rows if row.memory]
-    return Programs(
-        workload=first.workload,
-        target=first.target,
-        mark=_mark(records),
-        rows=rows,
-        most_bytes=max(sizes, default=0) or 1,
-    )
-
-
-def _row(records: Sequence[Record], seen: Evidence | None, invocation: Invocation) -> Row:
-    module = seen.module if seen else None
-    peak = module.peak if module else None
-    buffers = peak.buffers[:_BUFFERS_SHOWN] if peak else ()
-    return Row(
-        variant=records[0].variant,
-        mark=_mark(records),
-        memory=seen.memory if seen else None,
-        copied_bytes=copied_bytes_per_iteration(module.full_buffer_writes, 0) if module else None,
-        buffers=[each for each in buffers if peak and each.nbytes >= _LEAST_SHARE * peak.nbytes],
-        records=records,
-        command=rerun(records[0], invocation.command),
-    )
-
-
-def _timing(times: Times) -> Timing:
+    That is the claim's limit, a multiple of the reference's median, or the stored time of a program
+    that is timed alone.
+    """
     timed = [each for each in (times.reference, times.judged) if each.samples]
-    most = max((max(each.samples) for each in timed), default=1.0)
-    return Timing(
-        program=f"{times.suite}/{times.workload} on {times.target}",
-        boxes=[_box(each, most) for each in timed],
+    limit, words = None, ""
+    if times.limit is not None and times.reference.samples:
+        limit = times.limit * median(times.reference.samples)
+        words = f"limit: {times.limit:.3g} × {times.reference.variant}"
+    elif times.is_alone and (stored := _stored_time(times, records)) is not None:
+        limit, words = stored, f"stored: {format_seconds(stored)}"
+    ends = [max(each.samples) for each in timed]
+    most = max((*ends, limit or 0.0), default=0.0) or 1.0
+    boxes = [_box(each, most, limit if each is times.judged else None) for each in timed]
+    program = f"{times.suite}/{times.workload} on {times.target}"
+    return Timing(program=program, boxes=boxes, limit=words)
+
+
+def _stored_time(times: Times, records: Iterable[Record]) -> float | None:
+    """The baseline of the judged program's time."""
+    program = (times.suite, times.workload, times.judged.variant, times.target)
+    stored = (
+        each.baseline.value
+        for each in records
+        if each.baseline
+        and each.unit is Unit.SECONDS
+        and not each.must_fail
+        and (each.suite, each.workload, each.variant, each.target) == program
     )
+    return next(stored, None)
 
 
-def _box(times: VariantTimes, most: float) -> Box:
+def _box(times: VariantTimes, most: float, limit: float | None) -> Box:
     samples = times.samples
     quarters = quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else [*samples] * 3
     return Box(
         variant=times.variant,
         text=f"{format_seconds(quarters[1])}, {plural(len(samples), 'sample')}",
         shares=[each / most for each in (min(samples), *quarters, max(samples))],
+        limit=None if limit is None else limit / most,
     )

@@ -146,6 +146,16 @@ def _in_files(path: Path, evidence: Evidence) -> Evidence:
     return replace(evidence, steps=replace(evidence.steps, modules=()))
 
 
+def load_programs(
+    directory: Path,
+) -> tuple[tuple[Evidence, ...], tuple[MeasurementCacheError, ...]]:
+    """All evidence of a run, growing loops last, and damaged files."""
+    (programs, damaged), (growth, unread) = (
+        cache.load_all(directory) for cache in (PROGRAMS, GROWTH)
+    )
+    return (*programs, *growth), (*damaged, *unread)
+
+
 def find(directory: Path, key: Key) -> Evidence | None:
     """The evidence of a program, if it was observed in this run."""
     path = PROGRAMS.path(directory, key)

@@ -7,6 +7,7 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -112,6 +113,16 @@ def resolve(name: str) -> Target:
         if target.name == parsed:
             return target
     raise misuse(got=repr(name), wanted="a known device model", do=_advice(name))
+
+
+def models_of(names: Iterable[str]) -> dict[str, DeviceModel]:
+    """The device model of each target that has one; a name that is unknown here has none."""
+    found = {}
+    for name in names:
+        with suppress(TargetError):
+            if model := resolve(name).model:
+                found[name] = model
+    return found
 
 
 def known() -> tuple[str, ...]:

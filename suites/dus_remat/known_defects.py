@@ -31,6 +31,7 @@ _Ways = Expected | tuple[Expected, ...]
 _REPORT = Upstream(
     link="https://github.com/google/paxml/issues/17",
     state=UpstreamState.OPEN,
+    opened="2023-04-05",
     seen="2026-11-25",
 )
 _UNREPORTED = Upstream(link="https://github.com/openxla/xla", state=UpstreamState.UNREPORTED)

@@ -14,6 +14,7 @@ from assay import (
 _REPORT = Upstream(
     link="https://github.com/pytorch/xla/issues/4160",
     state=UpstreamState.OPEN,
+    opened="2022-11-06",
     seen="2026-11-25",
 )
 

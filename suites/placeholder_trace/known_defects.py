@@ -30,10 +30,14 @@ def _sent_bytes(case: Case) -> int:
 
 _upstream = partial(Upstream, seen="2026-11-25")
 _SENT_REPORT = _upstream(
-    link="https://github.com/pytorch/xla/issues/8612", state=UpstreamState.CLOSED
+    link="https://github.com/pytorch/xla/issues/8612",
+    state=UpstreamState.CLOSED,
+    opened="2025-01-22",
 )
 _READ_REPORT = _upstream(
-    link="https://github.com/pytorch/xla/issues/9049", state=UpstreamState.OPEN
+    link="https://github.com/pytorch/xla/issues/9049",
+    state=UpstreamState.OPEN,
+    opened="2025-04-28",
 )
 
 SENT_ISSUE = UpstreamIssue(

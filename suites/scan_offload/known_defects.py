@@ -22,7 +22,7 @@ from assay import (
 from suites.scan_offload.formulas import IN_USE, moved_bytes, row_bytes
 
 _closed = partial(Upstream, state=UpstreamState.CLOSED, seen="2026-11-25")
-_REPORT = _closed(link="https://github.com/openxla/xla/issues/17541")
+_REPORT = _closed(link="https://github.com/openxla/xla/issues/17541", opened="2024-09-24")
 _JAX_REPORT = _closed(link="https://github.com/jax-ml/jax/issues/23869")
 _SEEN = "2026-11-23"
 _GPU, _TPU = ("gpu*",), ("tpu*",)

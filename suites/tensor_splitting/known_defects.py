@@ -75,6 +75,7 @@ def _needed(share: float, case: Case) -> float:
 _REPORT = Upstream(
     link="https://github.com/tensorflow/tensorflow/pull/58679",
     state=UpstreamState.CLOSED,
+    opened="2022-11-24",
     seen="2026-11-25",
 )
 

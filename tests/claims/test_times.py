@@ -174,6 +174,7 @@ def test_the_question_names_the_limit_and_both_changes() -> None:
     assert CLAIM.turns(case()).question == "at most 1, 0.02 to 0.05"
     traced = claims.TraceTimeRatio(at_most=formula(2, Unit.RATIO), least_change=0.01)
     assert traced.turns(case()).question == "tracing: at most 2, 0.01 to 0.05"
+    assert (CLAIM.turns(case()).limit, traced.turns(case()).limit) == (1, 2)
 
 
 def test_a_wide_interval_below_the_line_is_no_pass() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 
 from tests.plugin.project import PREAMBLE, Project
@@ -9,12 +11,15 @@ from tests.plugin.project import PREAMBLE, Project
 SUITE = (
     PREAMBLE
     + """
-from assay import FailureKind, Fails, Upstream
+from assay import FailureKind, Fails, Upstream, UpstreamState
 
 KNOWN = KnownDefect(
     variants=("known",), targets=("*",), reason="shapes do not fit",
     expects={"compiles": Fails(kind=FailureKind.TRACE, message="incompatible shapes")},
-    upstream=Upstream(link="https://example.org/1"), last_seen="2026-11-20",
+    upstream=Upstream(
+        link="https://example.org/1", state=UpstreamState.OPEN, opened="2023-04-05"
+    ),
+    last_seen="2026-11-20",
 )
 W = workload(
     variant("double", double),
@@ -52,6 +57,17 @@ def test_report_prints_a_run_from_its_records(project: Project, run: str) -> Non
     assert "The run fails (exit 1): 1 failed, 1 known defect, 2 passed." in ended.output
     assert "mine / small" not in ended.output
     assert "mine / small" in project.assay("report", "-v", run).output
+
+
+def test_the_page_tells_the_state_of_a_known_defect_and_the_machine(
+    project: Project, run: str
+) -> None:
+    ended = project.assay("report", run, "--html", "page.html")
+    assert ended.exit_code == 0
+    page = (project.root / "page.html").read_text()
+    assert "https://example.org/1</a></th><td>open upstream; opened on 2023-04-05, " in page
+    assert f"<dt>python</dt><dd>{platform.python_version()}</dd>" in page
+    assert page == (project.root / run / "report.html").read_text()
 
 
 def test_a_missing_run_is_misuse(project: Project) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from assay import Program, Role, Variant, Workload
+from assay import Program, Role, SizedVariant, Variant, Workload
 from assay.model.evidence import Evidence, FailureKind, Memory, Traced
 from assay.model.target import DeviceModel, TargetName
-from assay.observe import observe
+from assay.observe import observe, unseen
 from assay.targets.jax_internals import InternalsMoved, ModuleUnreadable
 
 
@@ -67,16 +67,17 @@ class Tools:
 Seen = Callable[..., Evidence]
 
 
+def no_program(_devices: Any) -> Program:
+    return Program(function=lambda: None)
+
+
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     def see(compiling: Exception | None = None, handing_over: Exception | None = None) -> Evidence:
         monkeypatch.setattr("assay.observe.resolve", lambda _name: Device())
         monkeypatch.setattr("assay.observe.framework", lambda *_: Tools(compiling, handing_over))
 
-        def program(_devices: Any) -> Program:
-            return Program(function=lambda: None)
-
-        variant = Variant(name="plain", role=Role.CONTROL, program=program)
+        variant = Variant(name="plain", role=Role.CONTROL, program=no_program)
         return observe(Workload(suite="s", name="w", variants=(variant,)), variant, "gpu-h100")
 
     return see
@@ -153,3 +154,10 @@ def test_any_other_fault_of_reading_the_module_is_assays(seen: Seen, fault: Exce
 def test_an_adapter_that_no_longer_fits_jaxlib_is_assays_fault(seen: Seen) -> None:
     with pytest.raises(InternalsMoved):
         seen(handing_over=InternalsMoved("hlo_modules()"))
+
+
+def test_the_evidence_of_a_sized_program_has_its_size() -> None:
+    plain = Variant(name="plain", role=Role.CONTROL, program=no_program)
+    sized = SizedVariant(name="a", role=Role.CONTROL, program=no_program, size=7)
+    workload = Workload(suite="s", name="w", variants=(plain, sized))
+    assert [unseen(workload, each, Device()).size for each in (plain, sized)] == [None, 7]

@@ -133,11 +133,19 @@ def test_a_failed_claim_says_measured_limit_cause_next_and_rerun(record_of: Reco
     )
     assert details == {
         "measured": "2.0 GiB · limit 1.0 GiB · baseline 1.0 GiB on jax 0.10.2",
+        "since": "the baseline's toolchain: jax 0.10.2 → 0.12.0, jaxlib none → 0.12.0",
         "cause": "too much",
         "next": "shard it",
         "upstream": LINK,
         "rerun": "pytest suites --assay-target gpu-h100:8 -k scan_stack/offload-hidden",
     }
+
+
+def test_a_number_of_this_toolchain_changed_with_the_program(record_of: RecordOf) -> None:
+    baseline = BaselineNumber(value=7, toolchain={"jax": "0.12.0", "jaxlib": "0.12.0"})
+    failed = record_of(verdict=Outcome.FAILED, measured=8, baseline=baseline)
+    assert details_of(failed)["since"].endswith("the program changed, not the compiler")
+    assert "since" not in details_of(record_of(verdict=Outcome.FAILED))
 
 
 def test_a_failed_claim_without_advice_still_says_what_to_do(record_of: RecordOf) -> None:

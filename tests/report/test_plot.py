@@ -15,7 +15,7 @@ import pytest
 from assay.model.bisection import Bisection, Point, Step
 from assay.model.summary import Peak
 from assay.model.units import Unit
-from assay.report.plot import plot, plot_schedule
+from assay.report.plot import Series, plot, plot_schedule, plot_series
 from assay.report.regression import sentence
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -112,3 +112,14 @@ def test_a_schedule_shows_its_peak_and_the_devices_memory_if_near() -> None:
     assert "memory of the device: 4.0 MiB" in near
     assert not any("memory of the device" in text for text in far)
     assert plot_schedule(peak, None) == plot_schedule(peak, None)
+
+
+def test_a_line_for_each_name_over_the_sizes() -> None:
+    line = [(10, MIB), (100, 10 * MIB), (1000, 0)]
+    series = Series(title="of <&>", unit=Unit.BYTES, lines={"a <&>": line, "b": line[:1]})
+    svg = plot_series(series)
+    shown = texts(svg)
+    assert {"a <&>", "b", "of <&>", "MiB", "10", "100", "1,000", "0"} <= set(shown)
+    assert not any("$" in text for text in shown)
+    assert plot_series(series) == svg
+    assert plot_series(series._replace(lines={"a <&>": line[:2]})) != svg

@@ -4,13 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.model.defect import Upstream, UpstreamState
 from assay.model.evidence import Evidence, Memory, Toolchain
 from assay.model.timing import Times, VariantTimes
-from assay.model.verdict import USUAL, Ending, Outcome, Record
+from assay.model.units import Unit
+from assay.model.verdict import USUAL, BaselineNumber, Ending, Invocation, Outcome, Record
 from assay.report.run_page import run_page
+from tests.report.inspections import BUFFER, DEVICE, EVIDENCE, MODULE, PAIR, PEAK
 
 RecordOf = Callable[..., Record]
 
@@ -64,19 +68,33 @@ class Read(HTMLParser):
         return " ".join(filter(None, self.texts))
 
 
+def page_of(record_of: RecordOf, text: str) -> Read:
+    """A page on which every text of a program, a message or a report is this one."""
+    record = record_of(
+        verdict=Outcome.FAILED, reason=text, advice=text, variant=text, suite=text, workload=text,
+        claim=text, target=text, toolchain={text: text},
+    )  # fmt: skip
+    known = replace(record, verdict=Outcome.KNOWN_DEFECT, upstream=f"javascript:{text}")
+    buffer = replace(BUFFER, name=text, line=text, nbytes=2**33)
+    peak = replace(PEAK, at=text, line=text, buffers=(buffer,), levels=(1, 2))
+    module = replace(MODULE, peak=peak, overlaps=(replace(PAIR, start=text),))
+    seen = replace(EVIDENCE, suite=text, workload=text, variant=text, target=text, module=module)
+    invocation = Invocation(command=(text,), environment={text: text})
+    return Read(run_page([record, known], (), (), invocation, [seen], (), {text: DEVICE}))
+
+
+@settings(max_examples=20)
 @given(text=TEXT)
 def test_no_text_of_a_program_becomes_markup(record_of: RecordOf, text: str) -> None:
-    usual = Read(run_page([record_of(verdict=Outcome.FAILED, reason="why", advice="fix")]))
-    hostile = record_of(
-        verdict=Outcome.FAILED,
-        reason=f"<script>{text}</script>",
-        advice=f'"><img src=x>{text}',
-        variant="a<b>c",
-        suite="s&<i>",
-    )
-    found = Read(run_page([hostile]))
-    assert found.tags == usual.tags
-    assert found.links == usual.links
+    usual = page_of(record_of, "text")
+    for hostile in (
+        f"<script>{text}</script>",
+        f'"><img src=x>{text}',
+        f"'}}}}{{{{ 7 * 7 }}}}{text}",
+    ):
+        found = page_of(record_of, hostile)
+        assert found.tags == usual.tags
+        assert found.links == usual.links
 
 
 def test_a_page_needs_no_script_and_no_other_file(record_of: RecordOf) -> None:
@@ -114,7 +132,70 @@ def test_a_variant_shows_its_memory_and_its_claims(record_of: RecordOf) -> None:
 
 def test_a_variant_without_measurements_shows_none(record_of: RecordOf) -> None:
     other = replace(OFFLOADED, variant="another")
-    assert "offload-hidden passed – – –" in Read(run_page([record_of()], programs=[other])).text
+    assert (
+        "variant verdict offload-hidden passed offload-hidden"
+        in Read(run_page([record_of()], programs=[other])).text
+    )
+
+
+def test_each_verdict_leads_to_its_details(record_of: RecordOf) -> None:
+    found = [record_of(target=target, variant=v) for target in ("cpu:8", "tpu") for v in "ab"]
+    page = Read(run_page(found))
+    links = [link[1:] for link in page.links if link.startswith("#p")]
+    assert len(set(links)) == 4
+    assert set(links) <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+
+
+@pytest.mark.parametrize(
+    ("upstream", "words"),
+    [
+        (
+            Upstream(link="l", state=UpstreamState.OPEN, opened="2023-04-05", seen="2026-11-25"),
+            "open upstream; opened on 2023-04-05, 3 years 7 months ago; state read on 2026-11-25",
+        ),
+        (
+            Upstream(
+                link="l", state=UpstreamState.CLOSED, opened="2026-10-26", closed="2026-11-01"
+            ),
+            "closed upstream on 2026-11-01; opened on 2026-10-26 ",
+        ),
+        (Upstream(link="l", state=UpstreamState.UNREPORTED), "not reported upstream "),
+    ],
+)
+def test_a_known_defect_has_the_state_and_age_of_its_report(
+    record_of: RecordOf, upstream: Upstream, words: str
+) -> None:
+    invocation = Invocation(
+        upstreams={"l": upstream}, environment={"started": "2026-11-25 03:31 UTC"}
+    )
+    known = record_of(verdict=Outcome.KNOWN_DEFECT, upstream="l")
+    text = Read(run_page([known], invocation=invocation)).text
+    assert f"in this run l {words}" in text
+    assert "scan_offload: 1 verdict on 1 variant" in text
+
+
+def test_the_machine_and_the_versions_are_told(record_of: RecordOf) -> None:
+    invocation = Invocation(environment={"processor": "an EPYC", "cores": "2"})
+    text = Read(run_page([record_of()], invocation=invocation)).text
+    assert "processor an EPYC cores 2 jax 0.12.0 jaxlib 0.12.0" in text
+
+
+def test_a_page_of_3000_verdicts_has_less_than_5_megabytes(record_of: RecordOf) -> None:
+    buffers = tuple(replace(BUFFER, nbytes=2**30 + each) for each in range(5))
+    levels = tuple(each * 7919 % 2**33 for each in range(200))
+    module = replace(
+        MODULE, peak=replace(PEAK, buffers=buffers, levels=levels), overlaps=(PAIR,) * 4
+    )
+    found, programs = [], []
+    for number in range(1000):
+        variant, suite = f"a-variant-with-a-name-{number}", f"suite-{number % 5}"
+        found += [record_of(suite=suite, variant=variant, claim=f"claim-{n}") for n in range(3)]
+        programs.append(replace(OFFLOADED, suite=suite, variant=variant, module=module))
+    devices = {"gpu-h100:8": DEVICE}
+    page = run_page(found, (), (), USUAL, programs, (), devices)
+    assert page.count("at the peak") == 1000
+    assert len(page.encode()) < 5_000_000
 
 
 def test_a_lost_item_and_missing_coverage_are_told(record_of: RecordOf) -> None:
@@ -140,3 +221,31 @@ def test_times_are_boxes_on_one_scale(record_of: RecordOf) -> None:
     assert "fast 1 ms, 1 samples" not in text
     assert "fast 1 ms, 1 sample" in text
     assert page.count("<svg") == 2
+    assert 'stroke="var(--bad)"' not in page
+
+
+def test_times_have_their_limit_or_the_stored_time(record_of: RecordOf) -> None:
+    times = Times(
+        suite="s",
+        workload="w",
+        target="cpu",
+        question="q",
+        limit=2.0,
+        toolchain=Toolchain(versions={}),
+        reference=VariantTimes(variant="slow", samples=(0.002, 0.003, 0.004)),
+        judged=VariantTimes(variant="fast", samples=(0.001,)),
+    )
+    page = run_page([record_of()], [times])
+    assert "fast 1 ms, 1 sample limit: 2 × slow" in Read(page).text
+    assert page.count('stroke="var(--bad)"') == 1
+    alone = replace(times, reference=VariantTimes(variant=""), limit=None)
+    stored = record_of(
+        suite="s",
+        workload="w",
+        variant="fast",
+        target="cpu",
+        unit=Unit.SECONDS,
+        baseline=BaselineNumber(value=0.0005, toolchain={}),
+    )
+    assert "1 ms, 1 sample stored: 500 µs" in Read(run_page([stored], [alone])).text
+    assert "stored:" not in Read(run_page([replace(stored, variant="b")], [alone])).text

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from assay.model.target import TargetError, TargetName
-from assay.targets import Target, known, resolve, survey
+from assay.targets import Target, known, models_of, resolve, survey
 
 
 def test_every_known_name_resolves_to_itself() -> None:
@@ -50,6 +50,11 @@ def test_a_wrong_name_leads_to_a_right_one(wrong: str, right: str) -> None:
 def test_a_single_device_has_one_spelling() -> None:
     assert resolve("gpu-h100:1").name == resolve("gpu-h100").name == TargetName(model="gpu-h100")
     assert resolve("cpu:1").name == TargetName(model="cpu")
+
+
+def test_a_name_without_a_device_model_is_left_out() -> None:
+    found = models_of(["cpu:8", "gpu-h100:8", "gpu-unheard-of", "not a name"])
+    assert {name: model.name for name, model in found.items()} == {"gpu-h100:8": "gpu-h100"}
 
 
 def test_the_survey_tells_what_each_target_can_do() -> None:

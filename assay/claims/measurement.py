@@ -138,7 +138,7 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
         stop(
             Outcome.UNSUPPORTED,
             "this target and toolchain keep no placement in host memory",
-            "use a GPU or TPU target, with jax 0.9 or newer if the device is not present",
+            "use a GPU or TPU target, with jax 0.8.2 or newer if the device is not present",
         )
     traced = evidence.traced
     if traced and traced.host_placements_traced and not traced.placements_lowered:
@@ -146,7 +146,7 @@ def stop_unless_placement_shows(evidence: Evidence) -> None:
             Outcome.UNSUPPORTED,
             "the jaxpr places data on the host, but this jax drops placement when it "
             "lowers for a device that is not present",
-            "use jax 0.9 or newer, or a machine that has the device",
+            "use jax 0.8.2 or newer, or a machine that has the device",
         )
 
 

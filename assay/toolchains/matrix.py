@@ -30,7 +30,7 @@ _COMPONENTS: Final = tuple(each for each in COMPONENTS if each != "torch_xla")
 _DROPS_PLACEMENT: Final = Unavailable(
     reason="the program moves data to host memory, which this release drops when it lowers for a "
     "device that is not present",
-    remedy="use jax 0.9 or newer",
+    remedy="use jax 0.8.2 or newer",
 )
 
 

@@ -1,13 +1,16 @@
 """A program on the toolchain of one release: compiled or run there by ``probe.py``, read here."""
 
+import ast
 import gzip
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +34,8 @@ from assay.toolchains.pairs import Halted, Launch, RerunError, child_of, link_as
 from assay.toolchains.releases import Release
 
 SCRIPT: Final = Path(probe.__file__)
+_ASSAY: Final = SCRIPT.parents[1]
+_LEDGER: Final = ("known_defects", "upstream_issue")
 _MODULE: Final = "module.hlo.pb.gz"
 _ASSAY_ONLY: Final = "assay-only"
 _PACKAGES: Final = (
@@ -286,13 +291,56 @@ def _store(folder: Path, place: Path) -> None:
 
 
 def _stored(place: Path) -> _Result | None:
-    """A result stored there, unless one of the files that it was made from has changed."""
+    """A result stored there, unless a file that decides it has changed.
+
+    Assay's own files do not: only the probe measures, and it is a part of the key.
+    """
     try:
         result = msgspec.json.decode((place / "result.json").read_bytes(), type=_Result)
+        changed, same = [], []
         for name, digest in result.files:
-            if hashlib.sha256(Path(name).read_bytes()).hexdigest() != digest:
-                return None
+            if not Path(name).is_relative_to(_ASSAY):
+                is_same = hashlib.sha256(Path(name).read_bytes()).hexdigest() == digest
+                (same if is_same else changed).append(name)
+        if not all(is_ledger(name, same) for name in changed):
+            return None
         os.utime(place)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, SyntaxError, msgspec.MsgspecError):
         return None
     return result
+
+
+def is_ledger(file: str, others: Iterable[str]) -> bool:
+    """Whether the others use that module only as the ledger of a workload.
+
+    Known defects and the upstream issue decide verdicts, and nothing that a compiler gives.
+    """
+    module = Path(file).stem
+    uses = [use for other in others for use in _uses(Path(other).read_text(), module)]
+    return bool(uses) and all(uses)
+
+
+@lru_cache(maxsize=256)
+def _uses(source: str, module: str) -> tuple[bool, ...]:
+    """For each import of the module, whether its names are only given as ``known_defects=`` …."""
+    return tuple(_ledger_uses(ast.parse(source), module))
+
+
+def _ledger_uses(tree: ast.Module, module: str) -> Iterator[bool]:
+    nodes = tuple(ast.walk(tree))
+    given = [each.value for each in nodes if isinstance(each, ast.keyword) and each.arg in _LEDGER]
+    harmless = {name for value in given for name in ast.walk(value)}
+    names = [each for each in nodes if isinstance(each, ast.Name)]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and _last(node.module or "") == module:
+            bound = {each.asname or each.name for each in node.names}
+            used = (name for name in names if name.id in bound)
+            yield "*" not in bound and all(name in harmless for name in used)
+        elif isinstance(node, ast.Import | ast.ImportFrom) and any(
+            _last(each.name) == module for each in node.names
+        ):
+            yield False
+
+
+def _last(dotted: str) -> str:
+    return dotted.rpartition(".")[2]

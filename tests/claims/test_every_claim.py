@@ -230,7 +230,7 @@ def test_a_placement_claim_cannot_run_where_host_and_device_share_memory(example
     assert finding.outcome is Outcome.UNSUPPORTED
     assert (
         finding.advice
-        == "use a GPU or TPU target, with jax 0.9 or newer if the device is not present"
+        == "use a GPU or TPU target, with jax 0.8.2 or newer if the device is not present"
     )
 
 

@@ -168,6 +168,119 @@ def test_a_result_is_reused_until_the_file_changes(
         prober("in_place", file=file).probe(RELEASE)
 
 
+LEDGER = """
+from assay import KnownDefect, Measures, Upstream, UpstreamState
+
+ROWS = 15
+DEFECT = KnownDefect(
+    variants=("row",),
+    expects={"temp-bytes-at-most": Measures(least=1)},
+    targets=("*",),
+    reason="it copies",
+    upstream=Upstream(link="https://example.org/1", state=UpstreamState.OPEN),
+    last_seen="2026-11-25",
+)
+"""
+SUITE = """
+import jax
+from assay import Program, Role, Variant, Workload
+from mini.ledger import DEFECT{also}
+from mini.rows import update
+
+
+def program(devices):
+    return Program(function=update, arguments=(jax.ShapeDtypeStruct(({rows}, 8), "float32"),))
+
+
+ROWS = Workload(
+    suite="mini",
+    name="rows",
+    variants=(Variant(name="row", role=Role.DEFECT, program=program),),
+    known_defects=(DEFECT,),
+)
+"""
+PROGRAM = """
+def update(x):
+    return x.at[0].set(1)
+"""
+
+
+@pytest.fixture
+def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A suite of one program and a ledger, in the current folder."""
+    folder = tmp_path / "mini"
+    folder.mkdir()
+    for name, text in (
+        ("__init__", ""),
+        ("ledger", LEDGER),
+        ("rows", PROGRAM),
+        ("workloads", SUITE.format(also="", rows=15)),
+    ):
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def probe_mini() -> Probed:
+    subject = subject_of("mini.workloads:rows/row")
+    return replace(prober("in_place"), subject=subject).probe(RELEASE)
+
+
+def no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Prober, "_run", lambda *_: pytest.fail("measured again"))
+
+
+def test_a_change_of_the_program_is_measured_and_of_the_ledger_is_not(
+    mini: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = probe_mini()
+    assert first.evidence.failure is None
+    no_more(monkeypatch)
+    (mini / "ledger.py").write_text(LEDGER.replace("it copies", "it copies twice"))
+    assert probe_mini().evidence == replace(first.evidence, cached=True)
+    for module in ("rows", "workloads"):
+        file = mini / f"{module}.py"
+        before = file.read_text()
+        file.write_text(before + "\nLIMIT = 1\n")
+        with pytest.raises(pytest.fail.Exception, match="measured again"):
+            probe_mini()
+        file.write_text(before)
+    assert probe_mini().evidence.cached
+
+
+def test_a_ledger_that_gives_a_program_its_size_is_measured_again(
+    mini: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mini / "workloads.py").write_text(SUITE.format(also=", ROWS as MOST", rows="MOST"))
+    assert probe_mini().evidence.failure is None
+    no_more(monkeypatch)
+    (mini / "ledger.py").write_text(LEDGER.replace("ROWS = 15", "ROWS = 16"))
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        probe_mini()
+
+
+@pytest.mark.parametrize(
+    ("importer", "is_ledger"),
+    [
+        ("from a.ledger import D\nw = W(known_defects=(D,), upstream_issue=D)", True),
+        ("from a.ledger import D as E\nw = W(known_defects=E)", True),
+        ("from a.ledger import D\nw = W(known_defects=D)\nn = len(D)", False),
+        ("from a.ledger import D\nw = W(variants=D)", False),
+        ("from a.ledger import *\nw = W(known_defects=D)", False),
+        ("from a import ledger\nw = W(known_defects=ledger.D)", False),
+        ("import a.ledger\nw = W(known_defects=a.ledger.D)", False),
+        ("def f():\n    from a.ledger import N\n    return N", False),
+        ("import importlib\nd = importlib.import_module('a.ledger').D", False),
+    ],
+)
+def test_a_ledger_is_a_module_that_is_used_as_nothing_else(
+    tmp_path: Path, importer: str, *, is_ledger: bool
+) -> None:
+    file, ledger = tmp_path / "importer.py", tmp_path / "ledger.py"
+    file.write_text(importer)
+    assert probes.is_ledger(str(ledger), [str(file)]) is is_ledger
+
+
 def test_a_run_counts_compilations_and_compares_outputs() -> None:
     one, other = (
         prober(each, wanted=Wanted.RUN).probe(RELEASE) for each in ("in_place", "keeps_the_old")

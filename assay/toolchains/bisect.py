@@ -110,7 +110,11 @@ def find(question: Question, watch: Watch) -> Regression:
     known = versions(question.component, first, last)
     if len(known) < 2:  # noqa: PLR2004  (two ends)
         raise WrongValue(f"got {first} as the good and the bad release, wanted two")
-    good = next(each for each in known if Version(each) == Version(question.good))
+    good, bad = (
+        next(each for each in known if Version(each) == Version(asked))
+        for asked in (question.good, question.bad)
+    )
+    any_step = question.threshold is not None or metric.is_flag
     prober = Prober(
         subject=question.subject,
         target=question.target,
@@ -126,8 +130,9 @@ def find(question: Question, watch: Watch) -> Regression:
         measure=lambda version: numbers.point(_release(question, version)),
         same=metric.same,
         threshold=question.threshold,
-        start=known.index(good),
-        any_step=question.threshold is not None or metric.is_flag,
+        start=known.index(good if any_step or metric.floor is None else bad),
+        any_step=any_step,
+        floor=metric.floor,
         scan=question.scan,
         watch=watch,
     )
@@ -185,7 +190,7 @@ class _Numbers:
             return self._timed(release)
         if self.question.trial is not None:
             return self._claimed(release, self.question.trial)
-        return self.metric.of_release(self._probed(release), self._probed(self.good))
+        return self.metric.of_release(self._probed(release), lambda: self._probed(self.good))
 
     def attribution(self, step: Step, watch: Watch) -> Attribution:
         """Which package made the step; mixtures of both releases are measured for that."""

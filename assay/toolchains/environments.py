@@ -70,13 +70,11 @@ class Uv:
         chosen = ["--python", python or sys.executable]
         self._run(["venv", "--relocatable", "--no-python-downloads", *chosen, str(folder)], python)
 
-    def install(self, interpreter: Path, requirements: Sequence[str], python: str) -> None:
-        """Install wheels into the environment of that interpreter.
-
-        They are compiled at once: processes start many times, and where nothing can be written.
-        """
-        how = ["--no-build", "--compile-bytecode", "--python", str(interpreter)]
-        self._run(["pip", "install", *how, *requirements], python)
+    def install(self, interpreter: Path, recipe: Recipe) -> None:
+        """Install wheels into the environment of that interpreter."""
+        how = ["--no-build", "--python", str(interpreter)]
+        how += ["--compile-bytecode"] * recipe.compiled
+        self._run(["pip", "install", *how, *recipe.requirements], recipe.python)
 
     def releases(self, package: str) -> tuple[str, ...]:
         """All released versions of a package, oldest first."""
@@ -200,7 +198,7 @@ def environment(recipe: Recipe) -> Environment:
         with contextlib.suppress(_Damaged):
             return _ready(place, recipe)
         uv.venv(building, recipe.python)
-        uv.install(building / _INTERPRETER, recipe.requirements, recipe.python)
+        uv.install(building / _INTERPRETER, recipe)
         try:
             versions = _audited(building)
         except _Damaged as damaged:

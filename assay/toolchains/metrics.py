@@ -22,6 +22,10 @@ _SAME_VALUES: Final = 1e-3
 """Outputs that differ by less than this share of the largest one are rounding of floats."""
 
 
+Good = Callable[[], Probed]
+"""Measures the good release, unless that was done."""
+
+
 class NoNumber(Exception):
     """The metric cannot be measured on this release; the message says why."""
 
@@ -30,18 +34,20 @@ class NoNumber(Exception):
 class Metric:
     """A number of a probed release. ``same`` is the relative difference that is no change.
 
-    ``of`` gets the release and the good release. A flag is 0 or 1.
+    ``of`` gets the release, and the good release if it asks for it. A flag is 0 or 1. No number is
+    below the ``floor``, and the bad release has a larger one than the good release.
     """
 
     name: str
-    of: Callable[[Probed, Probed], float]
+    of: Callable[[Probed, Good], float]
     wanted: Wanted = Wanted.COMPILE
     unit: Unit = Unit.BYTES
     same: float = SAME
     counts_failures: bool = False
     is_flag: bool = False
+    floor: float | None = None
 
-    def of_release(self, probed: Probed, good: Probed) -> Point:
+    def of_release(self, probed: Probed, good: Good) -> Point:
         """The release's point. A failure has a number only if the metric counts failures."""
         evidence, version = probed.evidence, probed.release.version
         if evidence.unavailable is not None:
@@ -55,7 +61,7 @@ class Metric:
             return Point(version=version, why=str(missing))
 
 
-def _memory(field: str, probed: Probed, _good: Probed) -> float:
+def _memory(field: str, probed: Probed, _good: Good) -> float:
     if field == "host_bytes":
         _check_host_memory(probed)
     if probed.evidence.memory is None:
@@ -63,7 +69,7 @@ def _memory(field: str, probed: Probed, _good: Probed) -> float:
     return float(getattr(probed.evidence.memory, field))
 
 
-def copied_bytes(above: int, probed: Probed, _good: Probed) -> float:
+def copied_bytes(above: int, probed: Probed, _good: Good) -> float:
     """Bytes of full-buffer writes per loop iteration, in arrays larger than ``above`` bytes."""
     module = probed.evidence.module
     if module is None or not module.buffers_assigned:
@@ -76,7 +82,7 @@ def _check_host_memory(probed: Probed) -> None:
         raise NoNumber("this target and release keep no placement in host memory")
 
 
-def _transfers(probed: Probed, _good: Probed) -> float:
+def _transfers(probed: Probed, _good: Good) -> float:
     _check_host_memory(probed)
     if probed.evidence.module is None:
         raise NoNumber("the compiler gives no HLO module")
@@ -87,24 +93,25 @@ def _transfers(probed: Probed, _good: Probed) -> float:
     return float(sum(filter(None, totals)))
 
 
-def _failures(probed: Probed, _good: Probed) -> float:
+def _failures(probed: Probed, _good: Good) -> float:
     return float(probed.evidence.failure is not None)
 
 
-def _compiles(probed: Probed, _good: Probed) -> float:
+def _compiles(probed: Probed, _good: Good) -> float:
     assert probed.compiles is not None
     return probed.compiles
 
 
-def _returned(probed: Probed, _good: Probed) -> float:
+def _returned(probed: Probed, _good: Good) -> float:
     if probed.returned is None:
         raise NoNumber("the function returns no single number")
     return probed.returned
 
 
-def _difference(probed: Probed, good: Probed) -> float:
+def _difference(probed: Probed, given: Good) -> float:
     """The largest difference of any output element, as a share of that output's largest one."""
     assert probed.folder is not None
+    good = given()
     if good.folder is None or not (good.folder / "outputs.npz").exists():
         raise NoNumber("the good release gives no outputs to compare with")
     with (
@@ -128,7 +135,7 @@ def _share(old: np.ndarray, new: np.ndarray) -> float:
     return float(np.max(np.abs(new[finite] - old[finite]), initial=0.0)) / largest
 
 
-def _not_probed(_probed: Probed, _good: Probed) -> float:
+def _not_probed(_probed: Probed, _good: Good) -> float:
     raise NoNumber("this metric needs more than one program")
 
 
@@ -141,15 +148,16 @@ CLAIM: Final = "claim"
 _FAILS: Final = Metric(
     name="error", of=_failures, unit=Unit.COUNT, counts_failures=True, is_flag=True
 )
+_bytes: Final = partial(Metric, floor=0.0)
 _METRICS: Final = (
-    Metric(name="temp_bytes", of=partial(_memory, "temp_bytes")),
-    Metric(name="host_bytes", of=partial(_memory, "host_bytes")),
-    Metric(name="device_bytes", of=partial(_memory, "device_bytes")),
-    Metric(name="loop_copies", of=partial(copied_bytes, 0)),
-    Metric(name="transfers", of=_transfers),
+    _bytes(name="temp_bytes", of=partial(_memory, "temp_bytes")),
+    _bytes(name="host_bytes", of=partial(_memory, "host_bytes")),
+    _bytes(name="device_bytes", of=partial(_memory, "device_bytes")),
+    _bytes(name="loop_copies", of=partial(copied_bytes, 0)),
+    _bytes(name="transfers", of=_transfers),
     _FAILS,
     replace(_FAILS, name="runs", wanted=Wanted.RUN),
-    Metric(name="compiles", of=_compiles, wanted=Wanted.RUN, unit=Unit.COUNT, same=0.0),
+    Metric(name="compiles", of=_compiles, wanted=Wanted.RUN, unit=Unit.COUNT, same=0.0, floor=0.0),
     Metric(name="value", of=_difference, wanted=Wanted.RUN, unit=Unit.RATIO),
     Metric(name=TIME, of=_not_probed, wanted=Wanted.TIME, unit=Unit.RATIO, same=_SAME_TIMES),
     Metric(name=CLAIM, of=_not_probed, unit=Unit.COUNT, is_flag=True),

@@ -97,6 +97,7 @@ def present_as(devices: list[Any]) -> None:
 def program_of(request: dict[str, Any], devices: list[Any]) -> tuple[Any, Any, Any, Any]:
     """The function, its arguments, the options of ``jax.jit``, and a context to trace it in."""
     no_context = contextlib.nullcontext()
+    sys.dont_write_bytecode = True  # next to the user's files
     if request["workload"]:
         program = workload_of(*request["workload"][:2]).variant(request["workload"][2])
         program = program.program(devices)
@@ -107,8 +108,7 @@ def program_of(request: dict[str, Any], devices: list[Any]) -> tuple[Any, Any, A
     path = Path(request["file"])
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
+    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)

@@ -51,7 +51,6 @@ _FRESH: Final = {
     "JAX_ENABLE_COMPILATION_CACHE": "false",
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
     "PYTHONNOUSERSITE": "1",
-    "PYTHONDONTWRITEBYTECODE": "1",
 }
 
 
@@ -297,7 +296,8 @@ def _stored(place: Path) -> _Result | None:
     """
     try:
         result = msgspec.json.decode((place / "result.json").read_bytes(), type=_Result)
-        changed, same = [], []
+        changed: list[str] = []
+        same: list[str] = []
         for name, digest in result.files:
             if not Path(name).is_relative_to(_ASSAY):
                 is_same = hashlib.sha256(Path(name).read_bytes()).hexdigest() == digest

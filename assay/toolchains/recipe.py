@@ -35,13 +35,15 @@ class Recipe:
 
     The names of ``pins`` are canonical (``torch-xla``). ``python`` is what uv is asked for; empty
     for the interpreter that runs. ``flags`` are the compiler's, by environment variable; None keeps
-    those of this process.
+    those of this process. ``compiled`` compiles every module at once, which takes longer than the
+    installation; otherwise each is compiled when a process first imports it.
     """
 
     pins: Mapping[str, str]
     requirements: tuple[str, ...]
     python: str = ""
     flags: Mapping[str, str] | None = None
+    compiled: bool = True
 
     @property
     def key(self) -> str:

@@ -56,7 +56,7 @@ class Release:
         if self.platform == "tpu" and "libtpu" not in pins:
             wanted.add(f"jax[tpu]=={jax}" if jax else "jax[tpu]")
         requirements = tuple(sorted({*wanted, *map(checked, self.also)}))
-        return Recipe(pins=pins, requirements=requirements, python=python)
+        return Recipe(pins=pins, requirements=requirements, python=python, compiled=False)
 
     def environment(self, python: str = "") -> Environment:
         """The environment of the release, with the first Python that has wheels for it.

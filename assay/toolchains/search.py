@@ -1,6 +1,6 @@
 """The search for the release at which a number changed: which release to measure next."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,9 +18,12 @@ class Search:
     """A search for the largest step between the first and the last of ``versions``.
 
     Two numbers differ if they are on two sides of the ``threshold``, or, without one, by more than
-    ``same`` of the larger. ``start`` is the index of the end that is measured first. With
-    ``any_step`` no step is larger than another, so the other end is measured only if all else is
-    equal: n releases with one step need at most 1 + log2(n) measurements, 7 for 40 releases.
+    ``same`` of the larger. ``start`` is the index of the end that is measured first. The other end
+    is measured only if nothing differs, or if a larger step could lie next to it. None can with
+    ``any_step``, where no step is larger than another. None can either if the numbers fall from
+    ``start`` on, are never below the ``floor``, and the step is at least as large as what is left
+    of them above the floor. Then n releases with one step need at most 1 + log2(n) measurements, 7
+    for 40 releases.
 
     Otherwise they need 2 + log2(n - 1), 8 for 40, and no search needs fewer in the worst case: both
     ends must be measured, because a larger step could lie next to an unmeasured end. Any other
@@ -34,6 +37,7 @@ class Search:
     threshold: float | None = None
     start: int = 0
     any_step: bool = False
+    floor: float | None = None
     scan: bool = False
     watch: Watch = lambda _version, _point, _progress: None
     _points: dict[int, Point] = field(default_factory=dict)
@@ -41,14 +45,14 @@ class Search:
     def run(self) -> tuple[tuple[Point, ...], tuple[Step, ...]]:
         """The measured points in order, and the steps, largest first.
 
-        It measures the ends, then in the middle of the two neighbouring points that differ most,
-        until no release is left between them. A window with the same number on both sides is found
-        only by ``scan``, which measures every release. If an end has no number, nothing else is
-        measured.
+        It measures the ends, as far as they are needed, and in the middle of the two neighbouring
+        points that differ most, until no release is left between them. A window with the same
+        number on both sides is found only by ``scan``, which measures every release. If an end has
+        no number, nothing else is measured.
         """
         last = len(self.versions) - 1
-        one_end = self.any_step and not self.scan
-        ends = (self.start,) if one_end else (self.start, last - self.start)
+        one_end = (self.any_step or self.floor is not None) and not self.scan
+        ends = (self.start,) if one_end else (self.start, self._other)
         if all(self._numbered(end) for end in ends):
             for index in range(1, last) if self.scan else iter(self._next, None):
                 self._numbered(index)
@@ -79,13 +83,44 @@ class Search:
         self.watch(version, point, self.progress)
         return point.number is not None
 
+    @property
+    def _other(self) -> int:
+        """The end that is not measured first."""
+        return len(self.versions) - 1 - self.start
+
+    @property
+    def _numbers(self) -> Mapping[int, float]:
+        """The numbers that are known, by index."""
+        known = ((index, self._points[index].number) for index in sorted(self._points))
+        return {index: number for index, number in known if number is not None}
+
     def _next(self) -> int | None:
         """The release to measure next; None once the largest step is between two neighbours."""
-        if (place := self._place()) is None:
+        end = self._points.get(self._other)
+        if end is None and self._needs_other():
+            return self._other
+        if (end and end.number is None) or (place := self._place()) is None:
             return None
         return min(
             self._unmeasured(place), key=lambda each: abs(2 * each - sum(place)), default=None
         )
+
+    def _needs_other(self) -> bool:
+        """Whether a larger step than those found can lie next to the other end.
+
+        Before a step is found, a release without a number asks for the end: perhaps none has one.
+        """
+        steps = self._steps()
+        if not steps:
+            return any(point.number is None for point in self._points.values())
+        if self.any_step:
+            return False
+        if self.floor is None:
+            return True
+        numbers = list(self._numbers.values())
+        falling = numbers if self.start == 0 else numbers[::-1]
+        rises = any(old < new and self._differ(old, new) for old, new in pairwise(falling))
+        return rises or steps[0].size < falling[-1] - self.floor
 
     def _place(self) -> tuple[int, int] | None:
         """The indices between which the largest step lies; None if there is none.
@@ -95,24 +130,23 @@ class Search:
         """
         for step in self._steps():
             return self.versions.index(step.before.version), self.versions.index(step.after.version)
-        last = len(self.versions) - 1
-        if last - self.start in self._points:
+        if self._other in self._points or not self._numbers:
             return None
-        numbered = [each for each, point in self._points.items() if point.number is not None]
-        if not numbered:
-            return None
-        return (max(numbered), last + 1) if self.start == 0 else (-1, min(numbered))
+        return (
+            (max(self._numbers), len(self.versions))
+            if self.start == 0
+            else (-1, min(self._numbers))
+        )
 
     def _unmeasured(self, place: tuple[int, int]) -> list[int]:
         first, second = place
         return [each for each in range(first + 1, second) if each not in self._points]
 
     def _steps(self) -> tuple[Step, ...]:
-        numbered = [each for each in sorted(self._points) if self._points[each].number is not None]
         found = [
             self._step(first, second)
-            for first, second in pairwise(numbered)
-            if self._differ(self._points[first].number, self._points[second].number)
+            for (first, old), (second, new) in pairwise(self._numbers.items())
+            if self._differ(old, new)
         ]
         return tuple(sorted(found, key=lambda step: -step.size))
 
@@ -126,9 +160,7 @@ class Search:
             unmeasured=len(between) - len(skipped),
         )
 
-    def _differ(self, first: float | None, second: float | None) -> bool:
-        assert first is not None
-        assert second is not None
+    def _differ(self, first: float, second: float) -> bool:
         if self.threshold is not None:
             return (first > self.threshold) != (second > self.threshold)
         return abs(first - second) > self.same * max(abs(first), abs(second))

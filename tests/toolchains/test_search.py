@@ -66,6 +66,51 @@ def test_forty_releases_need_seven_environments(start: int) -> None:
         assert len(points) <= 7
 
 
+@pytest.mark.parametrize("start", [0, 39])
+@pytest.mark.parametrize(("low", "high", "most"), [(0, 9, 7), (4, 8, 7), (5, 8, 8)])
+def test_the_largest_of_forty_needs_seven_if_it_doubles(
+    start: int, low: int, high: int, most: int
+) -> None:
+    for at in range(1, 40):
+        numbers = [low] * at + [high] * (40 - at)
+        points, steps = search(numbers if start else numbers[::-1], floor=0.0, start=start)
+        assert steps[0].after.version == str(at if start else 40 - at)
+        assert len(points) <= most
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=2, max_size=30), st.integers(1, 1000), st.integers(0, 99)
+)
+def test_the_largest_step_down_to_an_unmeasured_end_is_found(
+    rises: list[int], large: int, floor: int
+) -> None:
+    numbers, total = [], 0
+    for each in [floor, *rises, large + 5 * len(rises), *rises]:
+        total += each
+        numbers.append(float(total))
+    _, steps = search(numbers, floor=0.0, start=len(numbers) - 1)
+    assert steps[0].after.version == str(len(rises) + 1)
+    assert steps[0].unmeasured == 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "after"),
+    [([0, 95, 95, 95, 100, 100, 100], "1"), ([300, 100, 100, 100, 100, 200, 200], "1")],
+)
+def test_a_larger_step_next_to_the_unmeasured_end_is_not_missed(
+    numbers: list[float], after: str
+) -> None:
+    _, steps = search(numbers, floor=0.0, start=6)
+    assert steps[0].after.version == after
+
+
+def test_releases_without_a_number_ask_for_the_other_end_at_once() -> None:
+    points, steps = search([None] * 20 + [7.0] * 10, floor=0.0, start=29)
+    assert [each.number for each in points] == [None, None, 7.0]
+    assert points[0].version == "0"
+    assert steps == ()
+
+
 @given(st.integers(2, 80), st.sampled_from([0, -1]))
 def test_no_change_is_sure_only_after_the_other_end(releases: int, end: int) -> None:
     start = range(releases)[end]

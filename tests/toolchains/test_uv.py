@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from assay.toolchains.environments import CannotMake, Uv, find_uv
+from assay.toolchains.recipe import Recipe
 
 PYTHON = ".".join(map(str, sys.version_info[:2]))
+RECIPE = Recipe(pins={"jax": "0.10.99"}, requirements=("jax==0.10.99",))
 # As uv 0.13.9 said them.
 NO_VERSION = (
     "Using Python 3.12.1 environment at: e1\nerror: No solution found when resolving dependencies\n"
@@ -53,7 +55,7 @@ def test_a_refused_installation_says_why(
     tmp_path: Path, words: str, reason: str, remedy: str
 ) -> None:
     with pytest.raises(CannotMake) as refused:
-        says(tmp_path, words).install(Path("python"), ["jax==0.10.99"], "")
+        says(tmp_path, words).install(Path("python"), RECIPE)
     assert reason in refused.value.reason
     assert remedy in refused.value.remedy
 
@@ -61,7 +63,7 @@ def test_a_refused_installation_says_why(
 def test_a_version_that_does_not_exist_names_some_that_do(tmp_path: Path) -> None:
     uv = says(tmp_path, NO_VERSION, 'a warning\n{"versions": ["0.12.0", "0.10.2"]}')
     with pytest.raises(CannotMake, match=r"one that exists, such as 0\.10\.2, 0\.12\.0"):
-        uv.install(Path("python"), ["jax==0.10.99"], "")
+        uv.install(Path("python"), RECIPE)
 
 
 def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_long_words_are_cut(tmp_path: Path) -> None:
     with pytest.raises(CannotMake) as refused:
-        says(tmp_path, "error: " + "x" * 10_000).install(Path("python"), [], "")
+        says(tmp_path, "error: " + "x" * 10_000).install(Path("python"), RECIPE)
     assert len(refused.value.reason) < 500
 
 

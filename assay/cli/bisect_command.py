@@ -18,8 +18,8 @@ from assay.model.units import parse_bytes
 from assay.model.verdict import ExitCode
 from assay.report.inspection_output import print_comparison
 from assay.report.regression import (
-    NO_REPRO,
     issue,
+    no_repro,
     point_line,
     print_bisection,
     progress_text,
@@ -150,9 +150,9 @@ def _bisect(
     written: tuple[Path, ...] = ()
     if bundle is not None and sides:
         text = partial(issue, bisection, differences)
-        written = write(bundle, found.sides, found.prober, sentence(bisection), text)
-        if question.subject.workload:
-            typer.echo(NO_REPRO, err=True)
+        written, why = write(bundle, found.sides, found.prober, sentence(bisection), text)
+        if why:
+            typer.echo(no_repro(why), err=True)
     if html is not None:
         from assay.report.program_pages import bisection_page
 

@@ -14,10 +14,6 @@ from assay.report.summary import escape, table
 from assay.report.terminal import Page
 
 _CHARACTERS = 160
-NO_REPRO = (
-    "no repro.py: a suite's variant is built from Assay's types. To get one, copy its program to a "
-    "file with example_args(), and bisect FILE.py:FUNCTION"
-)
 _INSTALL = "pip install -r requirements-{}.txt && python repro.py"
 
 
@@ -184,6 +180,14 @@ def issue(found: Bisection, differences: Sequence[str], shown: Reproduction | No
     )
     lines = (line for part, head in form.heads.items() for line in (head, *parts[part]) if line)
     return "\n\n".join([title, *lines]) + "\n"
+
+
+def no_repro(why: str) -> str:
+    """Why the bundle of a suite's variant has no program, and how to get one."""
+    return (
+        f"no repro.py: the program cannot be extracted from its suite, because {why}. To get one, "
+        "copy the program to a file with example_args(), and bisect FILE.py:FUNCTION"
+    )
 
 
 def _steps(found: Bisection, shown: Reproduction | None) -> Iterator[str]:

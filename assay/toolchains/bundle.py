@@ -2,6 +2,7 @@
 
 import inspect
 import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any, Final
 
 from assay.model.bisection import Reproduction
 from assay.toolchains import probe
-from assay.toolchains.probes import Probed, Prober, Wanted
+from assay.toolchains.extraction import NotExtractable, extracted
+from assay.toolchains.probes import Probed, Prober, Subject, Wanted
 from assay.toolchains.releases import Release
 
 _NAMED_COPIES: Final = 8
 _REPRO: Final = "repro.py"
+_BUILDER: Final = "program_for"
 _SYSTEM: Final = "import jax; jax.print_environment_info()"
 _HOW: Final = "Run it with requirements-good.txt, then with requirements-bad.txt."
 _HEAD: Final = """
@@ -27,14 +30,29 @@ def _repro(function):
     import numpy as np
 
 """
-_COMPILE: Final = """
-    devices = devices_of({{"topology": {topology!r}}})
-    shardings = None
+_OF_FILE: Final = """
+    arguments = tuple(example_args()) if "example_args" in globals() else ()
+    context, options, shardings = contextlib.nullcontext(), {}, None
     if "example_shardings" in globals():
         shardings = example_shardings(devices)
-    arguments = placed(example_args(), shardings)
-    jitted = function if hasattr(function, "lower") else jax.jit(function)
-    with jax.default_device(devices[0]):
+"""
+_OF_VARIANT: Final = """
+    program = function(devices)
+    function, arguments = program.function, program.arguments
+    context = (getattr(program, "context", None) or contextlib.nullcontext)()
+    names = ("in_shardings", "out_shardings", "donate_argnums", "static_argnums")
+    options = {name: value for name in names if (value := getattr(program, name, None))}
+    shardings = options.get("in_shardings") if hasattr(function, "lower") else None
+"""
+_COMPILE: Final = """
+    topology = {topology!r}
+    devices = devices_of({{"topology": topology}})
+    if topology:
+        present_as(devices)
+{program}
+    arguments = placed(arguments, shardings)
+    jitted = function if hasattr(function, "lower") else jax.jit(function, **options)
+    with context, jax.default_device(devices[0]):
         if hasattr(jitted, "trace"):
             lowered = jitted.trace(*arguments).lower(lowering_platforms=({platform!r},))
         else:
@@ -49,8 +67,14 @@ _COMPILE: Final = """
         print(opcode, shape_text, "in the optimized HLO:", len(found))
 """
 _RUN: Final = """
+    devices = jax.devices()
+{program}
     print("jax", jax.__version__)
-    for leaf in jax.tree_util.tree_leaves(function(*concrete(tuple(example_args())))):
+    as_it_is = hasattr(function, "lower") or not arguments
+    run = function if as_it_is else jax.jit(function, **options)
+    with context:
+        returned = run(*concrete(arguments))
+    for leaf in jax.tree_util.tree_leaves(returned):
         array = np.asarray(leaf).astype("float64")
         print(array.shape, "sum", array.sum(), "first", array.ravel()[:4])
 """
@@ -62,18 +86,18 @@ def write(
     prober: Prober,
     sentence: str,
     issue: Callable[[Reproduction], str],
-) -> tuple[Path, ...]:
+) -> tuple[tuple[Path, ...], str]:
     """Write the bundle of the largest step, and run its program on both sides.
 
     ``sides`` are the probed releases by ``good`` and ``bad``; ``issue`` words the report from what
-    the program printed. A workload's program is built from Assay's own types: then there is no
-    ``repro.py``. Returns the files.
+    the program printed. Returns the files, and why there is no ``repro.py``, or nothing: the
+    program of a workload is extracted from its suite, which not every one can be.
     """
     folder.mkdir(parents=True, exist_ok=True)
     contents: dict[str, str] = {}
     outputs: dict[str, str] = {}
     systems: dict[str, str] = {}
-    program = ""
+    program, why_none = "", ""
     for side, probed in sides.items():
         versions = probed.evidence.toolchain.versions
         pins = [f"{name}=={version}" for name, version in sorted(versions.items())]
@@ -83,8 +107,11 @@ def write(
             systems[probed.release.version] = _ran(prober, probed.release, folder, "-c", _SYSTEM)
         if (module := probed.module) is not None:
             (folder / f"{side}.hlo.pb").write_bytes(module)
-    if prober.subject.file is not None:
+    try:
         program = _program(prober, sides["bad"], sentence)
+    except NotExtractable as missing:
+        why_none = str(missing)
+    else:
         (folder / _REPRO).write_text(program)
         for side, probed in sides.items():
             said = _ran(prober, probed.release, folder, "-P", str(folder / _REPRO))
@@ -93,31 +120,45 @@ def write(
     contents["issue.md"] = issue(shown)
     for name, text in contents.items():
         (folder / name).write_text(text)
-    return tuple(sorted(folder.iterdir()))
+    return tuple(sorted(folder.iterdir())), why_none
 
 
 def _program(prober: Prober, bad: Probed, sentence: str) -> str:
     subject, target = prober.subject, prober.target
-    assert subject.file is not None
-    source = subject.file.read_text()
     # Comments: a second docstring would forbid the user's imports from __future__.
     header = textwrap.indent(f"{textwrap.fill(sentence, 95)}\n{_HOW}\n\n", "# ")
+    if subject.file is not None:
+        source, function, program = subject.file.read_text(), subject.function, _OF_FILE
+    else:
+        source, function, program = _extracted(subject), _BUILDER, _OF_VARIANT
     if prober.wanted is Wanted.CALL:
-        return f"{header}{source}\n\nprint({subject.function}())\n"
+        return f"{header}{source}\n\nprint({function}())\n"
     request = prober.request(Path())
-    steps = _RUN
-    parts: tuple[Callable[..., Any], ...] = (probe.concrete,)
+    values: dict[str, Any] = {"program": program.strip("\n")}
+    steps, parts = _RUN, list[Callable[..., Any]]([probe.concrete])
     if prober.wanted is Wanted.COMPILE:
-        parts = (probe.devices_of, probe.shape_of, probe.placed)
-        steps = _COMPILE.format(
-            topology=request["topology"],
-            platform=target.platform,
-            options=request["options"],
-            copies=_copies(bad),
-        )
+        steps, parts = _COMPILE, [probe.devices_of, probe.present_as, probe.shape_of, probe.placed]
+        values |= {
+            "topology": request["topology"],
+            "platform": target.platform,
+            "options": request["options"],
+            "copies": _copies(bad),
+        }
     # Nested, so that their names hide none of the user's.
     nested = textwrap.indent("\n".join(map(inspect.getsource, parts)), "    ")
-    return f"{header}{source}{_HEAD}{nested}{steps}\n\n_repro({subject.function})\n"
+    return f"{header}{source}{_HEAD}{nested}{steps.format(**values)}\n\n_repro({function})\n"
+
+
+def _extracted(subject: Subject) -> str:
+    """The source of a suite's program, which is imported here for that."""
+    assert subject.workload is not None
+    module, workload, variant = subject.workload
+    sys.path[:0] = subject.search_path
+    try:
+        builder = probe.workload_of(module, workload).variant(variant).program
+    finally:
+        del sys.path[: len(subject.search_path)]
+    return extracted(builder, _BUILDER, subject.roots)
 
 
 def _copies(probed: Probed) -> Sequence[tuple[str, str]]:

@@ -108,18 +108,18 @@ def program_of(request: dict[str, Any], devices: list[Any]) -> tuple[Any, Any, A
     path = Path(request["file"])
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     function = getattr(module, request["function"])
     if not hasattr(module, "example_args"):
         return function, (), {}, no_context
-    arguments = module.example_args()
-    if not hasattr(module, "example_shardings"):
-        return function, tuple(arguments), {}, no_context
-    options = {"in_shardings": module.example_shardings(devices)}
-    return function, tuple(arguments), options, no_context
+    options = {}
+    if hasattr(module, "example_shardings"):
+        options = {"in_shardings": module.example_shardings(devices)}
+    return function, tuple(module.example_args()), options, no_context
 
 
 def workload_of(module: str, name: str) -> Any:

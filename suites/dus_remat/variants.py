@@ -1,6 +1,6 @@
 """The variants: every way to update a stack in a loop, and the loops that fix what breaks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from suites.dus_remat.loops import ON_NO_STACK, ON_ONE_STACK, ON_TWO_STACKS
 from suites.dus_remat.negative_controls import TURNED_ROUND
 from suites.dus_remat.programs import stack_program
 from suites.dus_remat.remats import PROJECTION, Remat, remat_program
-from suites.dus_remat.stacks import Repeated, StackSizes
+from suites.dus_remat.stacks import Loop, Repeated, StackSizes
 
 CONTROL, POLICY, DEFECT, REMEDY = Role.CONTROL, Role.POLICY, Role.DEFECT, Role.REMEDY
 
@@ -129,8 +129,8 @@ GROWING = (
 
 def growing_variants(sizes: StackSizes, lengths: Sequence[int]) -> tuple[SizedVariant, ...]:
     """Loops of equally many iterations on stacks of those lengths, and the negative control's."""
-    grown = {name: partial(_grown, partial(_loop_program, name=name), sizes) for name in GROWING}
-    negative_control = partial(_grown, partial(stack_program, loop=TURNED_ROUND, count=1), sizes)
+    grown = {name: partial(_grown, *_loop(name), sizes) for name in GROWING}
+    negative_control = partial(_grown, TURNED_ROUND, 1, sizes)
     return tuple(
         variant
         for name, program in {**grown, "negative-turned-round": negative_control}.items()
@@ -141,9 +141,9 @@ def growing_variants(sizes: StackSizes, lengths: Sequence[int]) -> tuple[SizedVa
 
 
 def _grown(
-    build: Callable[..., Program], sizes: StackSizes, length: int, devices: Sequence[Any]
+    loop: Loop, count: int, sizes: StackSizes, length: int, devices: Sequence[Any]
 ) -> Program:
-    return build(replace(sizes, length=length), devices=devices)
+    return stack_program(replace(sizes, length=length), loop, count, devices)
 
 
 def loop_variants(sizes: StackSizes) -> tuple[StackVariant, ...]:
@@ -154,7 +154,7 @@ def loop_variants(sizes: StackSizes) -> tuple[StackVariant, ...]:
             role=role,
             reference=reference,
             stacks_held=stacks_held,
-            program=partial(_loop_program, sizes, name),
+            program=partial(stack_program, sizes, *_loop(name)),
         )
         for name, role, reference, stacks_held in _LOOPS
     )
@@ -177,8 +177,9 @@ def remat_variants(sizes: StackSizes) -> tuple[StackVariant, ...]:
     )
 
 
-def _loop_program(sizes: StackSizes, name: str, devices: Sequence[Any]) -> Program:
+def _loop(name: str) -> tuple[Loop, int]:
+    """The loop of a variant, and the number of its stacks."""
     for count, loops in enumerate((ON_NO_STACK, ON_ONE_STACK, ON_TWO_STACKS)):
         if name in loops:
-            return stack_program(sizes, loops[name], count, devices)
+            return loops[name], count
     raise LookupError(f"got variant {name!r}, wanted one of the loops in loops.py")

@@ -28,6 +28,7 @@ def _sent_bytes(case: Case) -> int:
     return _SENT_BYTES.get(case.workload.name, _SENT_BYTES_AT_WIDTH_64)
 
 
+# The dates of merged pull requests are those of their commits in pytorch/xla (a927928, 41b9e45).
 _upstream = partial(Upstream, seen="2026-11-25")
 _SENT_REPORT = _upstream(
     link="https://github.com/pytorch/xla/issues/8612",
@@ -95,7 +96,9 @@ KNOWN_DEFECTS = (
         },
         reason="this release has no placeholder tensors",
         upstream=_upstream(
-            link="https://github.com/pytorch/xla/pull/8785", state=UpstreamState.CLOSED
+            link="https://github.com/pytorch/xla/pull/8785",
+            state=UpstreamState.CLOSED,
+            closed="2025-03-05",
         ),
     ),
     _seen(
@@ -106,7 +109,9 @@ KNOWN_DEFECTS = (
         reason="the first step also computes the copy of the first layer for later steps: its "
         "graph has one more output for each parameter of a layer",
         upstream=_upstream(
-            link="https://github.com/pytorch/xla/pull/9367", state=UpstreamState.CLOSED
+            link="https://github.com/pytorch/xla/pull/9367",
+            state=UpstreamState.CLOSED,
+            closed="2025-06-16",
         ),
     ),
     _crash(

@@ -19,6 +19,7 @@ from assay.toolchains.environments import Environment
 from assay.toolchains.metrics import METRICS
 from assay.toolchains.probes import Probed, Prober
 from assay.toolchains.releases import COMPONENTS, Release
+from tests.toolchains.small_suite import STACK_BYTES, SUITE, write_suite
 
 VERSIONS = tuple(f"0.{minor}.0" for minor in range(1, 9))
 FILE = Path(__file__).parents[1] / "toolchains" / "subjects.py"
@@ -190,14 +191,41 @@ def test_a_report_on_torch_xla_has_the_form_of_its_project() -> None:
     assert "- a new copy" in text
 
 
-def test_a_variant_of_a_suite_has_no_program_for_the_bundle_and_says_why(tmp_path: Path) -> None:
-    variant = "tests.toolchains.programs:workload/variant"
-    command = ["bisect", variant, "--good", "0.1.0", "--bad", "0.7.0", "--bundle", str(tmp_path)]
-    found = CliRunner().invoke(app, command)
+def bundle_of_a_suite(folder: Path, monkeypatch: pytest.MonkeyPatch, suite: str) -> Result:
+    write_suite(folder).write_text(suite)
+    monkeypatch.chdir(folder)
+    command = ["bisect", "test_small:loop/slow", "--good", "0.1.0", "--bad", "0.7.0"]
+    return CliRunner().invoke(app, [*command, "--bundle", str(folder / "bundle")])
+
+
+def test_the_program_of_a_suite_is_extracted_and_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = bundle_of_a_suite(tmp_path, monkeypatch, SUITE)
     assert found.exit_code == 1
-    assert "no repro.py: a suite's variant is built from Assay's types" in found.stderr
-    assert not (tmp_path / "repro.py").exists()
-    assert "a variant of a test suite" in (tmp_path / "issue.md").read_text()
+    assert "no repro.py" not in found.stderr
+    program = (tmp_path / "bundle" / "repro.py").read_text()
+    assert "assay" not in program.lower()
+    assert "def keeps_the_old(" in program
+    assert "def in_place(" not in program, "it is another variant's"
+    for side in ("good", "bad"):
+        said = (tmp_path / "bundle" / f"{side}.txt").read_text()
+        assert f"temp_size_in_bytes={STACK_BYTES}" in said, "the stack that it keeps"
+    assert "def keeps_the_old(" in (tmp_path / "bundle" / "issue.md").read_text()
+
+
+def test_a_program_that_cannot_be_extracted_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = "import threading\nlock = threading.Lock()\n" + SUITE.replace(
+        "lambda _devices: program", "partial(held, program, lock)"
+    ).replace("STACK =", "from functools import partial\ndef held(p, _l, _d): return p\nSTACK =")
+    found = bundle_of_a_suite(tmp_path, monkeypatch, held)
+    assert found.exit_code == 1
+    assert "no repro.py" in found.stderr
+    assert "because it holds a value of lock" in " ".join(found.stderr.split())
+    assert not (tmp_path / "bundle" / "repro.py").exists()
+    assert "a variant of a test suite" in (tmp_path / "bundle" / "issue.md").read_text()
 
 
 def test_the_package_that_made_the_step_is_in_each_report(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from math import isfinite
 from pathlib import Path
 from textwrap import dedent, indent
-from types import FunctionType, ModuleType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final
 
 _ASSAY: Final = "assay"
@@ -67,7 +67,7 @@ class _Source:
             inside = ", ".join(map(self.expression, value))
             comma = "," if len(value) == 1 else ""
             text = f"[{inside}]" if type(value) is list else f"({inside}{comma})"
-        elif isinstance(value, Mapping):
+        elif type(value) in (dict, MappingProxyType):
             items = (f"{self.expression(k)}: {self.expression(v)}" for k, v in value.items())
             text = f"{{{', '.join(items)}}}"
         elif type(value).__name__ == "ShapeDtypeStruct" and value.sharding is None:

@@ -292,14 +292,15 @@ def _store(folder: Path, place: Path) -> None:
 def _stored(place: Path) -> _Result | None:
     """A result stored there, unless a file that decides it has changed.
 
-    Assay's own files do not: only the probe measures, and it is a part of the key.
+    Assay's own files do not, because the probe alone measures. It and the environment, which is in
+    the cache, are parts of the key.
     """
     try:
         result = msgspec.json.decode((place / "result.json").read_bytes(), type=_Result)
         changed: list[str] = []
         same: list[str] = []
         for name, digest in result.files:
-            if not Path(name).is_relative_to(_ASSAY):
+            if not any(map(Path(name).is_relative_to, (_ASSAY, root()))):
                 is_same = hashlib.sha256(Path(name).read_bytes()).hexdigest() == digest
                 (same if is_same else changed).append(name)
         if not all(is_ledger(name, same) for name in changed):

@@ -95,7 +95,7 @@ def test_the_largest_step_down_to_an_unmeasured_end_is_found(
 
 @pytest.mark.parametrize(
     ("numbers", "after"),
-    [([0, 95, 95, 95, 100, 100, 100], "1"), ([300, 100, 100, 100, 100, 200, 200], "1")],
+    [([0, 95, 95, 95, 100, 100, 100], "1"), ([900, 300, 300, 200, 200, 200, 200], "1")],
 )
 def test_a_larger_step_next_to_the_unmeasured_end_is_not_missed(
     numbers: list[float], after: str

@@ -20,6 +20,7 @@ _PACKAGES: Final = MappingProxyType({"plugin": ("jax-cuda12-plugin", "jax-cuda12
 # CUDA 12 plugins exist for each release of jax, CUDA 13 plugins only from 0.7.2 on.
 FOR_GPU: Final = ("jax-cuda12-plugin", "jax-cuda12-pjrt")
 _ASSEMBLER: Final = "nvidia-cuda-nvcc-cu12"
+_FIRST_WITH_JAXLIB: Final = Version("0.4.30")
 _PYTHONS: Final = ("3.11", "3.12", "3.13")
 
 
@@ -49,7 +50,9 @@ class Release:
             major, minor = Version(self.version).release[:2]
             wanted.add(f"torch=={major}.{minor}.*")
         else:
-            wanted.add(f"jax=={jax}" if jax else "jax")
+            # Older ones do not require jaxlib by themselves.
+            extra = "[cpu]" if jax and Version(jax) < _FIRST_WITH_JAXLIB else ""
+            wanted.add(f"jax{extra}=={jax}" if jax else "jax")
         if self.platform == "cuda":
             older = f"<={jax}" if jax and self.component != "plugin" else ""
             wanted |= {_ASSEMBLER, *(name + older for name in FOR_GPU if name not in pins)}

@@ -121,3 +121,11 @@ def test_torch_xla_patch_releases_get_their_minor_releases_torch() -> None:
     made = Release(component="torch_xla", version="2.8.1", platform="cpu").recipe("")
     assert made.pins == {"torch-xla": "2.8.1"}
     assert made.requirements == ("torch-xla==2.8.1", "torch==2.8.*")
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"), [("0.4.24", "jax[cpu]==0.4.24"), ("0.4.30", "jax==0.4.30")]
+)
+def test_a_release_that_does_not_require_jaxlib_gets_its_own(version: str, wanted: str) -> None:
+    release = Release(component="jax", version=version, platform="cpu")
+    assert wanted in release.recipe("").requirements

@@ -110,10 +110,8 @@ def find(question: Question, watch: Watch) -> Regression:
     known = versions(question.component, first, last)
     if len(known) < 2:  # noqa: PLR2004  (two ends)
         raise WrongValue(f"got {first} as the good and the bad release, wanted two")
-    good, bad = (
-        next(each for each in known if Version(each) == Version(asked))
-        for asked in (question.good, question.bad)
-    )
+    is_fixed = Version(question.good) > Version(question.bad)
+    bad, good = (known[0], known[-1]) if is_fixed else (known[-1], known[0])
     any_step = question.threshold is not None or metric.is_flag
     prober = Prober(
         subject=question.subject,

@@ -66,7 +66,7 @@ def qualify_target(  # noqa: PLR0913 -- typer takes a parameter for each option.
     Writes a certificate with the hashes of all evidence; --verify checks one.
     """
     if verify is not None:
-        raise typer.Exit(_verify(verify, public_key).value)
+        raise typer.Exit(_verify(verify, public_key, suites).value)
     if public_key is not None:
         raise WrongValue("got --public-key without --verify, wanted both; sign with --sign-key")
     key = signature.private_key(sign_key) if sign_key else None
@@ -209,9 +209,10 @@ def _write(folder: Path, qualification: Qualification, key: "Ed25519PrivateKey |
         console.print(f"written: {path}", soft_wrap=True)
 
 
-def _verify(path: Path, public_key: Path | None) -> ExitCode:
+def _verify(path: Path, public_key: Path | None, suites: Path) -> ExitCode:
     key = signature.public_key(public_key) if public_key else ""
     known, mismatches, authentic = certificate.verify(path, key)
     number = certificate.number(known.qualification)
-    print_verification(Console(), known, number, mismatches, authentic=authentic)
+    here = certificate.producer(suites)
+    print_verification(Console(), known, number, mismatches, here=here, authentic=authentic)
     return ExitCode.FAILED if mismatches else ExitCode.PASSED

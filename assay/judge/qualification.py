@@ -239,7 +239,9 @@ def _demands(rule: FeatureRule, target: str, level: int) -> dict[Demand, float]:
     cells = demanded(rule, target, level)
     found = {
         Demand(Strictness.FEATURE, rule.id, ""): 0.0,
-        Demand(Strictness.WORDING, rule.id, f"{rule.name}: {rule.promise}"): 0.0,
+        Demand(
+            Strictness.WORDING, rule.id, "; ".join((rule.name, rule.promise, rule.elsewhere))
+        ): 0.0,
     }
     if rule.required:
         found[Demand(Strictness.REQUIRED, rule.id, "")] = 0.0

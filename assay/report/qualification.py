@@ -15,6 +15,7 @@ from assay.model.qualification import (
     Feature,
     JudgedCell,
     Mismatch,
+    Producer,
     Qualification,
     Strictness,
 )
@@ -46,7 +47,7 @@ _LEVELS: Final = {
 }
 _DROPPED: Final = {
     Strictness.FEATURE: "the feature is left out",
-    Strictness.WORDING: "its name or promise is another",
+    Strictness.WORDING: "its name or description is another",
     Strictness.REQUIRED: "it is not required",
     Strictness.VERDICT: "a verdict is not needed",
     Strictness.WITHOUT_DEFECT: "a known defect is accepted",
@@ -55,7 +56,7 @@ _DROPPED: Final = {
 }
 _ADDED: Final = {
     Strictness.FEATURE: "the feature is added",
-    Strictness.WORDING: "its name or promise is another",
+    Strictness.WORDING: "its name or description is another",
     Strictness.REQUIRED: "it is required",
     Strictness.VERDICT: "a verdict is added",
     Strictness.WITHOUT_DEFECT: "a known defect is not accepted",
@@ -217,11 +218,13 @@ def print_verification(
     number: str,
     mismatches: Sequence[Mismatch],
     *,
+    here: Producer,
     authentic: bool,
 ) -> None:
     """What the check of a certificate found, one sentence for each mismatch.
 
-    ``number`` is the one that the certificate's first page must show.
+    ``number`` is the one that the certificate's first page must show. ``here`` are the sources that
+    repeated the decisions.
     """
     page, seen = Page(console), certificate.qualification
     for each in mismatches:
@@ -234,6 +237,7 @@ def print_verification(
         )
     page.text(f"It says: {seen.target}: {result(seen)}; {rules_line(seen)}.", indent=2)
     page.text(f"Number of the certificate: {number}")
+    page.text(sources_line(seen.producer, here))
     for line in demands(seen.rules.dropped):
         page.text((line, "bold red"), first="  ", indent=2)
     if not seen.public_key:
@@ -245,6 +249,19 @@ def print_verification(
     elif not any(each.check is Check.SIGNATURE for each in mismatches):
         page.text(f"It names the key {key}. Give --public-key to check whose key that is.")
     page.text(SIGNED)
+
+
+def sources_line(producer: Producer, here: Producer) -> str:
+    """Whether the verdicts were reached by the Assay and the suites that are here."""
+    commit = f", commit {producer.commit}" if producer.commit else ""
+    of = {
+        f"Assay (version {producer.version}{commit})": producer.sha256 == here.sha256,
+        "suites": producer.suites_sha256 == here.suites_sha256 != "",
+    }
+    if all(of.values()):
+        return "The verdicts were reached by the Assay and the suites that are here."
+    others = " and ".join(name for name, is_same in of.items() if not is_same)
+    return f"The verdicts were reached by other sources than those here: {others}."
 
 
 def mismatch(found: Mismatch) -> str:

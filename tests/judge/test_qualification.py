@@ -307,6 +307,7 @@ def test_a_limit_that_is_left_out_is_dropped() -> None:
         (replace(BASE, required=False), Strictness.REQUIRED),
         (replace(BASE, promise="Rows are stored."), Strictness.WORDING),
         (replace(BASE, name="Offload"), Strictness.WORDING),
+        (replace(BASE, elsewhere="certified by other means"), Strictness.WORDING),
         (replace(BASE, id="other.rows"), Strictness.FEATURE),
         (rule(requirement(level=2, at_most={"host-bytes": 512})), Strictness.VERDICT),
         (rule(requirement(targets=("tpu*",), at_most={"host-bytes": 512})), Strictness.VERDICT),

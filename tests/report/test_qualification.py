@@ -16,6 +16,7 @@ from assay.model.qualification import (
     Decision,
     Demand,
     Mismatch,
+    Producer,
     Qualification,
     RulesUsed,
     Strictness,
@@ -31,6 +32,7 @@ from assay.report.qualification import (
     print_qualification,
     print_verification,
     result,
+    sources_line,
 )
 from tests.qualified import (
     PASSING,
@@ -241,7 +243,9 @@ def checked(*mismatches: Mismatch, public_key: str = "", authentic: bool = False
     )
     text = StringIO()
     console = Console(file=text, width=300, highlight=False)
-    print_verification(console, certificate, "ab" * 32, mismatches, authentic=authentic)
+    print_verification(
+        console, certificate, "ab" * 32, mismatches, here=made.producer, authentic=authentic
+    )
     return text.getvalue()
 
 
@@ -258,6 +262,16 @@ def test_a_check_of_a_signature_says_whose_it_is() -> None:
     assert SIGNED in checked(public_key="ab12" * 16)
     broken = Mismatch(check=Check.SIGNATURE, subjects=("ab12",))
     assert "Give --public-key" not in checked(broken, public_key="ab12" * 16)
+
+
+def test_a_check_says_whether_other_sources_reached_the_verdicts() -> None:
+    then = Producer(version="0.1.0", commit="abc", sha256="1", suites_sha256="2")
+    assert "by the Assay and the suites that are here" in sources_line(then, then)
+    other = sources_line(then, replace(then, sha256="3"))
+    assert other.endswith("other sources than those here: Assay (version 0.1.0, commit abc).")
+    assert sources_line(then, replace(then, suites_sha256="")).endswith("here: suites.")
+    unknown = replace(then, suites_sha256="")
+    assert sources_line(unknown, unknown).endswith("here: suites.")
 
 
 def test_each_mismatch_has_a_sentence_of_its_own() -> None:

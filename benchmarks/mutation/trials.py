@@ -27,7 +27,7 @@ from benchmarks.mutation.mutants import Mutant
 _IMPORTED_ONCE: Final = (
     *("cloudpickle", "filelock", "google.protobuf", "hypothesis.strategies", "jax.numpy"),
     *("jaxlib._hlo", "msgspec", "numpy", "packaging.specifiers", "pytest_benchmark.plugin"),
-    *("pytest_timeout", "rich.markdown", "rich.table", "scipy.stats", "typer.testing", "xdist"),
+    *("pytest_timeout", "rich.table", "scipy.stats", "typer.testing", "xdist"),
 )
 _OPTIONS: Final = (
     *("-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"),

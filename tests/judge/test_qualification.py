@@ -199,6 +199,8 @@ def test_a_higher_level_adds_verdicts_and_features() -> None:
     only = (rule(requirement(level=2)),)
     assert qualify(PASSING, only, target=TARGET, level=1) == ()
     assert later(only, target=TARGET, level=1) == {"offload.rows": 2}
+    twice = (rule(requirement(level=2), requirement(level=3)),)
+    assert later(twice, target=TARGET, level=1) == {"offload.rows": 2}
     assert later(only, target=TARGET, level=2) == later(only, target="cpu", level=1) == {}
 
 

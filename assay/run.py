@@ -47,7 +47,7 @@ class Run:
     baselines: Path
     update: BaselineUpdate
     measurements: Measurements
-    _controls: dict[tuple[str, str, str], tuple[Finding, Case]] = field(default_factory=dict)
+    _controls: dict[tuple[str, ...], tuple[Finding, Case]] = field(default_factory=dict)
 
     def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
         """Judge the trial. Returns the record, and the times that decided the verdict, or None.

@@ -248,9 +248,10 @@ class Trial:
         return self.check.claim.name + (MUST_FAIL if self.must_fail else "")
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """The identity of its verdict in a run."""
-        return (self.workload.suite, str(self), self.claim_name)
+    def key(self) -> tuple[str, str, str, str, str]:
+        """The identity of its verdict in a run, as ``Record.key``."""
+        workload = self.workload
+        return (workload.suite, workload.name, self.variant.name, self.claim_name, self.target)
 
     @property
     def program(self) -> str:

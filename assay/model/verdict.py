@@ -103,6 +103,11 @@ class Record:
     test: str = ""
 
     @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """Its identity in a run: suite, workload, variant, claim and target."""
+        return (self.suite, self.workload, self.variant, self.claim, self.target)
+
+    @property
     def must_fail(self) -> bool:
         """Whether this is a negative control's record: it passes if the claim failed."""
         return self.claim.endswith(MUST_FAIL)
@@ -178,6 +183,7 @@ class Invocation:
 
     ``uncontrolled`` are the checks that have no negative control. ``upstreams`` are the reports of
     the known defects by link. ``environment`` is where and when the run started, by name.
+    ``sources`` are the folders of its tests, each with a digest of the Python files.
     """
 
     command: tuple[str, ...] = ("pytest", "suites")
@@ -186,6 +192,7 @@ class Invocation:
     uncontrolled: tuple[str, ...] = ()
     upstreams: dict[str, Upstream] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
 
 
 USUAL: Final = Invocation()

@@ -43,6 +43,7 @@ _OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
     ("level", "quick", "LEVEL", "quick (default), full, device or soak"),
     ("update-baselines", "nothing", "{new,all}", "store missing (new) or all numbers (all)"),
     ("results-dir", "results", "DIR", "folder for runs; default: results"),
+    ("resume", None, "RUN", "continue the interrupted run of this folder: judge what it lacks"),
     ("baselines-dir", BASELINES, "DIR", "folder of baselines; default: baselines"),
     ("timing-seconds", "30", "SECONDS", "time limit of one timing; default: 30"),
     ("against", None, "VERSION", _AGAINST),

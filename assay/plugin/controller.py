@@ -26,10 +26,11 @@ from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records
 from assay.plugin.history import add_run
 from assay.plugin.items import TrialItem, Verdicts, verdicts_of
 from assay.plugin.progress import Progress, printable, reporter_of
+from assay.plugin.resume import Earlier, changed, claim, continued, digests
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
 from assay.report.formats import junit
-from assay.report.labels import coverage_lines
+from assay.report.labels import coverage_lines, plural
 from assay.report.run_page import run_page
 from assay.report.summary import summary
 from assay.report.terminal import print_run
@@ -51,13 +52,28 @@ _PYTEST_OWN = (
 class Controller:
     """The hooks of the process that has the terminal. Workers send it verdicts on reports."""
 
-    def __init__(self, config: pytest.Config, session: Session) -> None:
+    def __init__(
+        self, config: pytest.Config, session: Session, earlier: Earlier | None = None
+    ) -> None:
+        """Start a run, or continue an earlier one.
+
+        Raises:
+            SettingsError: the earlier run had other options.
+        """
         self._config = config
         self._session = session
         self._progress = Progress(config)
         self._tally = Tally(config, session.settings)
         self._invocation = invocation_of(config, session.settings)
         self._records: list[Record] = []
+        self._known: set[tuple[str, ...]] = set()
+        self._earlier = earlier
+        self._lock = earlier and earlier.lock
+        self._is_noted = False
+        if earlier:
+            self._invocation = continued(earlier, self._invocation)
+            self._records += earlier.records
+            self._known.update(record.key for record in earlier.records)
         self._measured: tuple[tuple[Times, ...], tuple[Rerun, ...]] = ((), ())
         self._programs: tuple[Evidence, ...] = ()
         self._trends: tuple[Trend, ...] = ()
@@ -89,6 +105,17 @@ class Controller:
         self._progress.expect(selected)
         if not self._config.option.collectonly:
             self._selected.update(filter(program_of, selected))
+            self._note_sources(selected)
+
+    def _note_sources(self, ids: Iterable[str]) -> None:
+        before, now = self._invocation.sources, digests(self._config.rootpath, ids)
+        if self._earlier and (edited := changed(before, now)):
+            pytest.exit(
+                f"assay: got --assay-resume={self._earlier.directory}, and the files of "
+                f"{', '.join(edited)} changed since; start a new run",
+                ExitCode.MISUSE.value,
+            )
+        self._invocation = replace(self._invocation, sources=before | now)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -122,7 +149,6 @@ class Controller:
             names = tuple(dict.fromkeys(names))
             self._invocation = replace(self._invocation, uncontrolled=names)
         for record in verdicts.records:
-            self._records.append(record)
             try:
                 self._store(record, verdicts)
             # The run continues, and ends with exit code 3.
@@ -130,6 +156,12 @@ class Controller:
                 self._fault = self._fault or fault
 
     def _store(self, record: Record, verdicts: Verdicts) -> None:
+        """Add a verdict to the run, unless the interrupted run reached it."""
+        if record.key in self._known:
+            return
+        self._records.append(record)
+        self._known.add(record.key)
+        self._lock = self._lock or claim(self._session.run.directory)
         before, issue = self._invocation, verdicts.upstream_issue
         known = before.upstream_issues.get(record.suite, ())
         new = (issue,) if issue and issue not in known else ()
@@ -139,7 +171,8 @@ class Controller:
             upstream_issues=before.upstream_issues | issues,
             upstreams=before.upstreams | {each.link: each for each in verdicts.upstreams},
         )
-        if self._invocation != before or record is self._records[0]:
+        if self._invocation != before or not self._is_noted:
+            self._is_noted = True
             # This is how the run ended if it is killed.
             unfinished = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
             records.write_invocation(self._session.run.directory, unfinished)
@@ -191,7 +224,6 @@ class Controller:
         if exitstatus == pytest.ExitCode.OK:
             passed = [file for file, all_passed in self._all_passed.items() if all_passed]
             for record in unused_records(self._config, passed, self._records):
-                self._records.append(record)
                 self._store(record, Verdicts())
         checked = bool(self._selected or self._session.checks)
         coverage, missing = self._tally.judge(self._records, checked=checked)
@@ -266,7 +298,7 @@ class Controller:
         if self._has_verdicts:
             terminalreporter.write_sep("=", "Assay")
             terminalreporter.write(printable(self._page))
-            lines.append(f"records: {directory}")
+            lines += [f"records: {directory}", *self._resumption()]
         elif ending.missing:
             lines += coverage_lines(ending)
         elif directory.exists():
@@ -289,6 +321,16 @@ class Controller:
             )
         for line in lines:
             terminalreporter.write_line(printable(line))
+
+    def _resumption(self) -> Iterator[str]:
+        """What the run took from the interrupted one, or how to continue it."""
+        earlier = self._earlier
+        if earlier:
+            yield f"resumed: {plural(len(earlier.records), 'verdict')} were reached before"
+        if earlier and earlier.torn:
+            yield "resumed: the last line of records.jsonl was incomplete, and was removed"
+        if self._invocation.ending.cut_short is ExitCode.MISUSE:
+            yield f"continue: repeat the command with --assay-resume={self._session.directory}"
 
 
 def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:

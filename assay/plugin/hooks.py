@@ -21,6 +21,7 @@ from assay.plugin.items import (
     order,
     reject_repeated,
 )
+from assay.plugin.resume import earlier_run
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings, SettingsError
 from assay.store import files
@@ -36,14 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
         if not worker:
             _reject_rootdir_by_mistake(config)
         settings = Settings.parse(config.rootpath, vars(config.option))
-        session = Session(settings, name=run_name(config))
+        earlier = earlier_run(settings.resume, in_worker=worker) if settings.resume else None
+        name = earlier.directory.name if earlier else run_name(config)
+        session = Session(settings, name, earlier.records if earlier else ())
+        controller = None if worker else Controller(config, session, earlier)
         if settings.history and not worker:
             check_database(settings.history)
     except (SettingsError, TargetError, BaselineError, HistoryError) as error:
         raise pytest.exit.Exception(f"assay: {error}", ExitCode.MISUSE.value) from None
     config.stash[Session.KEY] = session
-    if not worker:
-        config.pluginmanager.register(Controller(config, session), CONTROLLER)
+    if controller:
+        config.pluginmanager.register(controller, CONTROLLER)
 
 
 def _reject_rootdir_by_mistake(config: pytest.Config) -> None:

@@ -314,7 +314,7 @@ def reject_repeated(items: list[pytest.Item]) -> None:
     Raises:
         pytest.UsageError: two checks put one claim to one variant on one target.
     """
-    seen: dict[tuple[str, str, str], TrialItem] = {}
+    seen: dict[tuple[str, ...], TrialItem] = {}
     trials = [item for item in items if isinstance(item, TrialItem)]
     for item in sorted(trials, key=lambda item: isinstance(item.trial.check, AddedCheck)):
         trial, other = item.trial, seen.setdefault(item.trial.key, item)

@@ -40,8 +40,8 @@ class Session:
 
     KEY: pytest.StashKey["Session"] = pytest.StashKey()
 
-    def __init__(self, settings: Settings, name: str) -> None:
-        """Join the run of that name, or start it.
+    def __init__(self, settings: Settings, name: str, recorded: Sequence[Record] = ()) -> None:
+        """Join the run of that name, start it, or continue it after the recorded verdicts.
 
         Raises:
             BaselineError: a baseline file is damaged.
@@ -53,6 +53,7 @@ class Session:
         self.name = name
         self.checks: list[tuple[Path, Check]] = []
         self.excludes = False
+        self._recorded = {record.key: record for record in recorded}
         self._observers: dict[tuple[str, str], Observer] = {}
         self._processes = Processes(cached=settings.cached)
         self._environments = Environments()
@@ -87,8 +88,11 @@ class Session:
     def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
         """The verdict on one trial, and the times that decided it, or None.
 
-        A fault of Assay becomes an ``error`` record.
+        A verdict of the interrupted run is not reached again. A fault of Assay becomes an
+        ``error`` record.
         """
+        if recorded := self._recorded.get(trial.key):
+            return recorded, None
         start = time.perf_counter()
         try:
             return self.run.judge_timed(trial)

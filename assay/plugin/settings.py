@@ -27,7 +27,7 @@ class Settings:
 
     ``named`` says that the command line names targets; ``cached``, that compilations of earlier
     runs are used. ``required`` are frameworks that must be installed. ``history`` is a database,
-    empty for none.
+    empty for none. ``resume`` is the folder of an interrupted run, or None.
     """
 
     root: Path
@@ -44,6 +44,7 @@ class Settings:
     named: bool
     required: tuple[str, ...]
     history: str
+    resume: Path | None
 
     @classmethod
     def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
@@ -76,7 +77,8 @@ class Settings:
                 f"got --assay-against-seconds={against_seconds} with nothing to compare, wanted "
                 "--assay-against VERSION too; leave one out, or give both"
             )
-        results = root / options["assay_results_dir"]
+        resume = options["assay_resume"] and (root / options["assay_resume"]).resolve()
+        results = resume.parent if resume else root / options["assay_results_dir"]
         baselines = root / options["assay_baselines_dir"]
         _check_folder("--assay-results-dir", results, written=True)
         writes_baselines = update is not BaselineUpdate.NOTHING
@@ -98,6 +100,7 @@ class Settings:
                 "--assay-require-framework", _frameworks, f"one of {', '.join(KNOWN_FRAMEWORKS)}"
             ),
             history=_database(root, options["assay_history"]),
+            resume=resume,
         )
 
 

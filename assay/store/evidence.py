@@ -116,10 +116,13 @@ def once(
         raise MeasurementCacheError(
             f"got the evidence of {evidence.key} in {path}, wanted that of {key}"
         )
+    if evidence.values is None:
+        return evidence
     values = path.with_suffix(_VALUES)
-    if values.exists():
-        evidence = replace(evidence, values=_values_in(values))
-    return evidence
+    if not values.exists():  # The run ended, and goes on with --assay-resume.
+        path.unlink(missing_ok=True)
+        return once(directory, key, observe, cache)
+    return replace(evidence, values=_values_in(values))
 
 
 def _values_in(path: Path) -> tuple[Tensor, ...]:
@@ -135,7 +138,7 @@ def _in_files(path: Path, evidence: Evidence) -> Evidence:
     """The evidence without what becomes files of its own."""
     if evidence.values is not None:
         write_whole(path.with_suffix(_VALUES), msgspec.msgpack.encode(evidence.values))
-        evidence = replace(evidence, values=None)
+        evidence = replace(evidence, values=())  # They are in the file.
     if evidence.hlo_gz:
         write_whole(path.with_suffix(_HLO), evidence.hlo_gz)
         evidence = replace(evidence, hlo_gz=b"")

@@ -84,6 +84,22 @@ def read(path: Path) -> Lines:
     return Lines(file, data[:end], data[end:])
 
 
+def recover(directory: Path) -> bool:
+    """Remove a last line that a killed run did not finish. Returns whether there was one.
+
+    Raises RecordsError for a missing file, or one that cannot be written.
+    """
+    lines = read(directory)
+    try:
+        os.truncate(lines.file, len(lines.whole))
+    except OSError as error:
+        raise RecordsError(
+            f"got {lines.file} that cannot be written ({error.strerror}), wanted the records of "
+            "an interrupted run; make them writable"
+        ) from None
+    return bool(lines.torn)
+
+
 def load(path: Path) -> tuple[Record, ...]:
     """The records of a run's folder or file, in the order of the verdicts.
 

@@ -169,7 +169,7 @@ class _Measured:
 
     def judge(self, release: str, trials: Sequence[Trial]) -> Iterator[Judged]:
         """The trials' findings on a release, as a run judges them."""
-        controls: dict[tuple[str, str, str], Finding] = {}
+        controls: dict[tuple[str, ...], Finding] = {}
         selected = {each.key for each in trials}
 
         def control(trial: Trial) -> Finding:

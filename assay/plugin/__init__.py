@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PAYLOAD: Final = "assay_verdicts"
 """The attribute of a report that holds its verdicts."""
+RESULTS: Final = "results"
+"""The default folder of runs."""
 COVERAGE: Final = "coverage.json"
 """The file of expected coverage in the folder of baselines."""
 BASELINES: Final = "baselines"
@@ -42,7 +44,7 @@ _OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
     ("target", [], "NAME", "only these targets (comma-separated); default: all available"),
     ("level", "quick", "LEVEL", "quick (default), full, device or soak"),
     ("update-baselines", "nothing", "{new,all}", "store missing (new) or all numbers (all)"),
-    ("results-dir", "results", "DIR", "folder for runs; default: results"),
+    ("results-dir", RESULTS, "DIR", "folder for runs; default: results"),
     ("resume", None, "RUN", "continue the interrupted run of this folder: judge what it lacks"),
     ("baselines-dir", BASELINES, "DIR", "folder of baselines; default: baselines"),
     ("timing-seconds", "30", "SECONDS", "time limit of one timing; default: 30"),

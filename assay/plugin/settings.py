@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
 from assay.measure import BASELINE
 from assay.model.workload import Level
+from assay.plugin import RESULTS
 from assay.run import BaselineUpdate
 from assay.targets import resolve, survey
 from assay.toolchains.recipe import UnreadableToolchain, recipe
@@ -76,6 +77,11 @@ class Settings:
             raise SettingsError(
                 f"got --assay-against-seconds={against_seconds} with nothing to compare, wanted "
                 "--assay-against VERSION too; leave one out, or give both"
+            )
+        if options["assay_resume"] and options["assay_results_dir"] != RESULTS:
+            raise SettingsError(
+                f"got --assay-results-dir={options['assay_results_dir']} with --assay-resume, whose "
+                "run goes on in its own folder; leave it out"
             )
         resume = options["assay_resume"] and (root / options["assay_resume"]).resolve()
         results = resume.parent if resume else root / options["assay_results_dir"]

@@ -67,6 +67,7 @@ def _session(root: Path, target: str) -> Session:
             named=True,
             required=(),
             history="",
+            resume=None,
         ),
         name="run",
     )

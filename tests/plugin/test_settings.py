@@ -41,6 +41,7 @@ def test_without_options_a_run_is_quick_and_stores_nothing(tmp_path: Path) -> No
         named=True,
         required=(),
         history="",
+        resume=None,
     )
 
 
@@ -73,7 +74,14 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         named=True,
         required=("jax",),
         history=str(tmp_path / "h.db"),
+        resume=None,
     )
+
+
+def test_a_resumed_run_stays_in_its_folder(tmp_path: Path) -> None:
+    settings = parsed(tmp_path, resume="elsewhere/run")
+    assert settings.resume == tmp_path / "elsewhere" / "run"
+    assert settings.results == tmp_path / "elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +112,7 @@ def test_the_toolchain_of_baselines_can_be_compared_with(tmp_path: Path) -> None
         ({"against": "newest"}, "--assay-against: .*newest"),
         ({"results_dir": "file"}, "got --assay-results-dir=.*file, where .* is a file"),
         ({"results_dir": "file/below"}, "got --assay-results-dir=.*below, where .*file is a file"),
+        ({"resume": "results/run", "results_dir": "r"}, "got --assay-results-dir=r with .*resume"),
         ({"baselines_dir": "file"}, "got --assay-baselines-dir=.*file, where .* is a file"),
     ],
 )

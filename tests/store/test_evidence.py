@@ -120,7 +120,7 @@ def never() -> Evidence:
 def test_evidence_comes_back_as_it_was_observed(tmp_path: Path, seen: Evidence) -> None:
     assert once(tmp_path, KEY, lambda: seen) == seen
     assert once(tmp_path, KEY, never) == seen
-    assert load_all(tmp_path) == (replace(seen, values=None),)
+    assert load_all(tmp_path) == (replace(seen, values=seen.values and ()),)
 
 
 def test_the_graphs_of_steps_are_files_beside_the_evidence(tmp_path: Path) -> None:
@@ -131,6 +131,18 @@ def test_the_graphs_of_steps_are_files_beside_the_evidence(tmp_path: Path) -> No
     files = sorted((tmp_path / "evidence").glob("*.hlo.pb"))
     assert [file.read_bytes() for file in files] == [b"one", b"two"]
     assert [file.name.split(".graph")[1] for file in files] == ["0.hlo.pb", "1.hlo.pb"]
+
+
+def test_a_program_whose_values_were_deleted_is_observed_again(tmp_path: Path) -> None:
+    once(tmp_path, KEY, lambda: FULL)
+    evidence.drop_large(tmp_path)
+    assert once(tmp_path, KEY, lambda: FULL) == FULL
+
+
+def test_a_program_without_values_is_not_observed_again(tmp_path: Path) -> None:
+    once(tmp_path, KEY, lambda: PLAIN)
+    evidence.drop_large(tmp_path)
+    assert once(tmp_path, KEY, never) == PLAIN
 
 
 def test_damaged_values_are_named(tmp_path: Path) -> None:

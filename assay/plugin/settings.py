@@ -80,8 +80,8 @@ class Settings:
             )
         if options["assay_resume"] and options["assay_results_dir"] != RESULTS:
             raise SettingsError(
-                f"got --assay-results-dir={options['assay_results_dir']} with --assay-resume, whose "
-                "run goes on in its own folder; leave it out"
+                f"got --assay-results-dir={options['assay_results_dir']} with --assay-resume, "
+                "whose run goes on in its own folder; leave it out"
             )
         resume = options["assay_resume"] and (root / options["assay_resume"]).resolve()
         results = resume.parent if resume else root / options["assay_results_dir"]

@@ -326,7 +326,7 @@ class Controller:
         """What the run took from the interrupted one, or how to continue it."""
         earlier = self._earlier
         if earlier:
-            yield f"resumed: {plural(len(earlier.records), 'verdict')} were reached before"
+            yield f"resumed: kept {plural(len(earlier.records), 'verdict')} of the interrupted run"
         if earlier and earlier.torn:
             yield "resumed: the last line of records.jsonl was incomplete, and was removed"
         if self._invocation.ending.cut_short is ExitCode.MISUSE:

@@ -99,7 +99,7 @@ def test_a_resumed_run_reaches_the_rest_once(
     assert ended.exit_code == 0, ended.output
     assert facts(found) == facts(whole.records)
     assert (killed.newest() / records.FILE_NAME).read_bytes().startswith(before)
-    assert "resumed: 3 verdicts were reached before" in ended.output
+    assert "resumed: kept 3 verdicts of the interrupted run" in ended.output
     assert (killed.root / "results" / "latest").readlink() == Path(killed.newest().name)
 
 

@@ -87,7 +87,7 @@ class Progress:
         elif self._shows and not self._is_live and time.monotonic() >= self._due:
             self._due = time.monotonic() + _MINUTE
             minutes = (time.monotonic() - self._start) / _MINUTE
-            running = [_shown(nodeid) for nodeid in self._running]
+            running = list(dict.fromkeys(map(_shown, self._running)))
             names = ", ".join(running[:_PROGRAMS_SHOWN]) or "nothing"
             if (more := len(running) - _PROGRAMS_SHOWN) > 0:
                 names += f" and {more} more"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,3 +134,11 @@ def test_a_stream_that_cannot_encode_gets_similar_characters(tmp_path: Path) -> 
     assert "\nFAILED  compiles - mine/small/wrong on cpu:8\n  measured  " in summary
     assert "\\n" not in ended.output
     assert "\\u" not in ended.output
+    report = subprocess.run(
+        [sys.executable, "-m", "assay.cli", "report", "results/latest"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+    assert b"FAILED  compiles - mine/small/wrong on cpu:8\n" in report.stdout

@@ -56,6 +56,12 @@ def test_a_case_names_claim_variant_and_target_and_carries_its_numbers(record_of
     }
 
 
+def test_a_case_names_the_line_of_its_test_if_it_is_known(record_of: RecordOf) -> None:
+    case = case_of(record_of(test="tests/a:b.py:3"))
+    assert (case.get("file"), case.get("line")) == ("tests/a:b.py", "3")
+    assert {"file", "line"}.isdisjoint(case_of(record_of()).keys())
+
+
 def test_a_known_defect_says_so_and_where(record_of: RecordOf) -> None:
     record = record_of(verdict=Outcome.KNOWN_DEFECT, reason="no offload", upstream="https://x/1")
     skipped = case_of(record).find("skipped")

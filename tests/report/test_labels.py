@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from assay.model.verdict import Ending, ExitCode, Missing, Outcome, Record
 from assay.report.labels import (
     LABELS,
+    SIMILAR,
     closing_sentence,
+    failure_line,
     headline,
     name_of,
     plain,
@@ -123,3 +125,24 @@ def test_checks_without_a_control_are_named_and_counted() -> None:
 def test_two_versions_of_one_package_are_both_named(record_of: RecordOf) -> None:
     records = [record_of(toolchain={"jax": version}) for version in ("0.12", "0.10")]
     assert toolchain_versions(records) == {"jax": "0.10, 0.12"}
+
+
+def test_a_failure_is_one_short_line_whatever_its_text(record_of: RecordOf) -> None:
+    reason = "first\nsecond\x1b[31m\u2028third " + "long " * 100
+    line = failure_line(record_of(verdict=Outcome.FAILED, reason=reason, variant="a\nb"))
+    start = "FAILED  host-bytes · scan_offload/scan_stack/a b on gpu-h100:8: first second"
+    assert line.startswith(start)
+    assert line.endswith(" …")
+    assert line.isprintable()
+    assert len(line) < len(start) + 200
+
+
+def test_what_a_stream_cannot_encode_is_written_similarly() -> None:
+    text = "12 µs ≤ 3 × 4 – 5 · a → b ← c − d ≥ e … é"
+    similar = "12 us <= 3 x 4 - 5 - a -> b <- c - d >= e ... ?"
+    assert text.encode("ascii", SIMILAR).decode() == similar
+    assert text.encode("latin-1", SIMILAR).decode("latin-1") == (
+        "12 µs <= 3 × 4 - 5 · a -> b <- c - d >= e ... é"
+    )
+    with pytest.raises(UnicodeDecodeError):
+        b"\xff".decode("ascii", SIMILAR)

@@ -302,6 +302,19 @@ def test_a_missing_certificate_is_unreadable(tmp_path: Path) -> None:
         verify(tmp_path)
 
 
+EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "qualification").iterdir())
+
+
+@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
+def test_the_examples_of_the_documents_are_whole(folder: Path) -> None:
+    """The run's files are not kept with them; all that is there fits."""
+    seen = verify(folder)
+    assert seen.certificate.qualification.exit_code is ExitCode.PASSED
+    changed = [each for each in seen.mismatches if not each.is_missing]
+    assert changed == []
+    assert "certificate.html" not in {name for each in seen.mismatches for name in each.subjects}
+
+
 def test_the_baselines_that_were_used_are_kept(tmp_path: Path) -> None:
     (tmp_path / "stored" / "gpu-h100-8").mkdir(parents=True)
     (tmp_path / "stored" / "gpu-h100-8" / "scan_offload.json").write_text("{}")

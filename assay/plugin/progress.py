@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from threading import Event, Lock, Thread
 
 import pytest
 from rich.cells import cell_len, set_cell_size
@@ -17,13 +18,16 @@ _MINUTE = 60
 _ESTIMATE_FROM = 0.05
 """Share of the verdicts after which the remaining time is estimated: observers start first."""
 _PROGRAMS_SHOWN = 2
+_TICK_SECONDS = 5
 
 
 class Progress:
     """Shows the programs that run, how many verdicts remain, and every failure when it happens.
 
-    On a terminal, one line is overwritten. Elsewhere, as in the log of a CI job, at most one line
-    a minute is written. Under ``-v``, ``-q`` and ``-s`` pytest's own output is enough.
+    On a terminal, one line is overwritten. Elsewhere, as in the log of a CI job, a line a minute is
+    written: by a thread if xdist's workers run the items, otherwise when an item starts or fails,
+    because during an item pytest captures what is written. Under ``-v``, ``-q`` and ``-s`` pytest's
+    own output is enough.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -35,6 +39,8 @@ class Progress:
         self._done: set[str] = set()
         self._failed: set[str] = set()
         self._start = self._due = 0.0
+        self._ended, self._lock = Event(), Lock()
+        self._ticker: Thread | None = None
 
     def expect(self, nodeids: Iterable[str]) -> None:
         """Add items that the run will judge."""
@@ -50,14 +56,28 @@ class Progress:
         if reporter and self.replaces_dots:
             reporter.showfspath = False
             self._is_live = bool(reporter.isatty) and os.environ.get("TERM") != "dumb"
+        has_workers = self._config.pluginmanager.has_plugin("dsession")
+        if has_workers and self._shows and not self._is_live and not self._ticker:
+            self._ticker = Thread(target=self._tick, daemon=True)
+            self._ticker.start()
+
+    def _tick(self) -> None:
+        while not self._ended.wait(_TICK_SECONDS):
+            with self._lock:
+                self._show()
 
     def start(self, nodeid: str) -> None:
         """Note that an item runs."""
-        self._running[nodeid] = None
-        self._show()
+        with self._lock:
+            self._running[nodeid] = None
+            self._show()
 
     def count(self, report: pytest.TestReport, records: Sequence[Record]) -> None:
         """Count an item that ended or failed, and show the records that fail the run."""
+        with self._lock:
+            self._count(report, records)
+
+    def _count(self, report: pytest.TestReport, records: Sequence[Record]) -> None:
         if report.failed:
             self._failed.add(report.nodeid)
         # A worker that crashed reports another ``when``, and no teardown follows.
@@ -73,7 +93,10 @@ class Progress:
             self._show()
 
     def end(self) -> None:
-        """Erase the line."""
+        """Erase the line, and write no other."""
+        self._ended.set()
+        if self._ticker:
+            self._ticker.join()
         if self._is_live:
             self._config.get_terminal_writer().write_raw(_ERASE, flush=True)
         self._is_live = self.replaces_dots = False

@@ -88,6 +88,19 @@ def test_a_log_has_a_line_for_each_minute(tmp_path: Path, workers: tuple[str, ..
     assert failure.startswith(FAILED)
 
 
+def test_a_log_has_a_line_while_a_worker_is_busy(tmp_path: Path) -> None:
+    slow = SUITE.replace(
+        "\nW =", "\ndef slow(devices):\n    time.sleep(4)\n    return double(devices)\n\nW ="
+    )
+    slow = slow.replace('"double", double', '"double", slow')
+    minutes = "import assay.plugin.progress as p\np._MINUTE, p._TICK_SECONDS = 1, 0.1\n"
+    files = {"test_small.py": slow, "conftest.py": minutes}
+    shown = before_the_summary(Project(tmp_path, files).pytest("-n", "1"))
+    busy = [line for line in shown if line.endswith("running: small/double for cpu:8")]
+    assert busy[0] == "  1 min: 0 of 2 verdicts; running: small/double for cpu:8"
+    assert busy[1] == "  2 min: 0 of 2 verdicts; running: small/double for cpu:8"
+
+
 def test_other_tests_keep_their_dots(tmp_path: Path) -> None:
     files = {"test_small.py": SUITE, "test_plain.py": PLAIN}
     shown = before_the_summary(Project(tmp_path, files).pytest())

@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 
 from assay.model.defect import Upstream
 from assay.model.evidence import Evidence
-from assay.model.history import Trend
+from assay.model.history import SeriesName, Trend
 from assay.model.rerun import Rerun
 from assay.model.target import DeviceModel
 from assay.model.timing import Times, VariantTimes, format_seconds
 from assay.model.units import Unit
 from assay.model.verdict import USUAL, Invocation, Record
-from assay.report.causes import Entry, by_urgency, explain
+from assay.report.causes import Detail, Entry, by_urgency, explain
 from assay.report.document import rerun_lines, suite_statuses
-from assay.report.history_output import history_section
+from assay.report.history_output import history_section, since, what
 from assay.report.html_page import TONES, render
 from assay.report.labels import (
     LABELS,
@@ -89,6 +89,7 @@ def run_page(
     """
     seen, ending, measured = tuple(records), invocation.ending, tuple(programs)
     urgent, others = by_urgency(seen, ending)
+    suites = _suites(seen, measured, devices or {}, invocation)
     known = [each for each in others if each[0].verdict.judged]
     return render(
         "run.html",
@@ -98,13 +99,13 @@ def run_page(
         closing=closing_sentence(seen, ending),
         coverage=[*uncontrolled_lines(invocation.uncontrolled), *coverage_lines(ending)],
         command=" ".join(invocation.command),
-        urgent=_explained(urgent, invocation),
+        urgent=_cards(urgent, invocation, suites, history),
         known=_explained(known, invocation),
         reports=_reports(known),
         standings=_standings(invocation),
         unjudged=_explained((each for each in others if not each[0].verdict.judged), invocation),
         targets=in_order(record.target for record in seen),
-        suites=_suites(seen, measured, devices or {}, invocation),
+        suites=suites,
         height=HEIGHT,
         timings=[_timing(each, seen) for each in times],
         reruns=list(rerun_lines(reruns)),
@@ -112,6 +113,45 @@ def run_page(
         environment=invocation.environment | toolchain_versions(seen),
         labels=LABELS,
     )
+
+
+def _cards(
+    found: Iterable[Sequence[Record]],
+    invocation: Invocation,
+    suites: Sequence[Suite],
+    history: Sequence[Trend],
+) -> list[tuple[Entry, str, str]]:
+    """Each cause in words and since when it is there, its style, and where its program is shown."""
+    trends = {trend.name: trend for trend in history}
+    anchors = {
+        (suite.entry.name, each.workload, row.variant, each.target): row.anchor
+        for suite in suites
+        for each in suite.places
+        for row in each.rows
+    }
+    cards = []
+    for cause, (entry, tone) in zip(found, _explained(found, invocation), strict=True):
+        record = cause[0]
+        details = list(entry.details)
+        if words := _since(record, trends):
+            numbers = (place for place, each in enumerate(details) if each.label == "measured")
+            details.insert(next(numbers, -1) + 1, Detail("since", words))
+        anchor = anchors[record.suite, record.workload, record.variant, record.target]
+        cards.append((entry._replace(details=details), tone, anchor))
+    return cards
+
+
+def _since(record: Record, trends: Mapping[SeriesName, Trend]) -> str:
+    """The run from which on the history has this verdict, or how to know it."""
+    trend = trends.get(SeriesName.of(record))
+    if trend is not None and trend.changes:
+        change = trend.changes[-1]
+        return f"{what(trend, change)}; {since(change)}"
+    if record.verdict.fails and record.baseline is None and trend is None:
+        return (
+            "no number is stored for this claim; with --assay-history DATABASE, runs are compared"
+        )
+    return ""
 
 
 def _explained(

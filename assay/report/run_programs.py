@@ -131,13 +131,14 @@ def place(
     seen = [
         programs.get((first.suite, first.workload, variant, first.target)) for variant in variants
     ]
-    heads, bars = _bars(seen)
+    is_control = [all(each.must_fail for each in found) for found in variants.values()]
+    heads, bars = _bars(seen, is_control)
     rows = [
         Row(
             anchor=f"{anchor}-{number}",
             variant=variant,
             mark=mark(found),
-            records=found,
+            records=sorted(found, key=lambda each: RANK[each.verdict]),
             command=rerun(found[0], invocation.command),
             bars=bars[number],
             schedule=_schedule(seen[number]),
@@ -149,12 +150,19 @@ def place(
     return Place(first.workload, first.target, mark(records), heads, rows)
 
 
-def _bars(seen: Sequence[Evidence | None]) -> tuple[list[str], list[list[Bar]]]:
-    """The heads of the kinds that any program has, and their bars for each program."""
+def _bars(
+    seen: Sequence[Evidence | None], is_control: Sequence[bool]
+) -> tuple[list[str], list[list[Bar]]]:
+    """The heads of the kinds that any program has, and their bars for each program.
+
+    A negative control may need a thousand times as much: the others' largest bar is the widest.
+    """
     columns = list(zip(*map(_bytes, seen), strict=True))
     most: dict[str, int] = {}
     for column, (_, scale, _) in zip(columns, _KINDS, strict=True):
-        most[scale] = max(most.get(scale, 0), *(nbytes or 0 for nbytes in column))
+        pairs = zip(column, is_control, strict=True)
+        compared = [nbytes for nbytes, control in pairs if not control] or column
+        most[scale] = max((most.get(scale, 0), *filter(None, compared)))
     heads: list[str] = []
     rows: list[list[Bar]] = [[] for _ in seen]
     for column, (head, scale, style) in zip(columns, _KINDS, strict=True):
@@ -162,7 +170,7 @@ def _bars(seen: Sequence[Evidence | None]) -> tuple[list[str], list[list[Bar]]]:
             continue
         heads.append(head)
         for row, nbytes in zip(rows, column, strict=True):
-            row.append(Bar(nbytes, (nbytes or 0) / (most[scale] or 1), style))
+            row.append(Bar(nbytes, min(1.0, (nbytes or 0) / (most[scale] or 1)), style))
     return heads, rows
 
 

@@ -176,7 +176,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "-p",
         "no:cacheprovider",
         "-k",
-        "block or stack-executed and reshape",
+        "block-full and (nothing or residual-input) or stack-executed and reshape and not read",
         "--assay-target",
         "cpu:8,gpu-h100:8",
         f"--assay-results-dir={results}",
@@ -185,7 +185,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout[-3000:]
-    assert len(records.load(results / "latest")) > 50
+    assert len(records.load(results / "latest")) > 30
     return results / "latest" / "report.html"
 
 

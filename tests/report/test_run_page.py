@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from assay.model.defect import Upstream, UpstreamState
 from assay.model.evidence import Evidence, Memory, Toolchain
+from assay.model.history import Change, Sample, SeriesName, Trend
 from assay.model.timing import Times, VariantTimes
 from assay.model.units import Unit
 from assay.model.verdict import USUAL, BaselineNumber, Ending, Invocation, Outcome, Record
@@ -249,3 +251,20 @@ def test_times_have_their_limit_or_the_stored_time(record_of: RecordOf) -> None:
     )
     assert "1 ms, 1 sample stored: 500 µs" in Read(run_page([stored], [alone])).text
     assert "stored:" not in Read(run_page([replace(stored, variant="b")], [alone])).text
+
+
+def test_a_failure_leads_to_its_program_and_tells_since_when(record_of: RecordOf) -> None:
+    failed = record_of(verdict=Outcome.FAILED)
+    page = Read(run_page([record_of(variant="a"), failed]))
+    assert page.links.count("#p1-1-1") == 3  # the title, the table of verdicts, that of its target
+    assert "since no number is stored for this claim; with --assay-history" in page.text
+    last = Sample(
+        "r1", datetime(2026, 11, 1, tzinfo=UTC), Outcome.PASSED, 1.0, 2.0, "", {"jax": "1"}
+    )
+    now = last._replace(run="r2", verdict=Outcome.FAILED, toolchain={"jax": "2"})
+    change = Change(last, now, (1.0, 2.0), (Outcome.PASSED, Outcome.FAILED))
+    trend = Trend(
+        name=SeriesName.of(failed), unit=Unit.BYTES, samples=(last, now), changes=(change,)
+    )
+    text = Read(run_page([failed], history=[trend])).text
+    assert "since 1 B → 2 B (+100 %), passed → FAILED; jax 1 → 2; run r2" in text

@@ -56,6 +56,16 @@ def test_bars_of_one_kind_share_a_scale(record_of: RecordOf) -> None:
     assert shares["copied per iteration"].nbytes == 4 * MIB
 
 
+def test_a_negative_control_does_not_flatten_the_other_bars(record_of: RecordOf) -> None:
+    huge = replace(SEEN, variant="huge", memory=replace(MEMORY, temp_bytes=2**50))
+    records = [record_of(), record_of(variant="huge", claim="compiles.negative-control")]
+    seen = {each.key: each for each in (SEEN, huge)}
+    first, second = place(records, seen, {}, USUAL, "p1").rows
+    assert (first.bars[0].share, second.bars[0].share) == (1, 1)
+    (alone,) = place(records[1:], seen, {}, USUAL, "p1").rows
+    assert alone.bars[0].share == 1
+
+
 def test_transfers_that_one_memory_hides_are_not_0(record_of: RecordOf) -> None:
     found = placed(record_of, replace(SEEN, separate_host_memory=False))
     assert found.heads == ["device memory", "host memory", "copied per iteration"]

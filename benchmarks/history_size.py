@@ -6,6 +6,7 @@ and then runs ``assay history CLAIM`` in new processes. Ends with 1 if the media
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -79,15 +80,21 @@ def fill(database: str, nights: int) -> float:
     return median(seconds)
 
 
-def ask(database: str, claim: str) -> float:
-    """The median seconds of ``assay history CLAIM``, from the start of its process to the end."""
+def ask(database: str, claim: str) -> tuple[float, float]:
+    """Median seconds of ``assay history CLAIM``: of the whole process, and of the processor.
+
+    The first is that of a reader. On a busy machine it contains the work of others.
+    """
     command = [sys.executable, "-m", "assay.cli", "history", claim, "--db", database]
-    seconds = []
+    seconds, processor = [], []
     for _ in range(_QUESTIONS):
-        start = time.perf_counter()
+        start, before = time.perf_counter(), os.times()
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603 -- our words
         seconds.append(time.perf_counter() - start)
-    return median(seconds)
+        after = os.times()
+        used = after.children_user + after.children_system
+        processor.append(used - before.children_user - before.children_system)
+    return median(seconds), median(processor)
 
 
 def main() -> int:
@@ -105,9 +112,11 @@ def main() -> int:
             sys.stdout.write(f"the file has {size / 2**20:.0f} MiB\n")
         slowest = 0.0
         for claim in (BYTES_CLAIM, TIMES_CLAIM):
-            seconds = ask(database, claim)
+            seconds, processor = ask(database, claim)
             slowest = max(slowest, seconds)
-            sys.stdout.write(f"assay history {claim}: {seconds:.2f} s\n")
+            sys.stdout.write(
+                f"assay history {claim}: {seconds:.2f} s, of the processor {processor:.2f} s\n"
+            )
     passed = slowest <= MOST_SECONDS
     sys.stdout.write(f"{'PASS' if passed else 'FAIL'}  at most {MOST_SECONDS} s\n")
     return 0 if passed else 1

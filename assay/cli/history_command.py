@@ -103,10 +103,10 @@ def _add_run(database: "History", run: Path) -> None:
 
 
 def _trends(database: "History", claim: str, targets: Sequence[str]) -> tuple[Trend, ...]:
-    from assay.stats.change_points import with_changes
+    from assay.stats.trends import with_changes
 
     if found := database.trends(_selection(claim, targets)):
-        return tuple(map(with_changes, found))
+        return with_changes(found)
     known = sorted({name.claim for name, _ in database.series().values()})
     if not known:
         raise WrongValue("got a database without runs; add one: assay history --add results/latest")
@@ -130,8 +130,8 @@ def _selection(claim: str, targets: Sequence[str]) -> Callable[[SeriesName], boo
 
 def trends_of(text: str, seen: Sequence[Record]) -> tuple[Trend, ...]:
     """The series of a run over the newest runs of the database, with their changes."""
-    from assay.stats.change_points import with_changes
+    from assay.stats.trends import with_changes
     from assay.store.history import opened
 
     with opened(text) as database:
-        return tuple(map(with_changes, database.trends_of(seen)))
+        return with_changes(database.trends_of(seen))

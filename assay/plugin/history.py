@@ -20,12 +20,12 @@ def add_run(url: str, directory: Path, seen: Sequence[Record]) -> tuple[Trend, .
 
     Raises HistoryError if the database cannot be used any more. It then holds nothing of the run.
     """
-    from assay.stats.change_points import with_changes
+    from assay.stats.trends import with_changes
     from assay.store.history import opened
 
     try:
         with opened(url) as database:
             database.add(directory)
-            return tuple(map(with_changes, database.trends_of(seen)))
+            return with_changes(database.trends_of(seen))
     except HistoryError as error:
         raise HistoryError(f"{error}; then add the run: assay history --add {directory}") from error

@@ -20,7 +20,7 @@ from assay.report.history_output import (
     print_history,
 )
 from assay.report.run_page import run_page
-from assay.stats.change_points import with_changes
+from assay.stats.trends import with_changes
 
 GIB = 2**30
 START = datetime(2026, 11, 1, 2, 15, tzinfo=UTC)
@@ -48,7 +48,7 @@ def trend(
             )
         )
     name = SeriesName("dus_remat", "stack", variant, "temp-bytes", "gpu-h100:8")
-    return with_changes(Trend(name=name, unit=unit, samples=tuple(samples)))
+    return with_changes([Trend(name=name, unit=unit, samples=tuple(samples))])[0]
 
 
 def printed(*trends: Trend, verbose: bool = False, width: int = 100) -> str:
@@ -87,7 +87,7 @@ def test_an_unknown_toolchain_is_not_called_a_change() -> None:
     found = trend(1, 1, 2)
     unknown = found.samples[1]._replace(toolchain={})
     samples = (found.samples[0], unknown, found.samples[2])
-    text = printed(with_changes(Trend(name=found.name, unit=found.unit, samples=samples)))
+    text = printed(*with_changes([Trend(name=found.name, unit=found.unit, samples=samples)]))
     assert "toolchain unknown; run run-2" in text
 
 

@@ -22,11 +22,10 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from assay.model.timing import Sensitivity
-from assay.stats.ratios import Floats
 
+Floats = npt.NDArray[np.float64]
 SHORTEST: Final = 3
 """The fewest runs of a segment of times: one or two runs cannot be told from outliers."""
 _MOST_EXACT: Final = 8
@@ -70,13 +69,16 @@ def _proposals(series: Sequence[tuple[Floats, float]]) -> list[list[int]]:
     shares = 1 / np.arange(longest, 0, -1)
     best, start = np.full(sums.shape, np.inf), np.zeros(sums.shape, dtype=int)
     best[:, 0] = 0.0
+    rows = np.arange(len(series))
     for end in range(SHORTEST, longest + 1):
         last = end - SHORTEST + 1
         # Squares about the mean, less the sum of all squares, which no partition changes.
-        gains = (sums[:, [end]] - sums[:, :last]) ** 2 * shares[longest - end :][:last]
-        costs = best[:, :last] - gains
+        costs = sums[:, [end]] - sums[:, :last]
+        costs *= costs
+        costs *= shares[longest - end :][:last]
+        np.subtract(best[:, :last], costs, out=costs)
         start[:, end] = costs.argmin(axis=1)
-        best[:, end] = costs.min(axis=1) + penalties
+        best[:, end] = costs[rows, start[:, end]] + penalties
     return [_cuts(row, len(values)) for row, (values, _) in zip(start, series, strict=True)]
 
 
@@ -124,9 +126,9 @@ def probability_of_ranks(first: Floats, second: Floats) -> float:
         counts = _arrangements(*sizes)
         return min(1.0, 2 * float(counts[round(most) :].sum() / counts.sum()))
     spread = pairs / 12 * (total + 1 - float((ties**3 - ties).sum()) / (total * (total - 1)))
-    return (
-        min(1.0, 2 * float(ndtr((pairs / 2 + 0.5 - most) / math.sqrt(spread)))) if spread else 1.0
-    )
+    if not spread:
+        return 1.0
+    return min(1.0, math.erfc((most - 0.5 - pairs / 2) / math.sqrt(2 * spread)))
 
 
 def _arrangements(few: int, many: int) -> Floats:

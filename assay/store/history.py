@@ -214,7 +214,7 @@ class History:
         return tuple(
             Trend(name=name, unit=unit, samples=tuple(samples[key]))
             for key, (name, unit) in sorted(series.items(), key=lambda item: item[1][0])
-            if key in samples
+            if samples[key]
         )
 
 
@@ -339,28 +339,24 @@ def _samples(
     order = {run: place for place, run in enumerate(runs)}
     found: list[Any] = []
     for some in _parts(series):
-        query = select(VERDICTS).where(VERDICTS.c.series_id.in_(some))
+        query = (
+            select(VERDICTS).where(VERDICTS.c.series_id.in_(some)).order_by(*VERDICTS.primary_key)
+        )
         if newest is not None:
             query = query.where(VERDICTS.c.run_id.in_(list(runs)))
-        found += connection.execute(query).all()
-    found.sort(key=lambda row: (order[row[1]], row[2]))
-    reasons = _texts(connection, REASONS, {row.reason_id for row in found} - {None})
+        found += connection.execute(query.order_by(*VERDICTS.primary_key)).all()
+    found.sort(key=lambda row: order[row[1]])  # Their lines are in order: that of the key.
+    reasons = _texts(connection, REASONS, {row[7] for row in found} - {None})
     toolchains = {
         key: MappingProxyType(msgspec.json.decode(text, type=dict[str, str]))
-        for key, text in _texts(connection, TOOLCHAINS, {row.toolchain_id for row in found}).items()
+        for key, text in _texts(connection, TOOLCHAINS, {row[6] for row in found}).items()
     }
     outcomes = {each.value: each for each in Outcome}
-    samples: dict[int, list[Sample]] = {}
+    samples: dict[int, list[Sample]] = {key: [] for key in series}
     for key, run, _, verdict, measured, limit, toolchain, reason in found:
-        sample = Sample(
-            *runs[run],
-            verdict=outcomes[verdict],
-            measured=measured,
-            limit=limit,
-            reason=reasons.get(reason, ""),
-            toolchain=toolchains[toolchain],
-        )
-        samples.setdefault(key, []).append(sample)
+        name, at = runs[run]
+        says = outcomes[verdict], measured, limit, reasons.get(reason, ""), toolchains[toolchain]
+        samples[key].append(Sample(name, at, *says))
     return samples
 
 

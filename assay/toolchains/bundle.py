@@ -1,5 +1,6 @@
 """A bundle for an upstream report: a program without Assay, pinned packages, what both print."""
 
+import ast
 import inspect
 import subprocess
 import sys
@@ -146,7 +147,24 @@ def _program(prober: Prober, bad: Probed, sentence: str) -> str:
         }
     # Nested, so that their names hide none of the user's.
     nested = textwrap.indent("\n".join(map(inspect.getsource, parts)), "    ")
+    source = _with_settings(source, prober)
     return f"{header}{source}{_HEAD}{nested}{steps.format(**values)}\n\n_repro({function})\n"
+
+
+def _with_settings(source: str, prober: Prober) -> str:
+    """The source with the variables that the target needs, before it imports jax."""
+    unread = ("PYTHON", "TF_", *(("TPU_", "ALLOW_") * (prober.target.platform != "tpu")))
+    kept = {name: each for name, each in prober.settings.items() if not name.startswith(unread)}
+    first = 0
+    for node in ast.parse(source).body:
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        if not (is_docstring or is_future):
+            break
+        first = node.end_lineno or 0
+    lines = source.splitlines()
+    set_all = [f"os.environ[{name!r}] = {each!r}" for name, each in sorted(kept.items())]
+    return "\n".join([*lines[:first], "import os", *set_all, *lines[first:], ""])
 
 
 def _extracted(subject: Subject) -> str:

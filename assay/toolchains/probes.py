@@ -163,18 +163,24 @@ class Prober:
             timeout_seconds=self.timeout_seconds,
         )
 
-    def environment(self, folder: Path) -> dict[str, str]:
-        """The variables of a probe's process."""
-        kept = {name: each for name, each in os.environ.items() if not name.startswith(_DROPPED)}
-        variables = process_environment([self.target.name], kept)
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variables that the target's compiler and jax need."""
+        variables = process_environment([self.target.name], {})
         count = next(iter(self.target.name.topology), 1) if self.target.platform == "cpu" else 1
         if count > 1:
             variables["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
+        return {**variables, **_FRESH}
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """The variables of a probe's process."""
+        kept = {name: each for name, each in os.environ.items() if not name.startswith(_DROPPED)}
+        variables = {**self.settings, **kept}
         if self.subject.workload:
             # Assay alone, without the packages that are installed next to it.
             paths = [*self.subject.search_path, str(folder / _ASSAY_ONLY)]
             variables["PYTHONPATH"] = os.pathsep.join(paths)
-        return {**variables, **_FRESH}
+        return variables
 
     def request(self, folder: Path) -> dict[str, Any]:
         """What the script is asked for; its files go to ``folder``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,9 @@ def test_a_bundle_holds_what_upstream_needs(tmp_path: Path) -> None:
     requirements = {"requirements-good.txt", "requirements-bad.txt"}
     assert {"repro.py", "issue.md", "good.txt", "bad.txt"} | requirements <= names
     assert "temp_size_in_bytes" in (tmp_path / "bundle" / "bad.txt").read_text()
-    assert "assay" not in (tmp_path / "bundle" / "repro.py").read_text().lower()
+    program = (tmp_path / "bundle" / "repro.py").read_text()
+    assert "assay" not in program.lower()
+    assert program.index("os.environ['JAX_PLATFORMS'] = 'cpu'") < program.index("import jax")
     text = (tmp_path / "bundle" / "issue.md").read_text()
     assert text.startswith("# temp_bytes changed between jax 0.4.0 and 0.5.0\n")
     assert "jax-ml/jax/issues/new?template=bug-report.yml" in text
@@ -209,8 +212,17 @@ def test_the_program_of_a_suite_is_extracted_and_runs_alone(
     assert "assay" not in program.lower()
     assert "def keeps_the_old(" in program
     assert "def in_place(" not in program, "it is another variant's"
+    alone = subprocess.run(
+        [sys.executable, str(tmp_path / "bundle" / "repro.py")],
+        env={},
+        cwd="/",
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     for side in ("good", "bad"):
         said = (tmp_path / "bundle" / f"{side}.txt").read_text()
+        assert said == alone
         temporaries = re.search(r", temp_size_in_bytes=(\d+)", said)
         assert temporaries is not None
         assert int(temporaries[1]) >= STACK_BYTES, "the stack that it keeps"

@@ -14,11 +14,11 @@ from typer import Option
 from assay.judge.qualification import demanded, dropped, exit_code, later, qualify
 from assay.model.blame import WrongValue
 from assay.model.qualification import Environment, Qualification, RulesUsed
-from assay.model.verdict import Ending, ExitCode, Record
+from assay.model.verdict import ExitCode, Record
 from assay.model.workload import Level
 from assay.report.labels import toolchain_versions
 from assay.report.qualification import demands, pages, print_qualification, print_verification
-from assay.store import certificate, records, rules, signature
+from assay.store import certificate, evidence, records, rules, signature
 from assay.targets import resolve
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def qualify_target(  # noqa: PLR0913 -- typer takes a parameter for each option.
     seen = [each for each in records.load(folder) if each.target == str(found.name)]
     if not seen:
         raise WrongValue(f"got {folder} without a record of {found.name}, wanted a run on it")
-    decided = _decided(seen, used, found, level, records.invocation_of(folder).ending)
+    decided = _decided(seen, used, found, level, folder)
     with_numbers = sorted({each.suite for each in seen if each.baseline})
     qualification = replace(
         decided,
@@ -96,9 +96,15 @@ def qualify_target(  # noqa: PLR0913 -- typer takes a parameter for each option.
 
 
 def _decided(
-    seen: Sequence[Record], used: rules.Rules, target: "Target", level: int, ending: Ending
+    seen: Sequence[Record], used: rules.Rules, target: "Target", level: int, folder: Path
 ) -> Qualification:
-    """The decisions on the records, before it is known what else the certificate names."""
+    """The decisions on the records of a run, before it is known what else the certificate names."""
+    timed, _ = evidence.TIMES.load_all(folder)
+    machines = {
+        str(each.machine): None
+        for each in timed
+        if each.machine and each.target == str(target.name)
+    }
     place: dict[str, Any] = {"target": str(target.name), "level": level}
     features = qualify(seen, used.features, **place)
     return Qualification(
@@ -106,12 +112,13 @@ def _decided(
         executes=target.executes,
         run=", ".join(dict.fromkeys(each.run for each in seen)),
         command=("assay", "qualify", "--target", place["target"], "--level", str(level)),
-        exit_code=exit_code(features, ending),
+        exit_code=exit_code(features, records.invocation_of(folder).ending),
         environment=Environment(
             toolchain=toolchain_versions(seen),
             platform=platform.platform(),
             python=platform.python_version(),
             date=datetime.now(UTC).date().isoformat(),
+            machine="; ".join(machines),
         ),
         features=features,
         later=later(used.features, **place),
@@ -211,8 +218,7 @@ def _write(folder: Path, qualification: Qualification, key: "Ed25519PrivateKey |
 
 def _verify(path: Path, public_key: Path | None, suites: Path) -> ExitCode:
     key = signature.public_key(public_key) if public_key else ""
-    known, mismatches, authentic = certificate.verify(path, key)
-    number = certificate.number(known.qualification)
+    known, number, mismatches, authentic = certificate.verify(path, key)
     here = certificate.producer(suites)
     print_verification(Console(), known, number, mismatches, here=here, authentic=authentic)
     return ExitCode.FAILED if mismatches else ExitCode.PASSED

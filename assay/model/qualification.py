@@ -178,12 +178,16 @@ class Producer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Where the records come from; ``date`` is ISO 8601."""
+    """Where the records come from; ``date`` is ISO 8601.
+
+    ``machine`` names processor, device and driver, empty if nothing was timed.
+    """
 
     toolchain: dict[str, str]
     platform: str
     python: str
     date: str
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

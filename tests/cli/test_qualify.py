@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from assay.store import rules
 from tests.plugin.project import PREAMBLE, Ended, Project
 
 SUITE = (
@@ -132,6 +133,22 @@ def test_looser_rules_need_consent_and_are_on_the_face(
     for text in (words(qualified), face):
         assert "LESS STRICT than the rules of Assay" in text
         assert "in-place-update.loops: the feature is left out" in text
+
+
+def test_stricter_rules_need_no_consent_and_are_on_the_face(project: Project, run: str) -> None:
+    project.write({"stricter.toml": rules.PACKAGED.read_text() + GOOD})
+    copy = "results/stricter"
+    shutil.copytree(project.root / run, project.root / copy)
+    ended = project.assay(
+        "qualify", "--target", "cpu:8", "--rules", "stricter.toml", "--from", copy
+    )
+    assert ended.exit_code == 1, "the run has no verdict of Assay's own features"
+    assert decisions(project, copy)["mine.good"] == "passed"
+    face = (project.root / copy / "certificate.html").read_text().partition("Annex")[0]
+    for text in (words(ended), face):
+        assert "stricter than the rules of Assay" in text
+        assert "LESS STRICT" not in text
+    assert "mine.good: the feature is added" in face
 
 
 def test_a_certificate_is_checked(project: Project, run: str) -> None:

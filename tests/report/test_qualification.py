@@ -205,6 +205,14 @@ def test_the_pages_hold_decision_environment_and_hashes() -> None:
     assert "@page" in face
 
 
+def test_a_timed_certificate_names_the_machine() -> None:
+    made = qualification()
+    timed = replace(made.environment, machine="device NVIDIA H100, driver 580")
+    for page in pages(replace(made, environment=timed), "0").values():
+        assert "Python 3.12.1; device NVIDIA H100, driver 580" in page.decode()
+    assert "Python 3.12.1<" in pages(made, "0")["certificate.html"].decode()
+
+
 def test_a_signed_certificate_names_its_key() -> None:
     page = pages(qualification(public_key="ab12" * 16), "0" * 64)["certificate.html"].decode()
     assert "ab12 ab12" in page

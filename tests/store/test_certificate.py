@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +115,27 @@ def test_what_was_issued_matches(issued: Path) -> None:
 def test_another_spelling_of_the_json_matches(issued: Path) -> None:
     change(issued, len)
     assert found(issued) == []
+
+
+def test_the_number_is_that_of_the_face(issued: Path) -> None:
+    seen = verify(issued)
+    assert seen.number == certificate.number(seen.certificate.qualification)
+
+
+def test_a_field_of_another_version_matches(tmp_path: Path) -> None:
+    """Newer versions add fields; this one hashes them, and cannot know what they mean."""
+    issue(tmp_path, None)
+
+    def newer(raw: dict[str, Any]) -> None:
+        raw["qualification"]["weather"] = "fair"
+        unsealed = {**raw, "sha256": "", "signature": ""}
+        data = msgspec.json.encode(unsealed, order="sorted")
+        raw["sha256"] = hashlib.sha256(data).hexdigest()
+
+    change(tmp_path, newer)
+    seen = verify(tmp_path)
+    assert seen.mismatches == []
+    assert seen.number != certificate.number(seen.certificate.qualification)
 
 
 def test_every_file_of_the_run_is_hashed(issued: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from assay.model.blame import WrongValue, encodable
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.timing import Times
-from assay.model.workload import Variant, Workload
+from assay.model.workload import SizedVariant, Variant, Workload
 
 
 class NotPortable(WrongValue):
@@ -85,6 +85,10 @@ def pickled(workload: Workload, variant: Variant, target: str) -> bytes:
     """
     # Only this variant is sent: another's fault is not its own, and forty variants need not travel.
     alone = Variant(name=variant.name, role=variant.role, program=variant.program)
+    if isinstance(variant, SizedVariant):
+        alone = SizedVariant(
+            name=variant.name, role=variant.role, program=variant.program, size=variant.size
+        )
     bare = Workload(
         suite=workload.suite, name=workload.name, variants=(alone,), framework=workload.framework
     )

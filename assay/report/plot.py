@@ -111,7 +111,6 @@ def plot_series(series: Series) -> str:
     A power of the size is a straight line, and its exponent the slope.
     """
     numbers = [number for line in series.lines.values() for _, number in line]
-    scale, unit = _scale(series.unit, numbers)
     title = plain(series.title)
 
     def draw(axes: "Axes") -> None:
@@ -120,18 +119,20 @@ def plot_series(series: Series) -> str:
             sizes, heights = zip(*line, strict=True)
             axes.plot(
                 sizes,
-                [height / scale for height in heights],
+                heights,
                 color=colour,
                 marker=marker,
+                clip_on=False,
                 alpha=0.8,
                 label=plain(name),
             )
         axes.set_title(title, loc="left")
         axes.set_xlabel("size")
-        axes.set_ylabel(unit)
         axes.set_xscale("log")
-        axes.set_yscale("symlog", linthresh=min(filter(None, numbers)) / scale)
-        axes.yaxis.set_major_formatter(lambda height, _place: f"{height:g}")
+        axes.set_yscale("symlog", linthresh=min(filter(None, numbers)))
+        axes.yaxis.set_major_formatter(
+            lambda number, _place: amount(number, series.unit, decimals=1)
+        )
         axes.set_ylim(0.0)
         ticks = sorted({size for line in series.lines.values() for size, _ in line})
         axes.set_xticks(ticks, [f"{size:,}" for size in ticks])

@@ -16,7 +16,7 @@ import pytest
 from assay.isolate.child import read, write
 from assay.isolate.messages import Answer, encoded, pickled
 from assay.model.evidence import Evidence, Failure, FailureKind, Tensor, Toolchain
-from assay.model.workload import Program, Role, Variant, Workload
+from assay.model.workload import Program, Role, SizedVariant, Variant, Workload
 
 ODD = "\udcff"
 """A lone surrogate: what Python makes of a byte in a file name that is no UTF-8."""
@@ -78,3 +78,15 @@ def test_a_function_sent_to_a_child_keeps_its_file() -> None:
     (_, sent, _) = pickle.loads(pickled(workload, variant, "cpu"))
     assert sent.program.__code__.co_filename == __file__
     assert sent.program(None).function.__code__.co_filename == __file__
+
+
+def test_a_sized_program_sent_to_a_child_keeps_its_size() -> None:
+    def program(_: object) -> Program:
+        return Program(function=lambda: 0, arguments=())
+
+    variant = SizedVariant(
+        name="variant", role=Role.CONTROL, program=program, size=7, family=("b",)
+    )
+    workload = Workload(suite="suite", name="workload", variants=(variant,))
+    (_, sent, _) = pickle.loads(pickled(workload, variant, "cpu"))
+    assert sent.size == 7

@@ -129,9 +129,13 @@ def plot_series(series: Series) -> str:
         axes.set_title(title, loc="left")
         axes.set_xlabel("size")
         axes.set_xscale("log")
-        axes.set_yscale("symlog", linthresh=min(filter(None, numbers)))
+        base = 16 if series.unit is Unit.BYTES else 10  # so that ticks are whole KiB, MiB …
+        least = min(filter(None, numbers))
+        axes.set_yscale("symlog", base=base, linthresh=least)
         axes.yaxis.set_major_formatter(
-            lambda number, _place: amount(number, series.unit, decimals=1)
+            lambda number, _place: (
+                "" if 0 < number < least else amount(number, series.unit, decimals=1)
+            )
         )
         axes.set_ylim(0.0)
         ticks = sorted({size for line in series.lines.values() for size, _ in line})

@@ -116,7 +116,7 @@ SABOTAGE = """
 import sys
 if "assay.isolate" in sys.orig_argv:
     import assay.observe
-    def read(*parts):
+    def read(*parts, platform):
         return parts.no_such_attribute
     assay.observe.read = read
 """

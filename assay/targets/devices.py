@@ -25,6 +25,7 @@ from assay.targets.presence import (
     environment,
     missing_compiler,
     missing_device,
+    missing_platform,
 )
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ def live_devices(name: TargetName, kind: Kind) -> tuple[Device, ...]:
 
         request_cpu_devices(cpu_device_count([name]))
         found = tuple(jax.devices(kind))
-    except (ImportError, RuntimeError) as error:
-        raise TargetUnavailable(str(name), diagnose(error)) from error
+    except (AssertionError, ImportError, RuntimeError) as error:
+        why = missing_platform(os.environ.get("JAX_PLATFORMS", "")) or diagnose(error)
+        raise TargetUnavailable(str(name), why) from error
     present = len(found)
     (wanted,) = name.topology or (1 if kind == "cpu" else present,)
     if present < wanted:

@@ -147,6 +147,7 @@ _LIBTPU_ALONE: Final = MappingProxyType(
 def environment(names: Iterable[TargetName], base: Mapping[str, str]) -> dict[str, str]:
     """`base` with the variables that the targets `names` need; `base` takes precedence.
 
+    An empty JAX_PLATFORMS counts as unset, as it does for jax.
     Names an accelerator's platform only where a device is plugged in: if jax cannot start one
     platform, it does not start the CPU either.
     """
@@ -157,7 +158,22 @@ def environment(names: Iterable[TargetName], base: Mapping[str, str]) -> dict[st
     wanted = {"JAX_PLATFORMS": ",".join(live.values()), "TF_CPP_MIN_LOG_LEVEL": "2"}
     if "tpu" not in live:
         wanted |= _LIBTPU_ALONE
-    return wanted | dict(base)
+    return wanted | {key: value for key, value in base.items() if value or key != "JAX_PLATFORMS"}
+
+
+def missing_platform(platforms: str) -> Unavailable | None:
+    """Why jax starts no platform: JAX_PLATFORMS names one without a device; None for other causes.
+
+    jax (0.10 to 0.12) then raises an AssertionError without a message, or names a library.
+    """
+    words = [word.strip() for word in platforms.split(",")]
+    for kind, word in PLATFORM.items():
+        if missing_device(kind) and not {word, kind}.isdisjoint(words):
+            return Unavailable(
+                f"JAX_PLATFORMS={platforms} names {word}, and this machine shows no such device",
+                "unset JAX_PLATFORMS, or name only platforms of this machine, such as cpu",
+            )
+    return None
 
 
 def cpu_device_count(names: Iterable[TargetName]) -> int:

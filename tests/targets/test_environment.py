@@ -58,6 +58,38 @@ def test_what_the_user_has_set_stays() -> None:
     assert base.items() <= environment(named("cpu:8"), base).items()
 
 
+@pytest.mark.usefixtures("plugged_in")
+def test_an_empty_jax_platforms_counts_as_unset() -> None:
+    assert environment(named("cpu:8"), {"JAX_PLATFORMS": ""})["JAX_PLATFORMS"] == "cpu"
+
+
+@pytest.mark.parametrize("platforms", ["cuda", "gpu", "tpu"])
+def test_a_platform_without_a_device_is_named_as_the_cause(platforms: str) -> None:
+    program = (
+        "from assay.targets import prepare, resolve\n"
+        "from assay.model.target import TargetUnavailable\n"
+        "target = resolve('cpu')\n"
+        "prepare([target.name])\n"
+        "try:\n"
+        "    target.devices()\n"
+        "except TargetUnavailable as absent:\n"
+        "    print(absent.why.reason, '/', absent.why.remedy)\n"
+    )
+    env = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
+    env |= {"PYTHONPATH": ":".join(sys.path), "JAX_PLATFORMS": platforms}
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+    assert said.startswith(f"JAX_PLATFORMS={platforms} names ")
+    assert "unset JAX_PLATFORMS" in said
+
+
+def test_with_its_device_a_platform_is_not_the_cause(plugged_in: Path) -> None:
+    assert presence.missing_platform("cuda,cpu")
+    (plugged_in / "nvidiactl").touch()
+    assert presence.missing_platform("cuda,cpu") is None
+    assert presence.missing_platform("cpu") is None
+
+
 @pytest.mark.parametrize(
     ("names", "count"),
     [([], 8), (["gpu-h100:32"], 8), (["cpu"], 8), (["cpu:2", "cpu:12", "tpu"], 12)],

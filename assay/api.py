@@ -19,7 +19,7 @@ from assay.model.claim import MeasurementMissing
 from assay.model.evidence import Evidence, FailureKind
 from assay.model.evidence import Memory as MemoryAnalysis
 from assay.model.inspection import Comparison, Inspection, Means, Overlap
-from assay.model.module import Transfer
+from assay.model.module import Collective, Transfer
 from assay.model.summary import (
     Donation,
     FullBufferWrite,
@@ -37,6 +37,10 @@ from assay.targets.jax_internals import hlo_text
 
 _WIDTH: Final = 100
 _NAMED: Final = 2
+_RUNS_UNKNOWN: Final = (
+    "got a {0} that runs an unknown number of times, wanted the bytes of a run; give the loop a "
+    "static length, or take the {0} out of the conditional"
+)
 _T = TypeVar("_T")
 
 
@@ -158,6 +162,14 @@ class Transfers:
     operations: tuple[Transfer, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collectives:
+    """Bytes that a device sends to other devices in one run, with loops counted, by operation."""
+
+    sent_bytes: int
+    operations: tuple[Collective, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Fits:
     """Whether the program fits the device's memory; true or false in an ``if`` or an ``assert``."""
@@ -267,10 +279,7 @@ class Compiled:
                 f"got {self.target}, which has one memory, wanted transfers to the host; name a "
                 "GPU or TPU target"
             )
-        unknown = (
-            "got transfers that run an unknown number of times, wanted the bytes of a run; "
-            "give the loop a static length, or take the transfer out of the conditional"
-        )
+        unknown = _RUNS_UNKNOWN.format("transfer")
         # An upper bound is no measurement: a conditional may skip its transfers.
         if any(each.at_most for each in module.transfers):
             raise MeasurementMissing(unknown)
@@ -279,6 +288,15 @@ class Compiled:
             to_device_bytes=_measured(module.to_device_bytes_per_run, unknown),
             operations=module.transfers,
         )
+
+    @property
+    def collectives(self) -> Collectives:
+        """Bytes sent to other devices by collectives, as `assay.hlo.collectives` counts them."""
+        found = self._module().collectives
+        unknown = _RUNS_UNKNOWN.format("collective")
+        uncertain = any(each.at_most for each in found)
+        sent = None if uncertain else self._module().collective_bytes_per_run
+        return Collectives(sent_bytes=_measured(sent, unknown), operations=found)
 
     def loop_copies(self, at_least: int | str = 1) -> LoopCopies:
         """Full-buffer writes in loop bodies, of arrays of ``at_least`` bytes (``"1MiB"``).

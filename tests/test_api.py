@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,6 +183,19 @@ def test_transfers_of_which_only_a_bound_is_known_have_no_bytes() -> None:
     inspection = replace(found.inspection, evidence=replace(evidence, module=module))
     with pytest.raises(MeasurementMissing, match="an unknown number of times"):
         _ = assay.Compiled(inspection).transfers
+
+
+@pytest.mark.parametrize("target", [V5E, H100])
+def test_collectives_say_what_a_device_sends(target: str) -> None:
+    def split(devices: Sequence[jax.Device]) -> NamedSharding:
+        return NamedSharding(Mesh(np.array(devices), ("data",)), PartitionSpec("data"))
+
+    x = np.zeros((8 * WIDTH, WIDTH), np.float32)
+    found = assay.compile(lambda x: x.sum(axis=0), x, target=target, in_shardings=split)
+    (operation,) = found.collectives.operations
+    assert (operation.opcode, operation.devices) == ("all-reduce", 8)
+    assert found.collectives.sent_bytes == 2 * WIDTH * 4 * 7 // 8
+    assert "COLLECTIVES  a device sends 7.0 KiB to others per step" in str(found)
 
 
 def test_another_time_limit_is_another_process() -> None:

@@ -55,6 +55,7 @@ CLAIMS = [
     "BaselineTempBytes",
     "BaselineTime",
     "BytesExponent",
+    "CollectiveBytes",
     "Compiles",
     "CopiedBytes",
     "CopiedBytesOutsideLoops",

@@ -21,6 +21,7 @@ from assay.claims.memory import (
     TempBytesAtMost,
     TransferredBytes,
 )
+from assay.claims.processes import CollectiveBytes
 from assay.claims.scaling import BytesExponent, Cost, TimeExponent, TimeGrowth
 from assay.claims.steps import GraphsCompiled, LastCompile, Sent, SentPerStep, TracingSends
 from assay.claims.times import (
@@ -36,6 +37,7 @@ __all__ = [
     "BaselineTempBytes",
     "BaselineTime",
     "BytesExponent",
+    "CollectiveBytes",
     "Compiles",
     "CopiedBytes",
     "CopiedBytesOutsideLoops",

@@ -24,8 +24,8 @@ from assay.model.target import TargetError
 from assay.model.units import format_bytes
 from assay.model.verdict import ExitCode
 from assay.report.formats import Format, formatted
+from assay.report.inspection_json import to_json as inspection_json
 from assay.report.inspection_output import print_inspection
-from assay.report.inspection_output import to_json as inspection_json
 from assay.report.labels import SIMILAR
 from assay.report.program_pages import inspection_page
 from assay.report.run_page import run_page

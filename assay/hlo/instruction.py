@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -130,6 +130,8 @@ class Instruction:
     custom_call_target = _Field("custom_call_target", str)
     execution_thread = _Field("async_execution_thread", str)  # empty: the device's main thread
     channel_id = _Field("channel_id", int)  # shared by the parts of one collective; 0 for none
+    # Of a collective with a channel: its groups name devices, not replicas.
+    use_global_device_ids = _Field("use_global_device_ids", bool)
     is_host_transfer = _Field("is_host_transfer", bool)  # of a send or recv: to or from the host
     backend_config = _Field("backend_config", bytes)  # often JSON
     op_name = _Field("metadata.op_name", str)  # the framework's; of a parameter, the argument's
@@ -210,6 +212,28 @@ class Instruction:
             tuple(each.output_shape_index): (each.operand_index, tuple(each.operand_shape_index))
             for each in self._message.output_operand_aliasing
         }
+
+    @property
+    def group_size(self) -> int:
+        """The members of the largest group of a collective; 0 where its groups are not named."""
+        message = self._message
+        listed = message.replica_groups or message.collective_device_list.replica_groups
+        if listed:
+            return max(len(group.replica_ids) for group in listed)
+        if message.HasField("mesh_axes_replica_groups"):
+            groups = message.mesh_axes_replica_groups
+            sizes = (
+                axis.sub_axis_info.size or groups.mesh.axes[axis.mesh_axis_index].size
+                for axis in groups.axes
+            )
+            return prod(sizes)
+        counted = (message.iota_replica_groups, message.collective_device_list.iota_replica_groups)
+        return max(int(each.num_devices_per_group) for each in counted)
+
+    @property
+    def sends_to_another(self) -> bool:
+        """Whether a device sends to another than itself, of a collective-permute."""
+        return any(pair.source != pair.target for pair in self._message.source_target_pairs)
 
     @property
     def integer(self) -> int | None:

@@ -293,6 +293,12 @@ class Module:
         shape = self._message.host_program_shape
         return tuple(map(read_shape, shape.parameters)), read_shape(shape.result)
 
+    @property
+    def device_counts(self) -> tuple[int, int]:
+        """Replicas and partitions that the module is compiled for; 0 where it does not say."""
+        assigned = self._message.device_assignment
+        return assigned.replica_count, assigned.computation_count
+
     @cached_property
     def donors(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """Parameters (number, path) that the caller gives away and no output took over."""

@@ -126,7 +126,7 @@ def _pairs_in(
         for start, spans, runs in _possible_starts(done, counts, trips):
             if start.opcode in STARTS:
                 yield _Pair(start=start, done=done, spans=spans, runs=runs)
-    for fusions, collective in _chains_of_fusions(computation):
+    for fusions, collective in chains_of_fusions(computation):
         start, done = fusions[0], fusions[-1]
         yield _Pair(
             start=start,
@@ -181,7 +181,7 @@ def _once(outer: Executions, trips: int | None) -> Executions:
     return outer.times(min(trips, 1))
 
 
-def _chains_of_fusions(
+def chains_of_fusions(
     computation: Computation,
 ) -> Iterator[tuple[Sequence[Instruction], Instruction]]:
     """Fusions that together are one collective, each fed by an earlier one, and the collective.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from assay.hlo.assignment import BufferAssignment
+from assay.hlo.collectives import collectives
 from assay.hlo.fingerprint import fingerprint
 from assay.hlo.full_buffer_writes import donations, full_writes
 from assay.hlo.host_transfers import HOST_THREAD, host_transfers
@@ -171,6 +172,7 @@ def _summary(module: Module, assignment: BufferAssignment | None, platform: str)
         full_buffer_writes=tuple(each.record for each in found),
         donations=donations(module, found, assignment),
         overlaps=overlaps(module, counts, trips),
+        collectives=collectives(module, counts),
         peak=peak(module, assignment) if assignment else None,
         buffers_assigned=assignment is not None,
         inventory=inventory(module),

@@ -192,6 +192,32 @@ def nbytes_per_run(found: Iterable[Transfer], direction: Direction) -> int | Non
     return None if None in moved else sum(filter(None, moved))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """Bytes that a device sends to other devices in one collective, in plain values.
+
+    ``opcode`` is the operation, without ``-start``. ``devices`` is the size of its groups, None if
+    the module does not say; then ``nbytes_per_execution`` is None too. ``executions`` counts per
+    run of the module: None if a trip count is unknown, an upper bound if ``at_most``.
+    """
+
+    opcode: str
+    devices: int | None
+    nbytes_per_execution: int | None
+    executions: int | None
+    at_most: bool
+    computation: str
+    instruction: str
+    source: str | None
+
+    @property
+    def nbytes_per_run(self) -> int | None:
+        """Bytes per run of the module; None if they, or the executions, are unknown."""
+        if self.nbytes_per_execution is None or self.executions is None:
+            return None
+        return self.nbytes_per_execution * self.executions
+
+
 class TripSource(Enum):
     """How a trip count was found."""
 

@@ -7,6 +7,7 @@ from enum import Enum
 
 from assay.model.module import (
     AsyncPair,
+    Collective,
     Direction,
     Inventory,
     Shape,
@@ -191,6 +192,7 @@ class ModuleSummary:
     full_buffer_writes: tuple[FullBufferWrite, ...] = ()
     donations: tuple[Donation, ...] = ()
     overlaps: tuple[AsyncPair, ...] = ()
+    collectives: tuple[Collective, ...] = ()
     peak: Peak | None = None
     buffers_assigned: bool = False
     fingerprint: str = ""
@@ -205,3 +207,9 @@ class ModuleSummary:
     def to_device_bytes_per_run(self) -> int | None:
         """Bytes from host to device memory per run; None if a trip count is unknown."""
         return nbytes_per_run(self.transfers, Direction.TO_DEVICE)
+
+    @property
+    def collective_bytes_per_run(self) -> int | None:
+        """Bytes that a device sends to others in collectives per run; None if any is unknown."""
+        sent = [each.nbytes_per_run for each in self.collectives]
+        return None if None in sent else sum(filter(None, sent))

@@ -1,134 +1,18 @@
-"""An inspection as ``assay inspect`` prints it: a page of sections, or one JSON object."""
+"""An inspection as ``assay inspect`` prints it: a page of sections."""
 
-import json
 from collections.abc import Iterator, Sequence
-from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.console import Console
 
-from assay.model.evidence import Failure, Memory
-from assay.model.inspection import Comparison, Difference, Inspection, Means, Overlap, why_lost
-from assay.model.module import Shape, Transfer, WhileLoop
-from assay.model.summary import Donation, FullBufferWrite, LiveBuffer, ModuleSummary
+from assay.model.evidence import Memory
+from assay.model.inspection import Comparison, Inspection, Means, why_lost
+from assay.model.summary import Donation, FullBufferWrite, ModuleSummary
 from assay.model.timing import format_seconds
 from assay.model.units import format_bytes
+from assay.report.inspection_json import Json, arrays_of, object_of
 from assay.report.labels import plural
 from assay.report.terminal import Page, table_of
-
-Json = dict[str, Any]
-
-_KEYS: Final[dict[type, str]] = {
-    Difference: "aspect subject before after bytes=nbytes source",
-    Donation: "argument parameter=parameter_number shape bytes=shape.nbytes honoured "
-    "output=output_index copied_by",
-    Failure: "kind message source=line needed_bytes capacity_bytes",
-    FullBufferWrite: "computation instruction bytes=nbytes_per_execution trips_per_step=executions "
-    "source at_most bytes_per_step=nbytes_per_run content opcode shape loop in_place",
-    LiveBuffer: "buffer=name bytes=nbytes source=line holds opcode shape",
-    Inspection: "temp_bytes=evidence.memory.temp_bytes "
-    "argument_bytes=evidence.memory.argument_bytes output_bytes=evidence.memory.output_bytes "
-    "alias_bytes=evidence.memory.alias_bytes host_temp_bytes=evidence.memory.host_temp_bytes "
-    "host_argument_bytes=evidence.memory.host_argument_bytes "
-    "host_output_bytes=evidence.memory.host_output_bytes "
-    "host_alias_bytes=evidence.memory.host_alias_bytes peak_bytes fits "
-    "device_bytes=evidence.memory.device_bytes capacity_bytes=evidence.device_memory_bytes "
-    "headroom_bytes",
-    Overlap: "kind=pair.kind opcode=pair.opcode computation=pair.computation start=pair.start "
-    "done=pair.done bytes=pair.nbytes trips_per_step=pair.executions at_most=pair.at_most "
-    "needed_seconds hidden_seconds exposed_seconds_per_step=exposed_seconds_per_run "
-    "between_flops=pair.between.flops between_bytes=pair.between.nbytes source=pair.source",
-    Transfer: "direction opcode computation instruction bytes=nbytes_per_execution "
-    "trips_per_step=executions at_most bytes_per_step=nbytes_per_run source",
-    WhileLoop: "instruction body trips trips_from reason runs_per_step=executions at_most source",
-}
-"""The keys of each object, of an inspection those of ``memory``; ``key=attribute`` where the two
-have different names.
-"""
-
-
-def to_json(inspection: Inspection, comparison: Comparison | None = None) -> str:
-    """The object, indented; null for what is not known.
-
-    ``error`` and ``failure`` are there only if the program failed, ``diff`` only if the program was
-    compared with another.
-    """
-    evidence, module = inspection.evidence, inspection.evidence.module
-    page: Json = {
-        "subject": inspection.subject,
-        "target": evidence.target or None,
-        "toolchain": evidence.toolchain.identity or None,
-        "means": inspection.means.value,
-        "memory": _object(inspection),
-        "transfers": {
-            "to_host_bytes_per_step": _at(module, "to_host_bytes_per_run"),
-            "to_device_bytes_per_step": _at(module, "to_device_bytes_per_run"),
-            "ops": _objects(module, "transfers"),
-        },
-        "copies": _objects(module and inspection, "copies"),
-        "overlap": _objects(module and inspection, "overlaps"),
-        "peak": _objects(module, "peak.buffers"),
-        "donations": _objects(module, "donations"),
-        "arguments": _arrays(module)[0],
-        "outputs": _arrays(module)[1],
-        "loops": _objects(module, "loops"),
-        "fingerprint": _at(module, "fingerprint"),
-        "warnings": inspection.warnings,
-    }
-    if inspection.error:
-        failure = _object(evidence.failure) if evidence.failure else None
-        page |= {"error": inspection.error, "failure": failure}
-    if comparison is not None:
-        found = comparison.differences
-        page["diff"] = {
-            "before": comparison.before,
-            "error": comparison.error or None,
-            "differences": None if found is None else list(map(_difference, found)),
-            "notes": comparison.notes,
-        }
-    return json.dumps(page, indent=2, ensure_ascii=False)
-
-
-def _object(value: Any) -> Json:
-    pairs = (field.partition("=") for field in _KEYS[type(value)].split())
-    return {key: _at(value, path or key) for key, _, path in pairs}
-
-
-def _difference(difference: Difference) -> Json:
-    return {"aspect": difference.aspect.value, "text": str(difference), **_object(difference)}
-
-
-def _objects(value: Any, path: str) -> list[Json] | None:
-    found = _at(value, path)
-    return None if found is None else list(map(_object, found))
-
-
-def _at(value: Any, path: str) -> Any:
-    """What the path leads to, encoded; None for an empty text and if a part of the path is None."""
-    for name in path.split("."):
-        value = None if value is None else getattr(value, name)
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Shape):
-        return str(value)
-    return None if value == "" else value
-
-
-def _arrays(module: ModuleSummary | None) -> tuple[list[Json] | None, list[Json] | None]:
-    """The arguments and the outputs."""
-    if module is None or module.inventory is None:
-        return None, None
-    found = module.inventory
-    named = zip(found.argument_names, found.arguments, strict=True)
-    return [{"argument": name, **_array(shape)} for name, shape in named], [
-        _array(shape) for shape in found.outputs
-    ]
-
-
-def _array(shape: Shape) -> Json:
-    memory = "host" if shape.on_host else "device"
-    return {"shape": str(shape), "bytes": shape.nbytes, "memory": memory}
-
 
 _COLUMNS: Final = 100
 _ROWS: Final = 10
@@ -237,6 +121,8 @@ def sections(inspection: Inspection, comparison: Comparison | None = None) -> It
         yield _host_memory(evidence.memory, module)
     if module:
         yield _transfers(module, one_memory=not evidence.separate_host_memory)
+        if module.collectives:
+            yield _collectives(module)
         yield _copies(inspection.copies)
         yield _overlaps(inspection)
         yield _peak(module)
@@ -273,7 +159,7 @@ def _host_memory(memory: Memory, module: ModuleSummary | None) -> Section:
         "outputs": memory.host_output_bytes,
         "of them shared": memory.host_alias_bytes,
     }
-    arguments, outputs = _arrays(module)
+    arguments, outputs = arrays_of(module)
     arrays = [{"holds": "argument", "name": each["argument"], **each} for each in arguments or ()]
     for number, each in enumerate(outputs or ()):
         arrays.append({"holds": "output", "name": str(number), **each})
@@ -294,7 +180,18 @@ def _transfers(module: ModuleSummary, *, one_memory: bool) -> Section:
             text = "cannot be seen: a CPU has one memory"
     found = sorted(module.transfers, key=lambda each: -(each.nbytes_per_run or 0))
     heads = ("bytes", "trips", "way", "instruction", "source")
-    return Section("TRANSFERS", text, heads=heads, rows=list(map(_object, found)), numbers=2)
+    return Section("TRANSFERS", text, heads=heads, rows=list(map(object_of, found)), numbers=2)
+
+
+def _collectives(module: ModuleSummary) -> Section:
+    found = sorted(module.collectives, key=lambda each: -(each.nbytes_per_run or 0))
+    return Section(
+        "COLLECTIVES",
+        f"a device sends {_size(module.collective_bytes_per_run)} to others per step",
+        heads=("bytes", "trips", "per step", "opcode", "among", "source"),
+        rows=[{**object_of(each), "among": f"{each.devices or _UNKNOWN}"} for each in found],
+        numbers=3,
+    )
 
 
 def _copies(copies: Sequence[FullBufferWrite]) -> Section:
@@ -303,7 +200,7 @@ def _copies(copies: Sequence[FullBufferWrite]) -> Section:
     inside = sum(bool(each.loop) for each in copies)
     per_run = [each.nbytes_per_run for each in copies]
     per_step = _UNKNOWN if None in per_run else _size(sum(filter(None, per_run)))
-    rows = list(map(_object, copies))
+    rows = list(map(object_of, copies))
     for row in rows:
         row["what"] = f"{row['content']} {row['shape']}"
         row["source"] = row["source"] or row["instruction"]
@@ -332,7 +229,7 @@ def _overlaps(inspection: Inspection) -> Section:
         "OVERLAP",
         f"{plural(len(found), 'asynchronous operation')}, {text}",
         heads=("bytes", "trips", "takes", "hidden", "kind", "from start", "source"),
-        rows=list(map(_object, found)),
+        rows=list(map(object_of, found)),
         numbers=4,
     )
 
@@ -346,7 +243,7 @@ def _peak(module: ModuleSummary) -> Section:
         "ALIVE AT THE PEAK",
         _size(peak.nbytes) + (f" at {peak.at}{line}" if peak.at else ""),
         heads=("bytes", "holds", "buffer", "shape", "source"),
-        rows=list(map(_object, shown)),
+        rows=list(map(object_of, shown)),
         omitted=len(peak.buffers) - len(shown),
     )
 
@@ -369,7 +266,7 @@ def _donations(module: ModuleSummary, lost: Sequence[Donation]) -> Section:
         text,
         "yellow" if lost else style,
         heads=("bytes", "argument", "what became of it"),
-        rows=[{**_object(each), "what became of it": why_lost(each)} for each in lost],
+        rows=[{**object_of(each), "what became of it": why_lost(each)} for each in lost],
     )
 
 

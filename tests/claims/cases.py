@@ -23,7 +23,7 @@ from assay.model.evidence import (
     Toolchain,
     Traced,
 )
-from assay.model.module import Direction, Inventory, Shape, Transfer
+from assay.model.module import Collective, Direction, Inventory, Shape, Transfer
 from assay.model.rerun import Pair, Rerun
 from assay.model.summary import Content, Donation, FullBufferWrite, ModuleSummary
 from assay.model.target import Unavailable
@@ -84,6 +84,21 @@ OUT_OF_MEMORY = Failure(
 
 def failure(kind: FailureKind = FailureKind.COMPILER) -> Failure:
     return Failure(kind=kind, message="INTERNAL: it broke")
+
+
+def collective(nbytes: int | None, **changed: Any) -> Collective:
+    """An all-gather among 8 devices that sends so many bytes once per step."""
+    sent = Collective(
+        opcode="all-gather",
+        devices=8,
+        nbytes_per_execution=nbytes,
+        executions=1,
+        at_most=False,
+        computation="body",
+        instruction="gather",
+        source="fsdp.py:11",
+    )
+    return replace(sent, **changed)
 
 
 def transfer(direction: Direction, nbytes: int, **fields: Any) -> Transfer:

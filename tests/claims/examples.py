@@ -15,6 +15,7 @@ from .cases import (
     VARIANT,
     alone,
     case,
+    collective,
     donation,
     failure,
     family,
@@ -75,6 +76,11 @@ EXAMPLES: tuple[Example, ...] = (
         claims.TransferredBytes(direction=Direction.TO_DEVICE, equal=STACK),
         case(),
         case(module=module(transfer(Direction.TO_DEVICE, STACK_BYTES, executions=2))),
+    ),
+    Example(
+        claims.CollectiveBytes(at_most=formula(100)),
+        case(module=replace(module(), collectives=(collective(50, executions=2),))),
+        case(module=replace(module(), collectives=(collective(50, executions=3),))),
     ),
     Example(
         claims.TempBytesAtMost(limit=formula(TEMP_BYTES)),
@@ -227,6 +233,7 @@ FROM_MODULE = of(
     "copied-bytes-per-iteration",
     "copied-bytes-outside-loops",
     "copied-bytes-per-iteration-exponent",
+    "collective-bytes",
     "donated-bytes-reused",
     "parameters",
 )

@@ -27,7 +27,7 @@ from assay.model.evidence import Evidence, FailureKind, Loop, Steps
 from assay.model.inspection import Inspection, Means
 from assay.model.workload import Growth, Program, Role, Variant, Workload
 from assay.observe import observe
-from assay.report.inspection_output import to_json
+from assay.report.inspection_json import to_json
 from assay.targets import prepare, resolve
 
 TPU, GPU = "tpu-v5e:2x4", "gpu-h100"

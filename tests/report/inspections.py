@@ -10,6 +10,7 @@ from assay.model.inspection import Inspection, Means
 from assay.model.module import (
     AsyncKind,
     AsyncPair,
+    Collective,
     Cost,
     Direction,
     Shape,
@@ -109,6 +110,16 @@ LOOP = WhileLoop(
     carries=(STACK,),
     source="train.py:11",
 )
+COLLECTIVE = Collective(
+    opcode="all-gather",
+    devices=8,
+    nbytes_per_execution=MIB,
+    executions=15,
+    at_most=False,
+    computation="body",
+    instruction="all-gather.1",
+    source="train.py:13",
+)
 MODULE = ModuleSummary(
     name="jit_step",
     instructions=1234,
@@ -118,6 +129,7 @@ MODULE = ModuleSummary(
     full_buffer_writes=(FULL_BUFFER_WRITE,),
     donations=(DONATION, LOST),
     overlaps=(PAIR,),
+    collectives=(COLLECTIVE,),
     peak=PEAK,
     buffers_assigned=True,
     fingerprint="abc",

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.model.evidence import Failure, FailureKind, Toolchain
 from assay.model.inspection import Inspection
-from assay.report.inspection_output import to_json
+from assay.report.inspection_json import to_json
 from tests.report.inspections import FULL_BUFFER_WRITE, GIB, INSPECTION, MIB, TRANSFER, module, seen
 
 

@@ -14,6 +14,7 @@ from assay.model.module import Inventory, Shape
 from assay.report.inspection_output import print_inspection
 from tests.report.inspections import (
     BUFFER,
+    COLLECTIVE,
     DONATION,
     FULL_BUFFER_WRITE,
     GIB,
@@ -94,6 +95,13 @@ def section(inspection: Inspection, title: str) -> str:
             module(transfers=(replace(TRANSFER, executions=None),)),
             "TRANSFERS",
             "? to the host and 0 B to the device per step",
+        ),
+        (INSPECTION, "COLLECTIVES", "a device sends 15.0 MiB to others per step"),
+        (INSPECTION, "COLLECTIVES", "1.0 MiB 15 15.0 MiB all-gather 8 train.py:13"),
+        (
+            module(collectives=(replace(COLLECTIVE, devices=None, nbytes_per_execution=None),)),
+            "COLLECTIVES",
+            "? 15 ? all-gather ? train.py:13",
         ),
         (INSPECTION, "COPIES", "1 in loops, 0 outside; 60.0 MiB per step"),
         (INSPECTION, "COPIES", "4.0 MiB 15 60.0 MiB body copy f32[1024,1024] train.py:14"),

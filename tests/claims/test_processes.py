@@ -1,0 +1,39 @@
+"""What devices exchange is counted over all loops, or not at all."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assay import claims
+from assay.judge.case import judge
+from assay.model.verdict import Outcome
+
+from .cases import case, collective, formula, module
+
+CLAIM = claims.CollectiveBytes(at_most=formula(100))
+
+
+def test_collectives_are_named_the_largest_first() -> None:
+    seen = replace(module(), collectives=(collective(1), collective(200)))
+    finding = judge(CLAIM, case(module=seen))
+    assert (finding.outcome, finding.measured) == (Outcome.FAILED, 201)
+    assert finding.reason.endswith(
+        "; 1 × all-gather that sends 200 B among 8 devices, fsdp.py:11; 1 × all-gather that sends "
+        "1 B among 8 devices, fsdp.py:11"
+    )
+
+
+def test_a_program_without_collectives_sends_nothing() -> None:
+    finding = judge(CLAIM, case(module=module()))
+    assert (finding.outcome, finding.measured) == (Outcome.PASSED, 0)
+
+
+@pytest.mark.parametrize(
+    "unknown", [{"executions": None}, {"at_most": True}, {"nbytes_per_execution": None}]
+)
+def test_bytes_that_are_not_known_are_inconclusive(unknown: dict[str, Any]) -> None:
+    seen = replace(module(), collectives=(collective(200), collective(1, **unknown)))
+    finding = judge(CLAIM, case(module=seen))
+    assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, None)
+    assert finding.reason.startswith("1 collectives run an unknown number of times or among")

@@ -73,6 +73,8 @@ class Run:
             upstream=defect.upstream.link if defect else "",
             seconds=perf_counter() - start,
         )
+        if case.times is not None:
+            record = replace(record, retries=(*record.retries, *case.times.retries))
         return record, case.times or case.rerun or case.evidence.growth
 
     def _variant(self, trial: Trial) -> tuple[Finding, Case, KnownDefect | None]:

@@ -12,11 +12,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Final
 
+from assay.isolate.memory import MemoryExceeded, MemoryLimit, Watch, kernel_kills, offer_to_kernel
+
 READY: Final = b"ready"
 """The first frame that a child sends."""
 
 _LENGTH: Final = struct.Struct("<I")
 _MOST_AT_ONCE: Final = 2**20
+_SURE_AT_ONCE: Final = select.PIPE_BUF
+"""A pipe that is ready takes so much without waiting (pipe(7))."""
 _STDERR_TAIL_CHARACTERS: Final = 400
 _STDERR_BYTES_READ: Final = 65_536
 # Importing a framework on a cold disk takes tens of seconds; no program is part of it.
@@ -27,10 +31,22 @@ class NotStartedError(RuntimeError):
     """The child died or sent no frame before the first request."""
 
 
-class Child:
-    """One process with a separate session and temporary folder, seen from its parent."""
+KILLED: Final = signal.SIGKILL.name
+"""How a process ended that something outside of it killed."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+
+class Child:
+    """One process with a separate session and temporary folder, seen from its parent.
+
+    Its memory is looked at while the parent waits for it.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        memory_limit: MemoryLimit | None = None,
+    ) -> None:
         # Both exist as long as the child, and are removed in close().
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         # Temporary files of compilers are removed with the child, also after a crash.
@@ -45,6 +61,9 @@ class Child:
             # Ctrl-C is for the parent, which then ends the child itself.
             start_new_session=True,
         )
+        offer_to_kernel(self.pid)
+        self._watch = Watch(self.pid, memory_limit) if memory_limit else None
+        self._kernel_kills = kernel_kills()
 
     @property
     def pid(self) -> int:
@@ -71,25 +90,42 @@ class Child:
         except EOFError:
             raise NotStartedError(f"did not start: {self.ending_with_stderr_tail()}") from None
 
-    def send(self, request: bytes) -> None:
+    def send(self, request: bytes, timeout_seconds: float) -> None:
         """Send a request. The stderr tail begins here.
 
         Raises:
+            TimeoutError: the child did not take it in that time.
             BrokenPipeError: the child is gone.
         """
         assert self._process.stdin
         self._stderr_start = os.fstat(self._stderr.fileno()).st_size
-        write(self._process.stdin, request)
+        self._kernel_kills = kernel_kills()
+        deadline = time.monotonic() + timeout_seconds
+        pipe, rest = self._process.stdin.fileno(), memoryview(_framed(request))
+        while rest:
+            if not select.select([], [pipe], [], max(0.0, deadline - time.monotonic()))[1]:
+                raise TimeoutError
+            rest = rest[os.write(pipe, rest[:_SURE_AT_ONCE]) :]
 
     def receive(self, timeout_seconds: float) -> bytes:
         """The next frame that it sends.
 
         Raises:
             TimeoutError: no whole frame arrived in that time.
+            MemoryExceeded: its processes held more memory than they may. It is closed.
             EOFError: the child is gone.
         """
         assert self._process.stdout
-        return read(self._process.stdout, timeout_seconds)
+        try:
+            return read(self._process.stdout, timeout_seconds, self._watch)
+        except MemoryExceeded:
+            self.close()
+            raise
+
+    @property
+    def lost_to_kernel(self) -> bool:
+        """Whether the kernel has ended a process for lack of memory since the last request."""
+        return kernel_kills() > self._kernel_kills
 
     def ending_with_stderr_tail(self) -> str:
         """How a child that is gone ended; it is closed."""
@@ -155,31 +191,48 @@ def end_with_parent(requests: IO[bytes]) -> None:
 
 def write(stream: IO[bytes], payload: bytes) -> None:
     """Send one frame."""
-    stream.write(_LENGTH.pack(len(payload)) + payload)
+    stream.write(_framed(payload))
     stream.flush()
 
 
-def read(stream: IO[bytes], timeout_seconds: float | None) -> bytes:
-    """The next frame.
+def _framed(payload: bytes) -> bytes:
+    return _LENGTH.pack(len(payload)) + payload
+
+
+def read(stream: IO[bytes], timeout_seconds: float | None, watch: Watch | None = None) -> bytes:
+    """The next frame. ``watch`` looks at the memory of the other side until it arrives.
 
     Raises:
         TimeoutError: the whole frame did not arrive in that time.
+        MemoryExceeded: the other side held too much.
         EOFError: the other side is gone.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, deadline))
-    return _exactly(stream, length, deadline)
+    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, deadline, watch))
+    return _exactly(stream, length, deadline, watch)
 
 
-def _exactly(stream: IO[bytes], count: int, deadline: float | None) -> bytes:
+def _exactly(stream: IO[bytes], count: int, deadline: float | None, watch: Watch | None) -> bytes:
     data = bytearray()
     while len(data) < count:
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if not select.select([stream], [], [], left)[0]:
-            raise TimeoutError
+        _await(stream, deadline, watch)
         # Not through the stream's buffer: select does not see a frame that is in it.
         part = os.read(stream.fileno(), min(count - len(data), _MOST_AT_ONCE))
         if not part:
             raise EOFError
         data += part
     return bytes(data)
+
+
+def _await(stream: IO[bytes], deadline: float | None, watch: Watch | None) -> None:
+    """Wait until there is something to read. Raises as ``read`` does."""
+    while True:
+        if watch:
+            watch.look()
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        pause = watch.seconds_left() if watch else None
+        waits = [each for each in (left, pause) if each is not None]
+        if select.select([stream], [], [], min(waits, default=None))[0]:
+            return
+        if left == 0.0:
+            raise TimeoutError

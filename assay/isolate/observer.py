@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import cloudpickle
 import msgspec
 
 from assay.frameworks.installed import toolchain
 from assay.frameworks.timing import ends_when_hopeless
-from assay.isolate.child import Child, NotStartedError
+from assay.isolate.child import KILLED, Child, NotStartedError
+from assay.isolate.memory import MemoryExceeded, MemoryLimit, usual_limit
 from assay.isolate.messages import Answer, NotPortable, Request, encoded, pickled
 from assay.model.blame import FaultElsewhere
 from assay.model.evidence import Evidence, Failure, FailureKind
@@ -24,7 +25,8 @@ from assay.model.workload import Variant, Workload
 from assay.observe import unseen
 from assay.targets import environment, resolve
 
-_LOST: Final = (FailureKind.CRASH, FailureKind.TIMEOUT)
+_Measured = TypeVar("_Measured", Evidence, Times)
+_LOST: Final = (FailureKind.CRASH, FailureKind.TIMEOUT, FailureKind.MEMORY)
 _LEAST_PATIENCE: Final = 1.0
 _MOST_PROCESSES: Final = 2
 
@@ -38,7 +40,11 @@ class Observer:
     """One child process that observes programs for a set of targets.
 
     ``forks_for`` names a framework whose programs each run in a separate process.
-    Without ``cached``, every program is compiled anew.
+    Without ``cached``, every program is compiled anew. ``memory_limit`` is that of a program's
+    processes, by default this machine's share for one.
+
+    A program whose process was killed from outside is measured once more, and the measurement says
+    so in ``retries``. Nothing else is tried again.
 
     Every measurement raises NotPortable if the workload holds something that cannot be pickled,
     and ObservationError if Assay itself failed in the child.
@@ -48,7 +54,10 @@ class Observer:
     timeout_seconds: float
     forks_for: str = ""
     cached: bool = field(default=True, kw_only=True)
+    memory_limit: MemoryLimit | None = field(default_factory=usual_limit, kw_only=True)
     _child: Child | None = field(default=None, init=False)
+    _killed: str = field(default="", init=False)
+    """How the process of the last request ended, if something outside killed it."""
 
     def __enter__(self) -> Self:
         return self
@@ -63,8 +72,13 @@ class Observer:
 
         With ``growth_seconds`` only the growing loop is timed, for about that long.
         """
-        seen: Evidence | None = None
         request = Request(program=pickled(workload, variant, target), most_seconds=growth_seconds)
+        return self._despite_a_kill(lambda: self._observed(request, workload, variant, target))
+
+    def _observed(
+        self, request: Request, workload: Workload, variant: Variant, target: str
+    ) -> Evidence:
+        seen: Evidence | None = None
         for answer in self._answers(request, lambda: self.timeout_seconds):
             seen = answer.evidence or seen
         failure = answer.failure
@@ -87,12 +101,16 @@ class Observer:
         a program may take. A first run of the judged variant that is hopelessly slower than the
         reference's is ended: the time until then is its sample.
         """
+        request = _times_request(pair)
+        return self._despite_a_kill(lambda: self._timed(request, pair, keep))
+
+    def _timed(self, request: Request, pair: TimedPair, keep: Keep) -> Times:
         latest = unmeasured(pair, toolchain(pair.workload.framework, resolve(pair.target).platform))
 
         def patience() -> float:
             return min(self.timeout_seconds, _hopeless_after(pair, latest))
 
-        for answer in self._answers(_times_request(pair), patience):
+        for answer in self._answers(request, patience):
             if answer.times is not None and not answer.final:
                 latest = answer.times
                 keep(latest)
@@ -107,17 +125,32 @@ class Observer:
             return replace(latest, not_profiled=failure.message)
         return replace(latest, failure=failure, failed_variant=latest.at_work)
 
+    def _despite_a_kill(self, measure: Callable[[], _Measured]) -> _Measured:
+        """The measurement, or that of a second attempt if the first one's process was killed."""
+        try:
+            measured = measure()
+        # The process may have been killed during Assay's own work too.
+        except ObservationError:
+            if not self._killed:
+                raise
+        else:
+            if not self._killed:
+                return measured
+        first = self._killed
+        return replace(measure(), retries=(first,))
+
     def _answers(self, request: Request, patience: Callable[[], float]) -> Iterator[Answer]:
         """The answers to a request, of which the last one is final, or says how the child ended.
 
         A program has one time limit for all its stages. Times have one from each answer to the
         next, of as many seconds as ``patience`` says then.
         """
+        self._killed = ""
         child = self._running()
         stage: FailureKind | None = None
         try:
-            child.send(encoded(request))
             deadline = time.monotonic() + patience()
+            child.send(encoded(request), patience())
             while True:
                 payload = child.receive(deadline - time.monotonic())
                 answer = msgspec.msgpack.decode(payload, type=Answer)
@@ -131,12 +164,24 @@ class Observer:
             self.close()
             words = f"no answer within {self.timeout_seconds:g} s; raise the compile timeout"
             answer = _lost(FailureKind.TIMEOUT, words, stage)
+        except MemoryExceeded as exceeded:
+            self._child = None
+            answer = _exceeding(exceeded, stage)
         except (EOFError, BrokenPipeError):
             self._child = None
-            answer = _lost(FailureKind.CRASH, child.ending_with_stderr_tail(), stage)
+            answer = self._crashed(child, child.ending_with_stderr_tail(), stage)
         if answer.died:
-            answer = _lost(FailureKind.CRASH, child.with_stderr_tail(answer.died), stage)
+            answer = self._crashed(child, child.with_stderr_tail(answer.died), stage)
         yield answer
+
+    def _crashed(self, child: Child, words: str, stage: FailureKind | None) -> Answer:
+        """The answer for a process that died; a kill from outside is noted."""
+        was_killed = words.partition(";")[0].endswith(KILLED)
+        if was_killed and child.lost_to_kernel:
+            words = "memory ran out, and the kernel ended its process"
+            return _lost(FailureKind.MEMORY, words, stage, of_machine=True)
+        self._killed = words if was_killed else ""
+        return _lost(FailureKind.CRASH, words, stage)
 
     def close(self) -> None:
         """Kill the child, also in the middle of a request."""
@@ -152,7 +197,7 @@ class Observer:
             forks_for = ["--forks-for", self.forks_for] if self.forks_for else []
             command = ["-m", "assay.isolate", *map(str, self.targets), *forks_for]
             # Stored before it is ready: Ctrl-C may interrupt the start.
-            self._child = Child([sys.executable, *command], self._environment())
+            self._child = Child([sys.executable, *command], self._environment(), self.memory_limit)
             try:
                 self._child.await_ready()
             except NotStartedError as error:
@@ -172,8 +217,18 @@ class Observer:
         }
 
 
-def _lost(kind: FailureKind, message: str, stage: FailureKind | None) -> Answer:
-    return Answer(failure=Failure(kind=kind, message=message, during=stage))
+def _lost(
+    kind: FailureKind, message: str, stage: FailureKind | None, *, of_machine: bool = False
+) -> Answer:
+    failure = Failure(kind=kind, message=message, during=stage, of_machine=of_machine)
+    return Answer(failure=failure)
+
+
+def _exceeding(exceeded: MemoryExceeded, stage: FailureKind | None) -> Answer:
+    """The answer for a program whose processes held more memory than they may."""
+    of_machine = exceeded.limit.of_machine
+    words = str(exceeded) if of_machine else f"{exceeded}; raise the memory limit"
+    return _lost(FailureKind.MEMORY, words, stage, of_machine=of_machine)
 
 
 def _fault_of(answer: Answer) -> ObservationError:
@@ -231,8 +286,9 @@ def _cut_off(times: Times, seconds: float) -> Times:
 class Processes:
     """Child processes that compile, one for each target and time limit."""
 
-    def __init__(self, *, cached: bool = True) -> None:
+    def __init__(self, *, cached: bool = True, memory_limit: MemoryLimit | None = None) -> None:
         self._cached = cached
+        self._memory_limit = memory_limit
         self._observers: dict[tuple[str, float], Observer] = {}
 
     def of(self, target: str, timeout_seconds: float) -> Observer:
@@ -240,7 +296,12 @@ class Processes:
         key = (target, timeout_seconds)
         observer = self._observers.pop(key, None)
         if observer is None:
-            observer = Observer([resolve(target).name], timeout_seconds, cached=self._cached)
+            observer = Observer(
+                [resolve(target).name],
+                timeout_seconds,
+                cached=self._cached,
+                memory_limit=self._memory_limit or usual_limit(),
+            )
         self._observers[key] = observer
         for oldest in list(self._observers)[:-_MOST_PROCESSES]:
             self._observers.pop(oldest).close()

@@ -9,9 +9,12 @@ from assay.model.blame import in_words, is_ours
 from assay.model.claim import Case, Claim, Stopped, is_on_times
 from assay.model.defect import KnownDefect, UpstreamState
 from assay.model.evidence import FailureKind
+from assay.model.inspection import describe
 from assay.model.verdict import Finding, Outcome
 from assay.model.workload import matches_any
 
+TOO_SMALL = "not judged, because this machine has too little memory: {}"
+"""The reason of an inconclusive verdict; it ends with the failure."""
 _PASSED = (Outcome.PASSED, Outcome.IMPROVED)
 
 
@@ -19,7 +22,8 @@ def judge(claim: Claim, case: Case) -> Finding:
     """The claim's finding. An exception is never a pass: Assay's own is an error, others fail.
 
     A finding that passes without a measurement and a limit is an error, and so is a number that is
-    not finite. Only a failed claim may measure infinity.
+    not finite. Only a failed claim may measure infinity. A failure that is this machine's, which
+    has too little memory, leaves the claim inconclusive.
     """
     try:
         finding = claim.judge(case)
@@ -28,6 +32,17 @@ def judge(claim: Claim, case: Case) -> Finding:
     # A claim and its formulas may be anyone's code; their fault must not take the run down.
     except Exception as fault:  # noqa: BLE001
         return at_fault(fault, f"claim {claim.name!r}")
+    if finding.failure is not None and finding.failure.of_machine:
+        return replace(
+            finding,
+            outcome=Outcome.INCONCLUSIVE,
+            measured=None,
+            limit=None,
+            reason=TOO_SMALL.format(describe(finding.failure)),
+            advice="run fewer workers (-n), or use a machine with more memory; to judge the memory "
+            "of the compiler itself, give --assay-memory-limit",
+            failure=None,
+        )
     unsound = _why_unsound(finding)
     if not unsound:
         return finding

@@ -320,4 +320,5 @@ def record_of(
         upstream=upstream,
         seconds=round(seconds, 6),
         cached=any(each.cached for each in seen),
+        retries=tuple(how for each in seen for how in each.retries),
     )

@@ -157,7 +157,8 @@ class FailureKind(Coded):
     """The stage at which a program failed.
 
     ``OUT_OF_MEMORY`` is about the device's main memory. A kernel that needs too much on-chip memory
-    is a failure of ``COMPILER``.
+    is a failure of ``COMPILER``. ``MEMORY`` is about this machine's memory, which the compiler, or
+    a program on the CPU, fills.
     """
 
     BUILD = "build", "cannot be built"
@@ -167,6 +168,7 @@ class FailureKind(Coded):
     COMPILER = "compiler", "does not compile"
     CRASH = "crash", "takes its process down"
     TIMEOUT = "timeout", "takes too long"
+    MEMORY = "memory", "uses too much memory while it is compiled or run"
     EXECUTION = "execution", "does not run"
 
 
@@ -175,7 +177,8 @@ class Failure:
     """Why a program has no executable, or no results.
 
     ``needed_bytes`` and ``capacity_bytes`` are those of an out-of-memory error, per device.
-    ``during`` is the stage that a crash or a timeout ended, ``line`` the user's ``file:line``.
+    ``during`` is the stage that a crash, a timeout or a lack of memory ended, ``line`` the user's
+    ``file:line``. ``of_machine``: the machine is too small for it, so the program was not judged.
     """
 
     kind: FailureKind
@@ -184,10 +187,11 @@ class Failure:
     capacity_bytes: int | None = None
     during: FailureKind | None = None
     line: str = ""
+    of_machine: bool = False
 
     @property
     def stage(self) -> FailureKind:
-        """The stage that failed, or that a crash or a timeout ended."""
+        """The stage that failed, or that was ended."""
         return self.during or self.kind
 
 
@@ -311,7 +315,7 @@ class Evidence:
     ``growth``, the times of the growing loop, nothing else was measured. ``hlo_gz`` is the gzipped
     HloProto of the module, which the store writes to a separate file. ``warnings`` are the
     framework's, such as a donation that no output can use. ``cached``: an earlier run compiled the
-    program.
+    program. ``retries`` says how earlier attempts ended (`docs/limits.md`).
     """
 
     workload: str
@@ -337,6 +341,7 @@ class Evidence:
     steps: StepsSeen | None = None
     warnings: tuple[str, ...] = ()
     cached: bool = False
+    retries: tuple[str, ...] = ()
     seconds: Seconds = field(default_factory=Seconds)
 
     @property

@@ -183,7 +183,7 @@ class Times:
     variant is timed alone. ``failure`` or ``unavailable`` says why there are no more samples.
     ``failed_variant`` is empty if it is unknown which one failed. ``at_work`` is the variant that
     is now compiled or run for the first time. ``limit`` is the ratio of the two that was asked
-    about. ``not_profiled`` says why a device has no times.
+    about. ``not_profiled`` says why a device has no times, ``retries`` how earlier attempts ended.
     """
 
     suite: str
@@ -203,6 +203,7 @@ class Times:
     at_work: str = ""
     not_profiled: str = ""
     unavailable: Unavailable | None = None
+    retries: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property

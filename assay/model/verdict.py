@@ -79,7 +79,8 @@ class Record:
     """One line of ``records.jsonl``; field names are *fixed*.
 
     ``cached``: an earlier run compiled the program, or one that it is compared with. ``test`` is
-    the test's file in pytest's root folder, and its line, as ``tests/test_step.py:12``.
+    the test's file in pytest's root folder, and its line, as ``tests/test_step.py:12``. ``retries``
+    says how earlier attempts at its measurements ended, and is empty if there were none.
     """
 
     schema: int
@@ -101,6 +102,7 @@ class Record:
     seconds: float
     cached: bool = False
     test: str = ""
+    retries: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:

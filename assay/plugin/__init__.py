@@ -39,6 +39,7 @@ _AGAINST: Final = (
     "toolchain to compare timings with: a JAX release (0.10.2), versions "
     "(jax==0.10.2,jaxlib==0.10.2), or that of the baselines (baseline)"
 )
+_MEMORY: Final = "memory limit of one program (4GiB); default: this machine's share for a worker"
 # Name, default, metavar, help. A list can be given repeatedly, False is a flag.
 _OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
     ("target", [], "NAME", "only these targets (comma-separated); default: all available"),
@@ -54,6 +55,7 @@ _OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
     ("history", "", "URL", "add the run to this database: a file, postgresql://… or default"),
     ("no-cache", False, "", "compile every program again, ignore earlier runs; default in CI"),
     ("compile-timeout", "900", "SECONDS", "time limit of one program; default: 900"),
+    ("memory-limit", None, "SIZE", _MEMORY),
 )
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from assay.api import Compiled, CompileError, compiled, title_of, workload_of
 from assay.judge.baseline import against_baseline
-from assay.judge.case import at_fault
+from assay.judge.case import TOO_SMALL, at_fault
 from assay.model.blame import WrongValue, encodable, legible, suite_of
 from assay.model.claim import Case, Check, Claim, MeasurementMissing, Trial, record_of
 from assay.model.evidence import Evidence
+from assay.model.inspection import describe
 from assay.model.target import TargetUnavailable
 from assay.model.units import Quantity, Unit, format_quantity
 from assay.model.verdict import ASSERTIONS, Finding, Outcome, Record
@@ -107,7 +108,7 @@ class Assay:
 
         Without ``target``, the target of the command line, else the CPU. If the target cannot be
         used on this machine, or ``--assay-target`` names others, the test is skipped as
-        ``unsupported``.
+        ``unsupported``; if this machine has too little memory for it, as ``inconclusive``.
 
         Raises:
             CompileError, TargetError: as ``assay.compile`` does.
@@ -143,15 +144,18 @@ class Assay:
             named = ", ".join(settings.targets)
             self._skip(f"the test compiles for {name}, and --assay-target names {named}")
         seen.append(self._session.observe_alone(workload, variant, name))
+        failure = seen[0].failure
+        if failure is not None and failure.of_machine:
+            self._skip(TOO_SMALL.format(describe(failure)), Outcome.INCONCLUSIVE)
         try:
             self._compiled.append(compiled(seen[0]))
         except TargetUnavailable as error:
             self._skip(f"{error.why.reason}; {error.why.remedy}")
         return self._compiled[-1]
 
-    def _skip(self, reason: str) -> NoReturn:
-        self._record(Outcome.UNSUPPORTED, reason)
-        pytest.skip(f"unsupported: {reason}")
+    def _skip(self, reason: str, outcome: Outcome = Outcome.UNSUPPORTED) -> NoReturn:
+        self._record(outcome, reason)
+        pytest.skip(f"{outcome.value}: {reason}")
 
     def baseline(self, name: str, *, tolerance: float = 0.01) -> Baseline:
         """The number stored under this test's id and ``name``, for the program compiled last.

@@ -55,7 +55,7 @@ class Session:
         self.excludes = False
         self._recorded = {record.key: record for record in recorded}
         self._observers: dict[tuple[str, str], Observer] = {}
-        self._processes = Processes(cached=settings.cached)
+        self._processes = Processes(cached=settings.cached, memory_limit=settings.memory_limit)
         self._environments = Environments()
 
     @property
@@ -142,7 +142,8 @@ class Session:
         taken: list[Times] = []
         for _ in range(PROCESSES_ALONE):
             name = TargetName.parse(pair.target)
-            with Observer([name], self.settings.compile_timeout_seconds) as observer:
+            seconds, limit = self.settings.compile_timeout_seconds, self.settings.memory_limit
+            with Observer([name], seconds, memory_limit=limit) as observer:
                 taken.append(observer.time(pair, lambda times: keep(pooled([*taken, times]))))
             if taken[-1].failure is not None or taken[-1].unavailable is not None:
                 break
@@ -154,6 +155,7 @@ class Session:
             baseline=request.baseline,
             most_seconds=self.settings.against_seconds,
             timeout_seconds=self.settings.compile_timeout_seconds,
+            memory_limit=self.settings.memory_limit,
             environments=self._environments,
         )
         return rerun(
@@ -186,6 +188,7 @@ class Session:
                 timeout_seconds=self.settings.compile_timeout_seconds,
                 forks_for=forks_for,
                 cached=self.settings.cached,
+                memory_limit=self.settings.memory_limit,
             )
         return self._observers[key]
 

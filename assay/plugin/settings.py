@@ -8,7 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
+from assay.isolate.memory import MemoryLimit, machine_bytes, usual_limit
 from assay.measure import BASELINE
+from assay.model.units import parse_bytes
 from assay.model.workload import Level
 from assay.plugin import RESULTS
 from assay.run import BaselineUpdate
@@ -27,8 +29,9 @@ class Settings:
     """The options of a run. ``targets`` are canonical names, in the order given.
 
     ``named`` says that the command line names targets; ``cached``, that compilations of earlier
-    runs are used. ``required`` are frameworks that must be installed. ``history`` is a database,
-    empty for none. ``resume`` is the folder of an interrupted run, or None.
+    runs are used. ``memory_limit`` is that of a program, None where there is none. ``required`` are
+    frameworks that must be installed. ``history`` is a database, empty for none. ``resume`` is the
+    folder of an interrupted run, or None.
     """
 
     root: Path
@@ -38,6 +41,7 @@ class Settings:
     results: Path
     baselines: Path
     compile_timeout_seconds: float
+    memory_limit: MemoryLimit | None
     timing_seconds: float
     against: str
     against_seconds: float
@@ -72,17 +76,7 @@ class Settings:
             BaselineUpdate,
             "new or all; new stores what has no baseline yet, all replaces every number",
         )
-        against, against_seconds = options["assay_against"], options["assay_against_seconds"]
-        if against is None and against_seconds is not None:
-            raise SettingsError(
-                f"got --assay-against-seconds={against_seconds} with nothing to compare, wanted "
-                "--assay-against VERSION too; leave one out, or give both"
-            )
-        if options["assay_resume"] and options["assay_results_dir"] != RESULTS:
-            raise SettingsError(
-                f"got --assay-results-dir={options['assay_results_dir']} with --assay-resume, "
-                "whose run goes on in its own folder; leave it out"
-            )
+        _check_together(options)
         resume = options["assay_resume"] and (root / options["assay_resume"]).resolve()
         results = resume.parent if resume else root / options["assay_results_dir"]
         baselines = root / options["assay_baselines_dir"]
@@ -97,8 +91,9 @@ class Settings:
             results=results,
             baselines=baselines,
             compile_timeout_seconds=seconds("--assay-compile-timeout", 900),
+            memory_limit=parsed("--assay-memory-limit", _memory, "a size such as 4GiB"),
             timing_seconds=seconds("--assay-timing-seconds", 30),
-            against=_against(against),
+            against=_against(options["assay_against"]),
             against_seconds=seconds("--assay-against-seconds", 300),
             cached=not options["assay_no_cache"],
             named=bool(options["assay_target"]),
@@ -140,6 +135,35 @@ def _seconds(text: str | float) -> float:
     if not 0 < seconds < math.inf:
         raise ValueError(text)
     return seconds
+
+
+def _check_together(options: Mapping[str, Any]) -> None:
+    """Raise SettingsError for options that contradict one another."""
+    against, seconds = options["assay_against"], options["assay_against_seconds"]
+    if against is None and seconds is not None:
+        raise SettingsError(
+            f"got --assay-against-seconds={seconds} with nothing to compare, wanted "
+            "--assay-against VERSION too; leave one out, or give both"
+        )
+    if options["assay_resume"] and options["assay_results_dir"] != RESULTS:
+        raise SettingsError(
+            f"got --assay-results-dir={options['assay_results_dir']} with --assay-resume, "
+            "whose run goes on in its own folder; leave it out"
+        )
+    if options["assay_memory_limit"] is not None and machine_bytes() is None:
+        raise SettingsError(
+            f"got --assay-memory-limit={options['assay_memory_limit']} on a system that does not "
+            "tell the memory of a process, wanted Linux; leave it out"
+        )
+
+
+def _memory(text: str | None) -> MemoryLimit | None:
+    if text is None:
+        return usual_limit()
+    nbytes = parse_bytes(text)
+    if not nbytes:
+        raise ValueError(text)
+    return MemoryLimit(nbytes=nbytes)
 
 
 def _check_folder(option: str, path: Path, *, written: bool) -> None:

@@ -7,12 +7,13 @@ pair is therefore ended and another is started, until the judge has enough of th
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from assay.isolate.child import Child, NotStartedError
+from assay.isolate.memory import MemoryExceeded, MemoryLimit, usual_limit
 from assay.model.evidence import Failure, FailureKind, Toolchain
 from assay.model.rerun import Pair, Side
 from assay.model.target import Unavailable
@@ -63,6 +64,7 @@ class Launch:
     program: bytes
     timeout_seconds: float
     repeats: int = 1
+    memory_limit: MemoryLimit | None = field(default_factory=usual_limit)
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +119,7 @@ def child_of(launch: Launch) -> Iterator[Callable[[bytes], bytes]]:
         Halted: the process ended, or gave no answer in time.
         RerunError: the process did not start.
     """
-    with closing(Child(launch.command, launch.environment)) as child:
+    with closing(Child(launch.command, launch.environment, launch.memory_limit)) as child:
         try:
             child.await_ready()
         except NotStartedError as error:
@@ -126,10 +128,15 @@ def child_of(launch: Launch) -> Iterator[Callable[[bytes], bytes]]:
         def ask(request: bytes) -> bytes:
             limit = launch.timeout_seconds
             try:
-                child.send(request)
+                child.send(request, limit)
                 return child.receive(limit)
             except TimeoutError:
                 failure = Failure(kind=FailureKind.TIMEOUT, message=f"no answer within {limit:g} s")
+            except MemoryExceeded as exceeded:
+                if exceeded.limit.of_machine:
+                    reason, remedy = str(exceeded), "use a machine with more memory"
+                    raise Halted(launch.side, Unavailable(reason, remedy)) from None
+                failure = Failure(kind=FailureKind.MEMORY, message=str(exceeded))
             except (EOFError, BrokenPipeError):
                 failure = Failure(kind=FailureKind.CRASH, message=child.ending_with_stderr_tail())
             raise Halted(launch.side, failure)

@@ -221,14 +221,14 @@ class Prober:
                 with child_of(launch) as ask:
                     answer = ask(launch.program)
             except Halted as halted:
-                answer = msgspec.json.encode({"failure": halted.end})
+                if isinstance(halted.end, Failure):
+                    return _Result(failure=halted.end)
+                return _Result(unavailable=halted.end)
             result = msgspec.json.decode(answer, type=_Result)
             if result.crash:
                 raise RerunError(f"the probe failed: {result.crash}")
-            ended = (FailureKind.TIMEOUT, FailureKind.CRASH)
-            if result.failure is None or result.failure.kind not in ended:
-                (folder / "result.json").write_bytes(answer)
-                _store(folder, place)
+            (folder / "result.json").write_bytes(answer)
+            _store(folder, place)
             return result
 
     def _read(self, release: Release, place: Path | None, result: _Result) -> Probed:

@@ -7,10 +7,11 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from assay.isolate.memory import MemoryLimit, usual_limit
 from assay.isolate.messages import pickled
 from assay.model.evidence import Failure
 from assay.model.rerun import KeepRerun, Pair, Rerun, Side
@@ -54,13 +55,15 @@ class Against:
 
     ``baseline`` is a baseline's toolchain, or a version as the user writes it
     (``--assay-against 0.10.2``). ``most_seconds`` limits one comparison, ``timeout_seconds`` the
-    preparation of one process and each of its samples. ``environments`` gives the environment of a
+    preparation of one process and each of its samples, ``memory_limit`` its memory.
+    ``environments`` gives the environment of a
     recipe, and makes it first if necessary.
     """
 
     baseline: Mapping[str, str] | str
     most_seconds: float = 300.0
     timeout_seconds: float = 900.0
+    memory_limit: MemoryLimit | None = field(default_factory=usual_limit)
     environments: Callable[[Recipe], Environment] = environment
 
 
@@ -135,6 +138,7 @@ def _launches(
         environment=base if wanted.flags is None else _with_flags(base, wanted.flags),
         program=program,
         timeout_seconds=against.timeout_seconds,
+        memory_limit=against.memory_limit,
     )
     present = _command(Path(sys.executable), target)
     return {

@@ -157,6 +157,19 @@ def test_a_stop_carries_its_own_finding() -> None:
     assert judge(raising(Stopped(stopped)), CASE) == stopped
 
 
+@pytest.mark.parametrize(
+    ("of_machine", "outcome"), [(True, Outcome.INCONCLUSIVE), (False, Outcome.FAILED)]
+)
+def test_a_machine_that_is_too_small_judges_no_program(
+    *, of_machine: bool, outcome: Outcome
+) -> None:
+    failure = Failure(kind=FailureKind.MEMORY, message="too much", of_machine=of_machine)
+    failed = Finding(outcome=Outcome.FAILED, measured=1, limit=0, failure=failure)
+    finding = judge(saying(failed), case_with())
+    assert finding.outcome is outcome
+    assert ("not judged" in finding.reason) == of_machine
+
+
 def test_a_variant_without_known_defects_is_judged_as_it_is() -> None:
     assert judge_variant(saying(FAILED), CASE) == (FAILED, None)
 

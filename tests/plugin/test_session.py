@@ -60,6 +60,7 @@ def _session(root: Path, target: str) -> Session:
             results=root / "results",
             baselines=root / "baselines",
             compile_timeout_seconds=1.0,
+            memory_limit=None,
             timing_seconds=1.0,
             against="0.10.2",
             against_seconds=1.0,

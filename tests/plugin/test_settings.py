@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from assay.isolate.memory import MemoryLimit, usual_limit
 from assay.model.workload import Level
 from assay.plugin import pytest_addoption
 from assay.plugin.settings import Settings, SettingsError
@@ -34,6 +35,7 @@ def test_without_options_a_run_is_quick_and_stores_nothing(tmp_path: Path) -> No
         results=tmp_path / "results",
         baselines=tmp_path / "baselines",
         compile_timeout_seconds=900,
+        memory_limit=usual_limit(),
         timing_seconds=30,
         against="",
         against_seconds=300,
@@ -53,6 +55,7 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         "results_dir": "r",
         "baselines_dir": "b",
         "compile_timeout": "1.5",
+        "memory_limit": "1.5 GiB",
         "timing_seconds": "2",
         "against": "0.10.2",
         "against_seconds": "3",
@@ -67,6 +70,7 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         results=tmp_path / "r",
         baselines=tmp_path / "b",
         compile_timeout_seconds=1.5,
+        memory_limit=MemoryLimit(nbytes=3 * 2**29),
         timing_seconds=2,
         against="0.10.2",
         against_seconds=3,
@@ -104,6 +108,8 @@ def test_the_toolchain_of_baselines_can_be_compared_with(tmp_path: Path) -> None
         ({"target": [" , "]}, "got --assay-target without a name"),
         ({"update_baselines": "yes"}, "got --assay-update-baselines=yes, wanted new or all"),
         ({"compile_timeout": "0"}, "got --assay-compile-timeout=0, wanted a positive .*; try 900"),
+        ({"memory_limit": "much"}, "got --assay-memory-limit=much, wanted a size such as 4GiB"),
+        ({"memory_limit": "0"}, "got --assay-memory-limit=0, wanted a size such as 4GiB"),
         ({"timing_seconds": "inf"}, "got --assay-timing-seconds=inf, wanted a positive .*; try 30"),
         ({"timing_seconds": "nan"}, "got --assay-timing-seconds=nan"),
         ({"timing_seconds": "soon"}, "got --assay-timing-seconds=soon"),

@@ -32,12 +32,13 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "isolate": frozenset({"model", "targets", "frameworks", "observe", "store"}),
     "inspection": frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"}),
     "toolchains": frozenset({"model", "hlo", "judge", "stats", "targets", "frameworks", "isolate"}),
+    "fleet": frozenset({"model", "frameworks", "isolate", "store", "toolchains"}),
     "report": frozenset({"model"}),
     "measure": frozenset({"model", "judge", "store"}),
     "run": frozenset({"model", "judge", "store", "measure"}),
     "api": frozenset({"model", "hlo", "judge", "targets", "frameworks", "isolate", "report"}),
-    "plugin": _EVERYTHING | {"toolchains", "api"},
-    "cli": _EVERYTHING | {"plugin", "toolchains"},
+    "plugin": _EVERYTHING | {"toolchains", "fleet", "api"},
+    "cli": _EVERYTHING | {"plugin", "toolchains", "fleet"},
     # The package itself: the words at the ground, and the claims for who asks.
     "assay": frozenset({"model", "claims", "api"}),
 }
@@ -194,6 +195,10 @@ def test_only_a_history_loads_a_database() -> None:
 
 def test_the_command_line_loads_cryptography_only_to_sign() -> None:
     assert "cryptography" not in loaded_by(["assay.cli"])
+
+
+def test_ray_is_loaded_only_where_a_fleet_is_connected() -> None:
+    assert "ray" not in loaded_by(["assay.cli", "assay.plugin.fleet", "assay.plugin.fleet_session"])
 
 
 def test_the_words_at_the_ground_load_the_standard_library_alone() -> None:

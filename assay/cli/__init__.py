@@ -13,6 +13,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 from assay.cli.bisect_command import bisect_releases
+from assay.cli.fleet_command import fleet
 from assay.cli.history_command import history, trends_of
 from assay.cli.matrix_command import matrix
 from assay.cli.qualify_command import qualify_target
@@ -192,6 +193,7 @@ def report(
 
 app.command("bisect")(bisect_releases)
 app.command("matrix")(matrix)
+app.command("fleet")(fleet)
 app.command("history")(history)
 app.command("qualify")(qualify_target)
 

@@ -80,7 +80,8 @@ class Record:
 
     ``cached``: an earlier run compiled the program, or one that it is compared with. ``test`` is
     the test's file in pytest's root folder, and its line, as ``tests/test_step.py:12``. ``retries``
-    says how earlier attempts at its measurements ended, and is empty if there were none.
+    says how earlier attempts at its measurements ended, and is empty if there were none. ``node``
+    is the machine of a fleet that reached the verdict.
     """
 
     schema: int
@@ -103,6 +104,7 @@ class Record:
     cached: bool = False
     test: str = ""
     retries: tuple[str, ...] = ()
+    node: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -180,12 +182,22 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A worker of a fleet that was lost: its machine, why, and how many items ran elsewhere."""
+
+    node: str
+    why: str
+    items: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """The command that repeats a run, its ending, and its suites' upstream issues.
 
     ``uncontrolled`` are the checks that have no negative control. ``upstreams`` are the reports of
     the known defects by link. ``environment`` is where and when the run started, by name.
-    ``sources`` are the folders of its tests, each with a digest of the Python files.
+    ``sources`` are the folders of its tests, each with a digest of the Python files. ``losses`` are
+    the workers that a fleet lost.
     """
 
     command: tuple[str, ...] = ("pytest", "suites")
@@ -195,6 +207,7 @@ class Invocation:
     upstreams: dict[str, Upstream] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
+    losses: tuple[Loss, ...] = ()
 
 
 USUAL: Final = Invocation()

@@ -29,9 +29,12 @@ TARGET: Final = "assay_target"
 """The argument of a test that runs once for each target."""
 CONTROLLER: Final = "assay-controller"
 """The name of the plugin that collects verdicts, in processes that are not xdist workers."""
+FLEET: Final = "assay-fleet"
+"""The name of the plugin that gives items to the machines of a fleet."""
 _HOOKS: Final = "assay-hooks"
-_RUN_NAME: Final = "assay_run"
-"""The key of the run's name in an xdist worker's input."""
+RUN: Final = "assay_run"
+NODE: Final = "assay_node"
+"""The keys of the run's name, and of a fleet's machine, in the input of a worker."""
 _NAME: pytest.StashKey[str] = pytest.StashKey()
 _PROGRAM: Final = re.compile(r"\[([^\[/@]+/[^/@]+@[^/@\]]+)(/negative-control)?\]$")
 
@@ -99,7 +102,7 @@ def run_name(config: pytest.Config) -> str:
     """The name of this run, which its xdist workers share."""
     worker: dict[str, str] = getattr(config, "workerinput", {})
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-    return config.stash.setdefault(_NAME, worker.get(_RUN_NAME, name))
+    return config.stash.setdefault(_NAME, worker.get(RUN, name))
 
 
 def program_of(nodeid: str) -> str:
@@ -151,7 +154,7 @@ def assay(request: pytest.FixtureRequest) -> "Assay":
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell an xdist worker which run it works for (``node`` is xdist's WorkerController)."""
-    node.workerinput[_RUN_NAME] = run_name(node.config)
+    node.workerinput[RUN] = run_name(node.config)
 
 
 @pytest.hookimpl(optionalhook=True)

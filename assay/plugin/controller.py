@@ -19,7 +19,7 @@ from assay.model.evidence import Evidence
 from assay.model.history import HistoryError, Trend
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
-from assay.model.verdict import Ending, ExitCode, Invocation, Record
+from assay.model.verdict import Ending, ExitCode, Invocation, Loss, Record
 from assay.model.workload import Level
 from assay.plugin import BASELINES, benchmarks, program_of
 from assay.plugin.coverage import Tally, remove_unused_baselines, unused_records
@@ -62,7 +62,7 @@ class Controller:
         """
         self._config = config
         self._session = session
-        self._progress = Progress(config)
+        self.progress = Progress(config)
         self._tally = Tally(config, session.settings)
         self._invocation = invocation_of(config, session.settings)
         self._records: list[Record] = []
@@ -100,9 +100,13 @@ class Controller:
             if isinstance(item, TrialItem):
                 self._tally.expect(item.nodeid, item.trial)
 
+    def note_loss(self, loss: Loss) -> None:
+        """Note a worker that a fleet lost."""
+        self._invocation = replace(self._invocation, losses=(*self._invocation.losses, loss))
+
     def _select(self, ids: Iterable[str]) -> None:
         selected = set(ids)
-        self._progress.expect(selected)
+        self.progress.expect(selected)
         if not self._config.option.collectonly:
             self._selected.update(filter(program_of, selected))
             self._note_sources(selected)
@@ -125,20 +129,20 @@ class Controller:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Show which program starts."""
-        self._progress.start(nodeid)
+        self.progress.start(nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
         """Print no dots where the progress takes their place."""
         status = yield
-        return (status[0], "", "") if self._progress.replaces_dots else status
+        return (status[0], "", "") if self.progress.replaces_dots else status
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Store each verdict immediately."""
         file = report.nodeid.partition("::")[0]
         self._all_passed[file] = self._all_passed.get(file, True) and report.passed
         verdicts = verdicts_of(report)
-        self._progress.count(report, verdicts.records)
+        self.progress.count(report, verdicts.records)
         # A skip mark leaves an item out on purpose.
         if verdicts.records or (report.when == "setup" and report.skipped):
             self._reached.add(report.nodeid)
@@ -190,7 +194,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run's files, and set the exit code."""
-        self._progress.end()
+        self.progress.end()
         cut_short = ExitCode.CRASHED if exitstatus == pytest.ExitCode.INTERNAL_ERROR else None
         if self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED:
             cut_short = ExitCode.MISUSE

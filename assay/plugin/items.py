@@ -26,7 +26,7 @@ from assay.model.defect import Upstream, UpstreamIssue
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Workload, matches_any
-from assay.plugin import PAYLOAD, benchmarks
+from assay.plugin import NODE, PAYLOAD, benchmarks
 from assay.plugin.progress import printable
 from assay.plugin.session import Session
 
@@ -148,7 +148,8 @@ def attach_verdicts(item: pytest.Item, report: pytest.TestReport) -> None:
     """Move the item's verdicts to its report, as text that an xdist worker can send."""
     file, line, _ = item.location
     test = f"{file}:{(line or 0) + 1}"
-    records = [replace(record, test=test) for record in item.stash.get(VERDICTS, [])]
+    node = getattr(item.config, "workerinput", {}).get(NODE, "")
+    records = [replace(record, test=test, node=node) for record in item.stash.get(VERDICTS, [])]
     item.stash[VERDICTS] = []
     verdicts = Verdicts(records=tuple(records))
     if isinstance(item, TrialItem):

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len, set_cell_size
 
 from assay.model.verdict import Record
-from assay.plugin import program_of
+from assay.plugin import FLEET, program_of
 from assay.report.labels import SIMILAR, failure_line
 
 _ERASE = "\r\x1b[2K"
@@ -35,7 +35,7 @@ class Progress:
         self._config = config
         self._shows = self._is_live = False
         self._items: set[str] = set()
-        self._running: dict[str, None] = {}
+        self._running: dict[str, str] = {}
         self._done: set[str] = set()
         self._failed: set[str] = set()
         self._start = self._due = 0.0
@@ -56,7 +56,7 @@ class Progress:
         if reporter and self.replaces_dots:
             reporter.showfspath = False
             self._is_live = bool(reporter.isatty) and os.environ.get("TERM") != "dumb"
-        has_workers = self._config.pluginmanager.has_plugin("dsession")
+        has_workers = any(map(self._config.pluginmanager.has_plugin, ("dsession", FLEET)))
         if has_workers and self._shows and not self._is_live and not self._ticker:
             self._ticker = Thread(target=self._tick, daemon=True)
             self._ticker.start()
@@ -66,10 +66,10 @@ class Progress:
             with self._lock:
                 self._show()
 
-    def start(self, nodeid: str) -> None:
-        """Note that an item runs."""
+    def start(self, nodeid: str, node: str = "") -> None:
+        """Note that an item runs, and on which machine of a fleet."""
         with self._lock:
-            self._running[nodeid] = None
+            self._running[nodeid] = node
             self._show()
 
     def count(self, report: pytest.TestReport, records: Sequence[Record]) -> None:
@@ -104,13 +104,13 @@ class Progress:
     def _show(self) -> None:
         if self._is_live and self._running:
             writer = self._config.get_terminal_writer()
-            line = f"  {self._counts()}: {_shown(next(reversed(self._running)))}"
+            line = f"  {self._counts()}: {_shown(*next(reversed(self._running.items())))}"
             width = min(cell_len(line), writer.fullwidth - 1)
             writer.write_raw(_ERASE + printable(set_cell_size(line, width)), flush=True)
         elif self._shows and not self._is_live and time.monotonic() >= self._due:
             self._due = time.monotonic() + _MINUTE
             minutes = (time.monotonic() - self._start) / _MINUTE
-            running = list(dict.fromkeys(map(_shown, self._running)))
+            running = list(dict.fromkeys(_shown(*each) for each in self._running.items()))
             names = ", ".join(running[:_PROGRAMS_SHOWN]) or "nothing"
             if (more := len(running) - _PROGRAMS_SHOWN) > 0:
                 names += f" and {more} more"
@@ -152,6 +152,6 @@ def printable(text: str) -> str:
     return text.encode(encoding, SIMILAR).decode(encoding)
 
 
-def _shown(nodeid: str) -> str:
+def _shown(nodeid: str, node: str) -> str:
     what, _, target = program_of(nodeid).rpartition("@")
-    return f"{what} for {target}" if what else nodeid
+    return (f"{what} for {target}" if what else nodeid) + (f" on {node}" if node else "")

@@ -85,6 +85,10 @@ class Session:
             measurements=measurements,
         )
 
+    def has_recorded(self, trial: Trial) -> bool:
+        """Whether the interrupted run reached the verdict on the trial."""
+        return trial.key in self._recorded
+
     def judge_timed(self, trial: Trial) -> tuple[Record, Measured | None]:
         """The verdict on one trial, and the times that decided it, or None.
 
@@ -214,9 +218,18 @@ ALREADY_IMPORTED = (
 
 
 class _RunFolder:
-    """A pytest plugin that notes the folder of the run."""
+    """A pytest plugin that adds another one under its name, and notes the folder of the run."""
 
     path: Path | None = None
+
+    def __init__(self, plugin: tuple[str, object] | None) -> None:
+        self._plugin = plugin
+
+    def pytest_addoption(self, pluginmanager: pytest.PytestPluginManager) -> None:
+        """Add the plugin, which gets all later hooks."""
+        if self._plugin:
+            name, plugin = self._plugin
+            pluginmanager.register(plugin, name)
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -225,9 +238,14 @@ class _RunFolder:
         self.path = session.directory if session else None
 
 
-def launch(arguments: Sequence[str]) -> tuple[int, Path | None]:
-    """Run pytest. Returns Assay's exit code, and the run's folder if it reached a verdict."""
-    folder = _RunFolder()
+def launch(
+    arguments: Sequence[str], plugin: tuple[str, object] | None = None
+) -> tuple[int, Path | None]:
+    """Run pytest, with a plugin under its name if one is given.
+
+    Returns Assay's exit code, and the run's folder if it reached a verdict.
+    """
+    folder = _RunFolder(plugin)
     code = int(pytest.main([*ALREADY_IMPORTED, *arguments], plugins=[folder]))
     if code == pytest.ExitCode.USAGE_ERROR:
         code = ExitCode.MISUSE.value

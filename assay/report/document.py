@@ -32,6 +32,7 @@ from assay.report.labels import (
     coverage_lines,
     headline,
     in_order,
+    loss_lines,
     name_of,
     plural,
     result,
@@ -114,6 +115,7 @@ def document(
             lines=(
                 *more,
                 *uncontrolled_lines(invocation.uncontrolled),
+                *loss_lines(invocation.losses),
                 *coverage_lines(ending),
                 closing,
             )

@@ -16,6 +16,7 @@ from assay.model.verdict import (
     Ending,
     ExitCode,
     Gap,
+    Loss,
     Missing,
     Outcome,
     Reached,
@@ -263,6 +264,16 @@ def uncontrolled_lines(checks: Sequence[str]) -> Iterator[str]:
             f"{plural(len(checks), 'check')} {have} no negative control: {names}; a check without "
             "one cannot show that it detects the fault"
         )
+
+
+def loss_lines(losses: Iterable[Loss]) -> Iterator[str]:
+    """A line for each way in which a fleet lost workers."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for each in losses:
+        found.setdefault((each.node or "a machine", each.why), []).append(each.items)
+    for (node, why), items in found.items():
+        again = f"{plural(sum(items), 'item')} ran again"
+        yield plain(f"lost: {plural(len(items), 'worker')} on {node}; {again} ({why})")
 
 
 def coverage_line(

@@ -116,9 +116,9 @@ class Project:
         command = ("-m", "pytest", "--assay-target", "cpu:8", "--color=no", *arguments)
         return self._ended(["-c", _ON_A_TERMINAL, *command], None)
 
-    def assay(self, *arguments: str) -> Ended:
-        """Run the command ``assay`` here."""
-        return self._ended(["-m", "assay.cli", *arguments], None)
+    def assay(self, *arguments: str, path: Path | None = None) -> Ended:
+        """Run the command ``assay`` here; with a ``path`` as ``pytest`` does."""
+        return self._ended(["-m", "assay.cli", *arguments], path)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Begin to run pytest here."""

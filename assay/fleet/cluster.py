@@ -1,0 +1,221 @@
+"""The Ray cluster of a fleet: its machines, and the work that is sent to them."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from assay.fleet import work
+from assay.fleet.ledger import Group
+from assay.fleet.messages import Job, Lost, Message, Place, Refused, Started, decode, encode
+from assay.model.blame import WrongValue
+
+LOCAL: Final = "local"
+_GET_RAY: Final = "pip install 'assay-xla[fleet]'"
+_DEVICES: Final = {"gpu": "GPU", "tpu": "TPU"}
+# Compilers and frameworks read them; they must be the same on all machines.
+_CARRIED: Final = ("ASSAY_", "JAX_", "XLA_", "LIBTPU_", "TPU_", "CI")
+_NOT_UPLOADED: Final = (".git", ".venv", ".tox", "results", "**/__pycache__")
+_CLEANING_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a worker takes of its machine: processors, and bytes of memory (0: not counted)."""
+
+    processors: float = 1.0
+    memory_bytes: int = 0
+
+
+@contextmanager
+def connected(
+    address: str, *, nodes: int = 1, upload: Path | None = None, demand: Demand = Demand()
+) -> Iterator["Cluster"]:
+    """The cluster at a Ray address, or as many machines simulated on this one for ``local``.
+
+    ``upload`` is the folder to copy to each machine; without it, the machines share this one.
+
+    Raises:
+        WrongValue: Ray is not installed, or there is no cluster at the address.
+    """
+    # Ray would report every run to its makers, and set CUDA_VISIBLE_DEVICES to nothing.
+    for name, text in (
+        ("RAY_USAGE_STATS_ENABLED", "0"),
+        ("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"),
+    ):
+        os.environ.setdefault(name, text)
+    try:
+        import ray
+    except ImportError:
+        raise WrongValue(f"got no Ray, which assay fleet needs; install it: {_GET_RAY}") from None
+    if address.startswith("ray://"):
+        raise WrongValue(
+            f"got --address {address}, wanted local, auto or HOST:PORT of a cluster; from "
+            "outside, use `ray job submit -- assay fleet --address auto …`"
+        )
+    with ExitStack() as stack:
+        place = _simulated(nodes, stack) if address == LOCAL else address
+        environment = {"working_dir": str(upload), "excludes": _NOT_UPLOADED} if upload else None
+        try:
+            ray.init(
+                address=place,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                runtime_env=environment,
+            )
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise WrongValue(
+                f"got --address {address}, where no Ray cluster answers ({error}); wanted local, "
+                "auto or HOST:PORT; start one with `ray start --head`"
+            ) from None
+        stack.callback(ray.shutdown)
+        yield Cluster(ray=ray, demand=demand)
+
+
+def _simulated(nodes: int, stack: ExitStack) -> str:
+    """The address of a new cluster on this machine, whose processors its nodes share."""
+    from ray.cluster_utils import Cluster as Simulated
+
+    each = max(1, (os.cpu_count() or 1) // nodes)
+    head = {"num_cpus": each, "include_dashboard": False, "node_name": "node-1"}
+    simulated = Simulated(initialize_head=True, head_node_args=head)
+    stack.callback(simulated.shutdown)
+    for number in range(2, nodes + 1):
+        simulated.add_node(num_cpus=each, node_name=f"node-{number}")
+    address: str = simulated.address
+    return address
+
+
+@dataclass(slots=True, kw_only=True)
+class Cluster:
+    """A connected cluster. It runs groups of a job (``Workers``), and functions (``executor``)."""
+
+    ray: Any
+    demand: Demand = Demand()
+    _job: bytes = b""
+    _reference: Any = None
+    _run: Any = None
+    _used: set[str] = field(default_factory=set)
+
+    def start(self, job: Job) -> None:
+        """The job whose groups are submitted from now on."""
+        self._job = encode(job)
+        self._reference = self.ray.put(self._job)
+        self._run = self.ray.remote(num_returns="streaming", max_retries=0)(_run_group)
+
+    def places(self) -> tuple[Place, ...]:
+        """The machines that are alive."""
+        return tuple(
+            Place(name=_name(node), id=node["NodeID"]) for node in self.ray.nodes() if node["Alive"]
+        )
+
+    def capacity(self) -> int:
+        """How many workers the machines have room for."""
+        return sum(self._room(node["Resources"]) for node in self.ray.nodes() if node["Alive"])
+
+    def _room(self, resources: Mapping[str, float]) -> int:
+        demand, room = self.demand, int(resources.get("CPU", 0) // self.demand.processors)
+        if demand.memory_bytes and room:
+            room = min(room, max(1, int(resources.get("memory", 0) // demand.memory_bytes)))
+        return room
+
+    def submit(self, group: Group) -> Any:
+        """The stream of the group's messages."""
+        return self._run.options(**self._placement(group)).remote(self._reference, group.items)
+
+    def _placement(self, group: Group) -> dict[str, Any]:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        totals = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        options: dict[str, Any] = {"num_cpus": self.demand.processors}
+        memory = min([self.demand.memory_bytes, *(int(each.get("memory", 0)) for each in totals)])
+        if memory:
+            options["memory"] = memory
+        device = _DEVICES.get(group.device, "")
+        # Without such a machine, any other says that the target is not available.
+        if device and any(each.get(device, 0) for each in totals):
+            options |= {"num_gpus": 1} if device == "GPU" else {"resources": {device: 1}}
+        if group.node:
+            strategy = NodeAffinitySchedulingStrategy(group.node, soft=False)
+            options["scheduling_strategy"] = strategy
+        return options
+
+    def receive(
+        self, handles: Sequence[Any], seconds: float
+    ) -> Iterator[tuple[Any, Message | None]]:
+        """The next message of each stream that has one."""
+        ready, _ = self.ray.wait(list(handles), num_returns=1, timeout=seconds)
+        if ready and len(handles) > 1:
+            ready, _ = self.ray.wait(list(handles), num_returns=len(handles), timeout=0)
+        for stream in ready:
+            yield stream, self._next(stream)
+
+    def _next(self, stream: Any) -> Message | None:
+        errors = self.ray.exceptions
+        try:
+            message = decode(self.ray.get(next(stream)))
+        except StopIteration:
+            return None
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, ModuleNotFoundError):
+                return Refused(
+                    reason=f"got a machine where Assay does not start ({error.cause}); install "
+                    "assay-xla and your project on every machine"
+                )
+            raise
+        except errors.RayError as error:
+            return Lost(why=_first_sentence(error))
+        if isinstance(message, Started):
+            self._used.add(message.place.id)
+        return message
+
+    def close(self) -> None:
+        """Remove the job's folders on its machines."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        clean = self.ray.remote(num_cpus=0, max_retries=0)(work.clean)
+        alive = self._used & {place.id for place in self.places()}
+        done = [
+            clean.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
+            ).remote(self._reference, node)
+            for node in alive
+        ]
+        with suppress(self.ray.exceptions.RayError):
+            self.ray.wait(done, num_returns=len(done), timeout=_CLEANING_SECONDS) if done else None
+
+
+def carried() -> dict[str, str]:
+    """The settings of compilers and frameworks here, which every machine gets."""
+    return {name: text for name, text in os.environ.items() if name.startswith(_CARRIED)}
+
+
+def _run_group(job: bytes, items: Sequence[str]) -> Iterator[bytes]:
+    """``run_group`` as a task of Ray."""
+    yield from work.run_group(job, items, _here())
+
+
+@cache
+def _here() -> Place:
+    """The machine of this process."""
+    ray = import_module("ray")
+    own = ray.get_runtime_context().get_node_id()
+    names = (_name(node) for node in ray.nodes() if node["NodeID"] == own)
+    return Place(name=next(names, own), id=own)
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    """The name that the machine was given (``ray start --node-name``), else its host's."""
+    given: str = node["NodeName"]
+    return given if given != node["NodeManagerAddress"] else str(node["NodeManagerHostname"])
+
+
+def _first_sentence(error: Exception) -> str:
+    """The first sentence of Ray's long messages, with the kind of the error."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text.partition('. ')[0]}"[:300]

@@ -1,0 +1,185 @@
+"""``assay fleet`` on two machines simulated by Ray: the same verdicts, whatever is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.model.verdict import Outcome, Record
+from tests.plugin.project import PREAMBLE, Ended, Project
+
+SUITE = (
+    PREAMBLE
+    + """
+import pytest
+
+def adding(number):
+    def program(devices):
+        return Program(
+            function=lambda x: x + number,
+            arguments=(X,),
+            values=lambda: (jnp.zeros(8),),
+            observe=lambda x: x + number,
+        )
+
+    return program
+
+def two(name):
+    return workload(
+        variant("one", adding(1)), variant("same", adding(1), reference="one"),
+        variant("refused", mismatched, Role.NEGATIVE_CONTROL, fails_with=FailureKind.TRACE),
+        variant("wrong", adding(2), Role.NEGATIVE_CONTROL, reference="one"),
+        name=name,
+    )
+
+WORKLOADS = (two("a"), two("b"), two("c"))
+BROKEN = workload(
+    variant("broken", mismatched),
+    variant("refused", mismatched, Role.NEGATIVE_CONTROL, fails_with=FailureKind.TRACE),
+    name="broken",
+)
+test_compiles = Check(
+    claim=claims.Compiles(), workloads=(*WORKLOADS, BROKEN), negative_control="refused"
+)
+test_equal = Check(
+    claim=claims.ValuesEqual(), workloads=WORKLOADS, variants=("same",), negative_control="wrong"
+)
+
+@pytest.mark.parametrize("number", (1, 2))
+def test_plain(number):
+    assert number == 1
+
+def test_skipped():
+    pytest.skip("not today")
+"""
+)
+ENDING = """
+import os, pytest, signal, time
+from pathlib import Path
+
+def parent(process):
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+def pytest_runtest_call(item):
+    node = getattr(item.config, "workerinput", {}).get("assay_node", "")
+    for what in Path(item.config.rootpath).glob("ends-*"):
+        name, _, place = what.read_text().partition(" ")
+        if not (name in item.name and node and place in node):
+            continue
+        session, worker = os.getpid(), os.getppid()
+        if what.name == "ends-session":
+            what.unlink()
+            os.kill(session, signal.SIGKILL)
+        elif what.name == "ends-always":
+            os.kill(session, signal.SIGKILL)
+        elif what.name == "ends-worker":
+            what.unlink()
+            os.kill(worker, signal.SIGKILL)
+        elif what.name == "ends-machine":
+            what.unlink()
+            os.kill(parent(worker), signal.SIGKILL)
+        time.sleep(60)
+"""
+FILES = {"test_mine.py": SUITE, "conftest.py": ENDING}
+
+
+def facts(found: tuple[Record, ...]) -> list[tuple[object, ...]]:
+    """What the records say, apart from the run's name, the times, machines and their order."""
+    return sorted((*each.key, each.verdict.value, str(each.measured)) for each in found)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """The project in one process."""
+    return Project(tmp_path_factory.mktemp("alone"), FILES).pytest()
+
+
+def fleet(root: Path, *more: str, ends: dict[str, str] | None = None) -> tuple[Ended, Path]:
+    """The project on two machines; ``ends`` says what kills what."""
+    files = {**FILES, **{f"ends-{what}": when for what, when in (ends or {}).items()}}
+    project = Project(root, files)
+    options = ("--nodes", "2", ".", "--", "--assay-target", "cpu:8", *more)
+    # Ray starts its processes with the interpreter, which must not be a warm one.
+    ended = project.assay("fleet", *options, path=root)
+    return ended, project.newest()
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
+    """The project on two machines, where a test kills its session and another Ray's worker."""
+    killed = {"session": "test_equal[b/same@cpu:8]", "worker": "test_compiles[c/same@cpu:8]"}
+    return fleet(tmp_path_factory.mktemp("spread"), ends=killed)
+
+
+def test_a_fleet_reaches_the_verdicts_of_one_process(
+    alone: Ended, spread: tuple[Ended, Path]
+) -> None:
+    ended, _ = spread
+    assert facts(ended.records) == facts(alone.records)
+    assert {each.verdict for each in ended.records} >= {Outcome.PASSED, Outcome.FAILED}
+
+
+def test_a_fleet_ends_as_one_process(alone: Ended, spread: tuple[Ended, Path]) -> None:
+    ended, _ = spread
+    assert (ended.exit_code, ended.outcomes) == (alone.exit_code, alone.outcomes)
+    assert "assert 2 == 1" in ended.output
+
+
+def test_a_fleet_writes_the_files_of_one_process(alone: Ended, spread: tuple[Ended, Path]) -> None:
+    def names(changed: frozenset[str]) -> set[str]:
+        return {name.partition("/")[2].partition("/")[2] for name in changed if "results/2" in name}
+
+    ended, _ = spread
+    locks = {name for name in names(alone.changed) if name.endswith((".lock", "-gate", "-lock"))}
+    assert names(ended.changed) | locks == names(alone.changed) | locks
+    assert "report.html" in names(ended.changed)
+
+
+def test_each_record_names_its_machine(spread: tuple[Ended, Path]) -> None:
+    ended, _ = spread
+    assert {each.node for each in ended.records} == {"node-1", "node-2"}
+
+
+def test_the_summary_says_which_workers_were_lost(spread: tuple[Ended, Path]) -> None:
+    ended, run = spread
+    for text in (ended.output, (run / "summary.md").read_text(), (run / "report.html").read_text()):
+        assert "SIGKILL" in text
+        assert "ran again" in text
+
+
+def test_no_path_of_a_machine_is_in_the_records(spread: tuple[Ended, Path]) -> None:
+    _, run = spread
+    assert "assay-fleet" not in (run / "records.jsonl").read_text()
+
+
+@pytest.mark.exhaustive
+def test_a_lost_machine_costs_no_verdict(alone: Ended, tmp_path: Path) -> None:
+    ended, _ = fleet(tmp_path, ends={"machine": "test_equal[ node-2"})
+    assert not (tmp_path / "ends-machine").exists()
+    assert facts(ended.records) == facts(alone.records)
+    assert "on node-2" in ended.output
+
+
+@pytest.mark.exhaustive
+def test_an_item_that_ends_its_workers_is_inconclusive(tmp_path: Path) -> None:
+    ended, _ = fleet(tmp_path, "-k", "test_equal", ends={"always": "[a/same@cpu:8]"})
+    found = {each.workload: each for each in ended.records if not each.must_fail}
+    assert found["a"].verdict is Outcome.INCONCLUSIVE
+    assert "node-" in found["a"].reason
+    assert "SIGKILL" in found["a"].reason
+    assert [found[name].verdict for name in "bc"] == [Outcome.PASSED] * 2
+    assert ended.exit_code == 1
+
+
+def test_an_address_without_a_cluster_is_misuse(tmp_path: Path) -> None:
+    ended = Project(tmp_path, FILES).assay("fleet", "--address", "ray://nowhere:1", ".")
+    assert ended.exit_code == 2
+    assert "got --address ray://nowhere:1, wanted local, auto or HOST:PORT" in ended.output
+
+
+def test_without_ray_the_command_says_what_to_install(tmp_path: Path) -> None:
+    project = Project(tmp_path, {**FILES, "none/ray.py": "raise ImportError('no ray')"})
+    ended = project.assay("fleet", ".", path=tmp_path / "none")
+    assert ended.exit_code == 2
+    assert "pip install 'assay-xla[fleet]'" in ended.output

@@ -53,6 +53,7 @@ def connected(
         import ray
     except ImportError:
         raise WrongValue(f"got no Ray, which assay fleet needs; install it: {_GET_RAY}") from None
+    logging.getLogger("ray").setLevel(logging.ERROR)
     if address.startswith("ray://"):
         raise WrongValue(
             f"got --address {address}, wanted local, auto or HOST:PORT of a cluster; from "
@@ -109,17 +110,24 @@ class Cluster:
         self._run = self.ray.remote(num_returns="streaming", max_retries=0)(_run_group)
 
     def places(self) -> tuple[Place, ...]:
-        """The machines that are alive."""
+        """The machines that have room for a worker, by name; machines of one name get a number."""
+        found = [(_name(node), node["NodeID"]) for node in self._alive() if self._room(node)]
+        names = [name for name, _ in found]
         return tuple(
-            Place(name=_name(node), id=node["NodeID"]) for node in self.ray.nodes() if node["Alive"]
+            Place(name=name if names.count(name) == 1 else f"{name}-{number}", id=node)
+            for number, (name, node) in enumerate(sorted(found), 1)
         )
 
     def capacity(self) -> int:
         """How many workers the machines have room for."""
-        return sum(self._room(node["Resources"]) for node in self.ray.nodes() if node["Alive"])
+        return sum(map(self._room, self._alive()))
 
-    def _room(self, resources: Mapping[str, float]) -> int:
-        demand, room = self.demand, int(resources.get("CPU", 0) // self.demand.processors)
+    def _alive(self) -> list[dict[str, Any]]:
+        return [node for node in self.ray.nodes() if node["Alive"]]
+
+    def _room(self, node: Mapping[str, Any]) -> int:
+        demand, resources = self.demand, node["Resources"]
+        room = int(resources.get("CPU", 0) // demand.processors)
         if demand.memory_bytes and room:
             room = min(room, max(1, int(resources.get("memory", 0) // demand.memory_bytes)))
         return room
@@ -131,7 +139,7 @@ class Cluster:
     def _placement(self, group: Group) -> dict[str, Any]:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        totals = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        totals = [node["Resources"] for node in self._alive()]
         options: dict[str, Any] = {"num_cpus": self.demand.processors}
         memory = min([self.demand.memory_bytes, *(int(each.get("memory", 0)) for each in totals)])
         if memory:
@@ -179,7 +187,7 @@ class Cluster:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         clean = self.ray.remote(num_cpus=0, max_retries=0)(work.clean)
-        alive = self._used & {place.id for place in self.places()}
+        alive = self._used & {node["NodeID"] for node in self._alive()}
         done = [
             clean.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)

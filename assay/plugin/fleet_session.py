@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -16,7 +16,7 @@ from assay.fleet.messages import Ended, Job, Place, Refused, encode, identity
 from assay.isolate.child import READY, own_pipes, read, write
 from assay.model.verdict import ExitCode
 from assay.plugin import NODE, RUN, start
-from assay.plugin.session import ALREADY_IMPORTED
+from assay.plugin.session import ALREADY_IMPORTED, launch
 
 _WITHOUT: Final[dict[str, Any]] = {
     # The driver has selected the items, and stops the run.
@@ -38,6 +38,8 @@ _WITHOUT: Final[dict[str, Any]] = {
 _LARGE: Final = (".values.msgpack", ".hlo.pb.gz")
 """Files that a run deletes at its end. Programs are kept if baselines are updated."""
 _KEPT: Final = {"hlo"}
+LOG: Final = "pytest.log"
+"""What pytest said of a run on one machine of many."""
 _SHOWN: Final = 3
 _CHARACTERS: Final = 400
 
@@ -164,12 +166,14 @@ def main() -> int:
     place = msgspec.msgpack.decode(read(requests, None), type=Place)
     if job.root:
         os.chdir(job.root)
+    if not job.selected:
+        return _whole(job, place, requests, answers)
     worker, said = Worker(job, place, requests, answers), io.StringIO()
     code = int(ExitCode.CRASHED.value)
-    with redirect_stderr(said):
+    # Without its plugin of the terminal, pytest would not know -q and -v.
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(said):
         try:
-            arguments = [*ALREADY_IMPORTED, *job.arguments, "-p", "no:terminal"]
-            code = int(pytest.main(arguments, plugins=[worker]))
+            code = int(pytest.main([*ALREADY_IMPORTED, *job.arguments], plugins=[worker]))
         # pytest's own start raises anything, such as warnings of a strict project.
         except Exception:  # noqa: BLE001
             traceback.print_exc()
@@ -179,6 +183,24 @@ def main() -> int:
         end = words[-_CHARACTERS:]
         write(answers, refusal(f"got pytest on {place.name} that ended with {code}: {end}"))
     sys.stderr.write(words)
+    return code
+
+
+def _whole(job: Job, place: Place, requests: IO[bytes], answers: IO[bytes]) -> int:
+    """Run pytest as on one machine, and send the exit code and the folder of the run."""
+    (item,) = msgspec.msgpack.decode(read(requests, None), type=tuple[str, ...])
+    problem = "; ".join(_differences(job, place))
+    write(answers, refusal(problem))
+    if problem:
+        return ExitCode.MISUSE.value
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        code, folder = launch([*job.arguments, f"--assay-results-dir={place.folder}"])
+    files = {LOG: said.getvalue().encode()}
+    for path in sorted(folder.rglob("*")) if folder else ():
+        if path.is_file() and not path.name.startswith(".") and path.suffix != ".lock":
+            files[str(path.relative_to(folder or path))] = path.read_bytes()
+    write(answers, encode(Ended(item=item, reports=msgspec.json.encode(code), files=files)))
     return code
 
 

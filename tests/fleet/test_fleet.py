@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.model.verdict import Outcome, Record
+from assay.store.records import load
 from tests.plugin.project import PREAMBLE, Ended, Project
 
 SUITE = (
@@ -33,7 +34,7 @@ def two(name):
         name=name,
     )
 
-WORKLOADS = (two("a"), two("b"), two("c"))
+WORKLOADS = (two("a"), two("b"))
 BROKEN = workload(
     variant("broken", mismatched),
     variant("refused", mismatched, Role.NEGATIVE_CONTROL, fails_with=FailureKind.TRACE),
@@ -68,10 +69,7 @@ def pytest_runtest_call(item):
         if not (name in item.name and node and place in node):
             continue
         session, worker = os.getpid(), os.getppid()
-        if what.name == "ends-session":
-            what.unlink()
-            os.kill(session, signal.SIGKILL)
-        elif what.name == "ends-always":
+        if what.name == "ends-always":
             os.kill(session, signal.SIGKILL)
         elif what.name == "ends-worker":
             what.unlink()
@@ -107,9 +105,8 @@ def fleet(root: Path, *more: str, ends: dict[str, str] | None = None) -> tuple[E
 
 @pytest.fixture(scope="module")
 def spread(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
-    """The project on two machines, where a test kills its session and another Ray's worker."""
-    killed = {"session": "test_equal[b/same@cpu:8]", "worker": "test_compiles[c/same@cpu:8]"}
-    return fleet(tmp_path_factory.mktemp("spread"), ends=killed)
+    """The project on two machines, where a test kills its worker."""
+    return fleet(tmp_path_factory.mktemp("spread"), ends={"worker": "test_equal[b/same@cpu:8]"})
 
 
 def test_a_fleet_reaches_the_verdicts_of_one_process(
@@ -144,7 +141,7 @@ def test_each_record_names_its_machine(spread: tuple[Ended, Path]) -> None:
 def test_the_summary_says_which_workers_were_lost(spread: tuple[Ended, Path]) -> None:
     ended, run = spread
     for text in (ended.output, (run / "summary.md").read_text(), (run / "report.html").read_text()):
-        assert "SIGKILL" in text
+        assert "lost: 1 worker on node-" in text
         assert "ran again" in text
 
 
@@ -168,8 +165,36 @@ def test_an_item_that_ends_its_workers_is_inconclusive(tmp_path: Path) -> None:
     assert found["a"].verdict is Outcome.INCONCLUSIVE
     assert "node-" in found["a"].reason
     assert "SIGKILL" in found["a"].reason
-    assert [found[name].verdict for name in "bc"] == [Outcome.PASSED] * 2
+    assert found["b"].verdict is Outcome.PASSED
     assert ended.exit_code == 1
+
+
+ODD = (
+    PREAMBLE
+    + """
+raylet = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
+is_odd = "node-2" in Path(f"/proc/{raylet}/cmdline").read_text()
+W = workload(
+    variant("mine", mismatched if is_odd else double),
+    variant("refused", mismatched, Role.NEGATIVE_CONTROL, fails_with=FailureKind.TRACE),
+)
+test_compiles = Check(claim=claims.Compiles(), workloads=(W,), negative_control="refused")
+"""
+)
+
+
+@pytest.mark.exhaustive
+def test_the_odd_machine_of_three_is_found(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"test_mine.py": ODD})
+    options = ("--each-node", "--nodes", "3", ".", "--", "--assay-target", "cpu:8")
+    ended = project.assay("fleet", *options, path=tmp_path)
+    assert ended.exit_code == 1
+    said = " ".join(ended.output.split())
+    assert "3 machines: 1 machine unlike the fleet: node-2;" in said
+    assert "node-2: compiles of small/mine on cpu:8 is failed, 1; the fleet has passed" in said
+    found = {path.parent.name: load(path.parent) for path in tmp_path.glob("results/*/*/rec*")}
+    assert {name: len(each) for name, each in found.items()} == {f"node-{n}": 2 for n in (1, 2, 3)}
+    assert (next(iter(tmp_path.glob("results/*/fleet.html")))).is_file()
 
 
 def test_an_address_without_a_cluster_is_misuse(tmp_path: Path) -> None:

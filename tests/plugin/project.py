@@ -117,8 +117,9 @@ class Project:
         return self._ended(["-c", _ON_A_TERMINAL, *command], None)
 
     def assay(self, *arguments: str, path: Path | None = None) -> Ended:
-        """Run the command ``assay`` here; with a ``path`` as ``pytest`` does."""
-        return self._ended(["-m", "assay.cli", *arguments], path)
+        """Run the command ``assay`` here; with a ``path`` as ``pytest`` does, and for longer."""
+        seconds = 5 * _SECONDS if path else _SECONDS
+        return self._ended(["-m", "assay.cli", *arguments], path, seconds)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Begin to run pytest here."""
@@ -147,7 +148,7 @@ class Project:
         return Ended(
             exit_code=code,
             output=output,
-            records=records.load(self.newest()) if self._runs() > runs else (),
+            records=self._records() if self._runs() > runs else (),
             changed=frozenset(dict(before.items() ^ after.items())),
         )
 
@@ -165,6 +166,10 @@ class Project:
             for path in self.root.rglob("*")
             if (path.is_symlink() or path.is_file()) and not set(path.parts) & set(_NOT_OURS)
         }
+
+    def _records(self) -> tuple[Record, ...]:
+        newest = self.newest()
+        return records.load(newest) if (newest / records.FILE_NAME).exists() else ()
 
     def _runs(self) -> set[Path]:
         return set((self.root / "results").glob("2*"))

@@ -22,8 +22,8 @@ from assay.store import baseline_programs, baselines, evidence
 
 _SHOWN = 3
 _NOT_KEPT = (
-    "the program of the baseline is not kept on this machine: to compare with it, run its commit "
-    "with --assay-update-baselines=all"
+    "the program of the baseline is not kept on this machine: to compare with it, check out the "
+    "commit that stored it, run --assay-update-baselines=all there, and come back"
 )
 
 Measured = Times | Rerun | GrowthTimes
@@ -70,7 +70,7 @@ class Run:
             finding,
             seen=(case.evidence, *case.others.values()),
             baseline=case.baseline,
-            upstream=defect.upstream.link if defect else "",
+            defect=defect,
             seconds=perf_counter() - start,
         )
         if case.times is not None:

@@ -77,7 +77,10 @@ class NamesMatch(Claim):
             return _failures(0, f"the program names {', '.join(wanted)}")
         close = get_close_matches(missing[0], present)
         advice = f"did you mean {close[0]!r}?" if close else "name a value with checkpoint_name"
-        reason = f"the policy names {missing}, but the program names only {sorted(present)}"
+        reason = (
+            f"{len(missing)} unmatched: the policy names {missing}, but the program names only "
+            f"{sorted(present)}"
+        )
         return _failures(len(missing), reason, advice=advice)
 
 

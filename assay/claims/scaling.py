@@ -46,11 +46,11 @@ class TimeGrowth(GrowthClaim):
         limit = longer**-0.5
         found = ratio_of_turns(times.seconds[0], times.seconds[-1], against=longer * limit, looks=1)
         line = (
-            f"{format_seconds(times.fastest[-1])} at length {long}, "
-            f"{format_seconds(times.fastest[0])} at {short}: ratio of times / "
-            f"ratio of lengths {found.ratio / longer:.3g} ({found.low / longer:.3g} to "
-            f"{found.high / longer:.3g} from {found.units} pairs), expected at most {limit:.3g} "
-            f"(the square root of {short}/{long})"
+            f"{found.ratio:.3g} × the time at {longer:.3g} × the length ({long} and {short}): "
+            f"{found.ratio:.3g} / {longer:.3g} = {found.ratio / longer:.3g} "
+            f"({found.low / longer:.3g} to {found.high / longer:.3g} from {found.units} pairs), "
+            f"expected at most {limit:.3g} (the square root of {short}/{long}); fastest runs: "
+            f"{format_seconds(times.fastest[-1])} and {format_seconds(times.fastest[0])}"
         )
         advice = "run it on a quieter machine, or use lengths further apart"
         grown = grows(found, at_most=longer * limit, slack=0)

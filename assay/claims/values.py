@@ -69,7 +69,11 @@ def _difference(path: str, ours: _Array, reference: _Array, tolerance: float) ->
     def at(where: int) -> str:
         index = [int(each) for each in np.unravel_index(where, ours.shape)]
         place = f" at {index}" if index else ""
-        return f"{ours.flat[where]:.9g} against {reference.flat[where]:.9g}{place}"
+        mine, other = ours.flat[where], reference.flat[where]
+        size = abs(other)
+        is_comparable = 0 < size < inf and np.isfinite(mine)
+        off = f", {100 * abs(mine - other) / size:.3g} % off" if is_comparable else ""
+        return f"{mine:.9g} against {other:.9g}{place}{off}"
 
     finite = np.isfinite(ours) & np.isfinite(reference)
     odd = ~finite & ~_alike(ours, reference)
@@ -152,7 +156,7 @@ class ValuesEqual(Claim):
         worst = largest_difference(ours, theirs, tolerance, same_types=same_types)
         limit = 0.0 if matches_any(case.evidence.target, self.exact_on) else tolerance
         passed = worst.ratio <= limit
-        many = f"all {len(theirs)} results" if passed else worst.path
+        many = f"all {len(theirs)} results" if passed else worst.path.removeprefix(".")
         return Finding(
             outcome=Outcome.PASSED if passed else Outcome.FAILED,
             measured=worst.ratio,

@@ -162,7 +162,7 @@ def report(
     verbose: _Verbose = False,
     html: Annotated[Path | None, Option(help="Write the run's page to this file.")] = None,
     form: Annotated[Format | None, Option("--format", help="Print for another tool.")] = None,
-    db: Annotated[str, Option("--db", help="With --html: also the history in this database.")] = "",
+    db: Annotated[str, Option("--db", help="Also say since when, from this database.")] = "",
 ) -> None:
     """Print the summary of a run, or the numbers of one workload, from its records."""
     seen = records.load(run)
@@ -179,10 +179,10 @@ def report(
     times, damaged = evidence.TIMES.load_all(folder)
     reruns, unread = evidence.RERUNS.load_all(folder)
     invocation = records.invocation_of(folder)
-    print_run(Console(), seen, times, reruns, invocation, verbose=verbose)
+    trends = trends_of(db, seen) if db else ()
+    print_run(Console(), seen, times, reruns, invocation, trends, verbose=verbose)
     if html:
         programs, lost = evidence.load_programs(folder)
-        trends = trends_of(db, seen) if db else ()
         devices = models_of({record.target for record in seen})
         page = run_page(seen, times, reruns, invocation, programs, trends, devices)
         write_whole(html, page.encode())

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,6 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
-from assay.cli.fleet_command import ProbesOn, probes_on
 from assay.judge.differences.inspections import compare
 from assay.model.bisection import Point, Progress
 from assay.model.blame import WrongValue
@@ -80,7 +78,6 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     timeout: Annotated[float, Option(min=1, help="Limit of one measurement, in seconds.")] = 600.0,
     timing_seconds: _TimingLimit = 120.0,
     as_json: _Json = False,
-    address: ProbesOn = "",
 ) -> None:
     """Find the release that changed a number of a program.
 
@@ -110,10 +107,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
         timeout_seconds=timeout,
         timing_seconds=timing_seconds,
     )
-    with probes_on(address) as (executor, _):
-        asked = replace(question, executor=executor)
-        code = _bisect(asked, bundle, html, as_json=as_json)
-    raise typer.Exit(code.value)
+    raise typer.Exit(_bisect(question, bundle, html, as_json=as_json).value)
 
 
 def _trial(program: "Subject", claim: str, target: str) -> Trial:

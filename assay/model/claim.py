@@ -4,9 +4,10 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from assay.model.blame import WrongType, check_name, line_of
+from assay.model.defect import KnownDefect
 from assay.model.evidence import Evidence, GrowthTimes
 from assay.model.rerun import Rerun
 from assay.model.timing import Sensitivity, Times, Turns
@@ -18,6 +19,7 @@ from assay.model.verdict import (
     Finding,
     Outcome,
     Record,
+    Relation,
 )
 from assay.model.workload import Level, Variant, Workload, matches_any
 
@@ -79,7 +81,6 @@ class Stopped(Exception):
         self.finding = finding
 
 
-Relation = Literal["=", "≤", "≥"]
 _HOLDS: Mapping[Relation, Callable[[float, float], bool]] = {
     "=": operator.eq,
     "≤": operator.le,
@@ -138,7 +139,9 @@ class Claim:
         if not passed:
             reason += f"; {gap} too {'much' if number > limit else 'little'}"
         outcome = Outcome.PASSED if passed else Outcome.FAILED
-        return Finding(outcome=outcome, measured=number, limit=limit, reason=reason)
+        return Finding(
+            outcome=outcome, measured=number, limit=limit, relation=relation, reason=reason
+        )
 
     def _limit(self, case: Case, formula: Formula) -> float:
         """The number of a formula. Raises WrongType if its unit is not that of the claim."""
@@ -298,9 +301,10 @@ def record_of(
     seconds: float,
     seen: Sequence[Evidence] = (),
     baseline: BaselineNumber | None = None,
-    upstream: str = "",
+    defect: KnownDefect | None = None,
 ) -> Record:
     """The record of a finding; ``seen`` are its measurements, the judged variant's first."""
+    is_known = finding.outcome is Outcome.KNOWN_DEFECT
     return Record(
         schema=RECORD_SCHEMA,
         run=run,
@@ -317,8 +321,10 @@ def record_of(
         baseline=baseline,
         reason=finding.reason,
         advice=finding.advice,
-        upstream=upstream,
+        upstream=defect.upstream.link if defect else "",
         seconds=round(seconds, 6),
         cached=any(each.cached for each in seen),
         retries=tuple(how for each in seen for how in each.retries),
+        relation=finding.relation,
+        remedy=defect.remedy(trial.variant.name) if defect and is_known else "",
     )

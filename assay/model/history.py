@@ -1,6 +1,6 @@
 """History: the verdicts and numbers of one claim on one program over the runs of a database."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -31,7 +31,8 @@ class SeriesName(NamedTuple):
 class Sample(NamedTuple):
     """A series' verdict in one run. ``at`` is when the run started, in UTC.
 
-    ``reason`` is empty if the claim passed.
+    ``reason`` is empty if the claim passed. ``commit`` is what the run tested, with ``-dirty`` if
+    files were changed since; empty if it is not known.
     """
 
     run: str
@@ -41,6 +42,7 @@ class Sample(NamedTuple):
     limit: float | None
     reason: str
     toolchain: Mapping[str, str]
+    commit: str = ""
 
 
 class Change(NamedTuple):
@@ -54,13 +56,6 @@ class Change(NamedTuple):
     after: Sample
     levels: tuple[float, float] | None
     verdicts: tuple[Outcome, Outcome] | None
-
-    def versions(self) -> Iterator[tuple[str, str, str]]:
-        """Each package of the toolchain that differs: its name, and both versions or ""."""
-        old, new = self.before.toolchain, self.after.toolchain
-        for name in sorted({*old, *new}):
-            if old.get(name) != new.get(name):
-                yield name, old.get(name, ""), new.get(name, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from assay.model.defect import Upstream, UpstreamIssue
 from assay.model.evidence import Failure
@@ -50,16 +50,21 @@ class ExitCode(Enum):
     CRASHED = 3
 
 
+Relation = Literal["=", "≤", "≥"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """The verdict on one case, with numbers in the claim's unit, the reason and the next step.
 
-    ``failure`` is the program's failure, if it decided the verdict.
+    ``relation`` is how the measured number must compare with the limit. ``failure`` is the
+    program's failure, if it decided the verdict.
     """
 
     outcome: Outcome
     measured: int | float | None = None
     limit: int | float | None = None
+    relation: Relation = "≤"
     reason: str = ""
     advice: str = ""
     failure: Failure | None = None
@@ -81,7 +86,9 @@ class Record:
     ``cached``: an earlier run compiled the program, or one that it is compared with. ``test`` is
     the test's file in pytest's root folder, and its line, as ``tests/test_step.py:12``. ``retries``
     says how earlier attempts at its measurements ended, and is empty if there were none. ``node``
-    is the machine of a fleet that reached the verdict.
+    is the machine of a fleet that reached the verdict. ``relation`` is how ``measured`` must
+    compare with ``limit``; None if an older Assay wrote the record. ``remedy`` is the variant
+    without the known defect.
     """
 
     schema: int
@@ -105,6 +112,8 @@ class Record:
     test: str = ""
     retries: tuple[str, ...] = ()
     node: str = ""
+    relation: Relation | None = None
+    remedy: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:

@@ -36,7 +36,7 @@ from assay.report.summary import summary
 from assay.report.terminal import print_run
 from assay.run import update_baselines
 from assay.store import evidence, records
-from assay.store.files import write_whole
+from assay.store.files import commit_of, write_whole
 from assay.targets import models_of
 
 _COLUMNS_OF_A_FILE = 100
@@ -166,6 +166,9 @@ class Controller:
         self._records.append(record)
         self._known.add(record.key)
         self._lock = self._lock or claim(self._session.run.directory)
+        if not self._is_noted and (commit := commit_of(self._config.rootpath)):
+            environment = {"commit": commit} | self._invocation.environment
+            self._invocation = replace(self._invocation, environment=environment)
         before, issue = self._invocation, verdicts.upstream_issue
         known = before.upstream_issues.get(record.suite, ())
         new = (issue,) if issue and issue not in known else ()
@@ -272,7 +275,8 @@ class Controller:
         try:
             self._page = self._rendered()
             directory, known = self._session.run.directory, (self._records, *self._measured)
-            write_whole(directory / SUMMARY, summary(*known, self._invocation).encode())
+            text = summary(*known, self._invocation, self._trends)
+            write_whole(directory / SUMMARY, text.encode())
             records.write_invocation(directory, self._invocation)
             devices = models_of({record.target for record in self._records})
             page = run_page(*known, self._invocation, self._programs, self._trends, devices)
@@ -292,7 +296,8 @@ class Controller:
             highlight=False,
         )
         verbose = self._config.get_verbosity() > 0
-        print_run(console, self._records, *self._measured, self._invocation, verbose=verbose)
+        known = self._records, *self._measured, self._invocation, self._trends
+        print_run(console, *known, verbose=verbose)
         return text.getvalue()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

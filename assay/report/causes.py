@@ -1,24 +1,40 @@
 """Causes: the records that did not pass, grouped by what made them so, and each in words."""
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
-from assay.model.verdict import ASSERTIONS, USUAL, Ending, ExitCode, Outcome, Record
+from assay.model.verdict import ASSERTIONS, MUST_FAIL, Ending, ExitCode, Outcome, Record
+from assay.model.workload import matches_any
 from assay.report.labels import (
     LABELS,
     RANK,
     amount,
+    expected,
     in_order,
     name_of,
     plural,
     rerun,
     title,
 )
+from assay.report.since import Background
 
 _PROGRAMS_SHOWN = 3
-_REPEATED = re.compile(r"-\d+$")
-"""The suffix of a workload whose program a plain test compiled before."""
+_TEST = re.compile(r"test\w*")
+"""The workload of a plain test, without the suffix of a program that it compiled before."""
+_ORDER: Final = (
+    ("compiles", "runs", "refuses"),
+    ("names-match", "parameters"),
+    ("residuals-on-host",),
+    ("values-equal", "graphs-compiled", "copied-*", "donated-*", "to-*-bytes", "sent-*"),
+    (),
+    ("*time*", ASSERTIONS),
+)
+"""Claims in the order in which one explains the next: whether there is a program, its names, what
+tracing decides, what the compiled program does, what it needs (all others), how long it takes.
+"""
+_NONE: Final = Background()
 
 
 class Detail(NamedTuple):
@@ -41,29 +57,36 @@ class Entry(NamedTuple):
 def causes(records: Iterable[Record]) -> list[list[Record]]:
     """All records that did not pass, each in one cause; worst first, then in order of appearance.
 
-    What fails or improves stands alone, but a plain test that failed is one cause: its assertions
-    join the number that failed in it. Known defects share a cause if suite, variant and upstream
-    link agree; what could not be judged, if reason and advice agree.
+    What fails or improves shares a cause if suite and variant agree, or suite and plain test; the
+    claim that explains the others is its first. Known defects share one if suite, variant and
+    upstream link agree; what could not be judged, if reason and advice agree.
     """
     groups: dict[Hashable, list[Record]] = {}
-    tests: dict[tuple[str, str], tuple[Hashable, ...]] = {}
-    for number, record in enumerate(records):
-        key: tuple[Hashable, ...] = (number,)
-        if record.verdict is Outcome.KNOWN_DEFECT:
+    for record in records:
+        test = _TEST.match(record.workload)
+        key: tuple[Hashable, ...] = (record.suite, test[0] if test else record.variant)
+        if stands_alone(record.verdict):
+            key += (record.must_fail,)
+        elif record.verdict is Outcome.KNOWN_DEFECT:
             key = (record.suite, record.variant, record.upstream)
-        elif record.verdict in (Outcome.UNSUPPORTED, Outcome.INCONCLUSIVE):
+        else:
             key = (record.reason, record.advice)
-        elif record.verdict is Outcome.FAILED:
-            test = (record.suite, _REPEATED.sub("", record.workload))
-            first = tests.setdefault(test, key)
-            key = first if record.claim == ASSERTIONS else key
         if record.verdict is not Outcome.PASSED:
             groups.setdefault((record.verdict, *key), []).append(record)
-    return sorted(groups.values(), key=lambda cause: RANK[cause[0].verdict])
+    found = (sorted(group, key=_stage) for group in groups.values())
+    return sorted(found, key=lambda cause: RANK[cause[0].verdict])
+
+
+def _stage(record: Record) -> tuple[bool, int]:
+    """Where the claim stands among those that explain one another; without a number, first."""
+    claim, others = record.claim.removesuffix(MUST_FAIL), _ORDER.index(())
+    stages = (at for at, claims in enumerate(_ORDER) if matches_any(claim, claims))
+    is_acted_on = stands_alone(record.verdict)
+    return is_acted_on and record.measured is not None, is_acted_on * next(stages, others)
 
 
 def stands_alone(verdict: Outcome) -> bool:
-    """Whether each record of this verdict is a cause of its own."""
+    """Whether a record of this verdict is acted on, whatever the others say."""
     return verdict.fails or verdict is Outcome.IMPROVED
 
 
@@ -84,46 +107,82 @@ def by_urgency(
     return urgent, others
 
 
-def explain(cause: Sequence[Record], command: Sequence[str] = USUAL.command) -> Entry:
-    """The cause in words; a group names one example and all its claims and targets.
+def number_of(urgent: Sequence[Sequence[Record]]) -> str:
+    """``, with 3 likely causes``; empty if no verdicts share one."""
+    failed = [cause for cause in urgent if cause[0].verdict.fails]
+    shared = any(len(cause) > 1 for cause in failed)
+    return f", with {plural(len(failed), 'likely cause')}" if shared else ""
 
-    ``command`` is the command that repeats the run.
-    """
-    # Of a group, a record that has a measurement explains more; of a test, the number that failed.
-    measured = (each for each in cause if each.measured is not None)
-    example = cause[0] if stands_alone(cause[0].verdict) else next(measured, cause[0])
-    verdict, label = example.verdict, LABELS[example.verdict]
-    details: list[Detail] = []
-    if stands_alone(verdict):
-        heading = title(example)
-        details += _measured(example)
-    else:
-        targets = in_order(each.target for each in cause)
-        claims = tuple(dict.fromkeys(each.claim for each in cause))
-        spread = f"{plural(len(claims), 'claim')} on {plural(len(targets), 'target')}"
-        numbers = f"{plural(len(cause), 'verdict')}, {spread}"
-        heading = f"{_programs(cause)} · {numbers}"
-        details += [Detail("on", ", ".join(targets)), Detail("claims", ", ".join(claims))]
-    if verdict is Outcome.KNOWN_DEFECT:
-        workloads = ", ".join(dict.fromkeys(each.workload for each in cause))
-        heading = f"{example.suite}/{workloads}/{example.variant} · {numbers}"
+
+def explain(cause: Sequence[Record], background: Background = _NONE) -> Entry:
+    """The cause in words; a group names one example and all its claims and targets."""
+    if stands_alone(cause[0].verdict):
+        return _acted_on(cause, background)
+    # A record that has a measurement explains more.
+    example = next((each for each in cause if each.measured is not None), cause[0])
+    claims = ", ".join(dict.fromkeys(each.claim for each in cause))
+    details = [_on(cause), Detail("claims", claims)]
+    heading = f"{_programs(cause)} · {_spread(cause)}"
+    if example.verdict is Outcome.KNOWN_DEFECT:
+        heading = _variant(cause)
         place = f"{example.claim} of {example.workload} on {example.target}"
         details.append(Detail("example", f"{place}: {_numbers(example)}"))
-    if example.reason:
-        details.append(Detail("cause", example.reason))
-    if stands_alone(verdict) and len(cause) > 1:
-        programs = ", ".join(f"{each.variant} on {each.target}" for each in cause[1:])
-        details.append(Detail("with", f"{ASSERTIONS} of {programs}, in the same test"))
-    if next_step := example.advice or label.next_step:
-        advice, colon, inspection = next_step.partition(": assay inspect ")
-        details.append(Detail("next", advice))
-        if colon:
-            details.append(Detail("run", f"assay inspect {inspection}", verbatim=True))
-    if example.upstream and verdict.judged:
-        details.append(Detail("upstream", example.upstream, verbatim=True))
-    if verdict is Outcome.KNOWN_DEFECT or stands_alone(verdict):
-        details.append(Detail("rerun", rerun(example, command), verbatim=True))
-    return Entry(name_of(verdict), heading, details, verdict)
+    details += _findings([example])
+    details += _next(example, background)
+    details += _upstream(example)
+    if example.verdict is Outcome.KNOWN_DEFECT:
+        details.append(Detail("rerun", rerun([example], background.command), verbatim=True))
+    return Entry(name_of(example.verdict), heading, details, example.verdict)
+
+
+def _acted_on(cause: Sequence[Record], background: Background) -> Entry:
+    """The first claim in full, then the numbers of the others."""
+    first, claims = cause[0], dict[str, list[Record]]()
+    for record in cause:
+        claims.setdefault(record.claim, []).append(record)
+    is_one, head = len(cause) == 1, claims.pop(first.claim)
+
+    def measured(record: Record) -> str:
+        was = background.was(record)
+        return _numbers(replace(record, baseline=None)) + was if was else _numbers(record)
+
+    details = [] if is_one else [_on(cause)]
+    if numbers := _by_place(head, measured):
+        text = numbers[0] if is_one else _claim(first.claim, numbers)
+        details.append(Detail("measured", text))
+    details += _findings(head)
+    details += [Detail("since", text) for text in _by_place(head, background.since)]
+    diff = background.diff(first)
+    steps = [step for record in cause for step in _next(record, background)]
+    runs = [Detail("run", diff, verbatim=True)] if diff else []
+    runs += [step for step in steps if step.label == "run"][:1]
+    details += [steps[0], *runs] if steps else runs
+    for claim, found in claims.items():
+        numbers = _by_place(found, lambda each: measured(each) or each.reason)
+        details.append(Detail("also", _claim(claim, numbers)))
+    details += _upstream(first)
+    details.append(Detail("rerun", rerun(cause, background.command), verbatim=True))
+    heading = title(first) if is_one else _variant(cause)
+    return Entry(name_of(first.verdict), heading, details, first.verdict)
+
+
+def _on(cause: Iterable[Record]) -> Detail:
+    return Detail("on", ", ".join(in_order(each.target for each in cause)))
+
+
+def _spread(cause: Sequence[Record]) -> str:
+    """``8 verdicts, 2 claims on 2 targets``."""
+    claims, targets = ({each.claim for each in cause}, {each.target for each in cause})
+    spread = f"{plural(len(claims), 'claim')} on {plural(len(targets), 'target')}"
+    return f"{plural(len(cause), 'verdict')}, {spread}"
+
+
+def _variant(cause: Sequence[Record]) -> str:
+    """``suite/{workload, workload}/variant``, and how many verdicts there are."""
+    parts = zip(*((each.suite, each.workload, each.variant) for each in cause), strict=True)
+    names = (", ".join(dict.fromkeys(part)) for part in parts)
+    program = "/".join(f"{{{each}}}" if ", " in each else each for each in names)
+    return f"{program} · {_spread(cause)}"
 
 
 def _programs(records: Iterable[Record]) -> str:
@@ -133,28 +192,57 @@ def _programs(records: Iterable[Record]) -> str:
     return ", ".join(names[:_PROGRAMS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _measured(record: Record) -> Iterator[Detail]:
-    """The numbers, and what differs from the toolchain on which the baseline was stored."""
-    if record.measured is not None or record.limit is not None:
-        yield Detail("measured", _numbers(record))
-    if record.baseline is None or record.measured in (None, record.baseline.value):
-        return
-    old, new = record.baseline.toolchain, record.toolchain
-    changed = [
-        f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}"
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    ]
-    since = f"the baseline's toolchain: {', '.join(changed)}"
-    if not changed:
-        since = "the baseline was stored, on this toolchain: the program changed, not the compiler"
-    yield Detail("since", since)
+def _by_place(records: Iterable[Record], words: Callable[[Record], str]) -> list[str]:
+    """The different texts, each with its programs and targets if there are several."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        if text := words(record):
+            found.setdefault(text, {})[f"{record.workload} on {record.target}"] = None
+    if len(found) == 1:
+        return list(found)
+    return [f"{', '.join(places)}: {text}" for text, places in found.items()]
+
+
+def _claim(name: str, texts: Sequence[str]) -> str:
+    """The numbers of a claim, of each program and target if they differ."""
+    return f"{name}{' of ' if len(texts) > 1 else ': '}{'; '.join(texts)}"
+
+
+def _findings(records: Iterable[Record]) -> list[Detail]:
+    return [Detail("finding", text) for text in _by_place(records, lambda each: each.reason)]
+
+
+def _upstream(record: Record) -> Iterator[Detail]:
+    if record.upstream and record.verdict.judged:
+        yield Detail("upstream", record.upstream, verbatim=True)
+
+
+def _next(record: Record, background: Background) -> Iterator[Detail]:
+    """What to do, and the command to do it with."""
+    advice, colon, inspection = record.advice.partition(": assay inspect ")
+    if record.remedy and (tried := doubt(record.suite, record.remedy, background.records)):
+        advice = advice.replace(repr(record.remedy), f"{record.remedy!r} ({tried})", 1)
+    if text := advice or LABELS[record.verdict].next_step:
+        yield Detail("next", text)
+    if colon:
+        yield Detail("run", f"assay inspect {inspection}", verbatim=True)
+
+
+def doubt(suite: str, variant: str, records: Iterable[Record]) -> str:
+    """Why this run does not show that the variant works as a remedy; empty if it does."""
+    mine = [each for each in records if (each.suite, each.variant) == (suite, variant)]
+    if failed := in_order(each.target for each in mine if each.verdict.fails):
+        return f"FAILED in this run on {', '.join(failed)}"
+    is_tested = any(each.verdict.judged and not each.must_fail for each in mine)
+    return "" if is_tested else "not tested in this run"
 
 
 def _numbers(record: Record) -> str:
-    numbers = f"{amount(record.measured, record.unit)} · limit {amount(record.limit, record.unit)}"
-    if (baseline := record.baseline) is None:
-        return numbers
-    versions = sorted(baseline.toolchain.items())
-    toolchain = ", ".join(f"{name} {version}" for name, version in versions)
-    return f"{numbers} · baseline {amount(baseline.value, record.unit)} on {toolchain}"
+    """``5.9 GiB, expected at most 0 B``; empty if there is no number."""
+    parts = [] if record.measured is None else [amount(record.measured, record.unit)]
+    parts += [] if record.limit is None else [expected(record)]
+    if record.baseline is not None:
+        versions = " ".join(f"{name} {v}," for name, v in sorted(record.baseline.toolchain.items()))
+        stored = amount(record.baseline.value, record.unit)
+        parts.append(f"baseline {stored} on {versions}".rstrip(","))
+    return ", ".join(parts)

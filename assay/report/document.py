@@ -8,6 +8,7 @@ from textwrap import shorten
 from typing import NamedTuple
 
 from assay.model.defect import RemedyEffect, UpstreamIssue, UpstreamState
+from assay.model.history import Trend
 from assay.model.rerun import Rerun
 from assay.model.timing import Ending as TimesEnding
 from assay.model.timing import Times, format_seconds, partner
@@ -20,7 +21,7 @@ from assay.model.verdict import (
     Record,
 )
 from assay.model.workload import matches_any
-from assay.report.causes import Detail, Entry, by_urgency, explain
+from assay.report.causes import Detail, Entry, by_urgency, doubt, explain, number_of
 from assay.report.labels import (
     DASH,
     LABELS,
@@ -39,6 +40,7 @@ from assay.report.labels import (
     short_names,
     uncontrolled_lines,
 )
+from assay.report.since import Background
 
 NEGATIVE_CONTROLS = "negative controls"
 """The row of a workload's negative controls; ``passed`` means that each failed its claim."""
@@ -82,6 +84,7 @@ def document(
     times: Iterable[Times] = (),
     reruns: Iterable[Rerun] = (),
     invocation: Invocation = USUAL,
+    history: Sequence[Trend] = (),
     *,
     everything: bool = True,
 ) -> list[Section]:
@@ -90,21 +93,22 @@ def document(
     ``everything`` adds the verdict of each variant on each target, every other cause, and the times
     if they are many.
     """
-    seen, ending, command = tuple(records), invocation.ending, invocation.command
-    code = ending.code(seen)
+    seen, ending = tuple(records), invocation.ending
+    code, background = ending.code(seen), Background.of(seen, invocation, history)
     urgent, others = by_urgency(seen, ending)
     opening, style = result(seen, ending), "bold red" if code.value else "bold green"
     if urgent:
-        opening += f": {', '.join(counts(chain.from_iterable(urgent)).values())}."
+        counted = ", ".join(counts(chain.from_iterable(urgent)).values())
+        opening += f": {counted}{number_of(urgent)}."
     else:
         opening += "; no action is needed." if code is ExitCode.PASSED else "."
     sections = [
         Section(lines=((opening, style), (headline(seen), "dim"))),
-        Section("Causes", [explain(cause, command) for cause in urgent]),
+        Section("Causes", [explain(cause, background) for cause in urgent]),
         Section("Suites", list(suite_statuses(seen, invocation.upstream_issues))),
     ]
     if everything:
-        explained = [explain(cause, command) for cause in others]
+        explained = [explain(cause, background) for cause in others]
         sections += [*grid(seen), Section("Other causes", explained)]
     more = [_MORE] if others and not everything else []
     closing = (closing_sentence(seen, ending), style)
@@ -163,8 +167,12 @@ def _status(name: str, records: Sequence[Record], issues: Sequence[UpstreamIssue
     for issue in issues:
         details.append(Detail("today", _today(records, issue)))
         if issue.remedy:
+            remedied = dict.fromkeys(each.remedied for each in issue.effects)
+            tried = ((each, doubt(name, each, records)) for each in remedied)
+            doubts = "; ".join(f"{each!r} {why}" for each, why in tried if why)
             effects = (_effect(records, effect) for effect in issue.effects)
-            remedy = "; ".join(filter(None, (issue.remedy, next(filter(None, effects), ""))))
+            shown = next(filter(None, effects), "")
+            remedy = "; ".join(filter(None, (issue.remedy + (doubts and f" ({doubts})"), shown)))
             details.append(Detail("remedy", f"{remedy}."))
         details.append(Detail("upstream", issue.upstream.link, verbatim=True))
     return Entry(name, f"{plural(len(records), 'verdict')}: {words}", details)

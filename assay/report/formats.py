@@ -267,7 +267,7 @@ def _alert(record: Record, level: str, command: Sequence[str]) -> dict[str, Any]
         f"{LABELS[record.verdict].meaning}: {title(record)}: {record.reason}",
         record.advice or LABELS[record.verdict].next_step,
         record.upstream,
-        rerun(record, command),
+        rerun([record], command),
     )
     alert: dict[str, Any] = {
         "ruleId": plain(record.claim),

@@ -12,6 +12,7 @@ from assay.model.history import Added, Change, Sample, Trend
 from assay.model.verdict import Ending
 from assay.report.html_page import TONES
 from assay.report.labels import BARS, LABELS, amount, name_of, plural
+from assay.report.since import versions_changed
 from assay.report.terminal import Page
 
 _BARS_SHOWN: Final = 40
@@ -79,7 +80,10 @@ def _latest(trend: Trend) -> str:
     if last.measured is not None:
         parts.insert(0, amount(last.measured, trend.unit, decimals=2))
     runs = plural(len(trend.samples), "run")
-    return f"{', '.join(parts)}; {runs} from {_date(first)} to {_date(last)}"
+    period = f"from {_date(first)} to {_date(last)}"
+    if _date(first) == _date(last):
+        period = f"on {_date(first)}, {first.at:%H:%M} to {last.at:%H:%M} UTC"
+    return f"{', '.join(parts)}; {runs} {period}"
 
 
 def _date(sample: Sample) -> str:
@@ -102,10 +106,9 @@ def what(trend: Trend, change: Change) -> str:
 
 def since(change: Change) -> str:
     """The packages that changed with it, and the run from which on it is there."""
-    changed = [f"{name} {old or 'none'} → {new or 'none'}" for name, old, new in change.versions()]
-    if not change.before.toolchain or not change.after.toolchain:
-        changed = ["toolchain unknown"]
-    return f"{', '.join(changed) or 'same toolchain'}; run {change.after.run}"
+    old, new = change.before.toolchain, change.after.toolchain
+    changed = versions_changed(old, new) if old and new else "toolchain unknown"
+    return f"{changed or 'same toolchain'}; run {change.after.run}"
 
 
 def added_line(added: Added, ending: Ending) -> str:
@@ -156,6 +159,7 @@ class TrendRow(NamedTuple):
     """A series on the page: its name, its line, the places of its changes, and all in words."""
 
     title: str
+    tone: str
     line: str
     marks: Sequence[float]
     latest: str
@@ -172,15 +176,17 @@ class HistorySection(NamedTuple):
 
 
 def history_section(trends: Sequence[Trend]) -> HistorySection | None:
-    """The series with the latest changes, or None if the run is in no database."""
+    """All series that fail now, then those with the latest changes; None without a database."""
     if not trends:
         return None
-    changed = [trend for trend in trends if trend.changes]
+    failed = [trend for trend in trends if trend.samples[-1].verdict.fails]
+    changed = [trend for trend in trends if trend.changes and trend not in failed]
     changed.sort(key=lambda trend: trend.changes[-1].after.at, reverse=True)
+    shown = failed + changed[: max(0, _MOST_ON_PAGE - len(failed))]
     counted = _counted(trends)
-    if len(changed) > _MOST_ON_PAGE:
-        counted += f"; the {_MOST_ON_PAGE} that changed last"
-    return HistorySection(counted, [_row(trend) for trend in changed[:_MOST_ON_PAGE]])
+    if hidden := len(failed) + len(changed) - len(shown):
+        counted += f"; shown are all that fail and those that changed last, {hidden:,} are not"
+    return HistorySection(counted, [_row(trend) for trend in shown])
 
 
 def _row(trend: Trend) -> TrendRow:
@@ -198,4 +204,5 @@ def _row(trend: Trend) -> TrendRow:
         for each in trend.changes
     ]
     marks = [round(trend.samples.index(each.after) * step, 1) for each in trend.changes]
-    return TrendRow(title(trend), " ".join(points), marks, _latest(trend), changes)
+    tone = TONES[trend.samples[-1].verdict]
+    return TrendRow(title(trend), tone, " ".join(points), marks, _latest(trend), changes)

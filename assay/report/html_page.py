@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.model.units import format_bytes
 from assay.model.verdict import Outcome
-from assay.report.labels import amount, plain
+from assay.report.labels import amount, expected, plain
 
 TONES: Final = {
     Outcome.PASSED: "good",
@@ -50,5 +50,5 @@ def _environment() -> "Environment":
         keep_trailing_newline=True,
         finalize=shown,
     )
-    environment.filters |= {"bytes": format_bytes, "amount": amount}
+    environment.filters |= {"bytes": format_bytes, "amount": amount, "expected": expected}
     return environment

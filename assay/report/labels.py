@@ -59,8 +59,8 @@ LABELS: dict[Outcome, Label] = {
     Outcome.FAILED: Label(
         "bold red",
         "failed",
-        "fix the program; if the compiler is at fault, report it upstream and add the link as a "
-        "known defect of the workload",
+        "if the program changed, fix it; if only the toolchain did, report it upstream and add the "
+        "link as a known defect of the workload",
     ),
     Outcome.FIXED_UPSTREAM: Label(
         "bold magenta",
@@ -134,23 +134,36 @@ def amount(value: float | None, unit: Unit, *, decimals: int = 4) -> str:
     return DASH if value is None else format_quantity(value, unit, decimals=decimals)
 
 
+_EXPECTED: Final = {"=": "expected exactly", "≤": "expected at most", "≥": "expected at least"}
+
+
+def expected(record: Record) -> str:
+    """``expected at most 0 B``; ``limit 0 B`` if the record does not say which."""
+    word = _EXPECTED[record.relation] if record.relation else "limit"
+    return f"{word} {amount(record.limit, record.unit)}"
+
+
 def plural(number: int, noun: str) -> str:
     """``1 verdict``, ``2 verdicts``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def rerun(record: Record, command: Sequence[str] = USUAL.command) -> str:
-    """The command that repeats this verdict: all claims on the variant, or its negative control.
+def rerun(records: Sequence[Record], command: Sequence[str] = USUAL.command) -> str:
+    """The command that repeats these verdicts: all claims on each variant, or negative control.
 
     An item's id is ``test[workload/variant@target]``, followed by ``/negative-control`` for such a
     variant. The workload of a program that a test compiled itself is named after the test.
     """
+    items = " or ".join(dict.fromkeys(" and ".join(_keywords(each)) for each in records))
+    targets = ",".join(in_order(each.target for each in records))
+    return shlex.join([*command, "--assay-target", targets, "-k", items])
+
+
+def _keywords(record: Record) -> list[str]:
     words = _KEYWORD.findall(f"{record.workload}/{record.variant}")
     if test := _TEST.match(record.workload):
         words = [test[1]]
-    if record.must_fail:
-        words.append(MUST_FAIL.removeprefix("."))
-    return shlex.join([*command, "--assay-target", record.target, "-k", " and ".join(words)])
+    return [*words, MUST_FAIL.removeprefix(".")] if record.must_fail else words
 
 
 def toolchain_versions(records: Iterable[Record]) -> dict[str, str]:
@@ -170,6 +183,11 @@ def in_order(targets: Iterable[str]) -> tuple[str, ...]:
         return (_LIVE.index(model) if model in _LIVE else len(_LIVE), target)
 
     return tuple(sorted(set(targets), key=position))
+
+
+def is_live(target: str) -> bool:
+    """Whether the target is a device of this machine."""
+    return target.partition(":")[0] in _LIVE
 
 
 def short_names(targets: Iterable[str]) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """``report.html``: a run as one self-contained page, readable offline and without scripts."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from statistics import median, quantiles
@@ -7,15 +9,15 @@ from typing import Final, NamedTuple
 
 from assay.model.defect import Upstream
 from assay.model.evidence import Evidence
-from assay.model.history import SeriesName, Trend
+from assay.model.history import Trend
 from assay.model.rerun import Rerun
 from assay.model.target import DeviceModel
 from assay.model.timing import Times, VariantTimes, format_seconds
 from assay.model.units import Unit
-from assay.model.verdict import USUAL, Invocation, Record
-from assay.report.causes import Detail, Entry, by_urgency, explain
+from assay.model.verdict import USUAL, Invocation, Outcome, Record
+from assay.report.causes import Detail, Entry, by_urgency, explain, number_of
 from assay.report.document import rerun_lines, suite_statuses
-from assay.report.history_output import history_section, since, what
+from assay.report.history_output import history_section
 from assay.report.html_page import TONES, render
 from assay.report.labels import (
     LABELS,
@@ -23,6 +25,7 @@ from assay.report.labels import (
     coverage_lines,
     headline,
     in_order,
+    is_live,
     loss_lines,
     plural,
     result,
@@ -30,8 +33,36 @@ from assay.report.labels import (
     uncontrolled_lines,
 )
 from assay.report.plot import plot_series
-from assay.report.run_programs import HEIGHT, Mark, Place, mark, over_size, place
+from assay.report.run_programs import (
+    HEIGHT,
+    Mark,
+    Place,
+    mark,
+    over_size,
+    place,
+    source_lines,
+)
+from assay.report.since import Background
 
+GLOSSARY: Final = {
+    "claim": "a promise about a program, with a limit: at most, at least or exactly a number",
+    "workload": "a program with its sizes; the README of its suite describes the names",
+    "variant": "one way to write the program of a workload",
+    "target": "a compiler and the device that it compiles for",
+    "compiled only": "the real compiler for this device ran, without the device; nothing was run",
+    "toolchain": "the versions of the framework and the compiler, and the compiler's flags",
+    "cause": "verdicts on one variant. The first claim explains the others: whether the program "
+    "compiles, then what tracing decides, what the program does, what it needs, how long it takes",
+    "baseline": "a number that an earlier run stored in the repository",
+    "negative control": "a program that breaks a claim on purpose, to show that the check sees it",
+    "known defect": "a failure that is expected, with its upstream report",
+    "unsupported": "the target or the toolchain cannot show it; inconclusive: the numbers do not",
+    "full-buffer write": "an instruction that writes a whole array where a part of it changed",
+    "residual": "what the forward pass keeps for the gradient",
+    "hidden, exposed": "the part of a transfer during which the device works, and waits",
+}
+"""The terms of the page, a line each."""
+_LINES_SHOWN: Final = 6
 _ROWS_OPEN: Final = 40
 """A suite's verdicts are shown at once up to so many variants."""
 
@@ -90,25 +121,28 @@ def run_page(
     """
     seen, ending, measured = tuple(records), invocation.ending, tuple(programs)
     urgent, others = by_urgency(seen, ending)
+    code, background = ending.code(seen), Background.of(seen, invocation, history)
     suites = _suites(seen, measured, devices or {}, invocation)
     known = [each for each in others if each[0].verdict.judged]
     return render(
         "run.html",
         title=result(seen, ending),
-        tone="bad" if ending.code(seen).value else "good",
+        causes=number_of(urgent),
+        tone="bad" if code.value else "good",
         headline=headline(seen),
-        closing=closing_sentence(seen, ending),
-        coverage=[
+        closing=f"Exit code {code.value}: {closing_sentence(seen, ending).partition('): ')[2]}",
+        notes=[
             *uncontrolled_lines(invocation.uncontrolled),
             *loss_lines(invocation.losses),
-            *coverage_lines(ending),
         ],
+        coverage=[part for line in coverage_lines(ending) for part in re.split(r"; (?=\d)", line)],
+        judged=_judged(seen),
         command=" ".join(invocation.command),
-        urgent=_cards(urgent, invocation, suites, history),
-        known=_explained(known, invocation),
+        urgent=_cards(urgent, background, suites, measured),
+        known=_explained(known, background),
         reports=_reports(known),
         standings=_standings(invocation),
-        unjudged=_explained((each for each in others if not each[0].verdict.judged), invocation),
+        unjudged=_explained((each for each in others if not each[0].verdict.judged), background),
         targets=in_order(record.target for record in seen),
         suites=suites,
         height=HEIGHT,
@@ -117,53 +151,53 @@ def run_page(
         history=history_section(history),
         environment=invocation.environment | toolchain_versions(seen),
         labels=LABELS,
+        glossary=GLOSSARY,
     )
+
+
+def _judged(records: Sequence[Record]) -> list[tuple[str, str, Mapping[Outcome, int]]]:
+    """Each target, how its programs were judged, and its verdicts; last the sum."""
+    by_target: dict[str, Counter[Outcome]] = {}
+    for record in records:
+        by_target.setdefault(record.target, Counter())[record.verdict] += 1
+    rows: list[tuple[str, str, Mapping[Outcome, int]]] = [
+        (target, "compiled and run" if is_live(target) else "compiled only", by_target[target])
+        for target in in_order(by_target)
+    ]
+    total = sum(by_target.values(), Counter[Outcome]())
+    return [*rows, ("all", "", {each: total[each] for each in LABELS if each in total})]
 
 
 def _cards(
     found: Iterable[Sequence[Record]],
-    invocation: Invocation,
+    background: Background,
     suites: Sequence[Suite],
-    history: Sequence[Trend],
+    measured: Iterable[Evidence],
 ) -> list[tuple[Entry, str, str]]:
-    """Each cause in words and since when it is there, its style, and where its program is shown."""
-    trends = {trend.name: trend for trend in history}
+    """Each cause in words with its lines of source, its style, and where its program is shown."""
     anchors = {
         (suite.entry.name, each.workload, row.variant, each.target): row.anchor
         for suite in suites
         for each in suite.places
         for row in each.rows
     }
+    programs = {each.key: each for each in measured if each.growth is None}
     cards = []
-    for cause, (entry, tone) in zip(found, _explained(found, invocation), strict=True):
-        record = cause[0]
+    for cause, (entry, tone) in zip(found, _explained(found, background), strict=True):
+        keys = [(each.suite, each.workload, each.variant, each.target) for each in cause]
+        seen = (programs[key] for key in dict.fromkeys(keys) if key in programs)
         details = list(entry.details)
-        if words := _since(record, trends):
-            numbers = (place for place, each in enumerate(details) if each.label == "measured")
-            details.insert(next(numbers, -1) + 1, Detail("since", words))
-        anchor = anchors[record.suite, record.workload, record.variant, record.target]
-        cards.append((entry._replace(details=details), tone, anchor))
+        if lines := dict.fromkeys(line for each in seen for line in source_lines(each)):
+            details.insert(-1, Detail("source", ", ".join(list(lines)[:_LINES_SHOWN])))
+        cards.append((entry._replace(details=details), tone, anchors[keys[0]]))
     return cards
 
 
-def _since(record: Record, trends: Mapping[SeriesName, Trend]) -> str:
-    """The run from which on the history has this verdict, or how to know it."""
-    trend = trends.get(SeriesName.of(record))
-    if trend is not None and trend.changes:
-        change = trend.changes[-1]
-        return f"{what(trend, change)}; {since(change)}"
-    if record.verdict.fails and record.baseline is None and trend is None:
-        return (
-            "no number is stored for this claim; with --assay-history DATABASE, runs are compared"
-        )
-    return ""
-
-
 def _explained(
-    found: Iterable[Sequence[Record]], invocation: Invocation
+    found: Iterable[Sequence[Record]], background: Background
 ) -> list[tuple[Entry, str]]:
     """Each cause in words, and the class of its style."""
-    return [(explain(cause, invocation.command), TONES[cause[0].verdict]) for cause in found]
+    return [(explain(cause, background), TONES[cause[0].verdict]) for cause in found]
 
 
 def _standings(invocation: Invocation) -> dict[str, str]:

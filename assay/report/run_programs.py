@@ -1,6 +1,6 @@
 """The programs of a run, as its page shows them: bars of bytes, the schedule, overlap, the peak."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -31,7 +31,7 @@ _KINDS: Final = (
     ("host memory", "memory", "bar host"),
     ("to host", "transfers", "bar"),
     ("to device", "transfers", "bar host"),
-    ("copied per iteration", "copies", "bar copies"),
+    ("all copies per iteration", "copies", "bar copies"),
 )
 """Each column of bytes: its head, what shares its scale, and the style of its bar."""
 
@@ -49,11 +49,15 @@ class Mark(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """Bytes, None if they were not measured, and their share of the largest in the table."""
+    """Bytes, None if they were not measured, and their share of the largest in the table.
+
+    A bar ``is_cut`` if the bytes are more than that: those of a negative control.
+    """
 
     nbytes: int | None
     share: float
     style: str
+    is_cut: bool = False
 
 
 class Hidden(NamedTuple):
@@ -139,7 +143,7 @@ def place(
             variant=variant,
             mark=mark(found),
             records=sorted(found, key=lambda each: RANK[each.verdict]),
-            command=rerun(found[0], invocation.command),
+            command=rerun(found[:1], invocation.command),
             bars=bars[number],
             schedule=_schedule(seen[number]),
             buffers=_buffers(seen[number]),
@@ -170,7 +174,8 @@ def _bars(
             continue
         heads.append(head)
         for row, nbytes in zip(rows, column, strict=True):
-            row.append(Bar(nbytes, min(1.0, (nbytes or 0) / (most[scale] or 1)), style))
+            share = (nbytes or 0) / (most[scale] or 1)
+            row.append(Bar(nbytes, min(1.0, share), style, share > 1))
     return heads, rows
 
 
@@ -186,6 +191,14 @@ def _bytes(seen: Evidence | None) -> tuple[int | None, ...]:
         *transfers,
         copied_bytes_per_iteration(module.full_buffer_writes, 0) if module else None,
     )
+
+
+def source_lines(seen: Evidence) -> Iterator[str]:
+    """The lines that write whole arrays in loops, and those of what is alive at the peak."""
+    if seen.module:
+        yield from filter(None, (each.source for each in seen.module.full_buffer_writes))
+    if peak := _peak(seen):
+        yield from filter(None, (peak.line, *(each.line for each in _buffers(seen))))
 
 
 def _peak(seen: Evidence | None) -> Peak | None:
@@ -206,7 +219,7 @@ def _schedule(seen: Evidence | None) -> Schedule | None:
     part = -(-len(peak.levels) // _PARTS)
     heights = [max(peak.levels[at : at + part]) for at in range(0, len(peak.levels), part)]
     where = f" at {peak.at}" + (f" ({peak.line})" if peak.line else "") if peak.at else ""
-    text = f"{format_bytes(peak.nbytes, decimals=2)}{where}"
+    text = f"{format_bytes(peak.nbytes, decimals=2)}{where}, from the first to the last instruction"
     top, capacity = max(heights), seen.device_memory_bytes
     if capacity is None or capacity > 2 * top:
         return Schedule(_outline(heights, top), len(heights), None, text)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from assay.model.history import Trend
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.units import Unit, format_bytes
@@ -72,9 +73,10 @@ def summary(
     times: Iterable[Times] = (),
     reruns: Iterable[Rerun] = (),
     invocation: Invocation = USUAL,
+    history: Sequence[Trend] = (),
 ) -> str:
     """``summary.md``: the exit code and coverage first, then what fits of the rest."""
-    *sections, last = document(records, times, reruns, invocation)
+    *sections, last = document(records, times, reruns, invocation, history)
     *coverage, closing = last.lines
     blocks = ["# Assay", *map(_marked, (closing, *coverage))]
     for section in sections:

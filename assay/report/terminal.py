@@ -1,6 +1,6 @@
 """A report on the terminal: paragraphs, entries and tables, no wider than the console."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 from rich.console import Console
@@ -8,6 +8,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from assay.model.history import Trend
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
 from assay.model.verdict import USUAL, Invocation, Record
@@ -102,6 +103,7 @@ def print_run(
     times: Iterable[Times] = (),
     reruns: Iterable[Rerun] = (),
     invocation: Invocation = USUAL,
+    history: Sequence[Trend] = (),
     *,
     verbose: bool = False,
 ) -> None:
@@ -111,7 +113,7 @@ def print_run(
     links, which a reader copies, can be wider.
     """
     page = Page(console)
-    sections = document(records, times, reruns, invocation, everything=verbose)
+    sections = document(records, times, reruns, invocation, history, everything=verbose)
     for number, section in enumerate(sections):
         if number:
             page.line()

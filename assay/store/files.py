@@ -4,6 +4,8 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +18,7 @@ _T = TypeVar("_T")
 _GATE = ".timing-gate"
 _LOCK = ".timing-lock"
 _MOST_CHARACTERS = 120
+_GIT_SECONDS = 5  # 0.02 s in this repository; a huge one on a network disk may take long
 
 
 def read_json(path: Path, kind: type[_T], error: type[Exception], wanted: str) -> _T:
@@ -30,6 +33,20 @@ def write_json(path: Path, value: object) -> Path:
     """Write the value with one item per line, in one step; returns the path."""
     write_whole(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
     return path
+
+
+def commit_of(folder: Path) -> str:
+    """The git commit of a folder, with ``-dirty`` if tracked files differ; "" if none is known."""
+    git = shutil.which("git")
+    options = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    command = [str(git), "-C", str(folder), *options]
+    try:  # S603: git itself, on the folder of the tests.
+        said = git and subprocess.run(  # noqa: S603
+            command, capture_output=True, check=False, timeout=_GIT_SECONDS, encoding="utf-8"
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return said.stdout.strip() if said else ""
 
 
 def write_whole(path: Path, data: bytes) -> None:

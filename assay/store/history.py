@@ -173,8 +173,9 @@ class History:
             held = f"runs {', '.join(names)}" if names else "no whole line"
             raise HistoryError(f"got {lines.file} with {held}, wanted the verdicts of one run")
         name = names[0]
+        commit = records.invocation_of(lines.file.parent).environment.get("commit")
         with _writing(self._engine) as connection:
-            run_id, known = _run(connection, name, lines)
+            run_id, known = _run(connection, name, lines, commit)
             if new := seen[known:]:
                 _add_verdicts(connection, run_id, known, new)
                 extent = {
@@ -218,12 +219,14 @@ class History:
         )
 
 
-def _run(connection: Connection, name: str, lines: records.Lines) -> tuple[int, int]:
+def _run(
+    connection: Connection, name: str, lines: records.Lines, commit: str | None
+) -> tuple[int, int]:
     """The id of the run, and how many of its lines were added before."""
     row = connection.execute(select(RUNS).where(RUNS.c.name == name)).one_or_none()
     if row is None:
         values = {"name": name, "started_at": _started(name, lines.file)}
-        values |= {"lines": 0, "nbytes": 0, "digest": _digest(b"")}
+        values |= {"lines": 0, "nbytes": 0, "digest": _digest(b""), "commit": commit}
         return connection.execute(insert(RUNS).values(values).returning(RUNS.c.id)).scalar_one(), 0
     if len(lines.whole) < row.nbytes or _digest(lines.whole[: row.nbytes]) != row.digest:
         raise HistoryError(
@@ -320,15 +323,18 @@ def _parts(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 def _runs(
     connection: Connection, series: Sequence[int], newest: int | None
-) -> dict[int, tuple[str, datetime]]:
-    """The name and start of each run in order; of the ``newest`` that judged one of the series."""
-    query = select(RUNS.c.id, RUNS.c.name, RUNS.c.started_at)
+) -> dict[int, tuple[str, datetime, str]]:
+    """Name, start and commit of each run in order; of the ``newest`` that judged the series."""
+    query = select(RUNS.c.id, RUNS.c.name, RUNS.c.started_at, RUNS.c.commit)
     if newest is not None:
         mine = VERDICTS.c.series_id.in_(series[:_MOST_IN_A_QUERY])
         query = query.where(exists().where(mine, VERDICTS.c.run_id == RUNS.c.id))
     query = query.order_by(RUNS.c.started_at.desc(), RUNS.c.name.desc()).limit(newest)
     rows = reversed(connection.execute(query).all())
-    return {key: (name, started.replace(tzinfo=UTC)) for key, name, started in rows}
+    return {
+        key: (name, started.replace(tzinfo=UTC), commit or "")
+        for key, name, started, commit in rows
+    }
 
 
 def _samples(
@@ -354,9 +360,9 @@ def _samples(
     outcomes = {each.value: each for each in Outcome}
     samples: dict[int, list[Sample]] = {key: [] for key in series}
     for key, run, _, verdict, measured, limit, toolchain, reason in found:
-        name, at = runs[run]
+        name, at, commit = runs[run]
         says = outcomes[verdict], measured, limit, reasons.get(reason, ""), toolchains[toolchain]
-        samples[key].append(Sample(name, at, *says))
+        samples[key].append(Sample(name, at, *says, commit))
     return samples
 
 

@@ -22,7 +22,7 @@ from assay.model.history import HistoryError
 # Every name has a prefix, because a team's database can hold tables of others.
 METADATA: Final = MetaData()
 VERSION_TABLE: Final = "assay_schema"
-NEWEST: Final = "0001"
+NEWEST: Final = "0002"
 """The migration that gives the tables below."""
 
 RUNS: Final = Table(
@@ -35,6 +35,8 @@ RUNS: Final = Table(
     Column("lines", Integer, nullable=False),
     Column("nbytes", Integer, nullable=False),
     Column("digest", String(64), nullable=False),
+    # What the run tested, as ``git describe --dirty`` names it; null if it is not known.
+    Column("commit", Text),
 )
 SERIES: Final = Table(
     "assay_series",

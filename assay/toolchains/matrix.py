@@ -4,7 +4,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -47,8 +47,7 @@ class MatrixQuestion:
     """The verdicts of these trials on releases of the component.
 
     ``sources`` are keyed by suite and workload. ``jax`` is the jax that another component is
-    installed with, ``also`` are the packages that the suites import. ``at_once`` programs are
-    compiled at a time, by the ``executor`` if there is one.
+    installed with, ``also`` are the packages that the suites import.
     """
 
     trials: Sequence[Trial]
@@ -59,8 +58,6 @@ class MatrixQuestion:
     also: tuple[str, ...] = ()
     python: str = ""
     timeout_seconds: float = 600.0
-    executor: Executor | None = None
-    at_once: int = min(_MOST_AT_ONCE, os.cpu_count() or 1)
 
 
 Watch = Callable[[MatrixProgress], None]
@@ -134,7 +131,7 @@ class _Measured:
     _evidence: dict[tuple[Program, str], Evidence] = field(default_factory=dict)
 
     def probe_all(self, trials: Sequence[Trial]) -> None:
-        """Measure every program that the trials judge or compare with."""
+        """Measure every program that the trials judge or compare with, two at a time."""
         programs: dict[Program, tuple[Workload, str]] = {}
         for trial in trials:
             workload, names = trial.workload, trial.check.claim.needs(trial.variant)
@@ -148,7 +145,7 @@ class _Measured:
         }
         tasks = [(program, each) for each in self.releases for program in programs]
         start, new = time.perf_counter(), 0
-        with ThreadPoolExecutor(self.question.at_once) as pool:
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, os.cpu_count() or 1)) as pool:
             running = {
                 pool.submit(self._probe, program, *places[release, program[-1]]): (program, release)
                 for program, release in tasks
@@ -198,10 +195,7 @@ class _Measured:
                     finding = vouched(finding, named)
             yield Judged(release=release, trial=trial, case=case, finding=finding, entry=entry)
 
-    def _environment(
-        self, release: str, target: str
-    ) -> tuple[Release, Environment | Unavailable | None]:
-        """The release, and its environment if the programs are compiled on this machine."""
+    def _environment(self, release: str, target: str) -> tuple[Release, Environment | Unavailable]:
         asked = self.question
         self.watch(MatrixProgress(doing=f"{asked.component} {release} for {target}: installing"))
         found = Release(
@@ -211,10 +205,10 @@ class _Measured:
             jax=asked.jax,
             also=asked.also,
         )
-        return found, None if asked.executor else made_for(found, asked.python)
+        return found, made_for(found, asked.python)
 
     def _probe(
-        self, program: Program, release: Release, made: Environment | Unavailable | None
+        self, program: Program, release: Release, made: Environment | Unavailable
     ) -> Evidence:
         suite, workload, variant, target = program
         source = self.question.sources[suite, workload]
@@ -228,7 +222,6 @@ class _Measured:
             wanted=Wanted.COMPILE,
             timeout_seconds=self.question.timeout_seconds,
             python=self.question.python,
-            executor=self.question.executor,
         )
         start = time.perf_counter()
         found = evidence_of(program, prober.probe(release, made))
@@ -273,6 +266,6 @@ def _cell(judged: Judged) -> Cell:
         judged.finding,
         seconds=evidence.seconds.compile,
         seen=(evidence, *judged.case.others.values()),
-        upstream=entry.upstream.link if entry else "",
+        defect=entry,
     )
     return Cell(release=judged.release, record=record)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,13 @@ class Problem:
         return sum(prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
 
 
+class ValueAndGradients(NamedTuple):
+    """The results of a problem with gradients; a report names the wrong one by its field."""
+
+    value: jax.Array
+    gradients: tuple[jax.Array, ...]
+
+
 def with_gradients(
     build: Callable[[], Problem], wanted: tuple[int, ...], *, squared: bool = True
 ) -> Problem:
@@ -61,7 +68,8 @@ def _value_and_gradients(function: Function, *, wanted: tuple[int, ...], squared
         result = function(*arguments)
         return jnp.mean(result**2) if squared else result
 
-    return jax.value_and_grad(loss, argnums=wanted)
+    differentiate = jax.value_and_grad(loss, argnums=wanted)
+    return lambda *arguments: ValueAndGradients(*differentiate(*arguments))
 
 
 def array(*dimensions: int, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:

@@ -21,7 +21,8 @@ def test_it_tells_the_ratio_its_interval_and_the_limit() -> None:
     assert finding.outcome is Outcome.FAILED
     assert finding.measured == pytest.approx(6 / 8)
     assert finding.limit == pytest.approx(8**-0.5)
-    assert "6 ms at length 64, 1 ms at 8" in finding.reason
+    assert "6 × the time at 8 × the length (64 and 8): 6 / 8 = 0.75" in finding.reason
+    assert finding.reason.endswith("fastest runs: 6 ms and 1 ms")
     assert "0.75 (0.75 to 0.75 from 7 pairs), expected at most 0.354" in finding.reason
 
 

@@ -88,7 +88,7 @@ def test_a_complex_number_with_one_part_not_finite_is_compared_by_parts() -> Non
 def test_a_difference_names_the_index_both_values_and_how_many() -> None:
     ours, theirs = of([[1.0, 2.0], [3.0, 5.0]]), of([[1.0, 2.0], [3.0, 4.0]])
     finding = judge(claims.ValuesEqual(), results(ours, theirs))
-    assert "5 against 4 at [1, 1]; 1 of 4 elements differ, by 1 at most" in finding.reason
+    assert "5 against 4 at [1, 1], 25 % off; 1 of 4 elements differ, by 1 at most" in finding.reason
 
 
 _WIDE = claims.ValuesEqual(exact_on=(), relative_tolerance=2.0**-14)

@@ -90,7 +90,7 @@ def test_a_regression_without_the_old_program_says_how_to_get_it(stored: Project
     record = stored.pytest(target="").record("step", "temp_bytes")
     assert "changed since" not in record.reason
     assert "the program of the baseline is not kept on this machine" in record.advice
-    assert "run its commit with --assay-update-baselines=all" in record.advice
+    assert "check out the commit that stored it" in record.advice
 
 
 def test_a_renamed_test_does_not_find_the_old_number(stored: Project) -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.verdict import BaselineNumber, Outcome, Record
 from assay.report.causes import Detail, causes, explain
+from assay.report.since import Background
 
 RecordOf = Callable[..., Record]
 
@@ -75,8 +77,59 @@ def test_known_defects_of_different_links_or_variants_stay_apart(record_of: Reco
         assert len(causes([known, record_of(**fields)])) == 2
 
 
-def test_failed_claims_of_one_reason_still_stand_alone(record_of: RecordOf) -> None:
-    assert len(causes([record_of(verdict=Outcome.FAILED)] * 3)) == 3
+def test_what_fails_on_one_variant_is_one_cause(record_of: RecordOf) -> None:
+    def failed(**fields: object) -> Record:
+        return record_of(verdict=Outcome.FAILED, **fields)
+
+    one = [
+        failed(workload=workload, claim=claim, target=target)
+        for workload, target in (("block", "tpu"), ("block-full", "gpu-h100:8"))
+        for claim in ("host-bytes", "temp-bytes")
+    ]
+    others = [failed(variant="tie"), failed(suite="dus_remat")]
+    control = failed(claim="host-bytes.negative-control")
+    error = record_of(verdict=Outcome.ERROR)
+    found = causes([*one, *others, control, error])
+    assert [len(cause) for cause in found] == [1, 4, 1, 1, 1]
+    heading = explain(found[1]).text
+    assert heading == (
+        "scan_offload/{block, block-full}/offload-hidden · 4 verdicts, 2 claims on 2 targets"
+    )
+
+
+def test_the_claim_that_explains_the_others_comes_first(record_of: RecordOf) -> None:
+    claims = ("time-ratio", "temp-bytes", "mine", "to-host-bytes", "residuals-on-host")
+    failed = [record_of(verdict=Outcome.FAILED, claim=claim) for claim in (*claims, "names-match")]
+    (cause,) = causes(failed)
+    assert [each.claim for each in cause] == [
+        *("names-match", "residuals-on-host", "to-host-bytes", "temp-bytes", "mine", "time-ratio")
+    ]
+    failed.append(record_of(verdict=Outcome.FAILED, claim="fits-device", measured=None))
+    assert causes(failed)[0][0].claim == "fits-device"
+
+
+def test_a_cause_tells_one_claim_in_full_and_all_numbers(record_of: RecordOf) -> None:
+    def failed(claim: str, measured: int, target: str, reason: str = "") -> Record:
+        fields = {"relation": "=", "limit": 7, "verdict": Outcome.FAILED, "reason": reason}
+        return record_of(claim=claim, measured=measured, target=target, **fields)
+
+    (cause,) = causes(
+        [
+            failed("host-bytes", 1, "tpu", "why"),
+            failed("host-bytes", 2, "gpu", "why"),
+            failed("names-match", 3, "tpu", "no name"),
+            failed("names-match", 3, "gpu", "no name"),
+        ]
+    )
+    details = [(each.label, each.text) for each in explain(cause).details]
+    assert details[:3] == [
+        ("on", "gpu, tpu"),
+        ("measured", "names-match: 3 B, expected exactly 7 B"),
+        ("finding", "no name"),
+    ]
+    numbers = ("scan_stack on tpu: 1 B, expected exactly 7 B", "scan_stack on gpu: 2 B")
+    assert details[-2] == ("also", f"host-bytes of {'; '.join(numbers)}, expected exactly 7 B")
+    assert details[-1][1].startswith("pytest suites --assay-target gpu,tpu -k ")
 
 
 def test_a_failed_test_is_one_cause_named_by_its_number(record_of: RecordOf) -> None:
@@ -85,21 +138,32 @@ def test_a_failed_test_is_one_cause_named_by_its_number(record_of: RecordOf) -> 
 
     number = failed(workload="test_a", claim="temp_bytes")
     own = failed(workload="test_a", claim="assertions")
-    again = failed(workload="test_a-2", claim="assertions")
+    again = failed(workload="test_a-2", claim="assertions", variant="other")
     other = failed(workload="test_b", claim="assertions")
-    first, second = causes([number, other, own, again])
+    first, second = causes([own, number, other, again])
     assert (first, second) == ([number, own, again], [other])
     explanation = explain(first)
-    assert explanation.text.startswith("temp_bytes · ")
-    program = "offload-hidden on gpu-h100:8"
-    programs = f"assertions of {program}, {program}, in the same test"
-    assert Detail("with", programs) in explanation.details
+    assert explanation.text.startswith("scan_offload/{test_a, test_a-2}/{offload-hidden, other} · ")
+    assert explanation.details[1].text.startswith("temp_bytes: ")
 
 
-def test_two_numbers_that_failed_in_a_test_are_two_causes(record_of: RecordOf) -> None:
-    claims = ("temp_bytes", "peak_bytes", "assertions")
-    failed = [record_of(verdict=Outcome.FAILED, workload="test_a", claim=name) for name in claims]
-    assert [len(cause) for cause in causes(failed)] == [2, 1]
+@pytest.mark.parametrize(
+    ("remedied", "words"),
+    [
+        ({"verdict": Outcome.FAILED}, "use variant 'b' (FAILED in this run on gpu-h100:8); open"),
+        ({"verdict": Outcome.UNSUPPORTED}, "use variant 'b' (not tested in this run); open"),
+        ({"variant": "c"}, "use variant 'b' (not tested in this run); open"),
+        ({}, "use variant 'b'; open"),
+    ],
+)
+def test_a_remedy_that_fails_or_is_not_tested_says_so(
+    record_of: RecordOf, remedied: dict[str, object], words: str
+) -> None:
+    known = record_of(
+        verdict=Outcome.KNOWN_DEFECT, remedy="b", advice="use variant 'b'; open upstream"
+    )
+    records = [known, record_of(**{"variant": "b", **remedied})]
+    assert Detail("next", f"{words} upstream") in explain([known], Background(records)).details
 
 
 def test_what_could_not_be_judged_is_grouped_by_reason(record_of: RecordOf) -> None:
@@ -115,10 +179,10 @@ def test_a_measured_record_is_the_example(record_of: RecordOf) -> None:
     measured = record_of(verdict=Outcome.KNOWN_DEFECT, measured=7)
     (cause,) = causes([blank, measured])
     (example,) = (each for each in explain(cause).details if each.label == "example")
-    assert ": 7 B ·" in example.text
+    assert ": 7 B, limit" in example.text
 
 
-def test_a_failed_claim_says_measured_limit_cause_next_and_rerun(record_of: RecordOf) -> None:
+def test_a_failed_claim_says_measured_limit_finding_next_and_rerun(record_of: RecordOf) -> None:
     baseline = BaselineNumber(value=2**30, toolchain={"jax": "0.10.2"})
     details = details_of(
         record_of(
@@ -132,9 +196,10 @@ def test_a_failed_claim_says_measured_limit_cause_next_and_rerun(record_of: Reco
         )
     )
     assert details == {
-        "measured": "2.0 GiB · limit 1.0 GiB · baseline 1.0 GiB on jax 0.10.2",
-        "since": "the baseline's toolchain: jax 0.10.2 → 0.12.0, jaxlib none → 0.12.0",
-        "cause": "too much",
+        "measured": "2.0 GiB, limit 1.0 GiB, baseline 1.0 GiB on jax 0.10.2",
+        "finding": "too much",
+        "since": "the baseline is of another toolchain: jax 0.10.2 → 0.12.0, jaxlib none → 0.12.0; "
+        "no earlier run is known; add --assay-history",
         "next": "shard it",
         "upstream": LINK,
         "rerun": "pytest suites --assay-target gpu-h100:8 -k scan_stack/offload-hidden",
@@ -144,8 +209,9 @@ def test_a_failed_claim_says_measured_limit_cause_next_and_rerun(record_of: Reco
 def test_a_number_of_this_toolchain_changed_with_the_program(record_of: RecordOf) -> None:
     baseline = BaselineNumber(value=7, toolchain={"jax": "0.12.0", "jaxlib": "0.12.0"})
     failed = record_of(verdict=Outcome.FAILED, measured=8, baseline=baseline)
-    assert details_of(failed)["since"].endswith("the program changed, not the compiler")
-    assert "since" not in details_of(record_of(verdict=Outcome.FAILED))
+    assert details_of(failed)["since"].startswith("the program changed, not the compiler: ")
+    better = record_of(verdict=Outcome.IMPROVED, measured=6, baseline=baseline)
+    assert details_of(better)["since"].startswith("the program changed, not the compiler: ")
 
 
 def test_a_failed_claim_without_advice_still_says_what_to_do(record_of: RecordOf) -> None:

@@ -223,7 +223,9 @@ def test_an_alert_says_what_failed_where_and_how_to_repeat_it(record_of: RecordO
     first, again, elsewhere = run["results"]
     program = "scan_offload/scan_stack/offload-hidden on gpu-h100:8"
     text = first["message"]["text"]
-    assert text.startswith(f"failed: host-bytes · {program}: too little\nfix the program")
+    assert text.startswith(
+        f"failed: host-bytes · {program}: too little\nif the program changed, fix it"
+    )
     assert text.endswith("\npytest tests --assay-target gpu-h100:8 -k scan_stack/offload-hidden")
     place = {"artifactLocation": {"uri": "tests/a%20b.py"}, "region": {"startLine": 12}}
     assert first["locations"] == [{"physicalLocation": place}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 
@@ -132,6 +133,7 @@ def test_json_holds_every_sample_and_each_toolchain_once() -> None:
         "limit": 2 * GIB,
         "reason": "the limit is 2 GiB <b>",
         "toolchain": 1,
+        "commit": "",
     }
     assert series["changes"] == [
         {"before": 1, "after": 2, "levels": [GIB, 3 * GIB], "verdicts": ["passed", "failed"]}
@@ -152,7 +154,24 @@ def test_a_page_of_many_changes_shows_the_last_of_them() -> None:
     section = history_section([trend(1, 2, variant=f"v{number}") for number in range(30)])
     assert section is not None
     assert len(section.rows) == 20
-    assert section.counted.endswith("30 with changes; the 20 that changed last")
+    assert section.counted.endswith("those that changed last, 10 are not")
+
+
+def test_the_page_shows_all_series_that_fail_first() -> None:
+    changed = [trend(1, 2, variant=f"v{number}") for number in range(30)]
+    failed = [trend(1, 3 * GIB, variant=f"f{number}") for number in range(22)]
+    section = history_section([*changed, *failed])
+    assert section is not None
+    assert [row.tone for row in section.rows] == ["bad"] * 22
+    some = history_section([*changed, *failed[:3]])
+    assert some is not None
+    assert [row.tone for row in some.rows] == ["bad"] * 3 + ["good"] * 17
+
+
+def test_runs_of_one_day_are_told_by_their_hours() -> None:
+    first, last = trend(1, 1).samples
+    same = replace(trend(1), samples=(first, last._replace(at=START + timedelta(hours=1))))
+    assert "2 runs on 2026-11-01, 02:15 to 03:15 UTC" in printed(same)
 
 
 def test_a_run_in_a_database_has_its_history_on_its_page_and_escaped() -> None:

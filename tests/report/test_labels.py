@@ -7,11 +7,12 @@ from _pytest.mark.expression import Expression
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.verdict import Ending, ExitCode, Missing, Outcome, Record
+from assay.model.verdict import Ending, ExitCode, Missing, Outcome, Record, Relation
 from assay.report.labels import (
     LABELS,
     SIMILAR,
     closing_sentence,
+    expected,
     failure_line,
     headline,
     name_of,
@@ -44,7 +45,7 @@ def test_plain_leaves_words_lines_and_signs_as_they_are() -> None:
 
 
 def test_the_rerun_keyword_is_one_that_pytest_reads(record_of: RecordOf) -> None:
-    command = rerun(record_of(variant="two words@once", claim="bytes=0.negative-control"))
+    command = rerun([record_of(variant="two words@once", claim="bytes=0.negative-control")])
     assert command == (
         "pytest suites --assay-target gpu-h100:8 "
         "-k 'scan_stack/two and words and once and negative-control'"
@@ -53,8 +54,32 @@ def test_the_rerun_keyword_is_one_that_pytest_reads(record_of: RecordOf) -> None
 
 
 def test_the_rerun_is_of_what_was_run(record_of: RecordOf) -> None:
-    told = rerun(record_of(variant="two"), ("pytest", "my suites", "--assay-level", "full"))
+    told = rerun([record_of(variant="two")], ("pytest", "my suites", "--assay-level", "full"))
     assert told.startswith("pytest 'my suites' --assay-level full --assay-target gpu-h100:8 -k ")
+
+
+def test_one_command_repeats_several_verdicts(record_of: RecordOf) -> None:
+    places = {"block": "tpu", "block-full": "gpu-h100:8"}
+    told = rerun([record_of(workload=name, target=where) for name, where in places.items()])
+    assert told.endswith(
+        "--assay-target tpu,gpu-h100:8 -k 'block/offload-hidden or block-full/offload-hidden'"
+    )
+    Expression.compile(told.split("'")[1])
+
+
+@pytest.mark.parametrize(
+    ("relation", "words"),
+    [
+        ("=", "expected exactly 16.0 GiB"),
+        ("≤", "expected at most 16.0 GiB"),
+        ("≥", "expected at least 16.0 GiB"),
+        (None, "limit 16.0 GiB"),
+    ],
+)
+def test_a_limit_says_on_which_side_it_lies(
+    record_of: RecordOf, relation: Relation | None, words: str
+) -> None:
+    assert expected(record_of(relation=relation)) == words
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """``report.html``: what failed comes first, every verdict is there, and no text becomes markup."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -122,7 +123,7 @@ def test_a_run_that_judged_nothing_says_what_to_act_on(record_of: RecordOf) -> N
 
 def test_a_run_that_passed_asks_for_nothing(record_of: RecordOf) -> None:
     text = Read(run_page([record_of()])).text
-    assert "Nothing regressed (exit 0): 1 passed." in text
+    assert "Exit code 0: 1 passed." in text
     assert "Act on these" not in text
 
 
@@ -257,7 +258,7 @@ def test_a_failure_leads_to_its_program_and_tells_since_when(record_of: RecordOf
     failed = record_of(verdict=Outcome.FAILED)
     page = Read(run_page([record_of(variant="a"), failed]))
     assert page.links.count("#p1-1-1") == 3  # the title, the table of verdicts, that of its target
-    assert "since no number is stored for this claim; with --assay-history" in page.text
+    assert "since no earlier run is known; add --assay-history" in page.text
     last = Sample(
         "r1", datetime(2026, 11, 1, tzinfo=UTC), Outcome.PASSED, 1.0, 2.0, "", {"jax": "1"}
     )
@@ -266,5 +267,30 @@ def test_a_failure_leads_to_its_program_and_tells_since_when(record_of: RecordOf
     trend = Trend(
         name=SeriesName.of(failed), unit=Unit.BYTES, samples=(last, now), changes=(change,)
     )
-    text = Read(run_page([failed], history=[trend])).text
-    assert "since 1 B → 2 B (+100 %), passed → FAILED; jax 1 → 2; run r2" in text
+    text = Read(run_page([replace(failed, run="r2")], history=[trend])).text
+    assert (
+        "since this run; last good run: r1 (2026-11-01 00:00 UTC); the toolchain changed: " in text
+    )
+    assert "16.0 GiB, was 1 B" in text
+
+
+def test_a_page_says_how_each_target_was_judged(record_of: RecordOf) -> None:
+    text = Read(run_page([record_of(), record_of(target="cpu:8", verdict=Outcome.FAILED)])).text
+    assert "gpu-h100:8 compiled only 1 0 1" in text
+    assert "cpu:8 compiled and run 1 1 0" in text
+    assert "all 2 1 1" in text
+    assert "compiled only the real compiler for this device ran" in text
+
+
+def test_the_title_counts_causes_and_a_card_names_lines(record_of: RecordOf) -> None:
+    failed = [record_of(verdict=Outcome.FAILED, claim=claim) for claim in ("a", "b")]
+    seen = replace(OFFLOADED, module=replace(MODULE, peak=replace(PEAK, line="block.py:7")))
+    text = Read(run_page(failed, programs=[seen])).text
+    assert "The run fails, with 1 likely cause" in text
+    assert re.search(r"source [^ ]*.*block.py:7", text)
+
+
+def test_a_negative_control_that_fails_as_it_must_says_so(record_of: RecordOf) -> None:
+    control = record_of(claim="host-bytes.negative-control", measured=1, limit=0)
+    text = Read(run_page([record_of(), control])).text
+    assert "passed : the check detects this program, which breaks the claim on purpose" in text

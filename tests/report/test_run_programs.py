@@ -53,7 +53,7 @@ def test_bars_of_one_kind_share_a_scale(record_of: RecordOf) -> None:
     assert shares["host memory"].share == 60 * MIB / (6 * GIB)
     assert shares["to host"].share == 1
     assert shares["to device"].nbytes == 0
-    assert shares["copied per iteration"].nbytes == 4 * MIB
+    assert shares["all copies per iteration"].nbytes == 4 * MIB
 
 
 def test_a_negative_control_does_not_flatten_the_other_bars(record_of: RecordOf) -> None:
@@ -62,13 +62,14 @@ def test_a_negative_control_does_not_flatten_the_other_bars(record_of: RecordOf)
     seen = {each.key: each for each in (SEEN, huge)}
     first, second = place(records, seen, {}, USUAL, "p1").rows
     assert (first.bars[0].share, second.bars[0].share) == (1, 1)
+    assert (first.bars[0].is_cut, second.bars[0].is_cut) == (False, True)
     (alone,) = place(records[1:], seen, {}, USUAL, "p1").rows
     assert alone.bars[0].share == 1
 
 
 def test_transfers_that_one_memory_hides_are_not_0(record_of: RecordOf) -> None:
     found = placed(record_of, replace(SEEN, separate_host_memory=False))
-    assert found.heads == ["device memory", "host memory", "copied per iteration"]
+    assert found.heads == ["device memory", "host memory", "all copies per iteration"]
     assert len(found.rows[0].bars) == 3
 
 

@@ -91,8 +91,13 @@ def test_a_number_is_shown_where_the_remedy_holds(records: list[Record]) -> None
     fails = changed(records, {"variant": "input", "target": "gpu-h100:8"}, verdict=Outcome.FAILED)
     assert "temporaries on tpu-v5e:2x4: 18.8 GiB → 2.8 GiB." in details(fails)["remedy"]
     assert details(changed(records, {"variant": "input"}, verdict=Outcome.FAILED))["remedy"] == (
-        "Name the input."
+        "Name the input ('input' FAILED in this run on gpu-h100:8, gpu-l4, tpu-v5e:2x4)."
     )
+
+
+def test_a_remedy_without_a_verdict_is_said_to_be_untested(records: list[Record]) -> None:
+    without = [each for each in records if each.variant != "input"]
+    assert details(without)["remedy"] == "Name the input ('input' not tested in this run)."
 
 
 def test_a_number_that_a_remedy_does_not_change_is_not_shown(records: list[Record]) -> None:

@@ -30,8 +30,8 @@ def test_the_grid_has_a_row_for_each_variant_and_a_column_for_each_target(
 def test_a_failed_claim_is_explained_in_full(record_of: RecordOf) -> None:
     page = summary([record_of(verdict=Outcome.FAILED, measured=0, reason="too little")])
     assert "### FAILED · host-bytes · scan\\_offload/scan\\_stack/offload-hidden" in page
-    assert "- measured: 0 B · limit 16.0 GiB" in page
-    assert "- cause: too little" in page
+    assert "- measured: 0 B, limit 16.0 GiB" in page
+    assert "- finding: too little" in page
     assert "- rerun: `pytest suites --assay-target gpu-h100:8 -k scan_stack/offload-hidden`" in page
 
 
@@ -59,7 +59,7 @@ def test_a_pipe_in_a_name_opens_no_column(record_of: RecordOf) -> None:
 
 def test_a_reason_and_its_advice_are_no_markup(record_of: RecordOf) -> None:
     page = summary([record_of(verdict=Outcome.UNSUPPORTED, reason="a | b\nc", advice="<b>x</b>")])
-    assert "- cause: a \\| b c\n- next: \\<b\\>x\\</b\\>\n" in page
+    assert "- finding: a \\| b c\n- next: \\<b\\>x\\</b\\>\n" in page
 
 
 def test_every_cause_names_its_workloads_and_variants(record_of: RecordOf) -> None:
@@ -72,7 +72,7 @@ def test_every_cause_names_its_workloads_and_variants(record_of: RecordOf) -> No
         ]
     )
     assert "w0/offload-hidden, w1/offload-hidden, w2/offload-hidden and 2 more" in page
-    assert "scan\\_offload/block, flax/tie" in page
+    assert "scan\\_offload/\\{block, flax\\}/tie" in page
 
 
 def test_a_command_that_compares_hlo_stands_by_itself(record_of: RecordOf) -> None:

@@ -1,14 +1,28 @@
 """A reader sees the old file or the new one, never half of one."""
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from assay.store.files import readable, write_whole
+from assay.store.files import commit_of, readable, write_whole
 
 
 def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
+
+
+def test_a_commit_is_known_and_says_what_is_not_committed(tmp_path: Path) -> None:
+    assert commit_of(tmp_path) == ""
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b")
+    (tmp_path / "a").write_text("1")
+    for command in (["init", "-q"], ["add", "a"], ["commit", "-qm", "a"], ["tag", "v1"]):
+        subprocess.run([*git, *command], check=True)
+    commit = commit_of(tmp_path)
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    (tmp_path / "a").write_text("2")
+    assert commit_of(tmp_path) == f"{commit}-dirty"
 
 
 def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:

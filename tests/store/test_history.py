@@ -17,7 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import event, text
 
 from assay.model.history import HistoryError, SeriesName, Trend
-from assay.model.verdict import Outcome, Record
+from assay.model.verdict import Invocation, Outcome, Record
 from assay.store import history, records
 from assay.store.history import database_url, opened
 from assay.store.history_tables import METADATA, NEWEST, VERSION_TABLE
@@ -64,6 +64,15 @@ def test_a_run_comes_back_as_it_was(database: str, tmp_path: Path) -> None:
     assert (sample.toolchain, sample.reason) == (RECORD.toolchain, "")
     assert (other.verdict, other.measured, other.limit) == (Outcome.FAILED, 2.5, None)
     assert (other.toolchain, other.reason) == ({}, RECORD.reason)
+
+
+def test_a_run_keeps_the_commit_that_it_tested(database: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", RECORD)
+    records.write_invocation(folder, Invocation(environment={"commit": "abc-dirty"}))
+    add(database, folder)
+    add(database, write(tmp_path / "other", RECORD, run="20261126T021500-ab10"))
+    (trend,) = everything(database)
+    assert [each.commit for each in trend.samples] == ["abc-dirty", ""]
 
 
 def test_a_text_that_postgresql_cannot_hold_is_added(database: str, tmp_path: Path) -> None:
@@ -224,6 +233,17 @@ def test_the_migrations_give_the_tables_of_the_code(database: str) -> None:
 def execute(database: str, statement: str) -> None:
     with opened(database) as known, known._engine.begin() as connection:
         connection.execute(text(statement))
+
+
+def test_a_database_of_an_older_version_keeps_its_runs(database: str, tmp_path: Path) -> None:
+    add(database, write(tmp_path / "run", RECORD))
+    execute(database, 'ALTER TABLE assay_runs DROP COLUMN "commit"')
+    engine = history._engine(database_url(database))
+    with engine.begin() as connection:  # The statement before would have been migrated back.
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
+    engine.dispose()
+    (trend,) = everything(database)
+    assert [(each.run, each.commit) for each in trend.samples] == [(RUN, "")]
 
 
 def test_a_database_of_a_newer_version_is_refused_as_it_is(database: str, tmp_path: Path) -> None:

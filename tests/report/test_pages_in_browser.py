@@ -141,6 +141,28 @@ def test_a_page_is_whole_wide_and_narrow_light_and_dark(
     assert picture.stat().st_size > 10_000
 
 
+_SCROLLING = """
+() => [...document.querySelectorAll("details")].map((each) => each.open = true) && [
+  ...document.querySelectorAll(".wide")].filter((each) =>
+  each.querySelector(".stack") && each.scrollWidth > each.clientWidth).map((each) =>
+  each.getAttribute("aria-label") || each.getAttribute("aria-labelledby"))
+"""
+
+
+def test_a_narrow_page_hides_no_column_of_a_table(
+    browser: Any, tmp_path: Path, record_of: Callable[..., Record]
+) -> None:
+    page = tmp_path / "run.html"
+    page.write_text(a_run(record_of))
+    tab = browser.new_page(viewport={"width": 390, "height": 900})
+    tab.goto(page.as_uri())
+    assert tab.locator(".stack").count() > 3
+    assert tab.evaluate(_SCROLLING) == []
+    command = tab.locator("dd > pre").first
+    assert command.evaluate("each => getComputedStyle(each).whiteSpace") == "pre"
+    tab.close()
+
+
 BROKEN = {
     "the document is": '<p style="width:3000px">too wide</p>',
     "on paper: the document is": "<style>@media print { p { width: 800px } }</style><p>a</p>",

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
+from assay.cli.fleet_command import ProbesOn, probes_on
 from assay.judge.differences.inspections import compare
 from assay.model.bisection import Point, Progress
 from assay.model.blame import WrongValue
@@ -78,6 +80,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     timeout: Annotated[float, Option(min=1, help="Limit of one measurement, in seconds.")] = 600.0,
     timing_seconds: _TimingLimit = 120.0,
     as_json: _Json = False,
+    address: ProbesOn = "",
 ) -> None:
     """Find the release that changed a number of a program.
 
@@ -107,7 +110,10 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
         timeout_seconds=timeout,
         timing_seconds=timing_seconds,
     )
-    raise typer.Exit(_bisect(question, bundle, html, as_json=as_json).value)
+    with probes_on(address) as (executor, _):
+        asked = replace(question, executor=executor)
+        code = _bisect(asked, bundle, html, as_json=as_json)
+    raise typer.Exit(code.value)
 
 
 def _trial(program: "Subject", claim: str, target: str) -> Trial:

@@ -1,6 +1,7 @@
 """The command ``assay matrix``: suites over chosen releases as a table of verdicts."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +9,7 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
+from assay.cli.fleet_command import ProbesOn, probes_on
 from assay.model.blame import WrongValue
 from assay.model.claim import Trial
 from assay.model.matrix import MatrixProgress
@@ -50,6 +52,7 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
     timeout: Annotated[float, Option(min=1, help="Limit of one compilation, in seconds.")] = 600.0,
     verbose: _Verbose = False,
+    address: ProbesOn = "",
 ) -> None:
     """Judge suites on several releases, and check the ranges of their known defects.
 
@@ -63,7 +66,6 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
     from assay.toolchains.matrix import MatrixQuestion, Source, measure
 
     targets = [str(resolve(name).name) for name in _words("--target", target)]
-    releases = _words("--release", release)
     Level.parse(level)
     collected = collect(suites, targets=targets, level=level, keyword=keyword)
     question = MatrixQuestion(
@@ -74,16 +76,17 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
             )
             for each in collected
         },
-        releases=releases,
+        releases=_words("--release", release),
         component=component,
         jax=jax,
         also=tuple(also or ()),
         python=python,
         timeout_seconds=timeout,
     )
-    with Console(stderr=True).status("") as status:
-        found = measure(question, _shown(status.update))
-    if html is not None:
+    with probes_on(address) as (executor, capacity), Console(stderr=True).status("") as status:
+        asked = replace(question, executor=executor, at_once=capacity or question.at_once)
+        found = measure(asked, _shown(status.update))
+    if html:
         write_whole(html, matrix_html(found).encode())
         typer.echo(f"written: {html}", err=True)
     if as_json:

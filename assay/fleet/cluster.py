@@ -2,10 +2,11 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +55,9 @@ def connected(
     except ImportError:
         raise WrongValue(f"got no Ray, which assay fleet needs; install it: {_GET_RAY}") from None
     logging.getLogger("ray").setLevel(logging.ERROR)
+    # Of a lost machine Ray prints its last 20 lines, in the middle of pytest's output.
+    internals: Any = import_module("ray._private.worker")
+    internals.print_to_stdstream = lambda *_, **__: None
     if address.startswith("ray://"):
         raise WrongValue(
             f"got --address {address}, wanted local, auto or HOST:PORT of a cluster; from "
@@ -182,6 +186,16 @@ class Cluster:
             self._used.add(message.place.id)
         return message
 
+    def executor(self, folder: str) -> Executor:
+        """Calls functions in the folder on any machine; in the uploaded copy if it is empty."""
+        return _Anywhere(self, folder)
+
+    def call(self, folder: str, function: Callable[[], Any]) -> Future[Any]:
+        """What the function will return, as a task that takes what a worker takes."""
+        task = self.ray.remote(_in_folder).options(**self._placement(Group(items=())))
+        found: Future[Any] = task.remote(folder, function).future()
+        return found
+
     def close(self) -> None:
         """Remove the job's folders on its machines."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -196,6 +210,24 @@ class Cluster:
         ]
         with suppress(self.ray.exceptions.RayError):
             self.ray.wait(done, num_returns=len(done), timeout=_CLEANING_SECONDS) if done else None
+
+
+class _Anywhere(Executor):
+    """Ray runs each call on a machine with room, and again if that machine is lost."""
+
+    def __init__(self, cluster: Cluster, folder: str) -> None:
+        self._cluster, self._folder = cluster, folder
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Call the function on a machine."""
+        return self._cluster.call(self._folder, partial(function, *arguments, **named))
+
+
+def _in_folder(folder: str, function: Callable[[], Any]) -> Any:
+    """Call the function in the folder, or where Ray put the uploaded one."""
+    if folder:
+        os.chdir(folder)
+    return function()
 
 
 def carried() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What a fleet's machines send one another: how a session starts, and what it reports."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import msgspec
 
 from assay.frameworks.installed import KNOWN, toolchain
 from assay.store.files import digest_of
+from assay.toolchains.recipe import Recipe, checked, recipe
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,8 +29,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     ``keeps_programs`` compiled programs come back too.
     """
 
-    run: str
     arguments: tuple[str, ...]
+    run: str = ""
     selected: tuple[str, ...] = ()
     root: str = ""
     environment: Mapping[str, str] = {}
@@ -36,6 +38,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     also: tuple[str, ...] = ()
     identity: Mapping[str, str] = {}
     keeps_programs: bool = False
+
+    @property
+    def recipe(self) -> Recipe:
+        """The environment of the toolchain. Raises UnreadableToolchain if none has that name."""
+        found = recipe(self.toolchain)
+        wanted = {*found.requirements, *map(checked, self.also)}
+        return replace(found, requirements=tuple(sorted(wanted)))
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):

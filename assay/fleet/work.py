@@ -11,8 +11,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from assay.fleet.messages import Job, Lost, Place, Started, encode
+from assay.fleet.messages import Job, Lost, Place, Refused, Started, encode
 from assay.isolate.child import Child, NotStartedError
+from assay.model.blame import UsersFault
+from assay.toolchains.environments import WrongVersions, environment
+from assay.toolchains.pairs import link_assay
 
 SESSION: Final = "assay.plugin.fleet_session"
 """The module that a worker's process runs."""
@@ -41,6 +44,8 @@ def run_group(job: bytes, items: Sequence[str], here: Place) -> Iterator[bytes]:
             yield child.receive(_FOREVER)
     except NotStartedError as error:
         yield encode(Lost(why=f"its session {error}", node=place.name))
+    except (UsersFault, WrongVersions) as error:
+        yield encode(Refused(reason=f"{place.name}: {error}"))
     except (EOFError, BrokenPipeError):
         gone = _sessions.pop(job)
         yield encode(Lost(why=gone.ending_with_stderr_tail(), node=place.name))
@@ -53,14 +58,29 @@ def folder_of(job: bytes, node: str) -> Path:
 
 
 def clean(job: bytes, node: str) -> None:
-    """Remove the folder of a job on this machine."""
-    shutil.rmtree(folder_of(job, node), ignore_errors=True)
+    """Remove the folders of a job on this machine."""
+    folder = folder_of(job, node)
+    for each in (folder, *folder.parent.glob(f"{folder.name}-*")):
+        shutil.rmtree(each, ignore_errors=True)
 
 
 def _started(job: bytes, place: Place) -> Child:
-    """The process of a new session, which has read its job."""
+    """The process of a new session, which has read its job.
+
+    Raises:
+        UsersFault: the job's toolchain cannot be installed here.
+    """
     asked = msgspec.msgpack.decode(job, type=Job)
-    child = Child([sys.executable, "-P", "-m", SESSION], {**os.environ, **asked.environment})
+    interpreter, variables = sys.executable, {**os.environ, **asked.environment}
+    if asked.toolchain:
+        interpreter = str(environment(asked.recipe).interpreter)
+        here = Path(place.folder).with_name(f"{Path(place.folder).name}-assay")
+        if not here.exists():
+            here.mkdir(parents=True)
+            link_assay(here)
+        paths = (str(here), variables.get("PYTHONPATH", ""))
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    child = Child([interpreter, "-P", "-m", SESSION], variables)
     child.await_ready()
     child.send(job, _FOREVER)
     child.send(msgspec.msgpack.encode(place), _FOREVER)

@@ -1,16 +1,17 @@
 """``assay fleet``: the driver's pytest collects, and the machines of a fleet run the items."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from assay.fleet.cluster import Cluster
 from assay.fleet.ledger import Group, Ledger
-from assay.fleet.messages import Ended, Job, Lost, Message, Place, Refused, identity
+from assay.fleet.messages import Ended, Job, Lost, Message, Place, Refused
 from assay.model.claim import record_of
 from assay.model.target import TargetName
 from assay.model.verdict import ExitCode, Finding, Loss, Outcome
@@ -21,10 +22,20 @@ from assay.plugin.items import VERDICTS, TrialItem, attach_verdicts, is_timing
 from assay.plugin.session import Session
 from assay.run import BaselineUpdate
 from assay.store.files import write_whole
+from assay.targets import resolve
 
 CRASHED: Any = "???"
 """The stage of an item whose worker was lost, as in the reports of pytest-xdist."""
 _LIVE: Final = ("gpu", "tpu")
+_COMPILERS: Final = {
+    "cpu": (),
+    "cuda": (
+        *("jax-cuda13-plugin<={}", "jax-cuda13-pjrt<={}"),
+        *("nvidia-cuda-nvcc", "nvidia-nvvm"),
+    ),
+    "tpu": ("jax[tpu]=={}",),
+}
+"""What compiles for a target without its hardware, beside jax (extra ``compilers``)."""
 
 
 class Driver:
@@ -33,16 +44,8 @@ class Driver:
     The controller then writes the same files as a run on one machine.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        arguments: Sequence[str],
-        *,
-        root: str,
-        environment: Mapping[str, str],
-    ) -> None:
-        self._cluster, self._arguments = cluster, tuple(arguments)
-        self._root, self._environment = root, environment
+    def __init__(self, cluster: Cluster, job: Job) -> None:
+        self._cluster, self._job = cluster, job
         self._items: dict[str, pytest.Item] = {}
 
     @pytest.hookimpl(trylast=True)
@@ -68,7 +71,7 @@ class Driver:
         self._items = {item.nodeid: item for item in session.items if item not in known}
         self._session = session
         if self._items:
-            self._cluster.start(self._job())
+            self._cluster.start(self._whole_job())
             ledger = Ledger(report=self._report, lose=self._lose, give_up=self._give_up)
             try:
                 ledger.run(groups_of(self._items.values()), self._cluster)
@@ -81,17 +84,17 @@ class Driver:
         is_recorded = isinstance(item, TrialItem) and self._own.has_recorded(item.trial)
         return is_recorded or isinstance(item, UnusedBaselineItem)
 
-    def _job(self) -> Job:
-        settings = self._own.settings
+    def _whole_job(self) -> Job:
+        settings, job = self._own.settings, self._job
         targets = ",".join(settings.targets)
-        return Job(
+        compilers = compilers_of(job.toolchain, settings.targets) if job.toolchain else ()
+        return replace(
+            job,
             run=self._own.name,
             # Another machine may have other targets.
-            arguments=(*self._arguments, *(["--assay-target", targets] if targets else [])),
+            arguments=(*job.arguments, *(["--assay-target", targets] if targets else [])),
             selected=tuple(self._items),
-            root=self._root,
-            environment=self._environment,
-            identity=identity(),
+            also=(*job.also, *compilers),
             keeps_programs=settings.update is not BaselineUpdate.NOTHING,
         )
 
@@ -148,6 +151,15 @@ class Driver:
             ]
             attach_verdicts(item, report)
         self._session.config.hook.pytest_runtest_logreport(report=report)
+
+
+def compilers_of(toolchain: str, targets: Iterable[str]) -> tuple[str, ...]:
+    """The packages that compile for the targets with that release of jax.
+
+    Named by several versions, a toolchain is complete.
+    """
+    kinds = {resolve(target).platform for target in targets if "=" not in toolchain}
+    return tuple(each.format(toolchain) for kind in sorted(kinds) for each in _COMPILERS[kind])
 
 
 def groups_of(items: Iterable[pytest.Item]) -> list[Group]:

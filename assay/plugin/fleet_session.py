@@ -6,12 +6,14 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import IO, Any, Final
 
 import msgspec
 import pytest
 
+from assay import plugin
 from assay.fleet.messages import Ended, Job, Place, Refused, encode, identity
 from assay.isolate.child import READY, own_pipes, read, write
 from assay.model.verdict import ExitCode
@@ -173,7 +175,7 @@ def main() -> int:
     # Without its plugin of the terminal, pytest would not know -q and -v.
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(said):
         try:
-            code = int(pytest.main([*ALREADY_IMPORTED, *job.arguments], plugins=[worker]))
+            code = int(pytest.main([*_plugin(), *job.arguments], plugins=[worker]))
         # pytest's own start raises anything, such as warnings of a strict project.
         except Exception:  # noqa: BLE001
             traceback.print_exc()
@@ -186,6 +188,12 @@ def main() -> int:
     return code
 
 
+def _plugin() -> list[str]:
+    """Options that load Assay's plugin where only its source is: on another toolchain."""
+    installed = entry_points(group="pytest11", name="assay")
+    return [*ALREADY_IMPORTED, *([] if installed else ["-p", plugin.__name__])]
+
+
 def _whole(job: Job, place: Place, requests: IO[bytes], answers: IO[bytes]) -> int:
     """Run pytest as on one machine, and send the exit code and the folder of the run."""
     (item,) = msgspec.msgpack.decode(read(requests, None), type=tuple[str, ...])
@@ -195,7 +203,7 @@ def _whole(job: Job, place: Place, requests: IO[bytes], answers: IO[bytes]) -> i
         return ExitCode.MISUSE.value
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(said):
-        code, folder = launch([*job.arguments, f"--assay-results-dir={place.folder}"])
+        code, folder = launch([*_plugin(), *job.arguments, f"--assay-results-dir={place.folder}"])
     files = {LOG: said.getvalue().encode()}
     for path in sorted(folder.rglob("*")) if folder else ():
         if path.is_file() and not path.name.startswith(".") and path.suffix != ".lock":

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,7 @@ class Question:
     is sought. The metric ``claim`` is that of the ``trial``. ``loop_copies`` counts arrays larger
     than ``above`` bytes. ``scan`` measures every release; ``attribute`` asks which package of jax
     made the step. ``timeout_seconds`` limits one measurement, ``timing_seconds`` one comparison of
-    times.
+    times. An ``executor`` compiles the programs, also on other machines; times are taken here.
     """
 
     subject: Subject
@@ -57,6 +58,7 @@ class Question:
     attribute: bool = False
     timeout_seconds: float = 600.0
     timing_seconds: float = 120.0
+    executor: Executor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,7 @@ def find(question: Question, watch: Watch) -> Regression:
         wanted=metric.wanted,
         timeout_seconds=question.timeout_seconds,
         python=question.python,
+        executor=question.executor,
     )
     numbers = _Numbers(
         question=question, metric=metric, prober=prober, good=_release(question, good)

@@ -4,7 +4,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -47,7 +47,8 @@ class MatrixQuestion:
     """The verdicts of these trials on releases of the component.
 
     ``sources`` are keyed by suite and workload. ``jax`` is the jax that another component is
-    installed with, ``also`` are the packages that the suites import.
+    installed with, ``also`` are the packages that the suites import. ``at_once`` programs are
+    compiled at a time, by the ``executor`` if there is one.
     """
 
     trials: Sequence[Trial]
@@ -58,6 +59,8 @@ class MatrixQuestion:
     also: tuple[str, ...] = ()
     python: str = ""
     timeout_seconds: float = 600.0
+    executor: Executor | None = None
+    at_once: int = min(_MOST_AT_ONCE, os.cpu_count() or 1)
 
 
 Watch = Callable[[MatrixProgress], None]
@@ -131,7 +134,7 @@ class _Measured:
     _evidence: dict[tuple[Program, str], Evidence] = field(default_factory=dict)
 
     def probe_all(self, trials: Sequence[Trial]) -> None:
-        """Measure every program that the trials judge or compare with, two at a time."""
+        """Measure every program that the trials judge or compare with."""
         programs: dict[Program, tuple[Workload, str]] = {}
         for trial in trials:
             workload, names = trial.workload, trial.check.claim.needs(trial.variant)
@@ -145,7 +148,7 @@ class _Measured:
         }
         tasks = [(program, each) for each in self.releases for program in programs]
         start, new = time.perf_counter(), 0
-        with ThreadPoolExecutor(min(_MOST_AT_ONCE, os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(self.question.at_once) as pool:
             running = {
                 pool.submit(self._probe, program, *places[release, program[-1]]): (program, release)
                 for program, release in tasks
@@ -195,7 +198,10 @@ class _Measured:
                     finding = vouched(finding, named)
             yield Judged(release=release, trial=trial, case=case, finding=finding, entry=entry)
 
-    def _environment(self, release: str, target: str) -> tuple[Release, Environment | Unavailable]:
+    def _environment(
+        self, release: str, target: str
+    ) -> tuple[Release, Environment | Unavailable | None]:
+        """The release, and its environment if the programs are compiled on this machine."""
         asked = self.question
         self.watch(MatrixProgress(doing=f"{asked.component} {release} for {target}: installing"))
         found = Release(
@@ -205,10 +211,10 @@ class _Measured:
             jax=asked.jax,
             also=asked.also,
         )
-        return found, made_for(found, asked.python)
+        return found, None if asked.executor else made_for(found, asked.python)
 
     def _probe(
-        self, program: Program, release: Release, made: Environment | Unavailable
+        self, program: Program, release: Release, made: Environment | Unavailable | None
     ) -> Evidence:
         suite, workload, variant, target = program
         source = self.question.sources[suite, workload]
@@ -222,6 +228,7 @@ class _Measured:
             wanted=Wanted.COMPILE,
             timeout_seconds=self.question.timeout_seconds,
             python=self.question.python,
+            executor=self.question.executor,
         )
         start = time.perf_counter()
         found = evidence_of(program, prober.probe(release, made))

@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -80,6 +81,18 @@ class Subject:
         """Folders whose files belong to the subject: a change there makes a result stale."""
         return (str(self.file.parent),) if self.file else self.search_path
 
+    def moved(self, old: Path, new: Path) -> "Subject":
+        """The same, where the folder ``old`` is ``new``."""
+
+        def there(path: Path) -> Path:
+            return new / path.relative_to(old) if path.is_relative_to(old) else path
+
+        return replace(
+            self,
+            file=self.file and there(self.file),
+            search_path=tuple(str(there(Path(each))) for each in self.search_path),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
@@ -122,13 +135,17 @@ class _Result(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prober:
-    """Probes one subject on one target; results are cached in the user's cache folder."""
+    """Probes one subject on one target; results are cached in the user's cache folder.
+
+    With an ``executor`` the probes run there, also on other machines.
+    """
 
     subject: Subject
     target: Target
     wanted: Wanted
     timeout_seconds: float
     python: str = ""
+    executor: Executor | None = None
 
     def probe(self, release: Release, made: Environment | Unavailable | None = None) -> Probed:
         """The program on the release. What cannot be measured says why in the evidence.
@@ -138,6 +155,9 @@ class Prober:
         Raises:
             RerunError: the probe itself failed.
         """
+        if self.executor is not None:
+            alone = replace(self, executor=None)
+            return _kept(*self.executor.submit(probed_there, alone, release, Path.cwd()).result())
         made = made or made_for(release, self.python)
         if isinstance(made, Unavailable):
             versions = {release.component: release.version}
@@ -265,6 +285,31 @@ class Prober:
             and self.target.platform != "cpu"
             and not has_host_memory,
         )
+
+
+def probed_there(prober: Prober, release: Release, folder: Path) -> tuple[Probed, dict[str, bytes]]:
+    """What ``prober`` measures in this process, and the files of the result.
+
+    ``folder`` is where the caller works, which has the files of the subject; this process works in
+    a copy of it, or in the same.
+    """
+    subject = prober.subject.moved(folder, Path.cwd())
+    probed = replace(prober, subject=subject).probe(release)
+    files = probed.folder.iterdir() if probed.folder and probed.folder.exists() else ()
+    return probed, {file.name: file.read_bytes() for file in files if file.is_file()}
+
+
+def _kept(probed: Probed, files: Mapping[str, bytes]) -> Probed:
+    """The same with its files in the cache of this machine."""
+    if probed.folder is None:
+        return probed
+    place = root() / "probes" / probed.folder.name
+    if files and not place.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in files.items():
+                (Path(folder) / name).write_bytes(data)
+            _store(Path(folder), place)
+    return replace(probed, folder=place)
 
 
 def made_for(release: Release, python: str) -> Environment | Unavailable:

@@ -9,6 +9,7 @@ import pytest
 from assay.model.verdict import Outcome, Record
 from assay.store.records import load
 from tests.plugin.project import PREAMBLE, Ended, Project
+from tests.toolchains.index import OTHER, skip_without_index
 
 SUITE = (
     PREAMBLE
@@ -191,10 +192,21 @@ def test_the_odd_machine_of_three_is_found(tmp_path: Path) -> None:
     assert ended.exit_code == 1
     said = " ".join(ended.output.split())
     assert "3 machines: 1 machine unlike the fleet: node-2;" in said
-    assert "node-2: compiles of small/mine on cpu:8 is failed, 1; the fleet has passed" in said
+    assert "node-2: compiles of small/mine on cpu:8 is FAILED, 1; the fleet has passed" in said
     found = {path.parent.name: load(path.parent) for path in tmp_path.glob("results/*/*/rec*")}
     assert {name: len(each) for name, each in found.items()} == {f"node-{n}": 2 for n in (1, 2, 3)}
     assert (next(iter(tmp_path.glob("results/*/fleet.html")))).is_file()
+
+
+@pytest.mark.exhaustive
+def test_a_fleet_runs_on_another_toolchain(tmp_path: Path) -> None:
+    skip_without_index()
+    project = Project(tmp_path, FILES)
+    options = (".", "--toolchain", OTHER, "--", "--assay-target", "cpu:8", "-k", "test_equal")
+    ended = project.assay("fleet", *options, path=tmp_path)
+    assert ended.exit_code == 0
+    assert {each.toolchain["jax"] for each in ended.records} == {OTHER}
+    assert {each.verdict for each in ended.records} == {Outcome.PASSED}
 
 
 def test_an_address_without_a_cluster_is_misuse(tmp_path: Path) -> None:

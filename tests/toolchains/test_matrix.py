@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,18 @@ def test_each_program_is_compiled_once_on_each_release_and_judged_by_all_claims(
     assert verdicts(matrix, "fast", COMPILES) == [Outcome.PASSED] * 3
     assert verdicts(matrix, "copied", TEMP + ".negative-control") == [Outcome.PASSED] * 3
     assert matrix.not_shown == {"runs": 1}
+
+
+def test_an_executor_compiles_the_programs_and_no_environment_is_made_here(
+    collected: tuple[Collected, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeReleases(gives=AS_LISTED)
+    fake.install(monkeypatch)
+    monkeypatch.setattr("assay.toolchains.matrix.made_for", pytest.fail)
+    with ThreadPoolExecutor(3) as executor:
+        asked = replace(question(collected), executor=executor, at_once=3)
+        matrix = measure(asked, lambda _: None)
+    assert matrix.cells
 
 
 def test_a_ledger_that_is_right_fails_nothing(

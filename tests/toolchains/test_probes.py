@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ from assay.model.evidence import FailureKind
 from assay.targets import resolve
 from assay.toolchains import probe, probes
 from assay.toolchains.bisect import Question, find, subject_of
-from assay.toolchains.environments import Environment
+from assay.toolchains.environments import CannotMake, Environment
 from assay.toolchains.metrics import METRICS, copied_bytes
 from assay.toolchains.pairs import RerunError
 from assay.toolchains.probes import Probed, Prober, Wanted
@@ -47,6 +50,55 @@ def prober(
         wanted=wanted,
         timeout_seconds=timeout_seconds,
     )
+
+
+class Elsewhere(Executor):
+    """Another machine: it has a cache of its own, and a copy of the folder in which it works."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._monkeypatch = folder, monkeypatch
+        self.calls = 0
+
+    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        self.calls += 1
+        future = Future[Any]()
+        with self._monkeypatch.context() as there:
+            there.chdir(self._folder)
+            there.setenv("XDG_CACHE_HOME", str(self._folder / "cache"))
+            future.set_result(function(*arguments, **named))
+        return future
+
+
+def test_a_probe_elsewhere_gives_the_same_and_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+        shutil.copy(SUBJECTS, folder)
+    monkeypatch.chdir(here)
+    own = prober("in_place", file=here / SUBJECTS.name)
+    elsewhere = Elsewhere(there, monkeypatch)
+    found = replace(own, executor=elsewhere).probe(RELEASE)
+    assert found.evidence.memory == own.probe(RELEASE).evidence.memory
+    (here / SUBJECTS.name).unlink()  # What follows is read from the files that came back.
+    assert elsewhere.calls == 1
+    assert found.folder is not None
+    assert found.folder.is_relative_to(tmp_path / "assay")
+    assert found.module
+
+
+def test_an_environment_that_is_missing_elsewhere_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Environment:
+        raise CannotMake("uv is not there", "install it")
+
+    monkeypatch.setattr(Release, "environment", refuse)
+    elsewhere = Elsewhere(tmp_path, monkeypatch)
+    found = replace(prober("in_place"), executor=elsewhere).probe(RELEASE)
+    assert found.evidence.unavailable is not None
+    assert found.evidence.unavailable.reason == "uv is not there"
 
 
 def number(metric: str, probed: Probed) -> float | None:

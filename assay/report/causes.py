@@ -152,11 +152,11 @@ def _acted_on(cause: Sequence[Record], background: Background) -> Entry:
         details.append(Detail("measured", text))
     details += _findings(head)
     details += [Detail("since", text) for text in _by_place(head, background.since)]
-    diff = background.diff(first)
+    if diff := background.diff(first):
+        details.append(Detail("run", diff, verbatim=True))
     steps = [step for record in cause for step in _next(record, background)]
-    runs = [Detail("run", diff, verbatim=True)] if diff else []
-    runs += [step for step in steps if step.label == "run"][:1]
-    details += [steps[0], *runs] if steps else runs
+    for label in ("next", "run"):
+        details += [step for step in steps if step.label == label][:1]
     for claim, found in claims.items():
         numbers = _by_place(found, lambda each: measured(each) or each.reason)
         details.append(Detail("also", _claim(claim, numbers)))

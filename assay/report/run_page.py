@@ -53,6 +53,8 @@ GLOSSARY: Final = {
     "toolchain": "the versions of the framework and the compiler, and the compiler's flags",
     "cause": "verdicts on one variant. The first claim explains the others: whether the program "
     "compiles, then what tracing decides, what the program does, what it needs, how long it takes",
+    "was": "the number of the last good run",
+    "source": "lines of the compiled program that copy whole arrays, or hold memory at its peak",
     "baseline": "a number that an earlier run stored in the repository",
     "negative control": "a program that breaks a claim on purpose, to show that the check sees it",
     "known defect": "a failure that is expected, with its upstream report",
@@ -63,6 +65,7 @@ GLOSSARY: Final = {
 }
 """The terms of the page, a line each."""
 _LINES_SHOWN: Final = 6
+_BEFORE_LINES: Final = ("on", "measured", "finding")
 _ROWS_OPEN: Final = 40
 """A suite's verdicts are shown at once up to so many variants."""
 
@@ -188,7 +191,9 @@ def _cards(
         seen = (programs[key] for key in dict.fromkeys(keys) if key in programs)
         details = list(entry.details)
         if lines := dict.fromkeys(line for each in seen for line in source_lines(each)):
-            details.insert(-1, Detail("source", ", ".join(list(lines)[:_LINES_SHOWN])))
+            before = (at for at, each in enumerate(details) if each.label in _BEFORE_LINES)
+            shown = ", ".join(list(lines)[:_LINES_SHOWN])
+            details.insert(max(before, default=-1) + 1, Detail("source", shown))
         cards.append((entry._replace(details=details), tone, anchors[keys[0]]))
     return cards
 

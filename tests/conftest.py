@@ -1,8 +1,12 @@
 """What holds for all tests of the library."""
 
+import ctypes
+import gc
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +22,28 @@ settings.load_profile("assay")
 # Tests of compiling compile. Those of the cache run pytest in a project with a cache folder of its
 # own (``tests/plugin/project.py``).
 os.environ["ASSAY_NO_CACHE"] = "1"
+
+
+# jax keeps every program that it compiled in this process: without a bound, the exhaustive tests of
+# memsafe take 4.5 GB (docs/nightly.md).
+_MOST_BYTES = 5 * 2**28
+_GROWN_BYTES = 2**28
+_left = [0]  # What the process held after the last time.
+
+
+def pytest_runtest_teardown() -> None:
+    """Drop jax's compiled programs from a process that has grown."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    held = pages * os.sysconf("SC_PAGE_SIZE")
+    jax: Any = sys.modules.get("jax")
+    if jax is None or held < max(_MOST_BYTES, _left[0] + _GROWN_BYTES):
+        return
+    jax.clear_caches()
+    gc.collect()
+    # glibc keeps what is freed: 0.9 GB of 1.3 GB after two files of memsafe's tests.
+    ctypes.CDLL(None).malloc_trim(0)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    _left[0] = pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture

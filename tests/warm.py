@@ -159,7 +159,8 @@ def _keep(connection: socket.socket) -> None:
     end = os.pidfd_open(process)
     ended, _, _ = select.select([end, connection], [], [])
     if end not in ended:
-        os.killpg(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
     with contextlib.suppress(OSError):
         connection.send(str(os.waitstatus_to_exitcode(status)).encode())

@@ -79,13 +79,15 @@ class Child:
         """Wait for its first frame; a child that sends none is ended.
 
         Raises:
-            NotStartedError: it died first, or took longer than any import does.
+            NotStartedError: it died first, or took more time or memory than any import does.
         """
         try:
             self.receive(_START_SECONDS)
         except TimeoutError:
             self.close()
             raise NotStartedError(f"was not ready within {_START_SECONDS:g} s") from None
+        except MemoryExceeded as exceeded:
+            raise NotStartedError(f"did not start: {exceeded}; raise the memory limit") from None
         # A child that dies before its first program says nothing about a program.
         except EOFError:
             raise NotStartedError(f"did not start: {self.ending_with_stderr_tail()}") from None

@@ -152,7 +152,7 @@ class Watch:
 
 def held_bytes(session: int) -> int:
     """The memory that only ends with the session's processes: without files, shared pages once."""
-    return sum(_held_bytes(pid) for pid, _ in _processes(session))
+    return sum(held_bytes_of(pid) for pid, _ in _processes(session))
 
 
 def _processes(session: int) -> Iterator[tuple[str, int]]:
@@ -167,7 +167,8 @@ def _processes(session: int) -> Iterator[tuple[str, int]]:
                 yield name, int(fields[21])
 
 
-def _held_bytes(pid: str) -> int:
+def held_bytes_of(pid: str) -> int:
+    """The memory of one process that ends with it; its part of shared pages."""
     kib = {"Pss_Anon": 0, "Pss_Shmem": 0, "SwapPss": 0}
     with contextlib.suppress(OSError):
         for line in (_PROC / pid / "smaps_rollup").read_text().splitlines()[1:]:

@@ -166,6 +166,7 @@ class Controller:
         self._records.append(record)
         self._known.add(record.key)
         self._lock = self._lock or claim(self._session.run.directory)
+        self._drop_errors()
         if not self._is_noted and (commit := commit_of(self._config.rootpath)):
             environment = {"commit": commit} | self._invocation.environment
             self._invocation = replace(self._invocation, environment=environment)
@@ -184,6 +185,11 @@ class Controller:
             unfinished = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
             records.write_invocation(self._session.run.directory, unfinished)
         records.append(self._session.run.directory, record)
+
+    def _drop_errors(self) -> None:
+        """Remove the errors of the interrupted run, once this one goes on."""
+        if self._earlier and self._earlier.errors and not self._is_noted:
+            records.drop_errors(self._session.directory)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
@@ -243,6 +249,7 @@ class Controller:
         reruns, no_reruns = evidence.RERUNS.load_all(directory)
         self._programs, unread = evidence.load_programs(directory)
         self._measured, self._damaged = (times, reruns), (*no_times, *no_reruns, *unread)
+        self._drop_errors()
         if self._records:
             run = self._session.run
             write_whole(directory / "junit.xml", junit(self._records))
@@ -336,6 +343,8 @@ class Controller:
         earlier = self._earlier
         if earlier:
             yield f"resumed: kept {plural(len(earlier.records), 'verdict')} of the interrupted run"
+        if earlier and earlier.errors:
+            yield f"resumed: {plural(earlier.errors, 'error')} of Assay judged nothing, tried again"
         if earlier and earlier.torn:
             yield "resumed: the last line of records.jsonl was incomplete, and was removed"
         if self._invocation.ending.cut_short is ExitCode.MISUSE:

@@ -8,9 +8,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from assay.frameworks.installed import KNOWN, PACKAGES, toolchain
-from assay.model.verdict import Invocation, Record
+from assay.model.verdict import Invocation, Outcome, Record
 from assay.plugin.settings import SettingsError
-from assay.store import records
+from assay.store import evidence, records
 from assay.store.records import RecordsError
 
 _LOCK = ".run-lock"
@@ -18,13 +18,17 @@ _LOCK = ".run-lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """What the interrupted run left: its verdicts, and how it was started."""
+    """What the interrupted run left: its verdicts, and how it was started.
+
+    ``errors`` counts verdicts that judged nothing, because Assay failed, and are reached again.
+    """
 
     directory: Path
     records: tuple[Record, ...]
     invocation: Invocation
     lock: FileLock | None
     torn: bool
+    errors: int
 
 
 def earlier_run(directory: Path, *, in_worker: bool) -> Earlier:
@@ -44,13 +48,21 @@ def earlier_run(directory: Path, *, in_worker: bool) -> Earlier:
     try:
         lock = None if in_worker else claim(directory)
         torn = False if in_worker else records.recover(directory)
-        reached = records.load(directory)
+        found = records.load(directory)
     except RecordsError as error:
         raise SettingsError(f"--assay-resume: {error}") from None
-    _check_toolchain(directory, reached)
+    _check_toolchain(directory, found)
+    reached = tuple(record for record in found if record.verdict is not Outcome.ERROR)
+    if len(reached) < len(found) and not in_worker:
+        evidence.drop_damaged(directory)
     invocation = records.invocation_of(directory)
     return Earlier(
-        directory=directory, records=reached, invocation=invocation, lock=lock, torn=torn
+        directory=directory,
+        records=reached,
+        invocation=invocation,
+        lock=lock,
+        torn=torn,
+        errors=len(found) - len(reached),
     )
 
 

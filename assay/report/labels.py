@@ -210,12 +210,13 @@ def _without_kind(target: str) -> str:
 
 
 def headline(records: Sequence[Record]) -> str:
-    """One line: the run, the number of verdicts, the seconds of work, the toolchain.
+    """One line: the run, the number of verdicts, the seconds of work, the toolchain, retries.
 
     The seconds are summed over the verdicts, so parallel work counts in full. There are none if all
     programs come from the cache.
     """
     cached = sum(record.cached for record in records)
+    retried = sum(bool(record.retries) for record in records)
     all_cached = bool(records) and cached == len(records)
     seconds = f"{sum(record.seconds for record in records):,.1f} s of work"
     facts = (
@@ -224,6 +225,7 @@ def headline(records: Sequence[Record]) -> str:
         + (f", {cached:,} on programs from the cache" if cached else ""),
         "" if all_cached else seconds,
         ", ".join(f"{name} {version}" for name, version in toolchain_versions(records).items()),
+        f"{plural(retried, 'verdict')} at a second attempt" if retried else "",
     )
     return " · ".join(filter(None, facts))
 

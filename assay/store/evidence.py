@@ -196,6 +196,16 @@ def _copied_hlo(directory: Path, key: Key) -> Path | None:
     return copy if copy.exists() else None
 
 
+def drop_damaged(directory: Path) -> None:
+    """Delete the measurements that cannot be read, so that they are taken again."""
+    for cache in (PROGRAMS, GROWTH, TIMES, RERUNS):
+        for path in (directory / cache.folder).glob("*.json"):
+            try:
+                cache.load(path)
+            except MeasurementCacheError:
+                path.unlink()
+
+
 def drop_large(directory: Path) -> None:
     """Delete the values, and the HLO that ``keep_to_compare`` did not copy."""
     for suffix in (_HLO, _VALUES):

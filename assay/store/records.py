@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from assay.model.verdict import RECORD_SCHEMA, USUAL, Invocation, Record
+from assay.model.verdict import RECORD_SCHEMA, USUAL, Invocation, Outcome, Record
 from assay.store.files import write_whole
 
 FILE_NAME = "records.jsonl"
@@ -55,11 +56,20 @@ def line_of(record: Record) -> bytes:
 
 
 def append(directory: Path, record: Record) -> None:
-    """Add one line and flush it to disk, so that a killed run keeps its verdicts."""
-    with (directory / FILE_NAME).open("ab") as file:
-        file.write(line_of(record))
-        file.flush()
-        os.fsync(file.fileno())
+    """Add one line and flush it to disk, so that a killed run keeps its verdicts.
+
+    A line that cannot be written whole is not written: what a full disk took of it is removed.
+    """
+    with (directory / FILE_NAME).open("ab", buffering=0) as file:
+        end, rest = file.tell(), memoryview(line_of(record))
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.truncate(file.fileno(), end)
+            raise
 
 
 class Lines(NamedTuple):
@@ -98,6 +108,15 @@ def recover(directory: Path) -> bool:
             "an interrupted run; make them writable"
         ) from None
     return bool(lines.torn)
+
+
+def drop_errors(directory: Path) -> None:
+    """Remove the errors of Assay, which judged nothing. The other lines stay as they are."""
+    lines = read(directory)
+    pairs = zip(lines.whole.splitlines(keepends=True), decode(lines), strict=True)
+    kept = b"".join(line for line, record in pairs if record.verdict is not Outcome.ERROR)
+    if kept != lines.whole:
+        write_whole(lines.file, kept)
 
 
 def load(path: Path) -> tuple[Record, ...]:

@@ -62,15 +62,15 @@ def finds_no_room(name: str = "") -> Change:
     return change
 
 
-def is_killed(after: int = 0) -> Change:
-    """Its process is killed at the first call, or after some."""
+def is_killed(after: int = 0, number: int = signal.SIGKILL) -> Change:
+    """Its process is killed at the first call, or after some, by that signal."""
 
     def change(real: Callable[..., Any]) -> Callable[..., Any]:
         calls: list[None] = []
 
         def stand_in(*arguments: Any, **keywords: Any) -> Any:
             if len(calls) == after:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), number)
             calls.append(None)
             return real(*arguments, **keywords)
 

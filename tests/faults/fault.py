@@ -29,13 +29,17 @@ class Fault:
     ``hides`` are packages that cannot be imported, as if they were not installed, and ``prepare``
     breaks the project's files. ``command`` is what is run then, and ``more`` what is added to it.
     ``says`` are fragments of the summary, of which the first names the part. A fault
-    ``after_a_good_run`` lets that run say that nothing regressed, but not what follows it.
+    ``after_a_good_run`` lets that run say that nothing regressed, but not what follows it. One that
+    ends with 0 is healed. ``how`` describes a fault that ``prepare`` or the command injects, and
+    ``mounts`` says that the command mounts a disk.
     """
 
     name: str
     says: tuple[str, ...]
     ends: int
     after_a_good_run: bool = False
+    mounts: bool = False
+    how: str = ""
     place: str = ""
     change: Change | None = None
     hides: tuple[str, ...] = ()
@@ -47,6 +51,11 @@ class Fault:
     def is_injected(self) -> bool:
         """Whether something is replaced in the processes, and they must reach it."""
         return bool(self.place or self.hides)
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether the run must be as good as without the fault."""
+        return self.ends == PASSED
 
     def __str__(self) -> str:
         return self.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import struct
 from dataclasses import replace
 from typing import Any
@@ -63,11 +64,11 @@ OBSERVING = (
         says=("the process ended by SIGKILL", *_NOT_KEPT),
     ),
     Fault(
-        name="the observer's process is killed at the second program",
+        name="the observer's process aborts at the second program",
         place="assay.frameworks.jax:JaxFramework.compile",
-        change=is_killed(after=1),
+        change=is_killed(after=1, number=signal.SIGABRT),
         ends=FAILED,
-        says=("the process ended by SIGKILL", "(exit 1)"),
+        says=("the process ended by SIGABRT", "(exit 1)"),
     ),
     Fault(
         name="the observer's process is killed while it reads",

@@ -1,5 +1,6 @@
 """Every fault that an inner run is put to."""
 
+from tests.faults.machine import MACHINE
 from tests.faults.missing import MISSING
 from tests.faults.observing import OBSERVING
 from tests.faults.reading import READING
@@ -11,6 +12,7 @@ FAULTS = (
     *READING,
     *OBSERVING,
     *STORING,
+    *MACHINE,
     *RUNNING,
     *QUALIFYING,
     *INSPECTING,

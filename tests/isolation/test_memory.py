@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.isolate import Observer, memory
+from assay.isolate import ObservationError, Observer, memory
 from assay.isolate.memory import MemoryLimit, Watch, held_bytes, usual_limit
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
@@ -122,6 +122,14 @@ def test_a_fork_of_the_observer_that_takes_too_much_is_ended() -> None:
 
 def test_a_program_just_below_its_limit_is_not_ended(observer: Observer) -> None:
     assert observed(observer, partial(_double, run=_almost_all)).failure is None
+
+
+def test_a_limit_below_what_a_process_needs_says_so() -> None:
+    with (
+        Observer([CPU], timeout_seconds=60, memory_limit=MemoryLimit(nbytes=MIB)) as observer,
+        pytest.raises(ObservationError, match=r"did not start: .*the limit is 1\.0 MiB; raise"),
+    ):
+        observed(observer, _double)
 
 
 def test_the_kernel_takes_the_child_before_pytest(observer: Observer) -> None:

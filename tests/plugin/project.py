@@ -126,7 +126,7 @@ class Project:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _PYTEST_THAT_HEARS, "--assay-target", "cpu:8", *arguments],
             cwd=self.root,
-            env=self._environment(None),
+            env=self.environment(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -140,7 +140,7 @@ class Project:
         code, output = warm.run(
             ["-P", *command],
             cwd=self.root,
-            env=self._environment(path),
+            env=self.environment(path),
             seconds=seconds,
             python=sys.executable if path else "",
         )
@@ -152,7 +152,8 @@ class Project:
             changed=frozenset(dict(before.items() ^ after.items())),
         )
 
-    def _environment(self, path: Path | None) -> dict[str, str]:
+    def environment(self, path: Path | None = None) -> dict[str, str]:
+        """The variables of a process here."""
         kept = {name: text for name, text in os.environ.items() if not name.startswith(_OUTER)}
         # The inner run must import what is tested here, not an assay that is installed elsewhere.
         tested = Path(assay.__file__).parents[1]

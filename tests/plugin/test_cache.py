@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from pathlib import Path
@@ -108,14 +109,24 @@ MEMORY = Memory(temp_bytes=1, argument_bytes=2, output_bytes=3, alias_bytes=4, h
 
 def test_those_unused_longest_go_first(tmp_path: Path) -> None:
     program = CompiledProgram(memory=MEMORY, module=None, hlo_gz=bytes(1000))  # type: ignore[arg-type]
-    cache = CompileCache(tmp_path, most_bytes=2500)
-    for age, key in ((300, "oldest"), (200, "older"), (100, "old")):
+    cache = CompileCache(tmp_path, most_bytes=3500)
+    for age, key in ((300, "00-oldest"), (200, "01-older"), (100, "02-old")):
         cache.save(key, program)
         past = time.time() - age
         os.utime(tmp_path / key, (past, past))
-    assert {each.name for each in tmp_path.iterdir()} == {"older", "old"}
-    cache.save("new", program)
-    assert {each.name for each in tmp_path.iterdir()} == {"old", "new"}
+    assert {each.name for each in tmp_path.iterdir()} == {"01-older", "02-old"}
+    cache.save("03-new", program)
+    assert {each.name for each in tmp_path.iterdir()} == {"02-old", "03-new"}
+
+
+def test_random_keys_keep_the_folder_within_its_bound(tmp_path: Path) -> None:
+    program = CompiledProgram(memory=MEMORY, module=None, hlo_gz=bytes(1000))  # type: ignore[arg-type]
+    cache = CompileCache(tmp_path, most_bytes=2**20)
+    largest = 0
+    for number in range(1200):
+        cache.save(hashlib.sha256(str(number).encode()).hexdigest(), program)
+        largest = max(largest, sum(each.stat().st_size for each in tmp_path.iterdir()))
+    assert 0.8 * 2**20 < largest <= 2**20
 
 
 def test_a_folder_that_cannot_be_written_to_stores_nothing(tmp_path: Path) -> None:

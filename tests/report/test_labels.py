@@ -134,6 +134,12 @@ def test_the_headline_names_run_verdicts_work_and_toolchain(record_of: RecordOf)
     )
 
 
+def test_a_headline_names_second_attempts(record_of: RecordOf) -> None:
+    retried = record_of(retries=("the process ended by SIGKILL",))
+    assert headline([retried, record_of()]).endswith(" · 1 verdict at a second attempt")
+    assert "attempt" not in headline([record_of()])
+
+
 def test_a_headline_of_cached_programs_names_no_seconds(record_of: RecordOf) -> None:
     cached = record_of(cached=True)
     assert "2 verdicts, 2 on programs from the cache · jax" in headline([cached, cached])

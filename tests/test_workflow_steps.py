@@ -164,3 +164,31 @@ def test_a_task_without_a_test_fails(tmp_path: Path, task: str, code: int) -> No
     assert ended == code, output
     assert ("name a test file" if task == "2" else "not found") in output
     assert not list(tmp_path.glob("assay-*"))
+
+
+RAY = """#!/bin/sh
+echo "ray $*"
+while [ "$1" != -- ]; do shift; done
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_fleet_of_a_slurm_job_ends_as_the_command(tmp_path: Path, code: int) -> None:
+    runner = Runner(tmp_path, PASSES)
+    for name, script in {
+        "ray": RAY,
+        "srun": '#!/bin/sh\nshift\nexec "$@"\n',
+        "scontrol": "#!/bin/sh\nprintf 'n1\\nn2\\n'\n",
+        "assay": f'#!/bin/sh\necho "assay $*"\nexit {code}\n',
+    }.items():
+        (runner.tools / name).write_text(script)
+        (runner.tools / name).chmod(0o755)
+    slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2"}
+    script = (ROOT / "docs/workflows/fleet/assay-fleet.sbatch").read_text()
+    ended, output = runner.run(script, "suites", "--", "-k", "two words", **slurm)
+    assert ended == code, output
+    command = "assay fleet --address auto --no-upload suites -- -k two words"
+    ray = f"ray symmetric-run --address n1:6379 --min-nodes 2 -- {command}"
+    assert output.splitlines() == [ray, command]

@@ -19,7 +19,8 @@ FILES = {
     for folder in (GITHUB, EXAMPLES.parent)
     for file in sorted(folder.rglob("*.yml"))
 }
-SCRIPTS = (".ci/run", "docs/workflows/assay.sbatch")
+FLEET = "docs/workflows/fleet"
+SCRIPTS = (".ci/run", "docs/workflows/assay.sbatch", f"{FLEET}/assay-fleet.sbatch")
 
 USES = re.compile(r"^\s*(?:- )?uses:\s*(?P<action>\S+)(?P<rest>.*)$", re.MULTILINE)
 HELD = re.compile(r"@[0-9a-f]{40}$")

@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ _DEVICES: Final = {"gpu": "GPU", "tpu": "TPU"}
 _CARRIED: Final = ("ASSAY_", "JAX_", "XLA_", "LIBTPU_", "TPU_", "CI")
 _NOT_UPLOADED: Final = (".git", ".venv", ".tox", "results", "**/__pycache__")
 _CLEANING_SECONDS: Final = 5.0
+_KNOWN_SECONDS: Final = 1.0
+"""Ray is asked for its machines at most so often: of 1,000 the answer takes a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,8 @@ class Cluster:
     _reference: Any = None
     _run: Any = None
     _used: set[str] = field(default_factory=set)
+    _nodes: list[dict[str, Any]] = field(default_factory=list)
+    _known_until: float = 0.0
 
     def start(self, job: Job) -> None:
         """The job whose groups are submitted from now on."""
@@ -127,7 +132,10 @@ class Cluster:
         return sum(map(self._room, self._alive()))
 
     def _alive(self) -> list[dict[str, Any]]:
-        return [node for node in self.ray.nodes() if node["Alive"]]
+        if time.monotonic() > self._known_until:
+            self._nodes = [node for node in self.ray.nodes() if node["Alive"]]
+            self._known_until = time.monotonic() + _KNOWN_SECONDS
+        return self._nodes
 
     def _room(self, node: Mapping[str, Any]) -> int:
         demand, resources = self.demand, node["Resources"]
@@ -158,12 +166,13 @@ class Cluster:
         return options
 
     def receive(
-        self, handles: Sequence[Any], seconds: float
+        self, handles: Collection[Any], seconds: float
     ) -> Iterator[tuple[Any, Message | None]]:
         """The next message of each stream that has one."""
-        ready, _ = self.ray.wait(list(handles), num_returns=1, timeout=seconds)
-        if ready and len(handles) > 1:
-            ready, _ = self.ray.wait(list(handles), num_returns=len(handles), timeout=0)
+        streams = list(handles)
+        ready, _ = self.ray.wait(streams, num_returns=1, timeout=seconds)
+        if ready and len(streams) > 1:
+            ready, _ = self.ray.wait(streams, num_returns=len(streams), timeout=0)
         for stream in ready:
             yield stream, self._next(stream)
 

@@ -1,7 +1,7 @@
 """Which items still need a verdict: what waits, what runs, and what lost its worker."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -14,6 +14,8 @@ _AHEAD: Final = 2
 _TICK_SECONDS: Final = 2.0
 _PATIENCE: Final = 30
 """Ticks without any machine after which the rest is given up."""
+_FIRST_PATIENCE: Final = 300
+"""The same before the first machine was there: an autoscaler starts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class Workers(Protocol):
         """Start the group when a worker is free; returns the handle of its messages."""
 
     def receive(
-        self, handles: Sequence[Any], seconds: float
+        self, handles: Collection[Any], seconds: float
     ) -> Iterator[tuple[Any, Message | None]]:
         """The messages that arrived, waiting up to so long for the first; None ends a handle."""
 
@@ -71,18 +73,19 @@ class Ledger:
     def run(self, groups: Iterable[Group], workers: Workers) -> None:
         """Run all groups. Every item is reported or given up exactly once, whatever is lost."""
         self._waiting.extend(groups)
-        missing = 0
+        missing, patience = 0, _FIRST_PATIENCE
         while self._waiting or self._running:
             capacity = workers.capacity()
             while self._waiting and len(self._running) < _AHEAD * max(capacity, 1):
                 group = self._waiting.popleft()
                 self._running[workers.submit(group)] = _Running(group, deque(group.items))
             heard = False
-            for handle, message in workers.receive(tuple(self._running), _TICK_SECONDS):
+            for handle, message in workers.receive(self._running, _TICK_SECONDS):
                 heard = True
                 self._handle(handle, message)
+            patience = _PATIENCE if capacity else patience
             missing = 0 if heard or capacity else missing + 1
-            if missing > _PATIENCE:
+            if missing > patience:
                 self._abandon()
 
     def _handle(self, handle: Any, message: Message | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,9 +45,9 @@ class Fakes:
         yield None
 
     def receive(
-        self, handles: Sequence[Any], seconds: float
+        self, handles: Collection[Any], seconds: float
     ) -> Iterator[tuple[Any, Message | None]]:
-        for handle in handles[: self.count]:
+        for handle in list(handles)[: self.count]:
             yield handle, self.streams[handle].popleft()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
@@ -76,11 +76,11 @@ class Gone(Fakes):
         return 0 if self.groups else self.count
 
     def receive(
-        self, handles: Sequence[Any], seconds: float
+        self, handles: Collection[Any], seconds: float
     ) -> Iterator[tuple[Any, Message | None]]:
         if self.streams:
             self.streams.clear()
-            yield handles[0], ended("0/0")
+            yield next(iter(handles)), ended("0/0")
 
 
 def test_a_fleet_without_machines_ends_the_run() -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -53,6 +54,9 @@ def connected(
         ("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"),
     ):
         os.environ.setdefault(name, text)
+    if address == LOCAL:
+        # Else anyone who reaches a port of the cluster could run programs here. Ray reads it once.
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
         import ray
     except ImportError:
@@ -79,7 +83,8 @@ def connected(
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise WrongValue(
                 f"got --address {address}, where no Ray cluster answers ({error}); wanted local, "
-                "auto or HOST:PORT; start one with `ray start --head`"
+                "auto or HOST:PORT; start one with `ray start --head`; if it has a token, set "
+                "RAY_AUTH_MODE=token"
             ) from None
         stack.callback(ray.shutdown)
         yield Cluster(ray=ray, demand=demand)

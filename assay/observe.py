@@ -3,7 +3,7 @@
 import gzip
 import time
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -17,7 +17,7 @@ from assay.hlo.canonical import canonical
 from assay.hlo.module import Module
 from assay.hlo.schema import split
 from assay.hlo.summary import read
-from assay.model.evidence import Evidence, Failure, FailureKind, Seconds
+from assay.model.evidence import Evidence, Failure, FailureKind, Memory, ProcessEvidence, Seconds
 from assay.model.target import TargetUnavailable, Unavailable
 from assay.model.timing import Keep, TimedPair, Times, unmeasured
 from assay.model.workload import Program, SizedVariant, Variant, Workload
@@ -34,6 +34,9 @@ Begin = Callable[[FailureKind | None, Evidence | None], None]
 """Called when a stage begins: with its failure kind (None for Assay's own work), and the evidence
 that is kept if the process dies in the stage, or None."""
 
+Agree = Callable[[Evidence], bool]
+"""Called before the program runs: whether it is to run, as all processes of a group agree."""
+
 
 def observe(
     workload: Workload,
@@ -42,6 +45,7 @@ def observe(
     begin: Begin = lambda _kind, _seen: None,
     cache: CompileCache | None = None,
     growth_seconds: float | None = None,
+    agree: Agree = lambda _seen: True,
 ) -> Evidence:
     """Measure one variant on one target in this process.
 
@@ -54,11 +58,20 @@ def observe(
     """
     target = resolve(target_name)
     observation = _Observation(
-        target=target, evidence=unseen(workload, variant, target), begin=begin, cache=cache
+        target=target,
+        evidence=unseen(workload, variant, target),
+        begin=begin,
+        cache=cache,
+        agree=agree,
     )
     try:
         tools = _reach(workload, target)
-        observation.found(device_count=len(tools.devices))
+        owners = Counter(getattr(each, "process_index", 0) for each in tools.devices)
+        processes = (
+            ProcessEvidence(index=index, device_count=count)
+            for index, count in sorted(owners.items())
+        )
+        observation.found(device_count=len(tools.devices), processes=tuple(processes))
         if target.executes:
             observation.found(device_memory_bytes=tools.device_memory_bytes())
         with tools.machine():
@@ -130,6 +143,7 @@ class _Observation:
     evidence: Evidence
     begin: Begin
     cache: CompileCache | None
+    agree: Agree
     _seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def compile_and_execute(self, tools: Framework, program: Program) -> None:
@@ -170,17 +184,25 @@ class _Observation:
         key = self._cache_key(tools, lowered)
         cache = self.cache if key else None
         if cache and (known := cache.load(key)):
-            self.found(memory=known.memory, module=known.module, hlo_gz=known.hlo_gz, cached=True)
+            self._found_memory(known.memory)
+            self.found(module=known.module, hlo_gz=known.hlo_gz, cached=True)
             return
         with self.stage(FailureKind.COMPILER, "compile"):
             compiled = tools.compile(lowered)
         with self.stage(FailureKind.COMPILER, "read"):
             memory = compiled.memory()
-        self.found(memory=memory)
+        self._found_memory(memory)
         self._read_module(compiled)
         module, hlo_gz = self.evidence.module, self.evidence.hlo_gz
         if cache and module is not None:
             cache.save(key, CompiledProgram(memory=memory, module=module, hlo_gz=hlo_gz))
+
+    def _found_memory(self, memory: Memory) -> None:
+        processes = (
+            replace(each, device_bytes=each.device_count * memory.device_bytes)
+            for each in self.evidence.processes
+        )
+        self.found(memory=memory, processes=tuple(processes))
 
     def _cache_key(self, tools: Framework, lowered: Any) -> str:
         """The name of the program in the cache; empty if it cannot be cached."""
@@ -208,6 +230,9 @@ class _Observation:
             self.found(not_executed=_RUNS_NOTHING)
             return
         self.begin(None, self.evidence)
+        runs = program.steps or (program.values and program.observe)
+        if not runs or not self.agree(self.evidence):
+            return
         if program.steps is not None:
             with self.stage(FailureKind.EXECUTION, "execute"):
                 steps, values = tools.run_steps(program.steps)
@@ -215,7 +240,7 @@ class _Observation:
                 modules = (Module.from_proto(split(proto)[0]) for proto in steps.modules)
                 steps = replace(steps, graphs=tuple(map(canonical, modules)))
             self.found(steps=steps, values=values)
-        elif program.values is not None and program.observe is not None:
+        else:
             with self.stage(FailureKind.EXECUTION, "execute"):
                 values = tools.execute(program)
             self.found(values=values)

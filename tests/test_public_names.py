@@ -70,6 +70,7 @@ CLAIMS = [
     "LastCompile",
     "NamesMatch",
     "Parameters",
+    "ProcessBytes",
     "Refuses",
     "ResidualsOnHost",
     "Runs",

@@ -21,7 +21,7 @@ from assay.claims.memory import (
     TempBytesAtMost,
     TransferredBytes,
 )
-from assay.claims.processes import CollectiveBytes
+from assay.claims.processes import CollectiveBytes, ProcessBytes
 from assay.claims.scaling import BytesExponent, Cost, TimeExponent, TimeGrowth
 from assay.claims.steps import GraphsCompiled, LastCompile, Sent, SentPerStep, TracingSends
 from assay.claims.times import (
@@ -52,6 +52,7 @@ __all__ = [
     "LastCompile",
     "NamesMatch",
     "Parameters",
+    "ProcessBytes",
     "Refuses",
     "ResidualsOnHost",
     "Runs",

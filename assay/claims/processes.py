@@ -1,9 +1,9 @@
-"""Claims on a program over several devices: the bytes that they exchange."""
+"""Claims on a program over several devices or processes: the bytes exchanged, and of a process."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from assay.claims.measurement import module_of, noted, stop
+from assay.claims.measurement import given, memory_of, module_of, noted, stop
 from assay.model.claim import Case, Claim, Formula
 from assay.model.module import Collective
 from assay.model.units import format_bytes
@@ -41,6 +41,26 @@ class CollectiveBytes(Claim):
             self._compare(case, what, total, "≤", self.at_most),
             "; ".join(map(_in_words, largest)),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessBytes(Claim):
+    """No process needs more than the formula's bytes of memory on all of its devices together.
+
+    A compile-only target says which of its devices belong to one process, as a machine of it would.
+    """
+
+    at_most: Formula
+    name: str = "process-bytes"
+    judges_compiled: ClassVar[bool] = True
+
+    def judge(self, case: Case) -> Finding:
+        memory_of(case)
+        missing = "got a process without a memory analysis, wanted that of each process"
+        processes = given(case.evidence.processes or None, missing)
+        largest = max(given(each.device_bytes, missing) for each in processes)
+        what = f"device memory of the largest of {len(processes)} processes"
+        return self._compare(case, what, largest, "≤", self.at_most)
 
 
 def _in_words(collective: Collective) -> str:

@@ -24,6 +24,7 @@ from assay.model.evidence import (
 from assay.model.timing import DeviceTimes
 from assay.model.workload import Growth, Program, Variant
 from assay.targets import jax_internals
+from assay.targets.emulation import own_of
 
 _MEMORY_PARTS = (
     *("temp", "argument", "output", "alias"),
@@ -147,7 +148,7 @@ class Framework:
 
     def device_memory_bytes(self) -> int | None:
         """The memory that programs can use on a live device; None if it does not say."""
-        limit: int | None = (self.devices[0].memory_stats() or {}).get("bytes_limit")
+        limit: int | None = (own_of(self.devices)[0].memory_stats() or {}).get("bytes_limit")
         return limit
 
     def execute(self, program: Program) -> tuple[Tensor, ...]:

@@ -13,16 +13,18 @@ from assay.frameworks.jax_placement import (
     abstractly_on,
     check_compiled,
     check_results,
+    gathered,
     is_jitted,
     jitted,
     lowered_for,
+    shared,
     unwrapped,
 )
 from assay.frameworks.jax_timing import JaxTiming
 from assay.model.evidence import Residual, Tensor, Traced
 from assay.model.workload import Program
 from assay.targets import jax_internals
-from assay.targets.emulation import emulated
+from assay.targets.emulation import emulated, own_of
 from assay.targets.jax_internals import compile_with_dump
 
 _PLACEMENT = "annotate_device_placement"
@@ -84,15 +86,18 @@ class JaxFramework(JaxTiming):
         assert program.values is not None
         assert program.observe is not None
         observe, values, shardings = program.observe, program.values, program.in_shardings
-        with (program.context or nullcontext)(), jax.default_device(self.devices[0]):
+        with (program.context or nullcontext)(), jax.default_device(own_of(self.devices)[0]):
             if shardings is None:
                 results = jax.jit(observe)(*values())
+            elif jax.distributed.is_initialized():
+                run = observe if is_jitted(observe) else jax.jit(observe)
+                results = run(*shared(values(), shardings))
             elif is_jitted(observe):
                 results = observe(*jax.device_put(tuple(values()), shardings))
             else:
                 results = jax.jit(observe, in_shardings=shardings)(*values())
         check_results(results, self.devices)
-        leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
+        leaves = jax.tree_util.tree_leaves_with_path(gathered(results))
         return tuple(tensor_of(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
 
 

@@ -17,7 +17,7 @@ from assay.frameworks.framework import check_placement
 from assay.model.blame import WrongType, WrongValue
 from assay.model.workload import Program
 from assay.targets import jax_internals
-from assay.targets.emulation import mesh_settable
+from assay.targets.emulation import mesh_settable, own_of
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _JIT_OPTIONS = ("in_shardings", "out_shardings", "donate_argnums", "static_argnums")
@@ -240,7 +240,7 @@ def lowered_for(
     Raises:
         WrongValue: its shardings are of other devices than these.
     """
-    with jax.default_device(devices[0]):
+    with jax.default_device(own_of(devices)[0]):
         lowered: jax.stages.Lowered = traced.lower(lowering_platforms=(platform,))
     foreign = set(jax_internals.lowered_devices(lowered)) - set(devices)
     if foreign:
@@ -267,3 +267,27 @@ def check_results(results: Any, devices: Sequence[Any]) -> None:
     """Raise ``Misplaced`` unless all arrays among the results are on these devices."""
     arrays = (leaf for leaf in jax.tree.leaves(results) if isinstance(leaf, jax.Array))
     check_placement({device for array in arrays for device in array.devices()}, devices)
+
+
+def shared(values: Any, shardings: Any) -> Any:
+    """Values that every process has, as arrays over the devices of all."""
+    local = jax.tree.map(lambda leaf: np.asarray(leaf) if _is_plain(leaf) else leaf, values)
+    return jax.device_put(tuple(local), shardings)
+
+
+def _is_plain(leaf: Any) -> bool:
+    """Whether numpy can hold an array; not one of random keys."""
+    return isinstance(leaf, jax.Array) and isinstance(leaf.dtype, np.dtype)
+
+
+def gathered(results: Any) -> Any:
+    """The results on the host, whole: each process gives the others its part."""
+    from jax.experimental import multihost_utils
+
+    def whole(leaf: Any) -> Any:
+        known = not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
+        if known or leaf.is_fully_replicated:
+            return leaf
+        return multihost_utils.process_allgather(leaf, tiled=True)
+
+    return jax.device_get(jax.tree.map(whole, results))

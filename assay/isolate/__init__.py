@@ -4,7 +4,17 @@ The child is started once and serves many requests. A child that dies is evidenc
 request starts another.
 """
 
+from assay.isolate.group import Group, ProcessLost
 from assay.isolate.messages import NotPortable
 from assay.isolate.observer import ObservationError, Observer, Processes
+from assay.isolate.together import GroupObserver
 
-__all__ = ["NotPortable", "ObservationError", "Observer", "Processes"]
+__all__ = [
+    "Group",
+    "GroupObserver",
+    "NotPortable",
+    "ObservationError",
+    "Observer",
+    "ProcessLost",
+    "Processes",
+]

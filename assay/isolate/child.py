@@ -9,13 +9,16 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Final
 
 from assay.isolate.memory import MemoryExceeded, MemoryLimit, Watch, kernel_kills, offer_to_kernel
 
 READY: Final = b"ready"
 """The first frame that a child sends."""
+
+MOST_BYTES: Final = 2**32 - 1
+"""The longest frame."""
 
 _LENGTH: Final = struct.Struct("<I")
 _MOST_AT_ONCE: Final = 2**20
@@ -24,7 +27,7 @@ _SURE_AT_ONCE: Final = select.PIPE_BUF
 _STDERR_TAIL_CHARACTERS: Final = 400
 _STDERR_BYTES_READ: Final = 65_536
 # Importing a framework on a cold disk takes tens of seconds; no program is part of it.
-_START_SECONDS: Final = 300.0
+START_SECONDS: Final = 300.0
 
 
 class NotStartedError(RuntimeError):
@@ -75,17 +78,17 @@ class Child:
         """Whether the process still runs."""
         return self._process.poll() is None
 
-    def await_ready(self) -> None:
-        """Wait for its first frame; a child that sends none is ended.
+    def await_ready(self, receive: "Callable[[Child, float], bytes] | None" = None) -> None:
+        """Wait for its first frame, by ``receive``; a child that sends none is ended.
 
         Raises:
             NotStartedError: it died first, or took more time or memory than any import does.
         """
         try:
-            self.receive(_START_SECONDS)
+            (receive or Child.receive)(self, START_SECONDS)
         except TimeoutError:
             self.close()
-            raise NotStartedError(f"was not ready within {_START_SECONDS:g} s") from None
+            raise NotStartedError(f"was not ready within {START_SECONDS:g} s") from None
         except MemoryExceeded as exceeded:
             raise NotStartedError(f"did not start: {exceeded}; raise the memory limit") from None
         # A child that dies before its first program says nothing about a program.
@@ -123,6 +126,21 @@ class Child:
         except MemoryExceeded:
             self.close()
             raise
+
+    def answers_first(self, other: IO[bytes], timeout_seconds: float) -> bool:
+        """Wait until it sends something, or there is something to read of the other stream.
+
+        Raises:
+            TimeoutError, MemoryExceeded: as ``receive``.
+        """
+        assert self._process.stdout
+        deadline = time.monotonic() + timeout_seconds
+        try:
+            found = _await([self._process.stdout, other], deadline, self._watch)
+        except MemoryExceeded:
+            self.close()
+            raise
+        return self._process.stdout in found
 
     @property
     def lost_to_kernel(self) -> bool:
@@ -201,23 +219,30 @@ def _framed(payload: bytes) -> bytes:
     return _LENGTH.pack(len(payload)) + payload
 
 
-def read(stream: IO[bytes], timeout_seconds: float | None, watch: Watch | None = None) -> bytes:
+def read(
+    stream: IO[bytes],
+    timeout_seconds: float | None,
+    watch: Watch | None = None,
+    most_bytes: int = MOST_BYTES,
+) -> bytes:
     """The next frame. ``watch`` looks at the memory of the other side until it arrives.
 
     Raises:
         TimeoutError: the whole frame did not arrive in that time.
         MemoryExceeded: the other side held too much.
-        EOFError: the other side is gone.
+        EOFError: the other side is gone, or announces a longer frame.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, deadline, watch))
+    if length > most_bytes:
+        raise EOFError
     return _exactly(stream, length, deadline, watch)
 
 
 def _exactly(stream: IO[bytes], count: int, deadline: float | None, watch: Watch | None) -> bytes:
     data = bytearray()
     while len(data) < count:
-        _await(stream, deadline, watch)
+        _await([stream], deadline, watch)
         # Not through the stream's buffer: select does not see a frame that is in it.
         part = os.read(stream.fileno(), min(count - len(data), _MOST_AT_ONCE))
         if not part:
@@ -226,15 +251,17 @@ def _exactly(stream: IO[bytes], count: int, deadline: float | None, watch: Watch
     return bytes(data)
 
 
-def _await(stream: IO[bytes], deadline: float | None, watch: Watch | None) -> None:
-    """Wait until there is something to read. Raises as ``read`` does."""
+def _await(
+    streams: Sequence[IO[bytes]], deadline: float | None, watch: Watch | None
+) -> Sequence[IO[bytes]]:
+    """The streams of which there is something to read. Raises as ``read`` does."""
     while True:
         if watch:
             watch.look()
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         pause = watch.seconds_left() if watch else None
         waits = [each for each in (left, pause) if each is not None]
-        if select.select([stream], [], [], min(waits, default=None))[0]:
-            return
+        if found := select.select(streams, [], [], min(waits, default=None))[0]:
+            return found
         if left == 0.0:
             raise TimeoutError

@@ -7,7 +7,7 @@ from collections import ChainMap
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import cloudpickle
 import msgspec
@@ -16,6 +16,9 @@ from assay.model.blame import WrongValue, encodable
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.timing import Times
 from assay.model.workload import SizedVariant, Variant, Workload
+
+RUN: Final = b"run"
+"""The frame after an answer that asks: all processes of the group are ready."""
 
 
 class NotPortable(WrongValue):
@@ -42,7 +45,8 @@ class Answer(msgspec.Struct, frozen=True):
     program that could not be loaded. ``died`` says what ended the process of the program, if that
     was a fork of the child. More answers to the same request follow one that is not ``final``: it
     holds the times so far, or names the stage that begins by the failure that would be its own
-    (None is Assay's own work), with the evidence that is to be kept if the stage fails.
+    (None is Assay's own work), with the evidence that is to be kept if the stage fails. One that
+    ``asks`` waits for a frame: ``RUN`` lets the program run, and any other does not.
     """
 
     evidence: Evidence | None = None
@@ -52,6 +56,7 @@ class Answer(msgspec.Struct, frozen=True):
     trace: str = ""
     died: str = ""
     times: Times | None = None
+    asks: bool = False
     final: bool = True
 
 

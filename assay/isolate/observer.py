@@ -142,8 +142,8 @@ class Observer:
     def _answers(self, request: Request, patience: Callable[[], float]) -> Iterator[Answer]:
         """The answers to a request, of which the last one is final, or says how the child ended.
 
-        A program has one time limit for all its stages. Times have one from each answer to the
-        next, of as many seconds as ``patience`` says then.
+        A program has one time limit for all its stages, and after it asked another one. Times have
+        one from each answer to the next, of as many seconds as ``patience`` says then.
         """
         self._killed = ""
         child = self._running()
@@ -152,13 +152,13 @@ class Observer:
             deadline = time.monotonic() + patience()
             child.send(encoded(request), patience())
             while True:
-                payload = child.receive(deadline - time.monotonic())
+                payload = self._receive(child, deadline - time.monotonic())
                 answer = msgspec.msgpack.decode(payload, type=Answer)
                 if answer.final:
                     break
                 stage = answer.stage
                 yield answer
-                if answer.times is not None:
+                if answer.times is not None or answer.asks:
                     deadline = time.monotonic() + patience()
         except TimeoutError:
             self.close()
@@ -189,21 +189,28 @@ class Observer:
         if child is not None:
             child.close()
 
+    def _receive(self, child: Child, seconds: float) -> bytes:
+        return child.receive(seconds)
+
     def _running(self) -> Child:
         # A child that died between requests says nothing about the next program.
         if self._child is not None and not self._child.is_alive:
             self.close()
         if self._child is None:
-            forks_for = ["--forks-for", self.forks_for] if self.forks_for else []
-            command = ["-m", "assay.isolate", *map(str, self.targets), *forks_for]
-            # Stored before it is ready: Ctrl-C may interrupt the start.
-            self._child = Child([sys.executable, *command], self._environment(), self.memory_limit)
-            try:
-                self._child.await_ready()
-            except NotStartedError as error:
-                self._child = None
-                raise ObservationError(f"the observer {error}") from None
+            self._start()
+        assert self._child is not None
         return self._child
+
+    def _start(self, *options: str) -> None:
+        forks_for = ["--forks-for", self.forks_for] if self.forks_for else []
+        command = ["-m", "assay.isolate", *map(str, self.targets), *forks_for, *options]
+        # Stored before it is ready: Ctrl-C may interrupt the start.
+        self._child = Child([sys.executable, *command], self._environment(), self.memory_limit)
+        try:
+            self._child.await_ready(self._receive)
+        except NotStartedError as error:
+            self._child = None
+            raise ObservationError(f"the observer {error}") from None
 
     def _environment(self) -> dict[str, str]:
         return {

@@ -17,24 +17,28 @@ import msgspec
 
 from assay.frameworks.installed import preload
 from assay.isolate.child import READY, end_with_parent, how_it_ended, own_pipes, read, write
-from assay.isolate.messages import Answer, Request, encoded
+from assay.isolate.messages import RUN, Answer, Request, encoded
 from assay.model.blame import in_words, message_of, users_line
 from assay.model.evidence import Evidence, Failure, FailureKind
+from assay.model.process import Process
 from assay.model.target import TargetError, TargetName
 from assay.model.timing import Keep, TimedPair, Times
-from assay.observe import Begin, observe, observe_times
+from assay.observe import Agree, Begin, observe, observe_times
 from assay.store.compile_cache import CompileCache, usual_folder
 from assay.targets import prepare, resolve
 from assay.targets.emulation import emulated
 
 
-def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
+def serve(
+    targets: Sequence[TargetName], forks_for: str = "", process: Process | None = None
+) -> None:
     """Answer requests from standard input until it closes.
 
-    ``forks_for`` names the framework that is imported at once and then runs in forks only.
+    ``forks_for`` names the framework that is imported at once and then runs in forks only. With
+    ``process``, this is one of several processes that run every program together.
     """
     requests, answers = own_pipes()
-    prepare(targets)
+    prepare(targets, process)
     if forks_for:
         preload(forks_for)
     with _machine(targets, forks_for):
@@ -47,7 +51,7 @@ def serve(targets: Sequence[TargetName], forks_for: str = "") -> None:
             if forks_for:
                 write(answers, _answer_in_fork(request, requests, answers))
             else:
-                write(answers, _answer(answers, request))
+                write(answers, _answer(answers, request, requests if process else None))
 
 
 def _machine(targets: Sequence[TargetName], forks_for: str) -> AbstractContextManager[None]:
@@ -64,8 +68,11 @@ def _machine(targets: Sequence[TargetName], forks_for: str) -> AbstractContextMa
         return nullcontext()
 
 
-def _answer(answers: IO[bytes], request: bytes) -> bytes:
-    """The last answer to a request. Earlier answers are written immediately."""
+def _answer(answers: IO[bytes], request: bytes, requests: IO[bytes] | None = None) -> bytes:
+    """The last answer to a request. Earlier answers are written immediately.
+
+    With ``requests``, the parent is asked whether the program may run.
+    """
 
     def keep(times: Times) -> None:
         write(answers, encoded(Answer(times=times, final=False)))
@@ -73,15 +80,23 @@ def _answer(answers: IO[bytes], request: bytes) -> bytes:
     def begin(stage: FailureKind | None, seen: Evidence | None) -> None:
         write(answers, encoded(Answer(stage=stage, evidence=seen, final=False)))
 
+    def agree(seen: Evidence) -> bool:
+        if requests is None:
+            return True
+        # While it waits, it may be ended with the process that runs the program with it.
+        stage = FailureKind.EXECUTION
+        write(answers, encoded(Answer(evidence=seen, stage=stage, asks=True, final=False)))
+        return read(requests, None) == RUN
+
     try:
-        found = _found(request, keep, begin)
+        found = _found(request, keep, begin, agree)
     # The parent must receive every exception of the child as text.
     except Exception as error:  # noqa: BLE001
         found = Answer(crash=in_words(error), trace=traceback.format_exc())
     return encoded(found)
 
 
-def _found(payload: bytes, keep: Keep, begin: Begin) -> Answer:
+def _found(payload: bytes, keep: Keep, begin: Begin, agree: Agree) -> Answer:
     request = msgspec.msgpack.decode(payload, type=Request)
     begin(FailureKind.BUILD, None)
     try:
@@ -97,7 +112,7 @@ def _found(payload: bytes, keep: Keep, begin: Begin) -> Answer:
     if turns is None:
         folder = usual_folder(os.environ)
         cache = CompileCache(folder) if folder else None
-        seen = observe(workload, variant, target, begin, cache, request.most_seconds)
+        seen = observe(workload, variant, target, begin, cache, request.most_seconds, agree)
         return Answer(evidence=seen)
     assert request.most_seconds is not None
     pair = TimedPair(

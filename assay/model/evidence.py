@@ -306,6 +306,19 @@ class Seconds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessEvidence:
+    """One process of a program, of `jax.distributed` or as a compile-only topology names them.
+
+    ``device_bytes`` is the device memory that the program needs on all ``device_count`` devices of
+    the process: temp + argument + output − alias.
+    """
+
+    index: int
+    device_count: int
+    device_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """The measurements of a variant on a target; None is what was not measured.
 
@@ -315,7 +328,8 @@ class Evidence:
     ``growth``, the times of the growing loop, nothing else was measured. ``hlo_gz`` is the gzipped
     HloProto of the module, which the store writes to a separate file. ``warnings`` are the
     framework's, such as a donation that no output can use. ``cached``: an earlier run compiled the
-    program. ``retries`` says how earlier attempts ended (`docs/limits.md`).
+    program. ``retries`` says how earlier attempts ended (`docs/limits.md`). ``processes`` are those
+    whose devices it uses; in a run over several processes, each measured its own.
     """
 
     workload: str
@@ -326,6 +340,7 @@ class Evidence:
     size: int | None = None
     separate_host_memory: bool = True
     device_count: int = 1
+    processes: tuple[ProcessEvidence, ...] = ()
     device_memory_bytes: int | None = None
     on_chip_memory_bytes: int = 0
     unavailable: Unavailable | None = None

@@ -161,14 +161,15 @@ class Ending:
 
     ``cut_short`` is ``MISUSE`` after Ctrl-C (pytest's own code), ``CRASHED``, or None.
     ``failed_elsewhere`` is true if pytest failed. ``lost`` are the ids of selected items without a
-    verdict. ``unwritten`` is why not everything could be written; ``fault`` is any other failure of
-    Assay at the end. ``coverage`` is one line on the expected verdicts, ``missing`` those not
-    reached.
+    verdict. ``lost_process`` is the process of a group whose loss ended the run. ``unwritten`` is
+    why not everything could be written; ``fault`` is any other failure of Assay at the end.
+    ``coverage`` is one line on the expected verdicts, ``missing`` those not reached.
     """
 
     cut_short: ExitCode | None = None
     failed_elsewhere: bool = False
     lost: tuple[str, ...] = ()
+    lost_process: str = ""
     unwritten: str = ""
     fault: str = ""
     coverage: str = ""

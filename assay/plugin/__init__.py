@@ -43,6 +43,11 @@ _AGAINST: Final = (
     "(jax==0.10.2,jaxlib==0.10.2), or that of the baselines (baseline)"
 )
 _MEMORY: Final = "memory limit of one program (4GiB); default: this machine's share for a worker"
+_DISTRIBUTED: Final = (
+    "this process is one of several that run the same items together, and process 0 writes; "
+    "default: as jax.distributed detects it (Slurm, Open MPI, Kubernetes, Cloud TPU)"
+)
+_AUTO: Final = {"nargs": "?", "const": "auto"}
 # Name, default, metavar, help. A list can be given repeatedly, False is a flag.
 _OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
     ("target", [], "NAME", "only these targets (comma-separated); default: all available"),
@@ -55,6 +60,7 @@ _OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
     ("against", None, "VERSION", _AGAINST),
     ("against-seconds", None, "SECONDS", "time limit of one such comparison; default: 300"),
     ("require-framework", [], "NAME", "fail, not skip, without this framework (torch_xla)"),
+    ("distributed", None, "[HOST:PORT,COUNT,INDEX]", _DISTRIBUTED),
     ("history", "", "URL", "add the run to this database: a file, postgresql://… or default"),
     ("no-cache", False, "", "compile every program again, ignore earlier runs; default in CI"),
     ("compile-timeout", "900", "SECONDS", "time limit of one program; default: 900"),
@@ -70,6 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         if metavar:
             action = "append" if isinstance(default, list) else "store"
             kind = {"action": action, "metavar": metavar}
+            kind |= _AUTO if metavar.startswith("[") else {}
         group.addoption(f"--assay-{name}", default=default, help=text, **kind)
 
 

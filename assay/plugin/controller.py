@@ -207,10 +207,13 @@ class Controller:
         cut_short = ExitCode.CRASHED if exitstatus == pytest.ExitCode.INTERNAL_ERROR else None
         if self._interrupted or exitstatus == pytest.ExitCode.INTERRUPTED:
             cut_short = ExitCode.MISUSE
+        if self._session.lost_process:
+            cut_short = ExitCode.CRASHED
         ending = Ending(
             cut_short=cut_short,
             failed_elsewhere=exitstatus not in (pytest.ExitCode.OK, *_PYTEST_OWN),
             lost=tuple(sorted(self._selected - self._reached)) if self._runs_items else (),
+            lost_process=self._session.lost_process,
         )
         is_whole = not cut_short and exitstatus not in _PYTEST_OWN
         with _without_sigint():
@@ -347,7 +350,8 @@ class Controller:
             yield f"resumed: {plural(earlier.errors, 'error')} of Assay judged nothing, tried again"
         if earlier and earlier.torn:
             yield "resumed: the last line of records.jsonl was incomplete, and was removed"
-        if self._invocation.ending.cut_short is ExitCode.MISUSE:
+        ending = self._invocation.ending
+        if ending.cut_short is ExitCode.MISUSE or ending.lost_process:
             yield f"continue: repeat the command with --assay-resume={self._session.directory}"
 
 
@@ -359,9 +363,15 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
         options += ["--assay-level", settings.level.name.lower()]
     if settings.against:
         options += [f"--assay-against={settings.against}"]
-    if settings.baselines != settings.root / BASELINES:
-        options += [f"--assay-baselines-dir={config.getoption('--assay-baselines-dir')}"]
-    return Invocation(command=("pytest", *dict.fromkeys(places), *options), environment=host())
+    # As given: a process of several reads a copy.
+    folder = config.getoption("--assay-baselines-dir")
+    if settings.root / folder != settings.root / BASELINES:
+        options += [f"--assay-baselines-dir={folder}"]
+    environment = host()
+    if settings.process:
+        environment |= {"processes": str(settings.process.count)}
+    command = ("pytest", *dict.fromkeys(places), *options)
+    return Invocation(command=command, environment=environment)
 
 
 @contextmanager

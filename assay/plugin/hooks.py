@@ -11,6 +11,7 @@ from assay.model.verdict import ExitCode
 from assay.plugin import CONTROLLER, run_name
 from assay.plugin.controller import Controller
 from assay.plugin.coverage import unused_baseline_items
+from assay.plugin.distributed import Distributed
 from assay.plugin.fixture import Assay, Baseline
 from assay.plugin.history import check_database
 from assay.plugin.items import (
@@ -37,9 +38,15 @@ def pytest_configure(config: pytest.Config) -> None:
         if not worker:
             _reject_rootdir_by_mistake(config)
         settings = Settings.parse(config.rootpath, vars(config.option))
+        together = None
+        if settings.process and not config.option.collectonly:
+            together = Distributed(config, settings, settings.process)
+            settings = together.settings
+            config.pluginmanager.register(together)
         earlier = earlier_run(settings.resume, in_worker=worker) if settings.resume else None
         name = earlier.directory.name if earlier else run_name(config)
-        session = Session(settings, name, earlier.records if earlier else ())
+        group = together.group if together else None
+        session = Session(settings, name, earlier.records if earlier else (), group)
         controller = None if worker else Controller(config, session, earlier)
         if settings.history and not worker:
             check_database(settings.history)

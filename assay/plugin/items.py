@@ -30,6 +30,7 @@ from assay.plugin import NODE, PAYLOAD, benchmarks
 from assay.plugin.progress import printable
 from assay.plugin.session import Session
 
+_ENABLE = "leave the option out, or add --benchmark-enable"
 VERDICTS: pytest.StashKey[list[Record]] = pytest.StashKey()
 """The records of an item that are not yet attached to a report."""
 
@@ -99,11 +100,15 @@ class TrialItem(VerdictItem):
     def judge(self) -> list[Record]:
         """The verdicts on the trial and its controls."""
         session = self.config.stash[Session.KEY]
-        if self.trial.is_timing and benchmarks.is_disabled(self.config):
+        untimed = None
+        if session.group:
+            untimed = ("over several processes", "run it without --assay-distributed")
+        elif benchmarks.is_disabled(self.config):
+            untimed = ("under --benchmark-disable", _ENABLE)
+        if self.trial.is_timing and untimed:
+            where, advice = untimed
             finding = Finding(
-                outcome=Outcome.INCONCLUSIVE,
-                reason="nothing is timed under --benchmark-disable",
-                advice="leave the option out, or add --benchmark-enable",
+                outcome=Outcome.INCONCLUSIVE, reason=f"nothing is timed {where}", advice=advice
             )
             record, measured = record_of(session.name, self.trial, finding, seconds=0.0), None
         else:

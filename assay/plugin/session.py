@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from assay.frameworks.installed import keeps_state
-from assay.isolate import NotPortable, Observer, Processes
+from assay.isolate import (
+    Group,
+    GroupObserver,
+    NotPortable,
+    Observer,
+    Processes,
+    ProcessLost,
+)
 from assay.judge.case import at_fault
 from assay.measure import BASELINE, Measurements
 from assay.model.claim import Check, Trial, record_of
@@ -35,13 +42,22 @@ class Session:
     """Judges trials for one pytest process. Observers start when they are first needed.
 
     ``checks`` are those that the process collected, each with its file. ``excludes`` says whether
-    the workers of the run exclude one another during a timing.
+    the workers of the run exclude one another during a timing. ``lost_process`` says which process
+    of the group is lost, and why.
     """
 
     KEY: pytest.StashKey["Session"] = pytest.StashKey()
 
-    def __init__(self, settings: Settings, name: str, recorded: Sequence[Record] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        name: str,
+        recorded: Sequence[Record] = (),
+        group: Group | None = None,
+    ) -> None:
         """Join the run of that name, start it, or continue it after the recorded verdicts.
+
+        With ``group``, every program runs together with the other processes.
 
         Raises:
             BaselineError: a baseline file is damaged.
@@ -53,6 +69,8 @@ class Session:
         self.name = name
         self.checks: list[tuple[Path, Check]] = []
         self.excludes = False
+        self.group = group
+        self.lost_process = ""
         self._recorded = {record.key: record for record in recorded}
         self._observers: dict[tuple[str, str], Observer] = {}
         self._processes = Processes(cached=settings.cached, memory_limit=settings.memory_limit)
@@ -100,6 +118,10 @@ class Session:
         start = time.perf_counter()
         try:
             return self.run.judge_timed(trial)
+        except ProcessLost as lost:
+            self.lost_process = str(lost)
+            # pytest writes no summary with exit code 3; it is set after the summary.
+            raise pytest.exit.Exception(f"assay: {lost}") from None
         except NotPortable as misuse:
             finding = Finding(
                 outcome=Outcome.FAILED,
@@ -187,13 +209,25 @@ class Session:
         key = (name.model if name.model in _ACCELERATORS else "compile-only", forks_for)
         if key not in self._observers:
             names = [TargetName.parse(text) for text in self.settings.targets]
-            self._observers[key] = Observer(
-                [name, *(other for other in names if other.model not in _ACCELERATORS)],
-                timeout_seconds=self.settings.compile_timeout_seconds,
-                forks_for=forks_for,
-                cached=self.settings.cached,
-                memory_limit=self.settings.memory_limit,
-            )
+            targets = [name, *(other for other in names if other.model not in _ACCELERATORS)]
+            seconds = self.settings.compile_timeout_seconds
+            if self.group:
+                # A program that one process compiles and another one loads may hang a compiler.
+                self._observers[key] = GroupObserver(
+                    targets,
+                    seconds,
+                    group=self.group,
+                    cached=False,
+                    memory_limit=self.settings.memory_limit,
+                )
+            else:
+                self._observers[key] = Observer(
+                    targets,
+                    seconds,
+                    forks_for=forks_for,
+                    cached=self.settings.cached,
+                    memory_limit=self.settings.memory_limit,
+                )
         return self._observers[key]
 
 

@@ -10,11 +10,15 @@ from typing import Any, TypeVar
 from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
 from assay.isolate.memory import MemoryLimit, machine_bytes, usual_limit
 from assay.measure import BASELINE
+from assay.model.blame import WrongValue
+from assay.model.process import Process
+from assay.model.target import LIVE_MODELS, TargetName
 from assay.model.units import parse_bytes
 from assay.model.workload import Level
 from assay.plugin import RESULTS
 from assay.run import BaselineUpdate
 from assay.targets import resolve, survey
+from assay.targets.jax_internals import detected_process
 from assay.toolchains.recipe import UnreadableToolchain, recipe
 
 _Value = TypeVar("_Value")
@@ -31,7 +35,8 @@ class Settings:
     ``named`` says that the command line names targets; ``cached``, that compilations of earlier
     runs are used. ``memory_limit`` is that of a program, None where there is none. ``required`` are
     frameworks that must be installed. ``history`` is a database, empty for none. ``resume`` is the
-    folder of an interrupted run, or None.
+    folder of an interrupted run, or None. ``process`` is this one of several that judge the same
+    items, or None.
     """
 
     root: Path
@@ -50,6 +55,7 @@ class Settings:
     required: tuple[str, ...]
     history: str
     resume: Path | None
+    process: Process | None
 
     @classmethod
     def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
@@ -83,9 +89,13 @@ class Settings:
         _check_folder("--assay-results-dir", results, written=True)
         writes_baselines = update is not BaselineUpdate.NOTHING
         _check_folder("--assay-baselines-dir", baselines, written=writes_baselines)
+        process = _process(options["assay_distributed"])
+        targets = _targets(options["assay_target"], live=process is not None)
+        if process:
+            _check_shares(process, targets, options["assay_against"] or "")
         return cls(
             root=root,
-            targets=_targets(options["assay_target"]),
+            targets=targets,
             level=parsed("--assay-level", Level.parse, "quick, full, device or soak"),
             update=update,
             results=results,
@@ -102,6 +112,7 @@ class Settings:
             ),
             history=_database(root, options["assay_history"]),
             resume=resume,
+            process=process,
         )
 
 
@@ -115,12 +126,53 @@ def _names(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
 
 
-def _targets(texts: Sequence[str]) -> tuple[str, ...]:
+def _process(text: str | None) -> Process | None:
+    """This process of several; None without the option."""
+    if text is None:
+        return None
+    try:
+        process = detected_process() if text == "auto" else Process.parse(text)
+    except WrongValue as error:
+        raise SettingsError(f"--assay-distributed: {error}") from None
+    if process is None:
+        raise SettingsError(
+            "got --assay-distributed where jax.distributed detects no cluster, wanted Slurm, Open "
+            "MPI, Kubernetes or Cloud TPU; give --assay-distributed=HOST:PORT,COUNT,INDEX"
+        )
+    return process
+
+
+def _check_shares(process: Process, targets: Iterable[str], against: str) -> None:
+    """Check that several processes can run the targets together."""
+    if against:
+        raise SettingsError(
+            f"got --assay-against={against} with --assay-distributed, wanted one of the two: times "
+            "are measured in one process"
+        )
+    for name in map(TargetName.parse, targets):
+        if name.model not in LIVE_MODELS:
+            raise SettingsError(
+                f"got --assay-target={name} with --assay-distributed, wanted a live target, such "
+                f"as cpu:{4 * process.count}; compile-only targets need one process"
+            )
+        (devices,) = name.topology or (1 if name.model == "cpu" else process.count,)
+        if devices % process.count:
+            raise SettingsError(
+                f"got --assay-target={name} for {process.count} processes, wanted a number of "
+                f"devices that all processes share equally; try {name.model}:{4 * process.count}"
+            )
+
+
+def _targets(texts: Sequence[str], *, live: bool) -> tuple[str, ...]:
     if names := _names(texts):
         return tuple(dict.fromkeys(str(resolve(name).name) for name in names))
     if texts:
         raise SettingsError("got --assay-target without a name, wanted one; see `assay targets`")
-    return tuple(str(target.name) for target, missing in survey() if not missing)
+    return tuple(
+        str(target.name)
+        for target, missing in survey()
+        if not missing and (target.executes or not live)
+    )
 
 
 def _frameworks(texts: Iterable[str]) -> tuple[str, ...]:

@@ -252,6 +252,7 @@ def result(records: Sequence[Record], ending: Ending) -> str:
     unreached = "and what was not reached was not judged"
     reasons = {
         f"Interrupted, {unreached}": ending.cut_short is ExitCode.MISUSE,
+        f"{ending.lost_process.capitalize()}, {unreached}": bool(ending.lost_process),
         f"pytest or a plugin failed, {unreached}": ending.cut_short is ExitCode.CRASHED,
         "The results are incomplete: not everything could be written": bool(ending.unwritten),
         "Assay itself failed": code is ExitCode.CRASHED,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from assay.model.process import Process, is_loopback
 from assay.model.target import (
     DeviceModel,
     Kind,
@@ -98,6 +99,13 @@ def live_devices(name: TargetName, kind: Kind) -> tuple[Device, ...]:
         raise TargetUnavailable(str(name), why) from error
     present = len(found)
     (wanted,) = name.topology or (1 if kind == "cpu" else present,)
+    owned: dict[int, list[Device]] = {}
+    for device in found:
+        owned.setdefault(device.process_index, []).append(device)
+    if wanted % len(owned):
+        reason = f"{wanted} devices cannot be shared equally by {len(owned)} processes"
+        remedy = f"ask for a number of devices that {len(owned)} divides"
+        raise TargetUnavailable(str(name), Unavailable(reason, remedy))
     if present < wanted:
         remedy = (
             f"before jax starts, set jax_num_cpu_devices (or {_FORCED_COUNT} in XLA_FLAGS, which "
@@ -107,7 +115,9 @@ def live_devices(name: TargetName, kind: Kind) -> tuple[Device, ...]:
         )
         reason = f"jax runs with {present} {kind} devices, and the name asks for {wanted}"
         raise TargetUnavailable(str(name), Unavailable(reason, remedy))
-    return found[:wanted]
+    # Of several processes, each has the same share.
+    share = wanted // len(owned)
+    return tuple(device for devices in owned.values() for device in devices[:share])
 
 
 def compile_only_target(name: TargetName, model: DeviceModel) -> Target:
@@ -173,18 +183,41 @@ def _lines(message: Mapping[str, object]) -> Iterator[str]:
                 yield f"{name}: {json.dumps(item)}"
 
 
-def prepare(names: Iterable[TargetName]) -> None:
+def prepare(names: Iterable[TargetName], process: Process | None = None) -> None:
     """Prepare this process for the targets `names`: environment, platforms, CPU devices.
 
-    Has its full effect only before jax starts a backend; what the user has set stays.
+    Has its full effect only before jax starts a backend; what the user has set stays. With
+    `process`, jax is started, and its devices are those of all processes: each has its share of
+    the CPU devices.
     """
     names = tuple(names)
     os.environ.update(environment(names, os.environ))
     settings = _settings()
     if settings.jax_platforms is None:  # jax was imported before the environment was set
         settings.update("jax_platforms", os.environ["JAX_PLATFORMS"])
-    request_cpu_devices(cpu_device_count(names))
+    request_cpu_devices(-(-cpu_device_count(names) // (process.count if process else 1)))
     emulation.keep_memory_kinds()
+    if process:
+        _join(process)
+
+
+def _join(process: Process) -> None:
+    """Start jax in this process, together with all others of the group."""
+    import jax
+
+    address = f"[{process.host}]" if ":" in process.host else process.host
+    address = f"{address}:{process.port}"
+    _settings().update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(
+        coordinator_address=address,
+        # The coordinator listens where the name leads, and on all interfaces if that is not here.
+        coordinator_bind_address=address if is_loopback(process.host) else None,
+        num_processes=process.count,
+        process_id=process.index,
+        local_device_ids=list(process.local_devices) or None,
+        cluster_detection_method="deactivate",
+    )
+    jax.devices()  # All processes wait here for the devices of all.
 
 
 def request_cpu_devices(count: int) -> None:

@@ -165,6 +165,15 @@ def mesh_settable() -> Iterator[None]:
         yield
 
 
+def own_of(devices: Sequence[Device]) -> list[Device]:
+    """The devices of this process; all where it runs a program without other processes."""
+    import jax
+
+    if not jax.distributed.is_initialized():
+        return list(devices)
+    return [device for device in devices if device.process_index == jax.process_index()]
+
+
 @contextmanager
 def emulated(devices: Sequence[Device]) -> Iterator[None]:
     """Have jax name these devices as the machine's own.
@@ -186,15 +195,16 @@ def emulated(devices: Sequence[Device]) -> Iterator[None]:
 
     def local_devices(process_index: int | None = None, backend: Any = None, **rest: Any) -> Any:
         if process_index is None and backend in meant:
-            return list(devices)
+            return list(here)
         return known_local(process_index, backend, **rest)
 
     known_local = jax.local_devices
+    here = own_of(devices)
     replaced: dict[str, Any] = {
         "jax.devices": answers(jax.devices, lambda: list(devices)),
         "jax.local_devices": local_devices,
         "jax.device_count": answers(jax.device_count, lambda: len(devices)),
-        "jax.local_device_count": answers(jax.local_device_count, lambda: len(devices)),
+        "jax.local_device_count": answers(jax.local_device_count, lambda: len(here)),
         "jax.default_backend": lambda: platform,
     }
     for module in _MESH_MAKERS:

@@ -6,13 +6,16 @@ Every private name is looked up where it is used: InternalsMoved says which one 
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import tempfile
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.model.blame import WrongValue
+from assay.model.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
+_DETECTION_SECONDS = 300
 
 
 class InternalsMoved(RuntimeError):
@@ -144,6 +148,18 @@ def lowered_devices(lowered: Lowered) -> tuple[Device, ...]:
         return tuple(attrgetter("_lowering._device_list")(lowered))
     except (AttributeError, TypeError):
         raise InternalsMoved("the devices of a jax.stages.Lowered") from None
+
+
+def detected_process() -> Process | None:
+    """This process, as ``jax.distributed.initialize()`` detects it; None where it detects none."""
+    detect = private("jax._src.clusters:ClusterEnv.auto_detect_unset_distributed_params")
+    given = os.environ.get("JAX_COORDINATOR_ADDRESS"), None, None
+    ids = [int(each) for each in os.environ.get("JAX_LOCAL_DEVICE_IDS", "").split(",") if each]
+    address, count, index, local = detect(*given, ids or None, None, _DETECTION_SECONDS)
+    if None in (address, count, index):
+        return None
+    process = Process.parse(f"{address},{count},{index}")
+    return replace(process, local_devices=tuple(local or ()))
 
 
 def loaded_devices(executable: Any) -> tuple[Device, ...]:

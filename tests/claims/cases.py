@@ -16,6 +16,7 @@ from assay.model.evidence import (
     FailureKind,
     GrowthTimes,
     Memory,
+    ProcessEvidence,
     Residual,
     Step,
     StepsSeen,
@@ -99,6 +100,14 @@ def collective(nbytes: int | None, **changed: Any) -> Collective:
         source="fsdp.py:11",
     )
     return replace(sent, **changed)
+
+
+def processes(*needed: int | None) -> tuple[ProcessEvidence, ...]:
+    """Processes of 4 devices that need so many bytes."""
+    return tuple(
+        ProcessEvidence(index=index, device_count=4, device_bytes=nbytes)
+        for index, nbytes in enumerate(needed)
+    )
 
 
 def transfer(direction: Direction, nbytes: int, **fields: Any) -> Transfer:

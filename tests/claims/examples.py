@@ -26,6 +26,7 @@ from .cases import (
     module,
     number,
     outside,
+    processes,
     rerun,
     steps,
     tensor,
@@ -81,6 +82,11 @@ EXAMPLES: tuple[Example, ...] = (
         claims.CollectiveBytes(at_most=formula(100)),
         case(module=replace(module(), collectives=(collective(50, executions=2),))),
         case(module=replace(module(), collectives=(collective(50, executions=3),))),
+    ),
+    Example(
+        claims.ProcessBytes(at_most=formula(100)),
+        case(processes=processes(100, 99)),
+        case(processes=processes(99, 101)),
     ),
     Example(
         claims.TempBytesAtMost(limit=formula(TEMP_BYTES)),
@@ -223,6 +229,7 @@ FROM_MEMORY = of(
     "host-bytes",
     "device-bytes-fall",
     "no-worse-than-nothing",
+    "process-bytes",
     "temp-bytes",
     "temp-bytes-at-most",
     "temp-bytes-exponent",

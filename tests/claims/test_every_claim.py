@@ -48,6 +48,7 @@ NUMBERS = {
     "fits-budget": ((TEMP_BYTES + 600, TEMP_BYTES + 600), (TEMP_BYTES + 601, TEMP_BYTES + 600)),
     "copied-bytes-per-iteration": ((0, 0), (STACK_BYTES, 0)),
     "collective-bytes": ((100, 100), (150, 100)),
+    "process-bytes": ((100, 100), (101, 100)),
     "time-growth": ((2.8 / 8, 8**-0.5), (2.9 / 8, 8**-0.5)),
     "time-exponent": ((0.9, 1), (1.1, 1)),
     "temp-bytes-exponent": ((1, 1), (2, 1)),

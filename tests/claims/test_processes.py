@@ -9,7 +9,7 @@ from assay import claims
 from assay.judge.case import judge
 from assay.model.verdict import Outcome
 
-from .cases import case, collective, formula, module
+from .cases import case, collective, formula, module, processes
 
 CLAIM = claims.CollectiveBytes(at_most=formula(100))
 
@@ -37,3 +37,10 @@ def test_bytes_that_are_not_known_are_inconclusive(unknown: dict[str, Any]) -> N
     finding = judge(CLAIM, case(module=seen))
     assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, None)
     assert finding.reason.startswith("1 collectives run an unknown number of times or among")
+
+
+@pytest.mark.parametrize("needed", [(), (50, None)])
+def test_a_process_whose_memory_is_not_known_is_an_error(needed: tuple[int | None, ...]) -> None:
+    claim = claims.ProcessBytes(at_most=formula(100))
+    finding = judge(claim, case(processes=processes(*needed)))
+    assert (finding.outcome, finding.measured) == (Outcome.ERROR, None)

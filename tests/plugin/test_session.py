@@ -69,6 +69,7 @@ def _session(root: Path, target: str) -> Session:
             required=(),
             history="",
             resume=None,
+            process=None,
         ),
         name="run",
     )

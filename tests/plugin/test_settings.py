@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assay.isolate.memory import MemoryLimit, usual_limit
+from assay.model.process import Process
 from assay.model.workload import Level
 from assay.plugin import pytest_addoption
 from assay.plugin.settings import Settings, SettingsError
@@ -44,6 +45,7 @@ def test_without_options_a_run_is_quick_and_stores_nothing(tmp_path: Path) -> No
         required=(),
         history="",
         resume=None,
+        process=None,
     )
 
 
@@ -79,7 +81,15 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         required=("jax",),
         history=str(tmp_path / "h.db"),
         resume=None,
+        process=None,
     )
+
+
+def test_a_process_of_several_is_read_with_live_targets_only(tmp_path: Path) -> None:
+    settings = parsed(tmp_path, distributed="host:1234,4,1", target=[])
+    assert settings.process == Process(host="host", port=1234, count=4, index=1)
+    assert "cpu:8" in settings.targets
+    assert {name.partition(":")[0] for name in settings.targets} <= {"cpu", "gpu", "tpu"}
 
 
 def test_a_resumed_run_stays_in_its_folder(tmp_path: Path) -> None:

@@ -59,10 +59,13 @@ def test_every_scope_names_targets_that_are_tried_by_default(workload: Workload)
     assert unreached == []
 
 
+WITHOUT_ISSUE = {"sharded_scan"}
+"""Hold on every compiler and release that is tested: no report of a failure is known."""
+
+
 def test_every_suite_describes_an_issue() -> None:
-    assert {suite for suite, _ in issues().values()} == {
-        each.suite for each in workloads().values()
-    }
+    suites = {each.suite for each in workloads().values()}
+    assert {suite for suite, _ in issues().values()} == suites - WITHOUT_ISSUE
 
 
 @pytest.mark.parametrize(("suite", "issue"), issues().values(), ids=issues())

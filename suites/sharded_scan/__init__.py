@@ -1,0 +1,1 @@
+"""Scan offload: moving a scanned block's activations to host memory."""

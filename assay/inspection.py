@@ -8,22 +8,13 @@ from pathlib import Path
 from symtable import symtable
 from typing import Any
 
-from assay.frameworks.hlo import (
-    Form,
-    HloFile,
-    NoModule,
-    program_of,
-    recognise,
-    why_not_compiled_again,
-)
-from assay.hlo.assignment import memory_stats
-from assay.hlo.schema import MalformedModule
-from assay.hlo.summary import read
-from assay.isolate import Observer
+from assay.frameworks.hlo import Form, program_of
+from assay.isolate import Observer, Reading, read_hlo_file
 from assay.model.blame import WrongValue
 from assay.model.evidence import Evidence, Toolchain
 from assay.model.inspection import Inspection, Means
 from assay.model.workload import Program, Role, Variant, Workload
+from assay.store.files import read_file
 from assay.targets import Target, resolve
 
 _SUFFIX = ".py"
@@ -65,13 +56,16 @@ def inspect(
     elif donate:
         raise WrongValue(f"got --donate for {path}, whose donations are fixed, wanted a function")
     else:
-        file = _read(path)
-        if as_is or (file.scheduled and not compile_it):
-            yield from _as_it_stands(path, file, resolved)
+        platforms = list(dict.fromkeys(target.platform for target in resolved)) or [""]
+        reading = read_hlo_file(
+            path, platforms, as_is=as_is, compile_it=compile_it, seconds=timeout_seconds
+        )
+        if reading.summaries:
+            yield from _as_it_stands(path, reading, resolved)
             return
-        _check_compilable(path, file, resolved)
-        name, framework, program = path.name, "hlo", partial(program_of, file)
-        notes = (_ONE_DEVICE,) if file.form is Form.HLO_PROTO else ()
+        _check_compilable(path, reading, resolved)
+        name, framework, program = path.name, "hlo", partial(program_of, reading.file)
+        notes = (_ONE_DEVICE,) if reading.file.form is Form.HLO_PROTO else ()
     variant = Variant(name=name, role=Role.CONTROL, program=program)
     workload = Workload(suite="inspect", name=path.name, variants=(variant,), framework=framework)
     with Observer([target.name for target in resolved], timeout_seconds) as observer:
@@ -90,9 +84,9 @@ def _check_function(path: Path, function: str) -> None:
     if not path.is_file():
         raise WrongValue(f"got no file {path}, wanted FILE.py:FUNCTION; check the path")
     try:
-        source = decode_source(path.read_bytes())
+        source = decode_source(read_file(path))
         symbols = symtable(source, str(path), "exec").get_symbols()
-    except (SyntaxError, ValueError) as error:
+    except (OSError, RecursionError, SyntaxError, ValueError) as error:
         raise WrongValue(f"got {path} that Python cannot read ({error}); fix it") from error
     names = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
     if not function:
@@ -109,26 +103,14 @@ def _check_function(path: Path, function: str) -> None:
             )
 
 
-def _read(path: Path) -> HloFile:
-    try:
-        return recognise(path.read_bytes(), str(path))
-    except OSError as error:
-        raise WrongValue(
-            f"got {path}, which cannot be read ({error.strerror}), wanted a file of HLO or "
-            "FILE.py:FUNCTION; check the path"
-        ) from error
-    except NoModule as error:
-        raise WrongValue(str(error)) from error
-
-
-def _check_compilable(path: Path, file: HloFile, targets: Sequence[Target]) -> None:
+def _check_compilable(path: Path, reading: Reading, targets: Sequence[Target]) -> None:
     if not targets:
         raise WrongValue(
-            f"got {path}, {file.form.value} that no compiler has finished, wanted a target to "
-            "compile it for; name one, such as --target gpu-h100, or read it with --as-is"
+            f"got {path}, {reading.file.form.value} that no compiler has finished, wanted a target "
+            "to compile it for; name one, such as --target gpu-h100, or read it with --as-is"
         )
     for target in targets:
-        if why := why_not_compiled_again(file, target.platform):
+        if why := reading.obstacles[target.platform]:
             raise WrongValue(f"got {path}, which cannot be compiled for {target.name}: {why}")
 
 
@@ -141,20 +123,7 @@ def _function_program(
     return replace(program_of_file(path, function, devices), donate_argnums=donate)
 
 
-def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Iterator[Inspection]:
-    if file.form is Form.STABLEHLO:
-        raise WrongValue(
-            f"got {path}, {file.form.value}, wanted HLO to read as it stands; "
-            "name a --target to compile it for, and omit --as-is"
-        )
-    try:
-        platforms = dict.fromkeys(target.platform for target in targets) or {"": None}
-        summaries = {
-            each: read(file.module, file.buffer_assignment, platform=each) for each in platforms
-        }
-        memory = memory_stats(file.buffer_assignment) if file.buffer_assignment else None
-    except MalformedModule as error:
-        raise WrongValue(f"{path}: {error}") from error
+def _as_it_stands(path: Path, reading: Reading, targets: Sequence[Target]) -> Iterator[Inspection]:
     for target in targets or (None,):
         model = target.model if target else None
         yield Inspection(
@@ -168,9 +137,9 @@ def _as_it_stands(path: Path, file: HloFile, targets: Sequence[Target]) -> Itera
                 toolchain=Toolchain(versions={}),
                 separate_host_memory=target is None or target.platform != "cpu",
                 device_memory_bytes=model.memory_bytes if model else None,
-                memory=memory,
-                module=summaries[target.platform if target else ""],
+                memory=reading.memory,
+                module=reading.summaries[target.platform if target else ""],
             ),
             device=model,
-            notes=() if file.scheduled else (_NOT_SCHEDULED,),
+            notes=() if reading.scheduled else (_NOT_SCHEDULED,),
         )

@@ -29,9 +29,11 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "targets": frozenset({"model"}),
     "frameworks": frozenset({"model", "hlo", "targets"}),
     "observe": frozenset({"model", "hlo", "targets", "frameworks", "store"}),
-    "isolate": frozenset({"model", "targets", "frameworks", "observe", "store"}),
-    "inspection": frozenset({"model", "hlo", "targets", "frameworks", "observe", "isolate"}),
-    "toolchains": frozenset({"model", "hlo", "judge", "stats", "targets", "frameworks", "isolate"}),
+    "isolate": frozenset({"model", "hlo", "targets", "frameworks", "observe", "store"}),
+    "inspection": frozenset({"model", "targets", "frameworks", "observe", "isolate", "store"}),
+    "toolchains": frozenset(
+        {"model", "hlo", "judge", "stats", "store", "targets", "frameworks", "isolate"}
+    ),
     "fleet": frozenset({"model", "frameworks", "isolate", "store", "toolchains"}),
     "report": frozenset({"model"}),
     "measure": frozenset({"model", "judge", "store"}),

@@ -27,7 +27,7 @@ from assay.model.verdict import ExitCode
 from assay.report.formats import Format, formatted
 from assay.report.inspection_json import to_json as inspection_json
 from assay.report.inspection_output import print_inspection
-from assay.report.labels import SIMILAR
+from assay.report.labels import SIMILAR, plain, plain_json
 from assay.report.program_pages import inspection_page
 from assay.report.run_page import run_page
 from assay.report.summary import measured_table
@@ -128,7 +128,7 @@ def inspect_program(  # noqa: PLR0913 -- typer takes a parameter for each option
         comparison = compare(others[number], after) if diff else None
         shown.append((after, comparison))
         if as_json:
-            typer.echo(inspection_json(after, comparison))
+            typer.echo(plain_json(inspection_json(after, comparison)))
         else:
             console = Console()
             console.print("\n" if number else "", end="")
@@ -188,7 +188,7 @@ def report(
         write_whole(html, page.encode())
         unread += lost
     for error in (*damaged, *unread):
-        typer.echo(f"assay: {error}", err=True)
+        typer.echo(plain(f"assay: {error}"), err=True)
 
 
 app.command("bisect")(bisect_releases)
@@ -220,7 +220,7 @@ def main() -> None:
     try:
         app()
     except _MISUSE as error:
-        typer.echo(f"assay: {error}", err=True)
+        typer.echo(plain(f"assay: {error}"), err=True)  # It may name a file of any name.
         sys.exit(ExitCode.MISUSE.value)
     except SystemExit as ended:
         # Typer ends with the shell's code for Ctrl-C.

@@ -19,6 +19,7 @@ from assay.model.claim import Trial
 from assay.model.units import parse_bytes
 from assay.model.verdict import ExitCode
 from assay.report.inspection_output import print_comparison
+from assay.report.labels import plain, plain_json
 from assay.report.regression import (
     issue,
     no_repro,
@@ -140,14 +141,14 @@ def _bisect(
                 known = progress_text(progress)
                 status.update(f"{component} {version}: installing and measuring. {known}")
             else:
-                typer.echo(point_line(point, progress), err=True)
+                typer.echo(plain(point_line(point, progress)), err=True)
 
         found = find(question, watch)
     bisection, sides = found.bisection, found.inspections
     comparison = compare(*sides) if sides else None
     differences = [str(each) for each in (comparison and comparison.differences) or ()]
     if as_json:
-        typer.echo(to_json(bisection))
+        typer.echo(plain_json(to_json(bisection)))
     else:
         print_bisection(Console(), bisection)
         if comparison is not None and comparison.differences is not None:
@@ -158,7 +159,7 @@ def _bisect(
         text = partial(issue, bisection, differences)
         written, why = write(bundle, found.sides, found.prober, sentence(bisection), text)
         if why:
-            typer.echo(no_repro(why), err=True)
+            typer.echo(plain(no_repro(why)), err=True)
     if html is not None:
         from assay.report.program_pages import bisection_page
 
@@ -172,5 +173,5 @@ def _bisect(
         write_whole(html, page.encode())
         written += (html,)
     for path in written:
-        typer.echo(f"written: {path}", err=True)
+        typer.echo(plain(f"written: {path}"), err=True)
     return bisection.exit_code

@@ -53,6 +53,7 @@ def history(
 
     Examples: assay history --add results/latest; assay history temp-bytes --target gpu-h100:8
     """
+    from assay.report.labels import plain
     from assay.store.history import opened
 
     if not (claim or add):
@@ -66,7 +67,7 @@ def history(
             try:
                 _add_run(database, run)
             except (HistoryError, records.RecordsError) as error:
-                typer.echo(f"assay: {error}", err=True)
+                typer.echo(plain(f"assay: {error}"), err=True)
                 code = ExitCode.MISUSE
         trends = _trends(database, claim, target or ()) if claim else ()
     if claim:
@@ -76,9 +77,10 @@ def history(
 
 def _show(trends: Sequence[Trend], *, as_json: bool, verbose: bool) -> None:
     from assay.report.history_output import history_json, print_history
+    from assay.report.labels import plain_json
 
     if as_json:
-        typer.echo(history_json(trends))
+        typer.echo(plain_json(history_json(trends)))
     else:
         print_history(Console(), trends, verbose=verbose)
 
@@ -101,9 +103,11 @@ def _runs(given: Sequence[Path]) -> Iterator[Path]:
 
 def _add_run(database: "History", run: Path) -> None:
     from assay.report.history_output import added_line
+    from assay.report.labels import plain
 
     folder = run if run.is_dir() else run.parent
-    typer.echo(added_line(database.add(run), records.invocation_of(folder).ending), err=True)
+    line = added_line(database.add(run), records.invocation_of(folder).ending)
+    typer.echo(plain(line), err=True)
 
 
 def _trends(database: "History", claim: str, targets: Sequence[str]) -> tuple[Trend, ...]:

@@ -14,6 +14,7 @@ from assay.model.blame import WrongValue
 from assay.model.claim import Trial
 from assay.model.matrix import MatrixProgress
 from assay.model.workload import Level, matches_any
+from assay.report.labels import plain, plain_json
 from assay.store.files import write_whole
 from assay.targets import resolve
 
@@ -88,9 +89,9 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
         found = measure(asked, _shown(status.update))
     if html:
         write_whole(html, matrix_html(found).encode())
-        typer.echo(f"written: {html}", err=True)
+        typer.echo(plain(f"written: {html}"), err=True)
     if as_json:
-        typer.echo(matrix_json(found))
+        typer.echo(plain_json(matrix_json(found)))
     else:
         print_matrix(Console(), found, verbose=verbose)
     raise typer.Exit(found.exit_code.value)
@@ -137,6 +138,6 @@ def _shown(update: Callable[[str], None]) -> Callable[[MatrixProgress], None]:
             update(progress_line(progress))
         elif not progress.total or 10 * progress.done // progress.total > tenths:
             tenths = 10 * progress.done // max(progress.total, 1)
-            typer.echo(progress_line(progress), err=True)
+            typer.echo(plain(progress_line(progress)), err=True)
 
     return watch

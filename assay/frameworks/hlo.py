@@ -4,21 +4,25 @@ import gzip
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from io import BytesIO
 from typing import Any
 
 from assay.frameworks.framework import Compiled, Framework, check_placement
 from assay.hlo.module import Module
 from assay.hlo.schema import MalformedModule, split, wrap
+from assay.hlo.structure import InconsistentModule
 from assay.model.blame import WrongValue
 from assay.model.module import Shape
+from assay.model.units import format_bytes
 from assay.model.workload import Program
 from assay.targets import jax_internals
 from assay.targets.jax_internals import compile_with_dump, device_counts, module_of_text
 
 _GZIP = b"\x1f\x8b"
+MOST_BYTES = 2 << 30
+"""Protobuf reads no larger message."""
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\f")
 _BYTECODE = b"ML\xefR"
 _MLIR_BEGINS = ("module", "builtin.module", "#", "!", "//")
@@ -54,7 +58,8 @@ class HloFile:
     """The module of a file: StableHLO (text or bytecode), or a serialized HloModuleProto.
 
     StableHLO itself says for how many devices it is. Of HLO text, ``replicas`` and ``partitions``
-    do; a proto does not record it. A ``buffer_assignment`` is b"" if the file has none.
+    do; a proto does not record it. A ``buffer_assignment`` is b"" if the file has none. A
+    ``scheduled`` module has been compiled, and can be read without compiling it.
     """
 
     form: Form
@@ -62,12 +67,7 @@ class HloFile:
     buffer_assignment: bytes = b""
     replicas: int = 1
     partitions: int = 1
-
-    @property
-    def scheduled(self) -> bool:
-        """Whether the module has been compiled, and can be read without compiling it."""
-        is_hlo = self.form is not Form.STABLEHLO
-        return is_hlo and bool(Module.from_proto(self.module).scheduled_ids)
+    scheduled: bool = False
 
 
 def why_not_compiled_again(file: HloFile, platform: str) -> str:
@@ -110,15 +110,17 @@ def _listed(found: Counter[str]) -> str:
     return ", ".join(f"{count} × {opcode}" for opcode, count in found.most_common())
 
 
-def recognise(data: bytes, name: str) -> HloFile:
-    """The module that ``data`` holds; errors call the file ``name``.
+def recognise(data: bytes, name: str, most_bytes: int = MOST_BYTES) -> HloFile:
+    """The module that ``data`` holds, of at most so many bytes; errors call the file ``name``.
+
+    XLA's parsers of text and bytecode end the process on some input: see `assay.isolate`.
 
     Raises:
         NoModule: it holds none, or only a part of one.
     """
     if data.startswith(_GZIP):
         try:
-            data = gzip.decompress(data)
+            data = _decompressed(data, most_bytes)
         except (OSError, EOFError, zlib.error) as error:
             raise NoModule(
                 f"got {name}, a damaged or truncated gzip file ({error}), wanted a complete file; "
@@ -141,7 +143,21 @@ def recognise(data: bytes, name: str) -> HloFile:
     except ValueError as error:
         raise NoModule(f"{name}: {error}\nwanted {_WANTED}") from error
     replicas, partitions = device_counts(text)
-    return HloFile(form=Form.HLO_TEXT, module=module, replicas=replicas, partitions=partitions)
+    return HloFile(
+        form=Form.HLO_TEXT,
+        module=module,
+        replicas=replicas,
+        partitions=partitions,
+        scheduled=bool(Module.from_proto(module).scheduled_ids),
+    )
+
+
+def _decompressed(data: bytes, most_bytes: int) -> bytes:
+    with gzip.open(BytesIO(data)) as file:
+        found = file.read(most_bytes + 1)
+    if len(found) > most_bytes:
+        raise OSError(f"more than {format_bytes(most_bytes)} after decompression")
+    return found
 
 
 def _text(data: bytes) -> str:
@@ -156,11 +172,18 @@ def _proto(data: bytes, name: str) -> HloFile:
     """An HloProto, an HloSnapshot around one, or a bare HloModuleProto."""
     for hlo_proto in (data, _split(data)[0], wrap(data)):
         module, buffer_assignment = _split(hlo_proto)
-        with suppress(MalformedModule, LookupError):
-            if module and len(Module.from_proto(module).entry):
-                return HloFile(
-                    form=Form.HLO_PROTO, module=module, buffer_assignment=buffer_assignment
-                )
+        try:
+            read = Module.from_proto(module)
+        except InconsistentModule as error:
+            raise NoModule(f"{name}: {error}") from error
+        except MalformedModule:
+            continue
+        return HloFile(
+            form=Form.HLO_PROTO,
+            module=module,
+            buffer_assignment=buffer_assignment,
+            scheduled=bool(read.scheduled_ids),
+        )
     raise NoModule(
         f"got {name}, {len(data)} bytes that are not a complete module, wanted {_WANTED}; "
         "if it is truncated, copy it again; if it is another file of the dump, use the one that "

@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Final
 
 from assay.hlo.instruction import Instruction
-from assay.hlo.schema import BUFFER_ASSIGNMENT, Message, decode
+from assay.hlo.schema import BUFFER_ASSIGNMENT, MalformedModule, Message, decode
+from assay.hlo.structure import nonnegative
 from assay.hlo.values import Value, argument, entered, renamed
 from assay.model.evidence import Memory
 from assay.model.module import HOST_MEMORY_SPACE
@@ -40,7 +41,15 @@ class BufferAssignment:
         Raises:
             MalformedModule: ``data`` is no BufferAssignmentProto, or only a part of one.
         """
-        return cls(decode(BUFFER_ASSIGNMENT, data))
+        message = decode(BUFFER_ASSIGNMENT, data)
+        for allocation in message.buffer_allocations:
+            sizes = (allocation.size, *(each.size for each in allocation.assigned))
+            if min(sizes) < 0 or max(sizes) > allocation.size:
+                raise MalformedModule(
+                    f"got an allocation of {allocation.size} bytes with buffers of {min(sizes)} to "
+                    f"{max(sizes)} bytes, wanted buffers that fit in it; dump the module again"
+                )
+        return cls(message)
 
     def slice_of(self, instruction: Instruction, path: tuple[int, ...] = ()) -> Slice | None:
         """Where the value at a position lies; None if the assignment does not name it.
@@ -95,7 +104,7 @@ def _handed_on(value: Value) -> Value | None:
 
 
 def _position(location: Message) -> Position:
-    return location.instruction_id, tuple(location.shape_index)
+    return location.instruction_id, nonnegative(location.shape_index)
 
 
 _MEMORIES: Final = {0: "", HOST_MEMORY_SPACE: "host_"}

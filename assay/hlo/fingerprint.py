@@ -12,10 +12,10 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final
 
-from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation, Module
 from assay.hlo.opcodes import COMMUTATIVE, EFFECTS
 from assay.hlo.schema import ANONYMOUS, MalformedModule, Message, decode_all
+from assay.hlo.structure import LOCAL_ID
 
 _SIZE: Final = 16
 _COUNTS: Final = Struct("<3I")
@@ -82,10 +82,9 @@ def _clear_sharding(sharding: Message) -> None:
 def _without_noise(config: bytes) -> bytes:
     """A backend's JSON without the keys of `_NOISE`; other content unchanged."""
     try:
-        read = json.loads(config)
-    except ValueError:
+        return json.dumps(_pruned(json.loads(config)), sort_keys=True).encode()
+    except (ValueError, RecursionError):
         return config
-    return json.dumps(_pruned(read), sort_keys=True).encode()
 
 
 def _pruned(read: Any) -> Any:  # whatever JSON holds

@@ -12,10 +12,10 @@ from hashlib import blake2b
 from typing import Final
 
 from assay.hlo.fingerprint import Callee, has_effect, misordered, own_bytes
-from assay.hlo.instruction import LOCAL_ID
 from assay.hlo.module import Computation
 from assay.hlo.opcodes import COMMUTATIVE
 from assay.hlo.schema import ANONYMOUS, RESULT, Message, decode, decode_all
+from assay.hlo.structure import LOCAL_ID
 
 Edge = tuple[int, bytes]
 """What a node reads: the node, and the place in which it is read, in a fixed number of bytes."""

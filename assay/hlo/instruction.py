@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from assay.hlo.schema import MalformedModule, Message
+from assay.hlo.structure import LOCAL_ID, nonnegative
 from assay.model.module import HOST_MEMORY_SPACE, Shape
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ _PRIMITIVE_TYPES: Final = """
 """
 _ELEMENT_TYPES: Final = dict(enumerate(_PRIMITIVE_TYPES.split(), start=1))
 """PrimitiveType of xla_data.proto -> XLA's name in HLO text."""
+
+
+_MOST_ELEMENTS: Final = 2**60
+"""Bytes of an array, of at most 128 bits an element, then fit in 64 bits, as those of XLA do."""
 
 
 def read_shape(message: Message) -> Shape:
@@ -36,11 +41,15 @@ def read_shape(message: Message) -> Shape:
         ) from None
     if message.tuple_shapes:
         return Shape(element_type=name, elements=tuple(map(read_shape, message.tuple_shapes)))
-    return Shape(
-        element_type=name,
-        dimensions=tuple(message.dimensions),
-        memory_space=message.layout.memory_space,
-    )
+    dimensions, memory_space = tuple(message.dimensions), message.layout.memory_space
+    if memory_space < 0:
+        raise MalformedModule(f"got memory space {memory_space}, wanted 0 or more")
+    if dimensions and (min(dimensions) < 0 or prod(dimensions) > _MOST_ELEMENTS):
+        raise MalformedModule(
+            f"got an array of {'x'.join(map(str, dimensions[:9]))} elements, wanted sizes of 0 or "
+            "more and at most 2**60 elements; if a size is dynamic, compile for a bounded one"
+        )
+    return Shape(element_type=name, dimensions=dimensions, memory_space=memory_space)
 
 
 def _layouts(message: Message) -> Iterator[str]:
@@ -68,6 +77,10 @@ def mentions_host(message: Message) -> bool:
     return on_host or any(map(mentions_host, message.tuple_shapes))
 
 
+_MOST_TAPS: Final = 2**20
+"""Of a window's dimension; to count those takes about a second."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowDimension:
     """One dimension of the window that a convolution or a reduce-window slides over its base."""
@@ -83,6 +96,8 @@ class WindowDimension:
 
         The others read padding or the holes of a dilated base, and need no arithmetic.
         """
+        if self.size > _MOST_TAPS:
+            raise MalformedModule(f"got a window of {self.size} taps, wanted at most {_MOST_TAPS}")
         common = gcd(self.stride, self.base_dilation)
         period = self.base_dilation // common
         inverse = pow(self.stride // common, -1, period)
@@ -97,10 +112,6 @@ class WindowDimension:
                 total += len(range(first, end, period))
         return total
 
-
-LOCAL_ID: Final = 0xFFFF_FFFF
-"""Newer XLA numbers an instruction (computation id << 32 | local id), older XLA (unique id); the
-low half is unique within a computation in both."""
 
 _ALLOCATIONS: Final = frozenset({"AllocateBuffer", "CreateBuffer"})
 _T = TypeVar("_T")
@@ -136,11 +147,11 @@ class Instruction:
     backend_config = _Field("backend_config", bytes)  # often JSON
     op_name = _Field("metadata.op_name", str)  # the framework's; of a parameter, the argument's
     # Of a transpose, reverse, concatenate or reduce: the dimensions that it acts on.
-    dimensions = _Field[tuple[int, ...]]("dimensions", tuple)
-    layout = _Field[tuple[int, ...]]("shape.layout.minor_to_major", tuple)
+    dimensions = _Field[tuple[int, ...]]("dimensions", nonnegative)
+    layout = _Field[tuple[int, ...]]("shape.layout.minor_to_major", nonnegative)
     # Of a dot: the dimensions of its first operand that it sums over.
     contracting_dimensions = _Field[tuple[int, ...]](
-        "dot_dimension_numbers.lhs_contracting_dimensions", tuple
+        "dot_dimension_numbers.lhs_contracting_dimensions", nonnegative
     )
 
     def __init__(self, message: Message, computation: "Computation") -> None:
@@ -209,7 +220,10 @@ class Instruction:
     def overwrites(self) -> Mapping[tuple[int, ...], tuple[int, tuple[int, ...]]]:
         """For paths of results that a fusion or custom-call writes in place: operand and path."""
         return {
-            tuple(each.output_shape_index): (each.operand_index, tuple(each.operand_shape_index))
+            nonnegative(each.output_shape_index): (
+                nonnegative((each.operand_index,))[0],
+                nonnegative(each.operand_shape_index),
+            )
             for each in self._message.output_operand_aliasing
         }
 

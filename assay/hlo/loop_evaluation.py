@@ -12,10 +12,13 @@ from assay.hlo.values import Value, origin
 from assay.model.module import Shape
 
 _AT_MOST: Final = 10_000
-"""Iterations that are tried; about a second of work."""
+"""Iterations that are tried."""
+
+MOST_SCALARS: Final = 250_000
+"""Scalars that are computed in all loops of a module; about a second of work."""
 
 _SCALARS: Final = 100
-"""Scalars that one value may be computed from."""
+"""Scalars that one value may be computed from, and that a loop may carry."""
 
 _OPERATIONS: Final[Mapping[str, Callable[..., int]]] = {
     "EQ": eq,
@@ -60,7 +63,20 @@ class _State(dict[Path, int]):
         return self[path]
 
 
-def evaluated_trip_count(loop: Instruction, first: Callable[[Path], int]) -> int:
+class Budget:
+    """The scalars that may still be computed."""
+
+    def __init__(self, scalars: int = MOST_SCALARS) -> None:
+        self._left = scalars
+
+    def spend(self, scalars: int) -> None:
+        """Raise NotEvaluated if so many were too many."""
+        self._left -= scalars
+        if self._left < 0:
+            raise NotEvaluated(f"the module's loops compute more than {MOST_SCALARS} scalars")
+
+
+def evaluated_trip_count(loop: Instruction, first: Callable[[Path], int], budget: Budget) -> int:
     """How often the body of a while runs; ``first`` gives a scalar of its state before the loop.
 
     Raises:
@@ -68,10 +84,19 @@ def evaluated_trip_count(loop: Instruction, first: Callable[[Path], int]) -> int
     """
     body, condition = loop.called
     state: dict[Path, int] = _State(first)
-    goes_on = _evaluate(Value(condition.root), state, {})
+
+    def evaluate(value: Value) -> int:
+        known: dict[Value, int | None] = {}
+        found = _evaluate(value, state, known)
+        budget.spend(len(known))
+        return found
+
+    goes_on = evaluate(Value(condition.root))
     after: dict[Path, int] = {}
     while new := state.keys() - after.keys():  # also what the next state is computed from
-        after |= {path: _evaluate(Value(body.root, path), state, {}) for path in new}
+        if len(state) > _SCALARS:
+            raise NotEvaluated("the loop carries too many scalars")
+        after |= {path: evaluate(Value(body.root, path)) for path in new}
     met = set[tuple[int, ...]]()
     for count in range(_AT_MOST + 1):
         if not goes_on:
@@ -79,8 +104,8 @@ def evaluated_trip_count(loop: Instruction, first: Callable[[Path], int]) -> int
         if (numbers := tuple(state.values())) in met:
             raise NotEvaluated("the loop comes back to a state that it had before")
         met.add(numbers)
-        state = {path: _evaluate(Value(body.root, path), state, {}) for path in state}
-        goes_on = _evaluate(Value(condition.root), state, {})
+        state = {path: evaluate(Value(body.root, path)) for path in state}
+        goes_on = evaluate(Value(condition.root))
     raise NotEvaluated(f"the loop does not end within {_AT_MOST} iterations")
 
 

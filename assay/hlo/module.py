@@ -3,13 +3,12 @@
 Instructions are decoded on first use, so that time and memory grow with the module's bytes.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePath
 from typing import Final, TypeVar
 
-from assay.hlo.instruction import LOCAL_ID, Instruction, may_mention_host, mentions_host, read_shape
+from assay.hlo.instruction import Instruction, may_mention_host, mentions_host, read_shape
 from assay.hlo.schema import (
     INSTRUCTION,
     OUTLINE,
@@ -19,6 +18,7 @@ from assay.hlo.schema import (
     decode_all,
     decode_module,
 )
+from assay.hlo.structure import LOCAL_ID, check, nonnegative
 from assay.model.module import Shape, SharedBuffer
 
 _T = TypeVar("_T")
@@ -101,6 +101,7 @@ class Computation:
         self.execution_thread: str = message.execution_thread
         self.root_id: int = message.root_id & LOCAL_ID
         self.encoded: Sequence[bytes] = message.instructions
+        self._opcodes: Mapping[int, str] = {}
         self._decoded: dict[int, Instruction] = {}
 
     def __repr__(self) -> str:
@@ -109,11 +110,9 @@ class Computation:
     def __len__(self) -> int:
         return len(self.encoded)
 
-    @cached_property
-    def _opcodes(self) -> Mapping[int, str]:
-        """The opcode of each instruction by its id, in order."""
-        outlines = decode_all(OUTLINE, self.encoded)
-        return {each.id & LOCAL_ID: sys.intern(each.opcode) for each in outlines}
+    def know_opcodes(self, opcodes: Mapping[int, str]) -> None:
+        """Keep the opcode of each instruction by its id, in order; done once, by the module."""
+        self._opcodes = opcodes
 
     @cached_property
     def _positions(self) -> Mapping[int, int]:
@@ -229,6 +228,7 @@ class Module:
         self.computations = tuple(Computation(each, self) for each in message.computations)
         self._by_id = {each.id: each for each in self.computations}
         self.entry = self.computation(message.entry_computation_id)
+        check(self)
 
     @classmethod
     def from_proto(cls, data: bytes) -> "Module":
@@ -303,7 +303,7 @@ class Module:
     def donors(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """Parameters (number, path) that the caller gives away and no output took over."""
         return tuple(
-            (entry.parameter_number, tuple(entry.parameter_shape_index))
+            (entry.parameter_number, nonnegative(entry.parameter_shape_index))
             for entry in self._message.buffer_donor.entries
         )
 
@@ -312,10 +312,10 @@ class Module:
         """Which outputs share the buffers of which arguments."""
         return tuple(
             SharedBuffer(
-                shape=self.entry.root.shape.at(tuple(entry.output_shape_index)),
+                shape=self.entry.root.shape.at(nonnegative(entry.output_shape_index)),
                 output_index=tuple(entry.output_shape_index),
                 parameter_number=entry.parameter_number,
-                parameter_index=tuple(entry.parameter_shape_index),
+                parameter_index=nonnegative(entry.parameter_shape_index),
                 must=entry.kind == _MUST_ALIAS,
             )
             for entry in self._message.input_output_alias.entries

@@ -4,6 +4,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from traceback import walk_tb
 
 from assay.hlo.assignment import BufferAssignment
 from assay.hlo.collectives import collectives
@@ -15,7 +16,8 @@ from assay.hlo.module import Computation, Module
 from assay.hlo.opcodes import HOST_LINKS, MOVES_NOTHING, PASSES_ON
 from assay.hlo.overlap import overlaps, source_line
 from assay.hlo.peak import peak
-from assay.hlo.schema import LABEL, METADATA, SHAPE, decode, decode_all
+from assay.hlo.schema import LABEL, METADATA, SHAPE, MalformedModule, decode, decode_all
+from assay.hlo.structure import InconsistentModule
 from assay.hlo.trip_count import Executions, TripCounter, executions
 from assay.model.module import Inventory, Operations, Shape, Transfer, WhileLoop
 from assay.model.summary import ModuleSummary
@@ -148,15 +150,33 @@ def read(data: bytes, buffer_assignment: bytes = b"", *, platform: str = "") -> 
     It decides which updates a kernel executes in place.
 
     Raises:
-        MalformedModule: either is another message, or only a part of one.
+        MalformedModule: either is another message, only a part of one, or contradicts itself.
     """
     with _garbage_kept():
         module = Module.from_proto(data)
         assigned = BufferAssignment.from_proto(buffer_assignment) if buffer_assignment else None
         try:
             return _summary(module, assigned, platform)
+        # What `structure.check` leaves: fields of an opcode that do not fit one another.
+        except _CONTRADICTIONS as error:
+            raise _contradictory(error) from error
         finally:
             module.take_apart()
+
+
+_CONTRADICTIONS = (ArithmeticError, AttributeError, LookupError, RecursionError, ValueError)
+
+
+def _contradictory(error: Exception) -> MalformedModule:
+    if isinstance(error, MalformedModule):
+        return error
+    frame = list(walk_tb(error.__traceback__))[-1]
+    place = f"{frame[0].f_globals.get('__name__', '')}:{frame[1]}"
+    return InconsistentModule(
+        f"got a module whose parts contradict one another ({type(error).__name__} in {place}: "
+        f"{error}), wanted one as XLA writes it; serialize it again, and if XLA did write it, "
+        "report this module"
+    )
 
 
 def _summary(module: Module, assignment: BufferAssignment | None, platform: str) -> ModuleSummary:

@@ -6,12 +6,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from assay.hlo.instruction import Instruction
-from assay.hlo.loop_evaluation import NotEvaluated, evaluated_trip_count
+from assay.hlo.loop_evaluation import Budget, NotEvaluated, evaluated_trip_count
 from assay.hlo.module import Computation, Module
 from assay.hlo.values import Value, argument, origin
 from assay.model.module import Shape, TripSource
 
 _DEPTH: Final = 64
+_MOST_TRIPS: Final = 2**64
+"""A counter has at most 64 bits."""
+
+_MOST_EXECUTIONS: Final = 2**63 - 1
+"""A machine needs centuries for that many; a larger number is not known to be right."""
+
 _NEGATION: Final = {"LT": "GE", "GE": "LT", "LE": "GT", "GT": "LE", "EQ": "NE", "NE": "EQ"}
 
 Variable = tuple[int, ...]
@@ -68,6 +74,7 @@ class TripCounter:
         self._linears: dict[Value, _Linear] = {}
         self._counts: dict[Instruction, TripCount] = {}
         self._depth = 0
+        self._budget = Budget()
 
     def count(self, loop: Instruction) -> TripCount:
         """The trip count of a while instruction."""
@@ -87,7 +94,7 @@ class TripCounter:
         except _NotDerivable as error:
             reason = str(error)
         try:
-            trips = evaluated_trip_count(loop, lambda path: self._initial(loop, path))
+            trips = evaluated_trip_count(loop, lambda path: self._initial(loop, path), self._budget)
         except (NotEvaluated, _NotDerivable):
             return TripCount(trips=None, found=TripSource.UNKNOWN, reason=reason)
         return TripCount(trips=trips, found=TripSource.EVALUATED)
@@ -257,9 +264,11 @@ def _known_trip_count(backend_config: bytes) -> int | None:
     if b"known_trip_count" not in backend_config:
         return None
     try:
-        return int(json.loads(backend_config)["known_trip_count"]["n"])
-    except (ValueError, KeyError, TypeError):  # another backend's format
+        count = int(json.loads(backend_config)["known_trip_count"]["n"])
+    # Another backend's format, or an infinite number, or what is nested too deep.
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    return count if 0 <= count <= _MOST_TRIPS else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,13 +287,17 @@ class Executions:
         if self.count == 0 or factor == 0:
             return Executions(count=0)
         count = None if self.count is None or factor is None else self.count * factor
-        return Executions(count=count, at_most=self.at_most or at_most)
+        return Executions(count=_plausible(count), at_most=self.at_most or at_most)
 
     def plus(self, other: "Executions") -> "Executions":
         """Executions through either of two callers."""
         known = self.count is not None and other.count is not None
         count = (self.count or 0) + (other.count or 0) if known else None
-        return Executions(count=count, at_most=self.at_most or other.at_most)
+        return Executions(count=_plausible(count), at_most=self.at_most or other.at_most)
+
+
+def _plausible(count: int | None) -> int | None:
+    return None if count is None or count > _MOST_EXECUTIONS else count
 
 
 def executions(module: Module, trips: TripCounter) -> Mapping[Computation, Executions]:

@@ -5,6 +5,7 @@ request starts another.
 """
 
 from assay.isolate.group import Group, ProcessLost
+from assay.isolate.hlo_reader import Reading, read_hlo_file
 from assay.isolate.messages import NotPortable
 from assay.isolate.observer import ObservationError, Observer, Processes
 from assay.isolate.together import GroupObserver
@@ -17,4 +18,6 @@ __all__ = [
     "Observer",
     "ProcessLost",
     "Processes",
+    "Reading",
+    "read_hlo_file",
 ]

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import select
 import signal
 import struct
@@ -26,6 +27,7 @@ _SURE_AT_ONCE: Final = select.PIPE_BUF
 """A pipe that is ready takes so much without waiting (pipe(7))."""
 _STDERR_TAIL_CHARACTERS: Final = 400
 _STDERR_BYTES_READ: Final = 65_536
+_FAILED_CHECK: Final = re.compile(r"^F\d{4} .*?\] (.+)$", re.MULTILINE)  # as abseil logs it
 # Importing a framework on a cold disk takes tens of seconds; no program is part of it.
 START_SECONDS: Final = 300.0
 
@@ -159,7 +161,8 @@ class Child:
         start = max(self._stderr_start, os.fstat(file).st_size - _STDERR_BYTES_READ)
         # The child writes at the file's own offset, which pread does not move.
         words = os.pread(file, _STDERR_BYTES_READ, start).decode(errors="replace")
-        tail = " ".join(words.split())[-_STDERR_TAIL_CHARACTERS:] or "none"
+        failed = _FAILED_CHECK.findall(words)[-1:]  # what follows is the stack of the C++ functions
+        tail = " ".join(" ".join(failed or [words]).split())[-_STDERR_TAIL_CHARACTERS:] or "none"
         return f"the process ended by {ended}; stderr tail: {tail}"
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from assay.model.target import TargetName
 from assay.model.timing import Ending, Keep, TimedPair, Times, unmeasured
 from assay.model.workload import Variant, Workload
 from assay.observe import unseen
+from assay.store.files import decode_msgpack
 from assay.targets import environment, resolve
 
 _Measured = TypeVar("_Measured", Evidence, Times)
@@ -153,7 +154,7 @@ class Observer:
             child.send(encoded(request), patience())
             while True:
                 payload = self._receive(child, deadline - time.monotonic())
-                answer = msgspec.msgpack.decode(payload, type=Answer)
+                answer = answer_of(payload)
                 if answer.final:
                     break
                 stage = answer.stage
@@ -222,6 +223,15 @@ class Observer:
             "JAX_TRACEBACK_FILTERING": "off",
             **({} if self.cached else {"ASSAY_NO_CACHE": "1"}),
         }
+
+
+def answer_of(payload: bytes) -> Answer:
+    """The answer of a child. Raises ObservationError if it is none."""
+    try:
+        answer: Answer = decode_msgpack(payload, Answer)
+    except msgspec.MsgspecError as error:
+        raise ObservationError(f"the observer gave no answer that Assay knows: {error}") from None
+    return answer
 
 
 def _lost(

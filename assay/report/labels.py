@@ -1,6 +1,7 @@
 """Words and sentences of every report: verdicts, the result of a run, its coverage."""
 
 import codecs
+import json
 import re
 import shlex
 import textwrap
@@ -91,6 +92,13 @@ def name_of(verdict: Outcome) -> str:
 def plain(text: str) -> str:
     """The text without characters that control a terminal or that XML forbids."""
     return "".join(map(_plain_character, text))
+
+
+def plain_json(text: str) -> str:
+    """The JSON with characters that control a terminal written as escapes, which read the same."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def _plain_character(character: str) -> str:

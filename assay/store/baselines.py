@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -132,16 +133,19 @@ def save(root: Path, baseline: Baseline) -> Path:
     return write_json(path, _File(SCHEMA, baseline.suite, baseline.target, entries))
 
 
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    verdicts: int
-    judged: int
+    verdicts: _Number
+    judged: _Number
 
 
 class _Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``levels``: level, framework, target, claim → verdicts; a plain number if all judge."""
 
     folder: str
-    levels: dict[str, dict[str, dict[str, dict[str, int | _Count]]]]
+    levels: dict[str, dict[str, dict[str, dict[str, _Number | _Count]]]]
 
     def __post_init__(self) -> None:  # msgspec reports its ValueError as its own
         for level in self.levels:

@@ -21,7 +21,14 @@ from assay.model.qualification import (
 )
 from assay.store import baselines, records, rules
 from assay.store.evidence import GROWTH, KEPT_HLO, PROGRAMS, RERUNS, TIMES
-from assay.store.files import commit_of, digest_of, write_json, write_whole
+from assay.store.files import (
+    commit_of,
+    decode_json,
+    digest_of,
+    read_file,
+    write_json,
+    write_whole,
+)
 from assay.store.signature import is_signed
 
 if TYPE_CHECKING:
@@ -118,9 +125,9 @@ def verify(path: Path, public_key: str = "") -> Verification:
     """
     file = path / NAME if path.is_dir() else path
     try:
-        raw = msgspec.json.decode(file.read_bytes())
+        raw: dict[str, Any] = decode_json(read_file(file), dict[str, Any])
         certificate = msgspec.convert(raw, Certificate)
-    except (OSError, RecursionError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise CertificateError(
             f"got {file}: {error}; wanted a {NAME} that assay qualify wrote, with the run's files "
             "next to it"
@@ -157,11 +164,18 @@ def _of_files(certificate: Certificate, folder: Path) -> Iterator[Mismatch]:
     expected = certificate.pages | dict.fromkeys(_OWN, "") | certificate.qualification.evidence
     for name, sha256 in expected.items():
         usual = Check.PAGES if name in certificate.pages else Check.EVIDENCE
+        data = _inside(folder, name)
+        if data is None or _sha256(data) != sha256:
+            yield Mismatch(check=_OWN.get(name, usual), subjects=(name,), is_missing=data is None)
+
+
+def _inside(folder: Path, name: str) -> bytes | None:
+    """The file of that name, if it is evidence of this run: no ``../a``, and no link elsewhere."""
+    try:
         path = (folder / name).resolve()
-        # A name such as ../a, or a link, is no evidence of this run.
-        is_there = path.is_relative_to(folder.resolve()) and path.is_file()
-        if not is_there or _sha256(path.read_bytes()) != sha256:
-            yield Mismatch(check=_OWN.get(name, usual), subjects=(name,), is_missing=not is_there)
+        return read_file(path) if path.is_relative_to(folder.resolve()) else None
+    except (OSError, ValueError):  # ValueError: the name holds a zero byte.
+        return None
 
 
 def _of_decisions(said: Qualification, folder: Path) -> Iterator[Mismatch]:

@@ -12,7 +12,7 @@ import msgspec
 
 from assay.model.evidence import Memory
 from assay.model.summary import ModuleSummary
-from assay.store.files import digest_of, write_whole
+from assay.store.files import decode_msgpack, digest_of, read_file, write_whole
 
 _PACKAGE = Path(__file__).parents[1]
 MOST_PROGRAM_BYTES = 1 << 30
@@ -49,7 +49,7 @@ class CompileCache:
         """
         path = self.folder / key
         try:
-            data = path.read_bytes()
+            data = read_file(path)
             os.utime(path)
         except OSError:
             return None
@@ -57,7 +57,7 @@ class CompileCache:
         if _with_digest(payload) != data:
             return None
         try:
-            return msgspec.msgpack.decode(payload, type=CompiledProgram)
+            return decode_msgpack(payload, CompiledProgram)
         except msgspec.MsgspecError:
             return None
 

@@ -15,7 +15,7 @@ from filelock import FileLock
 from assay.model.evidence import Evidence, Tensor
 from assay.model.rerun import Rerun
 from assay.model.timing import Times
-from assay.store.files import read_json, readable, write_whole
+from assay.store.files import decode_msgpack, read_file, read_json, readable, write_whole
 
 _UNFINISHED = ".unfinished.json"
 _T = TypeVar("_T")
@@ -122,16 +122,19 @@ def once(
     if not values.exists():  # The run ended, and goes on with --assay-resume.
         path.unlink(missing_ok=True)
         return once(directory, key, observe, cache)
-    return replace(evidence, values=_values_in(values))
+    return replace(evidence, values=values_in(values))
 
 
-def _values_in(path: Path) -> tuple[Tensor, ...]:
+def values_in(path: Path) -> tuple[Tensor, ...]:
+    """The values in a file of a run. Raises MeasurementCacheError if it is damaged or missing."""
+    found: tuple[Tensor, ...]
     try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=tuple[Tensor, ...])
+        found = decode_msgpack(read_file(path), tuple[Tensor, ...])
     except (OSError, msgspec.MsgspecError) as error:
         raise MeasurementCacheError(
             f"got {path} ({error}), wanted the values that a run wrote; delete it and run again"
         ) from None
+    return found
 
 
 def _in_files(path: Path, evidence: Evidence) -> Evidence:
@@ -168,7 +171,7 @@ def find(directory: Path, key: Key) -> Evidence | None:
 def hlo_of(directory: Path, key: Key) -> bytes:
     """The gzipped HLO of a program that was observed in this run, empty if there is none."""
     path = PROGRAMS.path(directory, key).with_suffix(_HLO)
-    return path.read_bytes() if path.exists() else b""
+    return read_file(path) if path.exists() else b""
 
 
 def keep_to_compare(directory: Path, keys: Sequence[Key], before: bytes = b"") -> str:

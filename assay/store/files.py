@@ -1,30 +1,78 @@
 """Files written in one step and read with a clear error; the lock for timings."""
 
+import errno
 import fcntl
 import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from assay.model.units import format_bytes
+
 _T = TypeVar("_T")
+MOST_BYTES: Final = 1 << 30
+"""Of one file that Assay reads as a whole; a run of 100,000 verdicts writes 47 MB."""
+
 _GATE = ".timing-gate"
 _LOCK = ".timing-lock"
 _MOST_CHARACTERS = 120
 _GIT_SECONDS = 5  # 0.02 s in this repository; a huge one on a network disk may take long
 
 
+def read_file(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: it cannot be read, is a pipe or a device, or is larger than that.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            is_folder = stat.S_ISDIR(status.st_mode)
+            why = os.strerror(errno.EISDIR) if is_folder else "not a regular file"
+            raise OSError(errno.EINVAL, why, str(path))
+        with open(handle, "rb", closefd=False) as file:
+            data = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
+    finally:
+        os.close(handle)
+    if max(len(data), status.st_size) > most_bytes:
+        raise OSError(errno.EFBIG, f"larger than {format_bytes(most_bytes)}", str(path))
+    return data
+
+
+def decode_json(data: bytes | str, kind: type[_T] | Any) -> _T:
+    """The JSON as a value of that type. Raises msgspec.MsgspecError for anything else."""
+    try:
+        value: _T = msgspec.json.decode(data, type=kind)
+    # msgspec raises these two itself.
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise msgspec.DecodeError(str(error)) from None
+    return value
+
+
+def decode_msgpack(data: bytes, kind: type[_T] | Any) -> _T:
+    """The MessagePack as a value of that type. Raises msgspec.MsgspecError for anything else."""
+    try:
+        value: _T = msgspec.msgpack.decode(data, type=kind)
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise msgspec.DecodeError(str(error)) from None
+    return value
+
+
 def read_json(path: Path, kind: type[_T], error: type[Exception], wanted: str) -> _T:
     """The file's content as a value of that type, or ``error``; ``wanted`` says what to do."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode_json(read_file(path), kind)
     except (OSError, msgspec.MsgspecError) as fault:
         raise error(f"{path}: got a file that cannot be read ({fault}), wanted {wanted}") from None
 

@@ -89,7 +89,7 @@ def opened(text: str) -> Iterator["History"]:
     url = database_url(text)
     engine = _engine(url)
     try:
-        with engine.connect() as connection:
+        with _reading(engine) as connection:
             is_newest = version_of(connection) == NEWEST
         if not is_newest:
             with _writing(engine) as connection:
@@ -143,11 +143,20 @@ def _writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def _reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction in which all queries see the same runs."""
+    """A transaction in which all queries see the same runs.
+
+    Raises HistoryError for what Assay did not write.
+    """
     with engine.connect() as connection:
         if connection.dialect.name == "postgresql":  # SQLite does so anyway.
             connection.execution_options(isolation_level="REPEATABLE READ")
-        yield connection
+        try:
+            yield connection
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise HistoryError(
+                f"got a history database that holds what Assay did not write ({error}), wanted one "
+                "of Assay's own; name another, or restore this one"
+            ) from error
 
 
 class History:
@@ -189,14 +198,13 @@ class History:
     def series(self) -> dict[int, tuple[SeriesName, Unit]]:
         """Every series by its id."""
         with _reading(self._engine) as connection:
-            rows = connection.execute(select(SERIES)).all()
-        return {
-            row.id: (
-                SeriesName(row.suite, row.workload, row.variant, row.claim, row.target),
-                Unit(row.unit),
-            )
-            for row in rows
-        }
+            return {
+                row.id: (
+                    SeriesName(row.suite, row.workload, row.variant, row.claim, row.target),
+                    Unit(row.unit),
+                )
+                for row in connection.execute(select(SERIES))
+            }
 
     def trends(self, wanted: Callable[[SeriesName], bool]) -> tuple[Trend, ...]:
         """The trends of the wanted series, by name, each in the order in which its runs started."""

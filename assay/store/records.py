@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from assay.model.verdict import RECORD_SCHEMA, USUAL, Invocation, Outcome, Record
-from assay.store.files import write_whole
+from assay.store.files import decode_json, read_file, write_whole
 
 FILE_NAME = "records.jsonl"
 LATEST = "latest"
@@ -26,7 +27,7 @@ def write_invocation(directory: Path, invocation: Invocation) -> Path:
 def invocation_of(directory: Path) -> Invocation:
     """What ``write_invocation`` wrote; ``USUAL`` if the file cannot be read."""
     try:
-        return msgspec.json.decode((directory / INVOCATION).read_bytes(), type=Invocation)
+        return decode_json(read_file(directory / INVOCATION), Invocation)
     except (OSError, msgspec.MsgspecError):
         return USUAL
 
@@ -60,7 +61,7 @@ def append(directory: Path, record: Record) -> None:
 
     A line that cannot be written whole is not written: what a full disk took of it is removed.
     """
-    with (directory / FILE_NAME).open("ab", buffering=0) as file:
+    with _opened(directory / FILE_NAME, os.O_APPEND | os.O_CREAT) as file:
         end, rest = file.tell(), memoryview(line_of(record))
         try:
             while rest:
@@ -70,6 +71,12 @@ def append(directory: Path, record: Record) -> None:
             with suppress(OSError):
                 os.truncate(file.fileno(), end)
             raise
+
+
+def _opened(file: Path, flags: int) -> FileIO:
+    """The file, to be changed; never what a link of that name points to."""
+    handle = os.open(file, os.O_WRONLY | os.O_NOFOLLOW | flags, 0o644)
+    return os.fdopen(handle, "ab", buffering=0)
 
 
 class Lines(NamedTuple):
@@ -84,7 +91,7 @@ def read(path: Path) -> Lines:
     """The lines of a run's folder or file. Raises RecordsError for a missing file."""
     file = path / FILE_NAME if path.is_dir() else path
     try:
-        data = file.read_bytes()
+        data = read_file(file)
     except OSError as error:
         raise RecordsError(
             f"got no readable {file} ({error.strerror}), wanted a run's {FILE_NAME}; "
@@ -101,7 +108,8 @@ def recover(directory: Path) -> bool:
     """
     lines = read(directory)
     try:
-        os.truncate(lines.file, len(lines.whole))
+        with _opened(lines.file, 0) as file:
+            file.truncate(len(lines.whole))
     except OSError as error:
         raise RecordsError(
             f"got {lines.file} that cannot be written ({error.strerror}), wanted the records of "
@@ -136,13 +144,14 @@ def decode(lines: Lines) -> tuple[Record, ...]:
 def _decode(file: Path, lines: bytes) -> Iterator[Record]:
     for number, line in enumerate(lines.splitlines(), start=1):
         try:
-            schema = msgspec.json.decode(line, type=_Schema).schema
+            has: _Schema = decode_json(line, _Schema)
+            schema = has.schema
             if schema != RECORD_SCHEMA:
                 raise RecordsError(
                     f"{file}:{number}: got record schema {schema}, wanted {RECORD_SCHEMA}; "
                     "run pytest suites again, or read the file with the Assay version that wrote it"
                 )
-            yield msgspec.json.decode(line, type=Record)
+            yield decode_json(line, Record)
         except msgspec.MsgspecError as error:
             raise RecordsError(
                 f"{file}:{number}: got a line that is no record ({error}), "

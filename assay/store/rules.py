@@ -12,6 +12,7 @@ import msgspec
 
 from assay.model.blame import WrongValue
 from assay.model.qualification import FeatureRule, Requirement
+from assay.store.files import read_file
 
 PACKAGED: Final = Path(__file__).parents[1] / "judge" / "qualification.toml"
 """The rules that come with Assay."""
@@ -62,9 +63,9 @@ def load(path: Path) -> Rules:
         WrongValue: the file cannot be read, or its rules contradict one another.
     """
     try:
-        text = path.read_bytes()
+        text = read_file(path)
         file = msgspec.toml.decode(text, type=_File)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, RecursionError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _wrong(path, str(error)) from None
     if file.schema != SCHEMA:
         raise _wrong(path, f"schema {file.schema}, not {SCHEMA}")

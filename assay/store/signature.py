@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.model.blame import WrongValue
+from assay.store.files import read_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -17,7 +18,7 @@ def private_key(path: Path) -> "Ed25519PrivateKey":
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
+        key = load_pem_private_key(read_file(path), password=None)
     except (OSError, TypeError, ValueError) as error:  # TypeError: the key has a password.
         raise _wrong(path, "private", str(error)) from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -33,7 +34,7 @@ def public_key(path: Path) -> str:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     try:
-        key = load_pem_public_key(path.read_bytes())
+        key = load_pem_public_key(read_file(path))
     except (OSError, ValueError) as error:
         raise _wrong(path, "public", str(error)) from None
     if not isinstance(key, Ed25519PublicKey):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -27,7 +28,9 @@ from assay.stats.processes import (
     ratio_of_processes,
 )
 from assay.stats.ratios import DEFAULT
+from assay.store.files import decode_json
 
+_T = TypeVar("_T")
 Clock = Callable[[], float]
 
 _STRETCH = 2
@@ -144,6 +147,15 @@ def child_of(launch: Launch) -> Iterator[Callable[[bytes], bytes]]:
         yield ask
 
 
+def decoded(answer: bytes, kind: type[_T], whose: str) -> _T:
+    """What a child answered. Raises RerunError if that is nothing that Assay knows."""
+    try:
+        found: _T = decode_json(answer, kind)
+    except msgspec.MsgspecError as error:
+        raise RerunError(f"{whose}: got an answer that Assay does not know ({error})") from None
+    return found
+
+
 @contextmanager
 def started(launch: Launch) -> Iterator[Process]:
     """Start a process that builds, compiles and warms up its program. It ends with the context.
@@ -155,7 +167,7 @@ def started(launch: Launch) -> Iterator[Process]:
     with child_of(launch) as ask:
 
         def answer(request: bytes) -> Answer:
-            given = msgspec.json.decode(ask(request), type=Answer)
+            given = decoded(ask(request), Answer, launch.side.phrase)
             if given.unsupported is not None:
                 raise Halted(None, given.unsupported)
             if end := given.failure or given.unavailable:

@@ -25,13 +25,14 @@ from assay.hlo.summary import read
 from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Toolchain
 from assay.model.rerun import Side
 from assay.model.target import Unavailable
+from assay.store.files import decode_json, read_file
 from assay.targets import Target
 from assay.targets import environment as process_environment
 from assay.targets.devices import topology_options
 from assay.toolchains import probe
 from assay.toolchains.cache import root, shrink
 from assay.toolchains.environments import CannotMake, Environment, WrongVersions
-from assay.toolchains.pairs import Halted, Launch, RerunError, child_of, link_assay
+from assay.toolchains.pairs import Halted, Launch, RerunError, child_of, decoded, link_assay
 from assay.toolchains.releases import Release
 
 SCRIPT: Final = Path(probe.__file__)
@@ -244,7 +245,7 @@ class Prober:
                 if isinstance(halted.end, Failure):
                     return _Result(failure=halted.end)
                 return _Result(unavailable=halted.end)
-            result = msgspec.json.decode(answer, type=_Result)
+            result = decoded(answer, _Result, "the probe")
             if result.crash:
                 raise RerunError(f"the probe failed: {result.crash}")
             (folder / "result.json").write_bytes(answer)
@@ -347,7 +348,7 @@ def _stored(place: Path) -> _Result | None:
     the cache, are parts of the key.
     """
     try:
-        result = msgspec.json.decode((place / "result.json").read_bytes(), type=_Result)
+        result: _Result = decode_json(read_file(place / "result.json"), _Result)
         changed: list[str] = []
         same: list[str] = []
         for name, digest in result.files:
@@ -357,7 +358,7 @@ def _stored(place: Path) -> _Result | None:
         if not all(is_ledger(name, same) for name in changed):
             return None
         os.utime(place)
-    except (OSError, SyntaxError, msgspec.MsgspecError):
+    except (OSError, SyntaxError, ValueError):  # A file's name may hold a zero byte.
         return None
     return result
 

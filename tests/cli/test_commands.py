@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import platform
+import sys
+from pathlib import Path
 
 import pytest
 
+from assay.cli import main
 from tests.plugin.project import PREAMBLE, Project
 
 SUITE = (
@@ -75,3 +78,23 @@ def test_a_missing_run_is_misuse(project: Project) -> None:
     assert ended.exit_code == 2, ended.output
     assert "got no readable results/absent" in ended.output
     assert "Traceback" not in ended.output
+
+
+HOSTILE = "\x1b]8;;https://example.org\x07\u202e\r\x9b31m.txt"
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["report"], ["history", "--db=h.db", "--add"]])
+def test_a_hostile_name_does_not_reach_the_terminal(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["assay", *command, HOSTILE])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "example.org" in said
+    assert said.replace("\n", "").isprintable()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.hlo.loop_evaluation import NotEvaluated, evaluated_trip_count
+from assay.hlo.loop_evaluation import Budget, NotEvaluated, evaluated_trip_count
 from assay.hlo.module import Module
 from assay.hlo.trip_count import TripCount, TripCounter
 from assay.model.module import TripSource
@@ -305,8 +305,8 @@ def test_a_loop_that_comes_back_to_a_state_is_given_up_at_once() -> None:
     )
     loop = Module.from_proto(proto_of(text)).entry.root
     with pytest.raises(NotEvaluated, match="comes back"):
-        evaluated_trip_count(loop, lambda _: 5)
-    assert evaluated_trip_count(loop, lambda _: 0) == 0
+        evaluated_trip_count(loop, lambda _: 5, Budget())
+    assert evaluated_trip_count(loop, lambda _: 0, Budget()) == 0
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -414,3 +415,13 @@ def test_without_cryptography_the_extra_is_named(
     monkeypatch.setattr(signature, "find_spec", lambda _: None)
     with pytest.raises(WrongValue, match=r"assay-xla\[sign\]"):
         signature.private_key(tmp_path / "key.pem")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "../outside", "x" * 5_000, "pipe", "/etc/passwd"])
+def test_a_name_that_leads_elsewhere_is_missing_evidence(tmp_path: Path, name: str) -> None:
+    issue(tmp_path, None)
+    (tmp_path.parent / "outside").write_bytes(b"")
+    os.mkfifo(tmp_path / "pipe")
+    change(tmp_path, lambda raw: raw["pages"].update({name: ""}))
+    missing = [each for each in verify(tmp_path).mismatches if each.is_missing]
+    assert [each.subjects for each in missing] == [(name,)]

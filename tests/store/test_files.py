@@ -1,12 +1,22 @@
 """A reader sees the old file or the new one, never half of one."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from assay.store.files import commit_of, readable, write_whole
+from assay.store.files import (
+    commit_of,
+    decode_json,
+    decode_msgpack,
+    read_file,
+    readable,
+    write_whole,
+)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -91,3 +101,24 @@ def test_a_folder_that_is_removed_meanwhile_does_not_hide_why_writing_failed(
 )
 def test_names_become_one_part_of_a_files_name(names: tuple[str, ...], part: str) -> None:
     assert readable(names) == part
+
+
+def test_a_pipe_or_a_large_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"12345")
+    assert read_file(tmp_path / "large", 5) == b"12345"
+    for name, why in (("pipe", "not a regular file"), ("large", "larger than 4 B")):
+        with pytest.raises(OSError, match=why):
+            read_file(tmp_path / name, 4)
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'"\xff"', b'"\\ud800"', b"1e999", b"{"])
+def test_any_broken_json_is_one_kind_of_error(data: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        decode_json(data, Any)
+
+
+@pytest.mark.parametrize("data", [b"\x91" * 100_000, b"\xa1\xff", b"\xc1"])
+def test_any_broken_messagepack_is_one_kind_of_error(data: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        decode_msgpack(data, Any)

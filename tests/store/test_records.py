@@ -156,3 +156,22 @@ def test_reading_back_finds_a_verdict_that_is_missing_or_stands_twice(tmp_path: 
     for reached in ([], [RECORD, RECORD], [replace(RECORD, measured=1)]):
         with pytest.raises(RecordsError, match="holds 1 verdicts, and not the"):
             records.check(tmp_path, reached)
+
+
+def test_a_line_that_is_no_text_is_named(tmp_path: Path) -> None:
+    line = records.line_of(RECORD).replace(b"host-bytes", b"host-\xffbytes")
+    (tmp_path / records.FILE_NAME).write_bytes(line)
+    with pytest.raises(RecordsError, match=r"records\.jsonl:1: got a line that is no record"):
+        load(tmp_path)
+
+
+def test_a_link_in_a_runs_folder_is_not_written_through(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_bytes(records.line_of(RECORD) + b"torn")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / records.FILE_NAME).symlink_to(own)
+    with pytest.raises(OSError, match="symbolic links"):
+        append(tmp_path / "run", RECORD)
+    with pytest.raises(RecordsError, match="cannot be written"):
+        records.recover(tmp_path / "run")
+    assert own.read_bytes().endswith(b"torn")

@@ -99,6 +99,16 @@ test_runs = Check(claim=claims.Runs(), workloads=(W,), variants=("sum", "waits",
 """
 
 
+SLURM = {
+    "SLURM_JOB_ID": "4107",
+    "SLURM_STEP_NODELIST": "node[007-009]",
+    "SLURM_NTASKS": "3",
+    "SLURM_PROCID": "2",
+    "SLURM_LOCALID": "0",
+    "SLURM_STEP_NUM_NODES": "3",
+}
+
+
 def together(
     project: Project, count: int, *arguments: str, own: Sequence[Sequence[str]] = ()
 ) -> list[Ended]:
@@ -141,6 +151,18 @@ def test_processes_reach_the_verdicts_of_one(count: int, alone: Ended, tmp_path:
         assert other.output == (
             f"assay: process {index} of {count}: exit 0; process 0 writes the results\n"
         )
+
+
+def test_processes_are_found_by_the_variables_of_slurm(alone: Ended, tmp_path: Path) -> None:
+    of_the_job = {**SLURM, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+    del of_the_job["SLURM_PROCID"]
+    of_the_job["JAX_COORDINATOR_PORT"] = str(free_port(HOST))
+    files = {"test_mine.py": SUITE}
+    projects = [Project(tmp_path, files, **of_the_job, SLURM_PROCID=str(index)) for index in (0, 1)]
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda each: each.pytest("--assay-distributed"), projects)
+    assert (first.exit_code, second.exit_code) == (0, 0), first.output
+    assert facts(first.records) == facts(alone.records)
 
 
 @pytest.mark.exhaustive
@@ -343,14 +365,6 @@ def test_a_time_is_inconclusive_over_several_processes(tmp_path: Path) -> None:
     assert record.reason == "nothing is timed over several processes"
 
 
-SLURM = {
-    "SLURM_JOB_ID": "4107",
-    "SLURM_STEP_NODELIST": "node[007-009]",
-    "SLURM_NTASKS": "3",
-    "SLURM_PROCID": "2",
-    "SLURM_LOCALID": "0",
-    "SLURM_STEP_NUM_NODES": "3",
-}
 OPEN_MPI = {
     "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911",
     "OMPI_COMM_WORLD_SIZE": "3",

@@ -27,6 +27,7 @@ _START: Final = "-start"
 _FOUND: Final = (COLLECTIVES - {"recv"}) | opcodes(
     "all-gather-start all-reduce-start collective-permute-start"
 )
+_CALLS: Final = opcodes("custom-call")
 _POINT_TO_POINT: Final = opcodes("collective-permute send")
 _BY_GLOBAL_IDS: Final = opcodes("all-gather all-reduce reduce-scatter")
 _UPPER_BOUND: Final = "ragged-all-to-all"
@@ -67,10 +68,21 @@ def _found(
     }
     for computation in module.computations:
         if computation in counts and computation.execution_thread != HOST_THREAD:
-            for instruction in computation.of(_FOUND):
+            for instruction in _written(computation):
                 is_first = (computation, instruction.channel_id) not in again
                 if is_first and not instruction.is_host_transfer:
                     yield computation, instruction
+
+
+def _written(computation: Computation) -> Iterator[Instruction]:
+    """The collectives of a computation, also those that a backend's call stands for.
+
+    A TPU with SparseCores writes a call of the computation that they run.
+    """
+    yield from computation.of(_FOUND)
+    for call in computation.of(_CALLS):
+        for callee in call.called:
+            yield from _written(callee)
 
 
 def _opcode(instruction: Instruction, devices: int | None) -> str:

@@ -48,9 +48,9 @@ NEEDED = Formula(
 
 _control = partial(Variant, role=Role.NEGATIVE_CONTROL)
 
-WORKLOAD = Workload(
+_step = partial(
+    Workload,
     suite="sharded_scan",
-    name="step",
     variants=(
         Variant(name="replicated", role=Role.CONTROL, program=partial(replicated, SIZES)),
         Variant(
@@ -65,9 +65,15 @@ WORKLOAD = Workload(
         ),
         *failing_controls(_control),
     ),
+)
+COMPILED = _step(
+    name="step",
     scopes=(
-        Scope(level=Level.QUICK, targets=("cpu*", "gpu", "tpu")),
         Scope(level=Level.QUICK, targets=("gpu-h100:8", "tpu-v5e:2x4"), variants=("sharded",)),
-        Scope(level=Level.FULL, targets=("gpu-*", "tpu*")),
+        Scope(level=Level.FULL, targets=("gpu-*", "tpu-*", "tpu7x*")),
     ),
 )
+EXECUTED = _step(
+    name="step-executed", scopes=(Scope(level=Level.QUICK, targets=("cpu*", "gpu", "tpu")),)
+)
+WORKLOADS = (COMPILED, EXECUTED)

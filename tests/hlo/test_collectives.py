@@ -179,6 +179,23 @@ ENTRY main {{ x = f32[8,4] parameter(0)
     assert (found.executions, found.nbytes_per_run) == (5, 5 * 2 * X * 3 // 4)
 
 
+def test_a_collective_that_a_backends_call_runs_is_counted(summary: Summary) -> None:
+    """As a TPU 7x writes what its SparseCores do, in a loop and started asynchronously."""
+    text = with_computations(
+        f"""{SUM}
+gathers {{ x = f32[8,4] parameter(0)
+  ROOT g = f32[32,4] all-gather(x), {FOUR}, dimensions={{0}} }}
+runs {{ x = f32[8,4] parameter(0)
+  ROOT c = f32[32,4] custom-call(x), custom_call_target="run", called_computations={{gathers}} }}
+""",
+        "x = f32[8,4] parameter(0)",
+        "start = ((f32[8,4]), f32[32,4], s32[]) async-start(x), calls=runs",
+        "ROOT done = f32[32,4] async-done(start), calls=runs",
+    )
+    (found,) = summary(text).collectives
+    assert (found.opcode, found.computation, found.nbytes_per_run) == ("all-gather", "runs", 3 * X)
+
+
 def test_what_goes_to_the_host_is_no_collective(summary: Summary) -> None:
     text = with_computations(
         "",

@@ -144,9 +144,10 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _fill(cache: Path) -> None:
-    """Fill the cache to its bound with old files that hold nothing, so that programs evict."""
+    """Fill the cache almost to its bound with old files that hold nothing."""
     cache.mkdir(parents=True)
-    for number in range(MOST_PROGRAM_BYTES // _FILLER_BYTES):
+    # Until the first program evicts, 16 may be added.
+    for number in range(MOST_PROGRAM_BYTES // _FILLER_BYTES - 1):
         path = cache / f"filler-{number}"
         path.touch()
         os.truncate(path, _FILLER_BYTES)
@@ -215,7 +216,8 @@ def trend(samples: Sequence[Sample], name: str) -> Trend:
     blocks = [steady[place : place + size] for place in range(0, len(steady), size)]
     x = [median(each.items for each in block) for block in blocks]
     y = [float(median(getattr(each, name) for each in block)) for block in blocks]
-    slope, _, low, high = theilslopes(y, x, alpha=_CONFIDENCE)
+    # Of equal numbers it gives no bounds, by a rounding error.
+    slope, _, low, high = theilslopes(y, x, alpha=_CONFIDENCE) if min(y) < max(y) else (0, 0, 0, 0)
     bounds = (float(each) * ITEMS_OF_24_HOURS for each in (slope, low, high))
     growth, low, high = bounds
     return Trend(first=y[0], last=y[-1], growth=growth, low=low, high=high)

@@ -143,11 +143,14 @@ class Cluster:
         return self._nodes
 
     def _room(self, node: Mapping[str, Any]) -> int:
-        demand, resources = self.demand, node["Resources"]
-        room = int(resources.get("CPU", 0) // demand.processors)
-        if demand.memory_bytes and room:
-            room = min(room, max(1, int(resources.get("memory", 0) // demand.memory_bytes)))
-        return room
+        resources, memory = node["Resources"], self._memory()
+        room = int(resources.get("CPU", 0) // self.demand.processors)
+        return min(room, int(resources.get("memory", 0) // memory)) if memory else room
+
+    def _memory(self) -> int:
+        """What a worker takes: no more than the largest machine has."""
+        most = max((each["Resources"].get("memory", 0) for each in self._alive()), default=0)
+        return min(self.demand.memory_bytes, int(most))
 
     def submit(self, group: Group) -> Any:
         """The stream of the group's messages."""
@@ -158,8 +161,7 @@ class Cluster:
 
         totals = [node["Resources"] for node in self._alive()]
         options: dict[str, Any] = {"num_cpus": self.demand.processors}
-        memory = min([self.demand.memory_bytes, *(int(each.get("memory", 0)) for each in totals)])
-        if memory:
+        if memory := self._memory():
             options["memory"] = memory
         device = _DEVICES.get(group.device, "")
         # Without such a machine, any other says that the target is not available.

@@ -1,8 +1,8 @@
 """Which items still need a verdict: what waits, what runs, and what lost its worker."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from assay.fleet.messages import Ended, Lost, Message, Place, Started
@@ -67,18 +67,18 @@ class Ledger:
     lose: Callable[[Lost, Sequence[str]], None]
     give_up: Callable[[str, Sequence[Lost]], None]
     _losses: dict[str, list[Lost]] = field(default_factory=dict)
-    _waiting: deque[Group] = field(default_factory=deque)
+    _waiting: dict[str, deque[Group]] = field(default_factory=dict)
+    _submitted: Counter[str] = field(default_factory=Counter)
     _running: dict[Any, _Running] = field(default_factory=dict)
 
     def run(self, groups: Iterable[Group], workers: Workers) -> None:
         """Run all groups. Every item is reported or given up exactly once, whatever is lost."""
-        self._waiting.extend(groups)
+        for group in groups:
+            self._queue(group).append(group)
         missing, patience = 0, _FIRST_PATIENCE
-        while self._waiting or self._running:
+        while self._running or any(self._waiting.values()):
             capacity = workers.capacity()
-            while self._waiting and len(self._running) < _AHEAD * max(capacity, 1):
-                group = self._waiting.popleft()
-                self._running[workers.submit(group)] = _Running(group, deque(group.items))
+            self._submit(workers, _AHEAD * max(capacity, 1))
             heard = False
             for handle, message in workers.receive(self._running, _TICK_SECONDS):
                 heard = True
@@ -87,6 +87,17 @@ class Ledger:
             missing = 0 if heard or capacity else missing + 1
             if missing > patience:
                 self._abandon()
+
+    def _queue(self, group: Group) -> deque[Group]:
+        """What waits for the same device: groups that wait for a GPU must not hold up others."""
+        return self._waiting.setdefault(group.device, deque())
+
+    def _submit(self, workers: Workers, most: int) -> None:
+        for device, queue in self._waiting.items():
+            while queue and self._submitted[device] < most:
+                group = queue.popleft()
+                self._submitted[device] += 1
+                self._running[workers.submit(group)] = _Running(group, deque(group.items))
 
     def _handle(self, handle: Any, message: Message | None) -> None:
         running = self._running[handle]
@@ -98,6 +109,7 @@ class Ledger:
             self.report(message, running.place, running.left[0] if running.left else "")
         elif message is None or isinstance(message, Lost):
             del self._running[handle]
+            self._submitted[running.group.device] -= 1
             if running.left:
                 self._lose(
                     running, message or Lost(why="it reported fewer items than it was given")
@@ -124,17 +136,17 @@ class Ledger:
             else:
                 self.give_up(item, losses)
         self.lose(lost, (*again, *rest))
-        device, node = running.group.device, running.group.node
         if rest:
-            self._waiting.appendleft(Group(items=rest, device=device, node=node))
+            self._queue(running.group).appendleft(replace(running.group, items=rest))
         if again:
-            self._waiting.append(Group(items=tuple(again), device=device, node=node))
+            self._queue(running.group).append(replace(running.group, items=tuple(again)))
 
     def _abandon(self) -> None:
         """Give up all items, because no machine is left to run them."""
         lost = Lost(why="no machine is left in the fleet")
         left = [item for running in self._running.values() for item in running.left]
-        left += [item for group in self._waiting for item in group.items]
+        waiting = (group for queue in self._waiting.values() for group in queue)
+        left += [item for group in waiting for item in group.items]
         self._running.clear()
         self._waiting.clear()
         for item in left:

@@ -152,22 +152,33 @@ def test_no_path_of_a_machine_is_in_the_records(spread: tuple[Ended, Path]) -> N
 
 
 @pytest.mark.exhaustive
-def test_a_lost_machine_costs_no_verdict(alone: Ended, tmp_path: Path) -> None:
-    ended, _ = fleet(tmp_path, ends={"machine": "test_equal[ node-2"})
+def test_a_lost_machine_and_a_deadly_item_cost_one_verdict(alone: Ended, tmp_path: Path) -> None:
+    deadly = "test_equal[a/same@cpu:8]"
+    ended, _ = fleet(tmp_path, ends={"machine": "test_compiles[ node-2", "always": deadly})
     assert not (tmp_path / "ends-machine").exists()
-    assert facts(ended.records) == facts(alone.records)
+    (lost,) = [each for each in ended.records if each.verdict is Outcome.INCONCLUSIVE]
+    assert (lost.workload, lost.variant, lost.claim) == ("a", "same", "values-equal")
+    assert "its worker was lost 3 times (node-1: the process ended by SIGKILL" in lost.reason
+    left = [each for each in facts(alone.records) if each[:5] != lost.key]
+    assert [each for each in facts(ended.records) if each[:5] != lost.key] == left
     assert "on node-2" in ended.output
+    assert ended.exit_code == 1
 
 
 @pytest.mark.exhaustive
-def test_an_item_that_ends_its_workers_is_inconclusive(tmp_path: Path) -> None:
-    ended, _ = fleet(tmp_path, "-k", "test_equal", ends={"always": "[a/same@cpu:8]"})
-    found = {each.workload: each for each in ended.records if not each.must_fail}
-    assert found["a"].verdict is Outcome.INCONCLUSIVE
-    assert "node-" in found["a"].reason
-    assert "SIGKILL" in found["a"].reason
-    assert found["b"].verdict is Outcome.PASSED
-    assert ended.exit_code == 1
+def test_a_fleet_continues_an_interrupted_run(alone: Ended, tmp_path: Path) -> None:
+    project = Project(tmp_path, FILES)
+    project.pytest()
+    run = project.newest()
+    lines = (run / "records.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "records.jsonl").write_bytes(b"".join(lines[:5]))
+    options = (".", "--", "--assay-target", "cpu:8", f"--assay-resume={run}")
+    ended = project.assay("fleet", *options, path=tmp_path)
+    found = load(run)
+    assert "kept 5 verdicts" in ended.output
+    assert facts(found) == facts(alone.records)
+    assert {each.node for each in found[:5]} == {""}
+    assert {each.node for each in found[5:]} == {"node-1"}
 
 
 ODD = (

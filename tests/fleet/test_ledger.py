@@ -10,7 +10,7 @@ import pytest
 
 from assay.fleet import ledger
 from assay.fleet.ledger import TRIES, Group
-from assay.fleet.messages import Lost, Message
+from assay.fleet.messages import Message
 from tests.fleet.fakes import Fakes, Told, ended
 
 GROUPS = [Group(items=tuple(f"{group}/{item}" for item in range(4))) for group in range(5)]
@@ -97,6 +97,23 @@ def test_a_pinned_group_stays_on_its_machine_when_it_is_lost() -> None:
     assert {(each.node, each.device) for each in fakes.groups} == {("id-7", "gpu")}
 
 
+def test_groups_that_wait_for_a_gpu_do_not_hold_up_others() -> None:
+    class OneGpu(Fakes):
+        """Machines whose only GPU never gets free until all else is done."""
+
+        def receive(
+            self, handles: Collection[Any], seconds: float
+        ) -> Iterator[tuple[Any, Message | None]]:
+            free = [each for each in handles if not self.groups[each - 1].device]
+            yield from super().receive(free or handles, seconds)
+
+    told, fakes = Told(), OneGpu()
+    live = [Group(items=(f"gpu/{number}",), device="gpu") for number in range(9)]
+    told.ledger().run([*live, *GROUPS], fakes)
+    assert sorted(told.ended[: len(ALL)]) == sorted(ALL)
+    assert len(told.ended) == len(ALL) + len(live)
+
+
 def test_a_report_that_was_not_asked_for_is_a_fault() -> None:
     class Wrong(Fakes):
         def _messages(self, group: Group, name: str) -> Iterator[Message | None]:
@@ -106,6 +123,22 @@ def test_a_report_that_was_not_asked_for_is_a_fault() -> None:
         Told().ledger().run(GROUPS, Wrong())
 
 
-def test_patience_is_counted_in_ticks_without_a_machine() -> None:
-    assert ledger._PATIENCE * ledger._TICK_SECONDS == 60
-    assert Lost(why="x").node == ""
+def test_a_fleet_whose_first_machine_is_late_is_waited_for() -> None:
+    class Late(Fakes):
+        """Machines that an autoscaler starts after nine minutes."""
+
+        asked = 0
+
+        def capacity(self) -> int:
+            self.asked += 1
+            is_late = self.asked * ledger._TICK_SECONDS < 540
+            return 0 if is_late else self.count
+
+        def receive(
+            self, handles: Collection[Any], seconds: float
+        ) -> Iterator[tuple[Any, Message | None]]:
+            yield from super().receive(handles, seconds) if self.capacity() else ()
+
+    told = Told()
+    told.ledger().run(GROUPS, Late())
+    assert sorted(told.ended) == sorted(ALL)

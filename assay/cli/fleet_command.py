@@ -36,7 +36,7 @@ ProbesOn = Annotated[
 ]
 _Nodes = Annotated[int, Option(min=1, help="With --address local: how many machines.")]
 _Processors = Annotated[float, Option(min=0.1, help="Processors that a worker takes.")]
-_Memory = Annotated[str, Option(help="Memory that a worker takes, such as 4GiB; 0: not counted.")]
+_Memory = Annotated[str, Option(help="Memory that a worker takes, such as 3GiB; 0: not counted.")]
 _EachNode = Annotated[
     bool, Option("--each-node", help="Run everything on each machine, and find the odd machine.")
 ]
@@ -62,7 +62,7 @@ def fleet(  # noqa: PLR0913 -- typer takes a parameter for each option.
     address: _Address = "local",
     nodes: _Nodes = 1,
     processors: _Processors = 1.0,
-    memory: _Memory = "4GiB",
+    memory: _Memory = "3GiB",
     upload: _Upload = None,
     each_node: _EachNode = False,
     toolchain: _Toolchains = None,

@@ -275,7 +275,7 @@ def pytest_runtestloop(session):
     with _ended_at_last(processes):
         outputs = [process.communicate(timeout=100)[0] for process in processes]
     codes = [process.returncode for process in processes]
-    assert sorted(codes) == [2, 3], outputs
+    assert sorted(codes) in ([2, 3], [3, 3]), outputs
     assert "is at 'exit'" in outputs[codes.index(3)]
 
 

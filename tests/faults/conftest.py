@@ -62,15 +62,20 @@ class Project:
 @pytest.fixture(scope="session")
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's files, with the baselines of a run in which nothing was at fault."""
-    project = Project(root=tmp_path_factory.mktemp("baselines"))
+    return passing_project(tmp_path_factory.mktemp("baselines")).root
+
+
+def passing_project(root: Path) -> Project:
+    """A project in that folder whose run ends with 0, with its baselines."""
+    project = Project(root=root)
     for name, text in FILES.items():
         path = project.root / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     ended = project.run([*SUITE, "--assay-update-baselines=all"], {})
     assert ended.exit_code == 0, ended.output
     shutil.rmtree(project.root / "results")
-    return project.root
+    return project
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.faults.changes import Change, is_killed
 from tests.faults.fault import CRASHED, FAILED, MISUSE, PASSED, SUITE, Fault
 from tests.faults.reading import COMPILES
 
-_MOUNTED = ("-m", "tests.faults.mounted")
+MOUNTED = ("-m", "tests.faults.mounted")
 _BACKWARDS = """
 import time
 _start, _calls = time.time(), []
@@ -73,7 +73,7 @@ MACHINE = (
     Fault(
         name="the disk is full in the middle of the run",
         how="a tmpfs of 100 KiB is mounted on results/",
-        command=(*_MOUNTED, "tmpfs", "100k", *SUITE),
+        command=(*MOUNTED, "tmpfs", "100k", *SUITE),
         mounts=True,
         ends=CRASHED,
         says=("No space left on device", "(exit 3)"),
@@ -81,7 +81,7 @@ MACHINE = (
     Fault(
         name="the folder of results is read-only",
         how="results/ is mounted read-only",
-        command=(*_MOUNTED, "read-only", "", *SUITE),
+        command=(*MOUNTED, "read-only", "", *SUITE),
         mounts=True,
         ends=MISUSE,
         says=("--assay-results-dir", "Read-only file system"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,16 @@ def test_a_run_whose_controller_is_killed_reads_as_unfinished(
     again = project.run((*QUALIFY, "--from", str(folder)), {})
     assert again.exit_code != PASSED, again.output
     assert "Not qualified" in again.output
+
+
+def test_the_page_of_faults_has_every_fault_and_lost_nothing() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][
+        1:
+    ]
+    faults = (*FAULTS, KILLED_CONTROLLER)
+    assert [(row[0], row[2]) for row in rows] == [(each.name, str(each.ends)) for each in faults]
+    assert all(len(row) == 5 and row[3] and row[4].startswith("nothing lost") for row in rows)
 
 
 def test_every_fault_has_a_name_of_its_own() -> None:

@@ -66,3 +66,12 @@ def test_an_assay_that_does_not_start_is_no_fault_of_the_program(
     variant = Variant(name="exits", role=Role.CONTROL, program=_exits)
     with pytest.raises(ObservationError, match=r"did not start: .* exit status 7"):
         observer.observe(_workload(variant), variant, "cpu:8")
+
+
+def test_a_child_that_takes_no_request_is_given_up() -> None:
+    program = partial(_exits_with, "x" * WIDE)
+    variant = Variant(name="exits", role=Role.CONTROL, program=program)
+    with Observer([TargetName.parse("cpu:8")], timeout_seconds=1) as observer:
+        os.kill(observer._running().pid, signal.SIGSTOP)
+        with pytest.raises(ObservationError, match="no answer within 1 s"):
+            observer.observe(_workload(variant), variant, "cpu:8")

@@ -1,6 +1,5 @@
 """The command ``assay history``: a claim over the runs of a database, and the way in for runs."""
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from rich.console import Console
 from typer import Argument, Option
 
 from assay.model.blame import WrongValue
+from assay.model.collector import collector_off
 from assay.model.history import HistoryError, SeriesName, Trend
 from assay.model.verdict import ExitCode, Record
 from assay.model.workload import matches_any
@@ -60,18 +60,18 @@ def history(
         raise WrongValue("got no CLAIM, wanted one, such as temp-bytes, or --add RUN")
     # The samples of a long history live to the end. To look for garbage among them took 40 % of
     # the time of reading them.
-    gc.disable()
-    code = ExitCode.PASSED
-    with opened(db) as database:
-        for run in _runs(add or ()):
-            try:
-                _add_run(database, run)
-            except (HistoryError, records.RecordsError) as error:
-                typer.echo(plain(f"assay: {error}"), err=True)
-                code = ExitCode.MISUSE
-        trends = _trends(database, claim, target or ()) if claim else ()
-    if claim:
-        _show(trends, as_json=as_json, verbose=verbose)
+    with collector_off():
+        code = ExitCode.PASSED
+        with opened(db) as database:
+            for run in _runs(add or ()):
+                try:
+                    _add_run(database, run)
+                except (HistoryError, records.RecordsError) as error:
+                    typer.echo(plain(f"assay: {error}"), err=True)
+                    code = ExitCode.MISUSE
+            trends = _trends(database, claim, target or ()) if claim else ()
+        if claim:
+            _show(trends, as_json=as_json, verbose=verbose)
     raise typer.Exit(code.value)
 
 

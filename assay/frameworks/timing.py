@@ -15,6 +15,7 @@ from typing import Any
 
 from assay.frameworks.failures import stage
 from assay.frameworks.framework import Framework, Ready, built
+from assay.model.collector import collector_off
 from assay.model.evidence import FailureKind
 from assay.model.timing import Ending, Keep, Machine, TimedPair, Times, Turns, Work
 from assay.model.workload import Program
@@ -156,7 +157,9 @@ def take_turns(
     if not _warmed_up(runners, most_seconds, clock):
         return Ending.BELOW_CLOCK
     reference = others[0].samples if others else []
-    with _no_collector(), run_first():
+    # A collection would disturb the running program.
+    gc.collect()
+    with collector_off(), run_first():
         while (number := len(judged.samples)) < turns.most:
             expected = sum(
                 (runner.samples[-1] if number else runner.next) * runner.runs_per_sample
@@ -197,19 +200,6 @@ def clock_step(clock: Clock) -> float:
         if now > before:
             least, before, readings = min(least, now - before), now, readings + 1
     return least
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Collect garbage, then disable the collector, which would disturb the running program."""
-    gc.collect()
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def ready_to_trace(tools: Framework, program: Program) -> Ready:

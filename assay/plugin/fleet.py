@@ -35,7 +35,7 @@ _COMPILERS: Final = {
     ),
     "tpu": ("jax[tpu]=={}",),
 }
-"""What compiles for a target without its hardware, beside jax (extra ``compilers``)."""
+"""The packages that compile for a target without its hardware (extra ``compilers``)."""
 
 
 class Driver:

@@ -86,7 +86,7 @@ def _stage(record: Record) -> tuple[bool, int]:
 
 
 def stands_alone(verdict: Outcome) -> bool:
-    """Whether a record of this verdict is acted on, whatever the others say."""
+    """Whether a record of this verdict is a cause, independent of the other records."""
     return verdict.fails or verdict is Outcome.IMPROVED
 
 

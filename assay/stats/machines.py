@@ -34,7 +34,7 @@ Program = tuple[str, ...]
 
 
 def compared(runs: Sequence[MachineRun]) -> tuple[Machine, ...]:
-    """Each machine beside the fleet."""
+    """Compare each machine with the fleet."""
     ratios = ratios_of({run.name: dict(_samples(run)) for run in runs})
     usual = _usual(runs)
     return tuple(

@@ -119,7 +119,7 @@ def recover(directory: Path) -> bool:
 
 
 def drop_errors(directory: Path) -> None:
-    """Remove the errors of Assay, which judged nothing. The other lines stay as they are."""
+    """Remove the records with verdict ``error``. The other lines keep their bytes."""
     lines = read(directory)
     pairs = zip(lines.whole.splitlines(keepends=True), decode(lines), strict=True)
     kept = b"".join(line for line, record in pairs if record.verdict is not Outcome.ERROR)

@@ -160,8 +160,11 @@ def read_baselines(data: bytes) -> None:
 
 
 def _sorted(numbers: Mapping[baselines.Key, Sequence[BaselineNumber]]) -> dict[Any, list[str]]:
-    """The numbers of each key, in an order that means nothing in a file."""
-    return {key: sorted(map(repr, found)) for key, found in numbers.items()}
+    """The numbers of each key. Their order means nothing in a file, nor does that of packages."""
+    return {
+        key: sorted(repr((n.value, n.machine, sorted(n.toolchain.items()))) for n in found)
+        for key, found in numbers.items()
+    }
 
 
 def read_coverage(data: bytes) -> None:

@@ -184,7 +184,6 @@ def test_a_program_that_fails_leaves_what_was_taken() -> None:
 
 
 def test_no_garbage_is_collected_between_samples() -> None:
-    gc.enable()  # `assay history`, run in this process by another test, leaves it off.
     seen: list[bool] = []
     machine = Machine()
     runners = (machine.runner("A", 0.01), machine.runner("B", 0.01))

@@ -263,9 +263,9 @@ def test_processes_with_other_items_all_end_with_2(
 def test_a_process_that_stops_alone_stops_all(tmp_path: Path) -> None:
     """Its conftest ends it after the collection, as Ctrl-C would."""
     stops = """
-import pytest, os
+import contextlib, os
 def pytest_runtestloop(session):
-    if os.path.exists("stops"):
+    with contextlib.suppress(FileNotFoundError):  # for the process that comes second
         os.unlink("stops")
         raise KeyboardInterrupt
 """
@@ -275,7 +275,7 @@ def pytest_runtestloop(session):
     with _ended_at_last(processes):
         outputs = [process.communicate(timeout=100)[0] for process in processes]
     codes = [process.returncode for process in processes]
-    assert sorted(codes) in ([2, 3], [3, 3]), outputs
+    assert sorted(codes) == [2, 3], outputs
     assert "is at 'exit'" in outputs[codes.index(3)]
 
 

@@ -236,6 +236,9 @@ def _serve(connection: Connection, place: str, words: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     reader = found(place)
     faulthandler.enable()
+    # A process inherits what its parent ignores or blocks, such as a pytest that profiled before.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     faulthandler.register(signal.SIGPROF, chain=True)
     reached = _Lines()
     judged(reader, reader.seeds()[0])  # which also imports what the reader needs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from random import Random
@@ -66,6 +67,15 @@ def test_a_planted_fault_is_found_and_minimised(
     (smallest,) = done.smallest.values()
     assert smallest[:4] != b"abcd"
     assert len(smallest) <= 4
+
+
+def test_a_hang_is_found_where_the_parent_ignores_its_signal() -> None:
+    before = signal.signal(signal.SIGPROF, signal.SIG_IGN)
+    try:
+        (fault,) = campaign("tests.fuzz.planted:HANGS", 2).faults
+    finally:
+        signal.signal(signal.SIGPROF, before)
+    assert fault.startswith("hangs in ")
 
 
 def test_a_reader_without_a_fault_has_no_finding() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -168,25 +170,28 @@ def test_a_process_that_aborts_is_not_tried_again(observer: Observer, tmp_path: 
     assert (evidence.failure.kind, evidence.retries) == (FailureKind.CRASH, ())
 
 
+_SHARING = """
+import os, sys
+import numpy as np
+shared = np.ones(256 * 2**20, np.uint8)
+os.setsid()
+os.fork()
+os.write(1, b"x")
+sys.stdin.buffer.read()
+"""
+
+
 def test_forks_that_share_pages_are_counted_once() -> None:
-    shared = taken(256 * MIB)
-    ready, end = os.pipe(), os.pipe()
-    process = os.fork()
-    if process == 0:
-        os.setsid()
-        other = os.fork()
-        os.write(ready[1], b"x")
-        os.read(end[0], 1)
-        os._exit(other and 0)
-    os.read(ready[0], 2)
-    try:
-        assert held_bytes(process) < 2 * shared.nbytes
-        Watch(process, MemoryLimit(nbytes=2 * shared.nbytes)).look()
-    finally:
-        os.write(end[1], b"xx")
-        os.waitpid(process, 0)
-        for each in (*ready, *end):
-            os.close(each)
+    """In a process of its own: to fork one in which jax runs warns."""
+    command, pipe = [sys.executable, "-c", _SHARING], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0) as process:
+        assert process.stdout
+        ready = b"".join(process.stdout.read(1) for _ in range(2))
+        held = held_bytes(process.pid)
+        Watch(process.pid, MemoryLimit(nbytes=512 * MIB)).look()
+        process.communicate(b"")
+    assert ready == b"xx"
+    assert 256 * MIB <= held < 512 * MIB
 
 
 @pytest.mark.parametrize(

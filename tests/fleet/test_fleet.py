@@ -77,7 +77,9 @@ def pytest_runtest_call(item):
             os.kill(worker, signal.SIGKILL)
         elif what.name == "ends-machine":
             what.unlink()
-            os.kill(parent(worker), signal.SIGKILL)
+            # Of a machine, nothing goes on. Ray's worker alone would end its task.
+            for process in (parent(worker), worker, session):
+                os.kill(process, signal.SIGKILL)
         time.sleep(60)
 """
 FILES = {"test_mine.py": SUITE, "conftest.py": ENDING}

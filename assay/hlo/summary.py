@@ -158,26 +158,31 @@ def read(data: bytes, buffer_assignment: bytes = b"", *, platform: str = "") -> 
         assigned = BufferAssignment.from_proto(buffer_assignment) if buffer_assignment else None
         try:
             return _summary(module, assigned, platform)
-        # What `structure.check` leaves: fields of an opcode that do not fit one another.
-        except _CONTRADICTIONS as error:
-            raise _contradictory(error) from error
         finally:
             module.take_apart()
 
 
-_CONTRADICTIONS = (ArithmeticError, AttributeError, LookupError, RecursionError, ValueError)
+def read_foreign(
+    data: bytes, buffer_assignment: bytes = b"", *, platform: str = ""
+) -> ModuleSummary:
+    """The same of a module that no compiler made for Assay: what fails is the module's fault.
 
-
-def _contradictory(error: Exception) -> MalformedModule:
-    if isinstance(error, MalformedModule):
-        return error
-    frame = list(walk_tb(error.__traceback__))[-1]
-    place = f"{frame[0].f_globals.get('__name__', '')}:{frame[1]}"
-    return InconsistentModule(
-        f"got a module whose parts contradict one another ({type(error).__name__} in {place}: "
-        f"{error}), wanted one as XLA writes it; serialize it again, and if XLA did write it, "
-        "report this module"
-    )
+    Raises:
+        MalformedModule: as ``read``; also for fields of an opcode that do not fit one another,
+            which ``structure.check`` leaves.
+    """
+    try:
+        return read(data, buffer_assignment, platform=platform)
+    except MalformedModule:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, ValueError) as error:
+        frame = list(walk_tb(error.__traceback__))[-1]
+        place = f"{frame[0].f_globals.get('__name__', '')}:{frame[1]}"
+        raise InconsistentModule(
+            f"got a module whose parts contradict one another ({type(error).__name__} in {place}: "
+            f"{error}), wanted one as XLA writes it; serialize it again, and if XLA did write it, "
+            "report this module"
+        ) from error
 
 
 def _summary(module: Module, assignment: BufferAssignment | None, platform: str) -> ModuleSummary:

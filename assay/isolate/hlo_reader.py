@@ -24,7 +24,7 @@ from assay.frameworks.hlo import (
 )
 from assay.hlo.assignment import memory_stats
 from assay.hlo.schema import MalformedModule
-from assay.hlo.summary import read as read_module
+from assay.hlo.summary import read_foreign
 from assay.isolate.child import READY, Child, NotStartedError, own_pipes, read, write
 from assay.isolate.memory import MemoryExceeded, usual_limit
 from assay.isolate.observer import ObservationError
@@ -93,7 +93,7 @@ def read_hlo(
             file=file,
             scheduled=scheduled,
             summaries={
-                each: read_module(file.module, assigned, platform=each) for each in platforms
+                each: read_foreign(file.module, assigned, platform=each) for each in platforms
             },
             memory=memory_stats(assigned) if assigned else None,
         )

@@ -46,7 +46,7 @@ _CHANGES = {
     "_writes": "writes other bytes",
     "_refuses": "the system refuses it",
     "_uses_all": "finds that the program exceeds its memory",
-    "_on_a_full_device": "writes to `/dev/full`",
+    "_through_a_link": "finds a link in place of `records.jsonl`",
     "_is_twice": "happens twice",
     "_is_lost_once": "is left out once",
 }

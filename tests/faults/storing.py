@@ -44,8 +44,8 @@ def _with_unused_baseline(root: Path) -> None:
     path.write_text(json.dumps(file))
 
 
-def _on_a_full_device(real: Callable[..., None]) -> Callable[..., None]:
-    """The kernel itself refuses to write."""
+def _through_a_link(real: Callable[..., None]) -> Callable[..., None]:
+    """Somebody put a link in place of the file: nothing is written through it."""
 
     def stand_in(folder: Path, record: object) -> None:
         link = folder / "records.jsonl"
@@ -206,12 +206,12 @@ STORING = (
         says=("No space left on device", "(exit 3)"),
     ),
     Fault(
-        name="the records' device is full",
+        name="the records are a link to another file",
         place="assay.store.records:append",
-        change=_on_a_full_device,
+        change=_through_a_link,
         more=COMPILES,
         ends=CRASHED,
-        says=("No space left on device", "(exit 3)"),
+        says=("Too many levels of symbolic links", "(exit 3)"),
     ),
     Fault(
         name="records are not written",

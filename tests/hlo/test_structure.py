@@ -10,7 +10,7 @@ import pytest
 
 from assay.hlo.schema import INSTRUCTION, MODULE, decode
 from assay.hlo.structure import InconsistentModule
-from assay.hlo.summary import read
+from assay.hlo.summary import read, read_foreign
 
 from .conftest import proto_of
 from .programs import counting_loop, entry, with_computations
@@ -165,10 +165,12 @@ def test_a_long_chain_takes_time_in_proportion() -> None:
     assert seconds(20_000) < 40 * max(seconds(2_000), 0.005)
 
 
-def test_parts_that_do_not_fit_one_another_are_named() -> None:
+def test_parts_that_do_not_fit_blame_a_foreign_module_alone() -> None:
     def alias(message: Any) -> None:
         entry = message.input_output_alias.entries.add(parameter_number=0)
         entry.output_shape_index.append(3)
 
     with pytest.raises(InconsistentModule, match=r"contradict one another \(IndexError in assay"):
+        read_foreign(changed(CALL, alias))
+    with pytest.raises(IndexError):
         read(changed(CALL, alias))

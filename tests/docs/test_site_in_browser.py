@@ -1,0 +1,94 @@
+"""The built site in headless Chromium, wide and narrow; `tox run -e docs` builds it and runs this.
+
+Nothing is wider than the window, no image is missing, and no page asks another server.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.browser import launched, pictures
+
+BUILT = os.environ.get("ASSAY_SITE", "")
+STEPS = {390: 1, 1280: 6}
+"""At a width, every page or every sixth: what is too wide is so on a phone first."""
+_FAULTS = """
+(width) => {
+  const found = [], root = document.documentElement;
+  if (root.scrollWidth > width) found.push(`it is ${root.scrollWidth} px wide`);
+  for (const image of document.images)
+    if (!image.naturalWidth) found.push("no image: " + image.src);
+  return found;
+}
+"""
+
+needs_site = pytest.mark.skipif(not BUILT, reason="no site is built; run `tox run -e docs`")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A server of files that writes no log."""
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with launched() as started:
+        yield started
+
+
+def faults(browser: Any, root: Path, width: int, names: list[str]) -> dict[str, list[str]]:
+    """What is wrong with the pages of a folder, by page; those without a fault are left out."""
+    seen: list[str] = []
+    found: dict[str, list[str]] = {}
+    tab = browser.new_context(viewport={"width": width, "height": 900}).new_page()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=root)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        tab.on("console", lambda message: seen.append(f"console: {message.text}"))
+        tab.on("pageerror", lambda error: seen.append(f"error: {error}"))
+        tab.on("request", lambda request: _note_request(request.url, address, seen))
+        for name in names:
+            tab.goto(address + name)
+            found[name] = [*seen, *tab.evaluate(_FAULTS, width)]
+            seen.clear()
+            if folder := os.environ.get("ASSAY_SCREENSHOTS"):
+                picture = f"{name.strip('/').replace('/', '-') or 'index'}-{width}"
+                tab.screenshot(path=pictures(Path(folder), picture), full_page=True)
+        tab.context.close()
+        server.shutdown()
+    return {name: texts for name, texts in found.items() if texts}
+
+
+def _note_request(url: str, address: str, seen: list[str]) -> None:
+    if not url.startswith((address, "data:", "blob:")):
+        seen.append(f"request: {url}")
+
+
+@needs_site
+@pytest.mark.parametrize("width", STEPS)
+def test_pages_fit_the_window_and_ask_no_other_server(browser: Any, width: int) -> None:
+    root = Path(BUILT)
+    pages = [page.parent.relative_to(root).as_posix() for page in sorted(root.rglob("index.html"))]
+    names = [f"{page}/" for page in pages if not page.startswith("source")]
+    assert len(names) > 40
+    assert faults(browser, root, width, names[:: STEPS[width]]) == {}
+
+
+def test_a_page_that_is_too_wide_or_asks_others_is_seen(browser: Any, tmp_path: Path) -> None:
+    (tmp_path / "wide.html").write_text(
+        '<link rel="icon" href="data:,"><p style="width:500px">wide</p><img src="missing.svg">'
+        '<img src="http://localhost:1/x.png">'
+    )
+    (texts,) = faults(browser, tmp_path, 390, ["wide.html"]).values()
+    words = ("px wide", "missing.svg", "request: http://localhost:1/x.png", "console: ")
+    assert all(any(word in text for text in texts) for word in words), texts

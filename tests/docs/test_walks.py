@@ -8,11 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, blocks, commands, missing
+from tests.docs.pages import ROOT, blocks, commands, missing, pages
 from tests.plugin.project import Project
 
 WALKS = ("docs/tutorial.md", "docs/first-check.md", "docs/add-a-suite.md", "docs/copies.md")
 SLOW = {"docs/tutorial.md"}  # 21 s on 2 cores; the others take 4 to 9 s
+NOT_WALKED = {
+    "README.md": "tests/plugin/test_readme.py runs it",
+    "docs/bisect.md": "it installs releases of JAX; tests/cli/test_bisect.py has small ones",
+    "docs/fleet.md": "it needs a Ray cluster of several machines",
+    "docs/history.md": "it shows months of runs; tests/report/test_history_output.py has its own",
+    "docs/matrix.md": "it installs releases of JAX; tests/cli/test_matrix.py has small ones",
+}
+"""Pages that show a command with its output and are not walked, each with the reason."""
 NOT_RUN = {"pip": "it installs 1.9 GB; tox installs the same extras"}
 """Programs that a page names and no test runs, each with the reason."""
 
@@ -52,6 +60,11 @@ def test_each_command_gives_what_the_page_shows(page: str, tmp_path: Path) -> No
                 assert missing(command.shown, output) == [], f"{command}: it is\n{output}"
                 checked += 1
     assert checked
+
+
+def test_every_page_that_shows_output_is_walked_or_has_a_reason() -> None:
+    shown = {each.page for path in pages() for each in blocks(path) if each.text.startswith("$ ")}
+    assert shown == {*WALKS, *NOT_WALKED}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from math import prod
 from typing import ClassVar
 
@@ -21,6 +20,7 @@ from assay.claims.measurement import (
 from assay.model.claim import Case, Claim, Formula
 from assay.model.evidence import Failure, FailureKind, Residual
 from assay.model.inspection import describe
+from assay.model.suggestion import nearest
 from assay.model.units import Quantity, Unit
 from assay.model.verdict import Finding, Outcome
 
@@ -75,7 +75,7 @@ class NamesMatch(Claim):
         missing = [name for name in wanted if name not in present]
         if not missing:
             return _failures(0, f"the program names {', '.join(wanted)}")
-        close = get_close_matches(missing[0], present)
+        close = nearest(missing[0], present)
         advice = f"did you mean {close[0]!r}?" if close else "name a value with checkpoint_name"
         reason = (
             f"{len(missing)} unmatched: the policy names {missing}, but the program names only "

@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from collections.abc import Callable
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -12,15 +13,21 @@ from rich.console import Console
 from rich.table import Table
 from typer import Argument, Option
 
+from assay.cli import completion
 from assay.cli.bisect_command import bisect_releases
+from assay.cli.doctor_command import doctor
+from assay.cli.examples import epilog
 from assay.cli.fleet_command import fleet
 from assay.cli.history_command import history, trends_of
 from assay.cli.matrix_command import matrix
 from assay.cli.qualify_command import qualify_target
+from assay.cli.run_command import run
+from assay.cli.targets_command import targets
 from assay.judge.differences.inspections import compare
 from assay.model.blame import UsersFault, WrongValue
 from assay.model.history import HistoryError
 from assay.model.inspection import Comparison, Inspection
+from assay.model.suggestion import wanted_one_of
 from assay.model.target import TargetError
 from assay.model.units import format_bytes
 from assay.model.verdict import ExitCode
@@ -34,12 +41,11 @@ from assay.report.summary import measured_table
 from assay.report.terminal import print_run
 from assay.store import certificate, evidence, records
 from assay.store.files import write_whole
-from assay.targets import models_of, survey
+from assay.targets import models_of
 
 _INTERRUPTED = 130
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Check what XLA compilers emit for GPU, TPU and CPU, without the hardware.",
 )
@@ -48,13 +54,16 @@ _MISUSE = (
     *(records.RecordsError, certificate.CertificateError),
 )
 
-_Thorough = Annotated[bool, Option("--check", help="Also compile a small program for each target.")]
 _Subject = Annotated[
     str, Argument(help="FILE.py:FUNCTION, or an HLO or StableHLO file (text or proto).")
 ]
 _Targets = Annotated[
     list[str] | None,
-    Option("--target", help="Target to compile for; repeatable, or comma-separated."),
+    Option(
+        "--target",
+        help="Target to compile for; repeatable, or comma-separated.",
+        autocompletion=completion.targets,
+    ),
 ]
 _AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
 _Compile = Annotated[
@@ -74,25 +83,16 @@ _Timeout = Annotated[
 _Workload = Annotated[
     str, Option(help="Print only the numbers of this workload, as a Markdown table.")
 ]
+_Claims = Annotated[
+    str,
+    Option(help="Claims for --workload, comma-separated.", autocompletion=completion.claims),
+]
 _Verbose = Annotated[
     bool, Option("-v", "--verbose", help="Show every variant and every known defect.")
 ]
 
 
-@app.command()
-def targets(*, check: _Thorough = False) -> None:
-    """List every target: live, compile-only or unavailable, and why."""
-    table = Table("target", "state", "device memory", "why", box=None, pad_edge=False)
-    for target, missing in survey(thorough=check):
-        memory = format_bytes(target.model.memory_bytes) if target.model else ""
-        state, why = "[green]live[/]" if target.executes else "[cyan]compile-only[/]", ""
-        if missing:
-            state, why = "[dim]unavailable[/]", f"{missing.reason}; {missing.remedy}"
-        table.add_row(str(target.name), state, memory, why)
-    Console().print(table)
-
-
-@app.command("inspect")
+@app.command("inspect", epilog=epilog("inspect"))
 def inspect_program(  # noqa: PLR0913 -- typer takes a parameter for each option.
     subject: _Subject,
     *,
@@ -153,12 +153,12 @@ def _code(inspection: Inspection) -> ExitCode:
     return ExitCode.FAILED if inspection.evidence.failure is not None else ExitCode.PASSED
 
 
-@app.command()
+@app.command(epilog=epilog("report"))
 def report(
     run: Annotated[Path, Argument(help="The folder of a run, or its records.jsonl.")],
     *,
     workload: _Workload = "",
-    claims: Annotated[str, Option(help="Claims for --workload, comma-separated.")] = "temp-bytes",
+    claims: _Claims = "temp-bytes",
     verbose: _Verbose = False,
     html: Annotated[Path | None, Option(help="Write the run's page to this file.")] = None,
     form: Annotated[Format | None, Option("--format", help="Print for another tool.")] = None,
@@ -173,8 +173,12 @@ def report(
     if workload:
         known = sorted({record.workload for record in seen})
         if workload not in known:
-            raise WrongValue(f"got workload {workload!r}, wanted one of {', '.join(known)}")
-        typer.echo(measured_table(seen, workload=workload, claims=claims.split(",")))
+            raise WrongValue(f"got workload {workload!r}, {wanted_one_of(workload, known)}")
+        names = claims.split(",")
+        known = sorted({record.claim for record in seen if record.workload == workload})
+        for name in [each for each in names if each not in known]:
+            raise WrongValue(f"got --claims {name}, {wanted_one_of(name, known)}")
+        typer.echo(measured_table(seen, workload=workload, claims=names))
         return
     times, damaged = evidence.TIMES.load_all(folder)
     reruns, unread = evidence.RERUNS.load_all(folder)
@@ -191,14 +195,21 @@ def report(
         typer.echo(plain(f"assay: {error}"), err=True)
 
 
-app.command("bisect")(bisect_releases)
-app.command("matrix")(matrix)
-app.command("fleet")(fleet)
-app.command("history")(history)
-app.command("qualify")(qualify_target)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "targets": targets,
+    "run": run,
+    "bisect": bisect_releases,
+    "matrix": matrix,
+    "fleet": fleet,
+    "history": history,
+    "qualify": qualify_target,
+    "doctor": doctor,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, epilog=epilog(_name))(_command)
 
 
-@app.command()
+@app.command(epilog=epilog("cache"))
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove everything.")] = False,  # noqa: FBT002
 ) -> None:

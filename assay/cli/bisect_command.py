@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
+from assay.cli import completion
 from assay.cli.fleet_command import ProbesOn, probes_on
 from assay.judge.differences.inspections import compare
 from assay.model.bisection import Point, Progress
@@ -42,10 +43,24 @@ _Metric = Annotated[
     str,
     Option(
         help="One of temp_bytes, host_bytes, device_bytes, loop_copies, transfers, error, runs, "
-        "compiles, value, time, claim, returned."
+        "compiles, value, time, claim, returned.",
+        autocompletion=completion.metrics,
     ),
 ]
-_Component = Annotated[str, Option(help="What varies: jax, jaxlib, libtpu, plugin, torch_xla.")]
+_Component = Annotated[
+    str,
+    Option(
+        help="What varies: jax, jaxlib, libtpu, plugin, torch_xla.",
+        autocompletion=completion.components,
+    ),
+]
+_Target = Annotated[
+    str, Option(help="The target to compile for.", autocompletion=completion.targets)
+]
+_Claim = Annotated[
+    str,
+    Option(help="claim: its name in a check of the variant.", autocompletion=completion.claims),
+]
 _Threshold = Annotated[str, Option(help="Numbers above are bad; default: the largest step.")]
 _Scan = Annotated[bool, Option("--scan", help="Measure every release, to find each step.")]
 _Attribute = Annotated[
@@ -65,10 +80,10 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     *,
     good: Annotated[str, Option(help="A release with the good number.")],
     bad: Annotated[str, Option(help="A release with the bad number.")],
-    target: Annotated[str, Option(help="The target to compile for.")] = "cpu",
+    target: _Target = "cpu",
     metric: _Metric = "temp_bytes",
     threshold: _Threshold = "",
-    claim: Annotated[str, Option(help="claim: its name in a check of the variant.")] = "",
+    claim: _Claim = "",
     above: Annotated[str, Option(help="loop_copies: ignore arrays up to this size.")] = "0",
     scan: _Scan = False,
     component: _Component = "jax",
@@ -87,8 +102,6 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
 
     Each release is installed by uv into a cached environment, and the program is compiled there,
     without the hardware. FUNCTION takes what its file's example_args() returns.
-
-    Example: assay bisect step.py:step --good 0.8.0 --bad 0.9.2 --target gpu-h100
     """
     from assay.toolchains.bisect import Question, subject_of, threshold_of
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from typer import Argument, Option
 
+from assay.cli import completion
 from assay.model.blame import WrongValue
 from assay.model.units import parse_bytes
 from assay.store.files import write_whole
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
 _Arguments = Annotated[
     list[str],
-    Argument(metavar="PATHS… [-- PYTEST ARGUMENTS]", help="Tests, then pytest's options."),
+    Argument(
+        metavar="PATHS… [-- PYTEST ARGUMENTS]",
+        help="Tests, then pytest's options.",
+        autocompletion=completion.suites,
+    ),
 ]
 _Address = Annotated[
     str,
@@ -75,8 +80,6 @@ def fleet(  # noqa: PLR0913 -- typer takes a parameter for each option.
 
     Programs of one workload and target stay together, and so each is compiled once. If a worker or
     a machine is lost, its tests run elsewhere.
-
-    Example: assay fleet --address auto suites -- --assay-target gpu-h100:8 -k offload
     """
     from assay.fleet.cluster import LOCAL, Demand, carried, connected
     from assay.fleet.messages import Job

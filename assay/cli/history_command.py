@@ -8,9 +8,11 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
+from assay.cli import completion
 from assay.model.blame import WrongValue
 from assay.model.collector import collector_off
 from assay.model.history import HistoryError, SeriesName, Trend
+from assay.model.suggestion import wanted_one_of
 from assay.model.verdict import ExitCode, Record
 from assay.model.workload import matches_any
 from assay.store import records
@@ -21,13 +23,24 @@ if TYPE_CHECKING:
 _NAME_PARTS = 4
 _Patterns = list[str] | None
 _Claim = Annotated[
-    str, Argument(help="A claim, or suite/workload/variant/claim; * matches any text.")
+    str,
+    Argument(
+        help="A claim, or suite/workload/variant/claim; * matches any text.",
+        autocompletion=completion.claims,
+    ),
 ]
 _Add = Annotated[
     list[Path] | None,
     Option("--add", help="Add this run, or each run in this folder; repeatable."),
 ]
-_Targets = Annotated[_Patterns, Option("--target", help="Only this target; repeatable, * works.")]
+_Targets = Annotated[
+    _Patterns,
+    Option(
+        "--target",
+        help="Only this target; repeatable, * works.",
+        autocompletion=completion.targets,
+    ),
+]
 _Database = Annotated[
     str,
     Option(
@@ -49,10 +62,7 @@ def history(
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
     verbose: _Verbose = False,
 ) -> None:
-    """Show a claim over all runs of a database: its numbers, verdicts, and when they changed.
-
-    Examples: assay history --add results/latest; assay history temp-bytes --target gpu-h100:8
-    """
+    """Show a claim over all runs of a database: its numbers, verdicts, and when they changed."""
     from assay.report.labels import plain
     from assay.store.history import opened
 
@@ -119,7 +129,7 @@ def _trends(database: "History", claim: str, targets: Sequence[str]) -> tuple[Tr
     if not known:
         raise WrongValue("got a database without runs; add one: assay history --add results/latest")
     given = " on ".join(filter(None, (claim, ", ".join(targets))))
-    raise WrongValue(f"got {given}, which matches no series, wanted one of {', '.join(known)}")
+    raise WrongValue(f"got {given}, which matches no series, {wanted_one_of(claim, known)}")
 
 
 def _selection(claim: str, targets: Sequence[str]) -> Callable[[SeriesName], bool]:

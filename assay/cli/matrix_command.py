@@ -9,27 +9,47 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
+from assay.cli import completion
 from assay.cli.fleet_command import ProbesOn, probes_on
 from assay.model.blame import WrongValue
 from assay.model.claim import Trial
 from assay.model.matrix import MatrixProgress
+from assay.model.suggestion import suggestion
 from assay.model.workload import Level, matches_any
 from assay.report.labels import plain, plain_json
 from assay.store.files import write_whole
+from assay.store.shipped import paths
 from assay.targets import resolve
 
 if TYPE_CHECKING:
     from assay.plugin.collection import Collected
 
 _Patterns = list[str] | None
-_Suites = Annotated[list[Path], Argument(help="Suites: folders or test files.")]
+_Suites = Annotated[
+    list[str],
+    Argument(help="Suites: names, folders or test files.", autocompletion=completion.suites),
+]
 _Releases = Annotated[
     _Patterns, Option("--release", help="A release; repeatable, or comma-separated.")
 ]
 _Targets = Annotated[
-    _Patterns, Option("--target", help="Target to compile for; repeatable, or comma-separated.")
+    _Patterns,
+    Option(
+        "--target",
+        help="Target to compile for; repeatable, or comma-separated.",
+        autocompletion=completion.targets,
+    ),
 ]
-_Component = Annotated[str, Option(help="What varies: jax, jaxlib, libtpu, plugin.")]
+_Component = Annotated[
+    str,
+    Option(help="What varies: jax, jaxlib, libtpu, plugin.", autocompletion=completion.components),
+]
+_Level = Annotated[
+    str, Option(help="quick, full, device or soak.", autocompletion=completion.levels)
+]
+_Claim = Annotated[
+    _Patterns, Option(help="Only claims of this pattern.", autocompletion=completion.claims)
+]
 _With = Annotated[_Patterns, Option("--with", help="A package that the suites import; repeatable.")]
 _Keyword = Annotated[str, Option("-k", help="Select checks as pytest's -k does.")]
 _Verbose = Annotated[bool, Option("-v", "--verbose", help="Show every row and known defect.")]
@@ -44,11 +64,11 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
     jax: Annotated[str, Option(help="The jax that another component is installed with.")] = "",
     also: _With = None,
     python: Annotated[str, Option(help="The Python to use; default: the first that works.")] = "",
-    level: Annotated[str, Option(help="quick, full, device or soak.")] = "quick",
+    level: _Level = "quick",
     keyword: _Keyword = "",
     workload: Annotated[_Patterns, Option(help="Only workloads of this pattern.")] = None,
     variant: Annotated[_Patterns, Option(help="Only variants of this pattern.")] = None,
-    claim: Annotated[_Patterns, Option(help="Only claims of this pattern.")] = None,
+    claim: _Claim = None,
     html: Annotated[Path | None, Option(help="Also write a page here.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
     timeout: Annotated[float, Option(min=1, help="Limit of one compilation, in seconds.")] = 600.0,
@@ -59,8 +79,6 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
 
     Each program is compiled once on each release, without the hardware. Claims that need more than
     a compiled program are not shown.
-
-    Example: assay matrix suites/dus_remat --release 0.8.0,0.12.0.1 --target cpu:8
     """
     from assay.plugin.collection import collect
     from assay.report.matrix_output import matrix_html, matrix_json, print_matrix
@@ -68,7 +86,7 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
 
     targets = [str(resolve(name).name) for name in _words("--target", target)]
     Level.parse(level)
-    collected = collect(suites, targets=targets, level=level, keyword=keyword)
+    collected = collect(paths(suites, Path.cwd()), targets=targets, level=level, keyword=keyword)
     question = MatrixQuestion(
         trials=_selected(collected, workload, variant, claim),
         sources={
@@ -119,8 +137,11 @@ def _selected(
     for option, patterns, name in names:
         for pattern in patterns or ():
             if not any(matches_any(name(trial), (pattern,)) for trial in trials):
-                known = ", ".join(sorted(set(map(name, trials))))
-                raise WrongValue(f"got {option} {pattern!r}, which matches none of {known}")
+                known = sorted(set(map(name, trials)))
+                near = suggestion(pattern, known)
+                raise WrongValue(
+                    f"got {option} {pattern!r}, which matches none of {', '.join(known)}{near}"
+                )
         if patterns:
             trials = [trial for trial in trials if matches_any(name(trial), patterns)]
     return trials

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from typer import Option
 
+from assay.cli import completion
 from assay.judge.qualification import demanded, dropped, exit_code, later, qualify
 from assay.model.blame import WrongValue
 from assay.model.qualification import Environment, Qualification, RulesUsed
@@ -19,6 +20,7 @@ from assay.model.workload import Level
 from assay.report.labels import toolchain_versions
 from assay.report.qualification import demands, pages, print_qualification, print_verification
 from assay.store import certificate, evidence, records, rules, signature
+from assay.store.shipped import BASELINES, SUITES, home, pytest_options
 from assay.targets import resolve
 
 if TYPE_CHECKING:
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from assay.targets import Target
 
 _File = Path | None
-_Target = Annotated[str, Option(help="The target to qualify, such as gpu-h100:8.")]
+_Target = Annotated[
+    str,
+    Option(help="The target to qualify, such as gpu-h100:8.", autocompletion=completion.targets),
+]
 _Level = Annotated[
     int, Option(min=1, max=4, help="1: seconds; 2: minutes; 3: timings on a device; 4: soak.")
 ]
@@ -39,6 +44,12 @@ _From = Annotated[
     _File, Option("--from", help="Use the records of this run; do not run the suites.")
 ]
 _Workers = Annotated[str, Option("-n", "--workers", help="pytest-xdist workers: a number or auto.")]
+_Suites = Annotated[
+    _File, Option(help="The folder of suites to run; default: suites, else those of Assay.")
+]
+_Baselines = Annotated[
+    _File, Option(help="The folder of baselines; default: baselines, else those of Assay.")
+]
 _SignKey = Annotated[_File, Option(help="Sign with this Ed25519 private key (PEM).")]
 _Verify = Annotated[
     _File, Option(help="Check this certificate and the run's files next to it; run nothing.")
@@ -50,9 +61,9 @@ def qualify_target(  # noqa: PLR0913 -- typer takes a parameter for each option.
     *,
     target: _Target = "",
     level: _Level = 1,
-    suites: Annotated[Path, Option(help="The folder of suites to run.")] = Path("suites"),
+    suites: _Suites = None,
     results_dir: Annotated[Path, Option(help="The folder for results.")] = Path("results"),
-    baselines_dir: Annotated[Path, Option(help="The folder of baselines.")] = Path("baselines"),
+    baselines_dir: _Baselines = None,
     rules_file: _Rules = None,
     allow_looser_rules: _Looser = False,
     from_run: _From = None,
@@ -65,6 +76,9 @@ def qualify_target(  # noqa: PLR0913 -- typer takes a parameter for each option.
 
     Writes a certificate with the hashes of all evidence; --verify checks one.
     """
+    place = home(Path.cwd()) if suites is None else None
+    suites = suites or (place or Path()) / SUITES
+    baselines_dir = baselines_dir or (place or Path()) / BASELINES
     if verify is not None:
         raise typer.Exit(_verify(verify, public_key, suites).value)
     if public_key is not None:
@@ -196,7 +210,14 @@ def _run(
             "wanted some; try a higher level, or name other suites or rules"
         )
     results_dir, baselines_dir = (str(each.resolve()) for each in folders)
-    arguments = [*dict.fromkeys(chosen), "--assay-target", name, "--assay-level", words]
+    arguments = [
+        *pytest_options([suites]),
+        *dict.fromkeys(chosen),
+        "--assay-target",
+        name,
+        "--assay-level",
+        words,
+    ]
     arguments += [f"--assay-results-dir={results_dir}", f"--assay-baselines-dir={baselines_dir}"]
     # Above level 1 every program is compiled in this run.
     arguments += ["--assay-no-cache"] if level > 1 else []

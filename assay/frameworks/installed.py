@@ -11,6 +11,7 @@ from pathlib import Path
 
 from assay.frameworks.framework import Framework, Unsupported
 from assay.model.evidence import Toolchain
+from assay.model.suggestion import wanted_one_of
 from assay.targets import Target
 
 
@@ -41,8 +42,9 @@ _ENTRIES = {
     ),
 }
 KNOWN = tuple(_ENTRIES)
-_CUDA_PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "jax-cuda12-plugin", "jax-cuda12-pjrt")
-_COMPILER_PACKAGES = {"cuda": (*_CUDA_PLUGINS, "nvidia-cuda-nvcc"), "tpu": ("libtpu",)}
+CUDA_PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "jax-cuda12-plugin", "jax-cuda12-pjrt")
+"""Packages of jax's GPU compiler. jax uses them only in the version of jaxlib."""
+_COMPILER_PACKAGES = {"cuda": (*CUDA_PLUGINS, "nvidia-cuda-nvcc"), "tpu": ("libtpu",)}
 PACKAGES = frozenset().union(
     *(entry.packages for entry in _ENTRIES.values()), *_COMPILER_PACKAGES.values()
 )
@@ -127,8 +129,7 @@ def framework(name: str, target: Target) -> Framework:
         TargetUnavailable: the target has no devices here.
     """
     if name not in _ENTRIES:
-        known = ", ".join(sorted(_ENTRIES))
-        raise Unsupported(f"got framework {name!r}, wanted one of {known}")
+        raise Unsupported(f"got framework {name!r}, {wanted_one_of(name, sorted(_ENTRIES))}")
     if missing := why_missing(name):
         raise Unsupported(missing)
     preload(name)

@@ -26,6 +26,8 @@ _BESIDE_A_PROGRAM_BYTES: Final = 2 * _GIB
 _LEAST_BYTES: Final = 2 * _GIB
 # For the kernel, its page cache, and what is allocated between two looks (`docs/limits.md`).
 _USED_SHARE: Final = 0.9
+LEAST_MACHINE_BYTES: Final = int((_LEAST_BYTES + _BESIDE_A_PROGRAM_BYTES) / _USED_SHARE)
+"""A machine with less gives a program more than its share."""
 # Looks per second: 10, and 100 once half of the limit is used. Never more than 5 % of a core.
 _SECONDS: Final = 0.1
 _SECONDS_NEAR: Final = 0.01

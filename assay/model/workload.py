@@ -12,6 +12,7 @@ from typing import Any
 from assay.model.blame import WrongType, WrongValue, check_name
 from assay.model.defect import KnownDefect, UpstreamIssue
 from assay.model.evidence import FailureKind, Steps
+from assay.model.suggestion import wanted_one_of
 from assay.model.target import LIVE_MODELS
 
 
@@ -27,8 +28,8 @@ class Level(IntEnum):
     def parse(cls, text: str) -> "Level":
         """The level of that name, or WrongValue."""
         if text.upper() not in cls.__members__:
-            names = ", ".join(level.name.lower() for level in cls)
-            raise WrongValue(f"got level {text!r}, wanted one of {names}")
+            names = [level.name.lower() for level in cls]
+            raise WrongValue(f"got level {text!r}, {wanted_one_of(text, names)}")
         return cls[text.upper()]
 
 
@@ -239,9 +240,7 @@ class Workload:
         """The variant of that name, or LookupError."""
         known = {variant.name: variant for variant in self.variants}
         if name not in known:
-            raise LookupError(
-                f"{self.name}: got variant {name!r}, wanted one of {', '.join(known)}"
-            )
+            raise LookupError(f"{self.name}: got variant {name!r}, {wanted_one_of(name, known)}")
         return known[name]
 
     def key(self, variant: str, target: str) -> tuple[str, str, str, str]:

@@ -47,6 +47,7 @@ _DISTRIBUTED: Final = (
     "this process is one of several that run the same items together, and process 0 writes; "
     "default: as jax.distributed detects it (Slurm, Open MPI, Kubernetes, Cloud TPU)"
 )
+_PREFIX: Final = "--assay-"
 _AUTO: Final = {"nargs": "?", "const": "auto"}
 # Name, default, metavar, help. A list can be given repeatedly, False is a flag.
 _OPTIONS: Final[tuple[tuple[str, Any, str, str], ...]] = (
@@ -77,7 +78,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             action = "append" if isinstance(default, list) else "store"
             kind = {"action": action, "metavar": metavar}
             kind |= _AUTO if metavar.startswith("[") else {}
-        group.addoption(f"--assay-{name}", default=default, help=text, **kind)
+        group.addoption(f"{_PREFIX}{name}", default=default, help=text, **kind)
+
+
+def pytest_load_initial_conftests(args: list[str]) -> None:
+    """Refuse an option ``--assay-…`` that does not exist, and name the nearest one."""
+    known = [name for name, *_ in _OPTIONS]
+    for word in args[: args.index("--")] if "--" in args else args:
+        option = word.partition("=")[0]
+        if option.startswith(_PREFIX) and option.removeprefix(_PREFIX) not in known:
+            from assay.model.suggestion import wanted_one_of
+
+            raise pytest.UsageError(f"assay: got {option}, {wanted_one_of(option, known, _PREFIX)}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -14,9 +14,11 @@ import pytest
 
 from assay.model.blame import WrongValue
 from assay.model.claim import Trial
+from assay.model.suggestion import suggestion
 from assay.model.workload import Level, Workload
 from assay.plugin.items import TrialItem
 from assay.plugin.session import ALREADY_IMPORTED
+from assay.store.shipped import pytest_options
 
 _COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -42,7 +44,8 @@ def collect(
     Raises:
         WrongValue: pytest cannot collect them; its output follows.
     """
-    arguments = [*ALREADY_IMPORTED, "--collect-only", "-q", *map(str, suites)]
+    arguments = [*ALREADY_IMPORTED, *pytest_options(suites)]
+    arguments += ["--collect-only", "-q", *map(str, suites)]
     arguments += ["--assay-level", level]
     arguments += [word for target in targets for word in ("--assay-target", target)]
     arguments += ["-k", keyword] if keyword else []
@@ -77,7 +80,10 @@ def trial_of(program: tuple[str, str, str], claim: str, target: str) -> Trial:
     )
     if claim not in trials:
         where = f"{workload}/{variant} on {target}"
-        raise WrongValue(f"got claim {claim!r}, wanted one on {where}: {known or 'there is none'}")
+        near = suggestion(claim, trials)
+        raise WrongValue(
+            f"got claim {claim!r}, wanted one on {where}: {known or 'there is none'}{near}"
+        )
     if not trials[claim].check.claim.judges_compiled:
         raise WrongValue(
             f"got claim {claim!r}, which needs a run, times or a baseline, wanted one that a "

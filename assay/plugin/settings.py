@@ -12,6 +12,7 @@ from assay.isolate.memory import MemoryLimit, machine_bytes, usual_limit
 from assay.measure import BASELINE
 from assay.model.blame import WrongValue
 from assay.model.process import Process
+from assay.model.suggestion import suggestion
 from assay.model.target import LIVE_MODELS, TargetName
 from assay.model.units import parse_bytes
 from assay.model.workload import Level
@@ -26,6 +27,24 @@ _Value = TypeVar("_Value")
 
 class SettingsError(ValueError):
     """An option that cannot be used. Says what was given, what is accepted and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """The options as pytest gives them, each parsed by a call."""
+
+    options: Mapping[str, Any]
+
+    def __call__(
+        self, option: str, parse: Callable[[Any], _Value], wanted: str, known: Iterable[str] = ()
+    ) -> _Value:
+        """The value of an option. Raises SettingsError with the nearest known word."""
+        given = self.options[option.removeprefix("--").replace("-", "_")]
+        try:
+            return parse(given)
+        except ValueError:
+            words = f"got {option}={given}, wanted {wanted}"
+            raise SettingsError(words + suggestion(str(given), known)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +84,7 @@ class Settings:
             SettingsError: a value is not accepted.
             TargetError: an unknown target.
         """
-
-        def parsed(option: str, parse: Callable[[Any], _Value], wanted: str) -> _Value:
-            given = options[option.removeprefix("--").replace("-", "_")]
-            try:
-                return parse(given)
-            except ValueError:
-                raise SettingsError(f"got {option}={given}, wanted {wanted}") from None
+        parsed = _Parsed(options)
 
         def seconds(option: str, usual: int) -> float:
             wanted = f"a positive number of seconds; try {usual}"
@@ -81,14 +94,15 @@ class Settings:
             "--assay-update-baselines",
             BaselineUpdate,
             "new or all; new stores what has no baseline yet, all replaces every number",
+            ("new", "all"),
         )
         _check_together(options)
         resume = options["assay_resume"] and (root / options["assay_resume"]).resolve()
         results = resume.parent if resume else root / options["assay_results_dir"]
         baselines = root / options["assay_baselines_dir"]
-        _check_folder("--assay-results-dir", results, written=True)
+        check_folder("--assay-results-dir", results, written=True)
         writes_baselines = update is not BaselineUpdate.NOTHING
-        _check_folder("--assay-baselines-dir", baselines, written=writes_baselines)
+        check_folder("--assay-baselines-dir", baselines, written=writes_baselines)
         process = _process(options["assay_distributed"])
         targets = _targets(options["assay_target"], live=process is not None)
         if process:
@@ -96,7 +110,12 @@ class Settings:
         return cls(
             root=root,
             targets=targets,
-            level=parsed("--assay-level", Level.parse, "quick, full, device or soak"),
+            level=parsed(
+                "--assay-level",
+                Level.parse,
+                "quick, full, device or soak",
+                [level.name.lower() for level in Level],
+            ),
             update=update,
             results=results,
             baselines=baselines,
@@ -108,7 +127,10 @@ class Settings:
             cached=not options["assay_no_cache"],
             named=bool(options["assay_target"]),
             required=parsed(
-                "--assay-require-framework", _frameworks, f"one of {', '.join(KNOWN_FRAMEWORKS)}"
+                "--assay-require-framework",
+                _frameworks,
+                f"one of {', '.join(KNOWN_FRAMEWORKS)}",
+                KNOWN_FRAMEWORKS,
             ),
             history=_database(root, options["assay_history"]),
             resume=resume,
@@ -218,7 +240,7 @@ def _memory(text: str | None) -> MemoryLimit | None:
     return MemoryLimit(nbytes=nbytes)
 
 
-def _check_folder(option: str, path: Path, *, written: bool) -> None:
+def check_folder(option: str, path: Path, *, written: bool) -> None:
     """Check that the folder exists or can be made, before any result could be lost."""
     existing = next(each for each in (path, *path.parents) if each.exists())
     if not existing.is_dir():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
@@ -16,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
 
+from assay.model.suggestion import nearest
 from assay.model.target import (
     NAME_SHAPE,
     DeviceModel,
@@ -130,11 +130,15 @@ def known() -> tuple[str, ...]:
     return tuple(str(target.name) for target in _defaults())
 
 
-def survey(*, thorough: bool = False) -> tuple[tuple[Target, Unavailable | None], ...]:
-    """Every known target, and why it is unavailable or None; `thorough` compiles for each."""
-    return tuple(
-        (target, check(target) if thorough else target.unavailable()) for target in _defaults()
-    )
+def survey(
+    names: Sequence[str] = (), *, thorough: bool = False
+) -> tuple[tuple[Target, Unavailable | None], ...]:
+    """The targets, each with why it is unavailable, or None; `thorough` compiles for each.
+
+    Without names these are all known targets. Raises TargetError for an unknown name.
+    """
+    chosen = map(resolve, names) if names else _defaults()
+    return tuple((target, check(target) if thorough else target.unavailable()) for target in chosen)
 
 
 def _defaults() -> tuple[Target, ...]:
@@ -168,8 +172,7 @@ def _normal(name: TargetName, model: DeviceModel | None = None) -> TargetName:
 def _advice(name: str) -> str:
     names = known()
     spellings = {text.partition(":")[0]: text for text in names} | {text: text for text in names}
-    close = difflib.get_close_matches(name.lower(), spellings, n=3, cutoff=0.6)
-    best = dict.fromkeys(spellings[match] for match in close)
+    best = dict.fromkeys(spellings[match] for match in nearest(name, spellings))
     return f"write {' or '.join(best)}" if best else f"write one of {', '.join(names)}"
 
 

@@ -15,6 +15,7 @@ from assay.model.blame import WrongValue
 from assay.model.claim import Case, Trial
 from assay.model.inspection import Inspection, Means
 from assay.model.rerun import Pair, Side
+from assay.model.suggestion import wanted_one_of
 from assay.model.timing import Change
 from assay.model.units import Unit, parse_bytes
 from assay.model.verdict import Outcome
@@ -281,13 +282,15 @@ class _Numbers:
 def _metric(question: Question) -> Metric:
     if question.component not in COMPONENTS:
         raise WrongValue(
-            f"got component {question.component!r}, wanted one of {', '.join(COMPONENTS)}"
+            f"got component {question.component!r}, {wanted_one_of(question.component, COMPONENTS)}"
         )
     if question.attribute and question.component != "jax":
         raise WrongValue(f"got --attribute with {question.component!r}, wanted --component jax")
     metric = METRICS.get(question.metric)
     if metric is None:
-        raise WrongValue(f"got metric {question.metric!r}, wanted one of {', '.join(METRICS)}")
+        raise WrongValue(
+            f"got metric {question.metric!r}, {wanted_one_of(question.metric, METRICS)}"
+        )
     if (question.metric == CLAIM) != (question.trial is not None):
         raise WrongValue(
             f"got metric {question.metric!r}, wanted --metric claim together with --claim NAME"

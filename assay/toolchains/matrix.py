@@ -16,6 +16,7 @@ from assay.model.blame import WrongValue
 from assay.model.claim import Case, Trial, record_of
 from assay.model.evidence import Evidence, Seconds
 from assay.model.matrix import Cell, Matrix, MatrixProgress
+from assay.model.suggestion import wanted_one_of
 from assay.model.target import Unavailable
 from assay.model.verdict import Finding
 from assay.model.workload import Workload
@@ -108,7 +109,8 @@ def _checked(question: MatrixQuestion) -> list[str]:
     """The releases, oldest first; raises for one that does not exist."""
     if question.component not in _COMPONENTS:
         raise WrongValue(
-            f"got component {question.component!r}, wanted one of {', '.join(_COMPONENTS)}"
+            f"got component {question.component!r}, "
+            f"{wanted_one_of(question.component, _COMPONENTS)}"
         )
     try:
         asked = sorted(dict.fromkeys(question.releases), key=Version)

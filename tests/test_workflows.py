@@ -68,7 +68,12 @@ def test_actionlint_finds_nothing_in_our_workflows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "words"),
     [
-        ("workflows/ci.yml", "    runs-on: ubuntu-24.04\n", "", '"runs-on" section is missing'),
+        (
+            "workflows/ci.yml",
+            "    runs-on: ubuntu-24.04\n    timeout-minutes: 90\n",
+            "",
+            '"runs-on" section is missing',
+        ),
         (
             "workflows/ci.yml",
             "${{ matrix.python }}\n    runs-on",
@@ -85,6 +90,8 @@ def test_actionlint_finds_nothing_in_our_workflows(tmp_path: Path) -> None:
             "environmnt: gpu",
             '"environmnt" is not defined',
         ),
+        ("workflows/release.yml", "needs: attest", "needs: atest", 'needs job "atest"'),
+        ("workflows/release.yml", "attestations: write", "attestation: write", '"attestation"'),
         ("workflows/suites.yml", '"$ENVIRONMENT" --notest', "$ENVIRONMENT --notest", "SC2086"),
         (
             "actions/python/action.yml",
@@ -144,6 +151,27 @@ COMMIT = "0" * 40
 def test_an_action_that_its_owner_could_move_is_seen(line: str) -> None:
     held = f"      - uses: actions/cache@{COMMIT} # v5.0.5"
     assert len(list(loose(f"{held}\n{line}\n{held}\n"))) == 1
+
+
+WRITES = re.compile(r"^ +[\w-]+: write\b", re.MULTILINE)
+
+
+def test_only_a_release_may_write() -> None:
+    writing = [file.name for file in GITHUB.rglob("*.yml") if WRITES.search(file.read_text())]
+    assert writing == ["release.yml"]
+
+
+def test_each_hook_has_the_version_of_tox() -> None:
+    pinned = set(re.findall(r"^    (\S+==\S+)$", (ROOT / "tox.ini").read_text(), re.MULTILINE))
+    hooks = re.findall(r"\[(\S+==\S+)\]", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert len(hooks) == 3
+    assert set(hooks) <= pinned
+
+
+def test_every_hook_comes_from_an_index() -> None:
+    text = (ROOT / ".pre-commit-config.yaml").read_text()
+    assert re.findall(r"repo: (\S+)", text) == ["local"]
+    assert "http" not in text
 
 
 GIVES_SECRETS = re.compile(r"\bsecrets\s*[.:\[]|\bpull_request_target\b")

@@ -1,1 +1,1 @@
-"""Scan offload: moving a scanned block's activations to host memory."""
+"""A sharded training step sends each layer as often as it says, on every target."""

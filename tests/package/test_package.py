@@ -1,0 +1,147 @@
+"""The packages as they are published: what they hold, their version, and the suites of a wheel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import Project
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = "assay/shipped/"
+
+
+def hatchling(folder: Path, *arguments: str) -> str:
+    """Run the build backend in a folder, with what is installed here."""
+    command = [sys.executable, "-m", "hatchling", *arguments]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    hatchling(ROOT, "build", "-t", "wheel", "-d", str(folder))
+    (found,) = folder.glob("assay_xla-*.whl")
+    return zipfile.ZipFile(found)
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's content, and nothing else of the repository."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    wheel.extractall(folder)
+    return folder
+
+
+def test_the_wheel_holds_every_suite_and_baseline(wheel: zipfile.ZipFile) -> None:
+    source = {
+        path.relative_to(ROOT).as_posix(): path.read_bytes()
+        for folder in ("suites", "baselines")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    held = {
+        name.removeprefix(SHIPPED): wheel.read(name)
+        for name in wheel.namelist()
+        if name.startswith(SHIPPED)
+    }
+    assert held == source
+
+
+def test_the_wheel_holds_one_package_and_no_tests(wheel: zipfile.ZipFile) -> None:
+    tops = {name.partition("/")[0] for name in wheel.namelist()}
+    assert len(tops) == 2
+    assert "assay" in tops
+    assert not [name for name in wheel.namelist() if name.startswith("assay/tests")]
+
+
+def test_an_index_takes_every_requirement(wheel: zipfile.ZipFile) -> None:
+    (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    wanted = message_from_bytes(wheel.read(name)).get_all("Requires-Dist", [])
+    assert any(each.startswith("memsafe>=") for each in wanted)
+    assert not [each for each in wanted if "@" in each]
+
+
+def version(folder: Path, *, commits: int, tag: str = "", distribution: str = ".") -> str:
+    """The version of a distribution, where the repository has so many commits, and then the tag."""
+    parts = ("pyproject.toml", "README.md", "LICENSE")
+    for name in (f"{place}{part}" for place in ("", "memsafe/") for part in parts):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes((ROOT / name).read_bytes())
+    person = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+    steps = [("commit", "-q", "--allow-empty", "-m", "x")] * commits
+    steps = [("init", "-q"), ("add", "."), *steps] if commits else []
+    for step in [*steps, *([("tag", tag)] if tag else [])]:
+        subprocess.run(["git", *person, *step], cwd=folder, check=True)
+    return hatchling(folder / distribution, "metadata", "version")
+
+
+@pytest.mark.parametrize("distribution", [".", "memsafe"])
+@pytest.mark.parametrize(
+    ("commits", "tag", "wanted"),
+    [
+        (0, "", "0.1.dev0"),
+        (3, "", "0.1.dev3"),
+        (2, "v0.1.0", "0.1.0"),
+        (2, "v1.2.3rc1", "1.2.3rc1"),
+    ],
+)
+def test_the_version_is_that_of_the_tag(
+    tmp_path: Path, distribution: str, commits: int, tag: str, wanted: str
+) -> None:
+    assert version(tmp_path, commits=commits, tag=tag, distribution=distribution) == wanted
+
+
+def test_a_shallow_clone_has_a_version(tmp_path: Path) -> None:
+    version(tmp_path / "whole", commits=3)
+    clone = ["git", "clone", "-q", "--depth", "1", f"file://{tmp_path / 'whole'}", "shallow"]
+    subprocess.run(clone, cwd=tmp_path, check=True)
+    assert hatchling(tmp_path / "shallow", "metadata", "version").startswith("0.1.dev")
+
+
+def test_a_wheel_runs_its_suites_in_an_empty_folder(tmp_path: Path, unpacked: Path) -> None:
+    before = {path for path in unpacked.rglob("*") if path.suffix != ".pyc"}
+    words = ("run", "dus_remat", "--", "--assay-target", "cpu:8", "-k", "plain and copied")
+    ended = Project(tmp_path, {}).assay(*words, path=unpacked)
+    assert ended.exit_code == 0, ended.output
+    assert {record.suite for record in ended.records} == {"dus_remat"}
+    assert all(not record.verdict.fails for record in ended.records)
+    assert {name.partition("/")[0] for name in ended.changed} == {"results"}
+    after = {path for path in unpacked.rglob("*") if path.suffix != ".pyc"}
+    assert [path for path in after - before if path.name != "__pycache__"] == []
+
+
+@pytest.mark.exhaustive
+def test_a_wheel_qualifies_a_target_in_an_empty_folder(tmp_path: Path, unpacked: Path) -> None:
+    ended = Project(tmp_path, {}).assay("qualify", "--target", "gpu-h100:8", path=unpacked)
+    assert ended.exit_code == 0, ended.output
+    assert list(tmp_path.glob("results/2*/qualification.json"))
+
+
+def test_the_project_around_an_environment_does_not_matter(tmp_path: Path, unpacked: Path) -> None:
+    project = Project(tmp_path, {"pytest.ini": "[pytest]\naddopts = --no-such-option\n"})
+    (tmp_path / "venv").symlink_to(unpacked)
+    words = ("run", "dus_remat", "--", "--assay-target", "cpu:8", "--collect-only", "-q")
+    ended = project.assay(*words, path=tmp_path / "venv")
+    assert ended.exit_code == 0, ended.output
+
+
+def test_without_suites_the_command_says_so(tmp_path: Path, wheel: zipfile.ZipFile) -> None:
+    bare = tmp_path / "bare"
+    wheel.extractall(bare, [name for name in wheel.namelist() if not name.startswith(SHIPPED)])
+    ended = Project(tmp_path, {}).assay("run", path=bare)
+    assert ended.exit_code == 2, ended.output
+    assert "Assay was installed without them" in ended.output
+
+
+def test_an_unknown_suite_of_a_wheel_is_misuse(tmp_path: Path, unpacked: Path) -> None:
+    ended = Project(tmp_path, {}).assay("run", "dus_remta", path=unpacked)
+    assert ended.exit_code == 2, ended.output
+    assert "write dus_remat" in ended.output

@@ -17,6 +17,7 @@ HERE = (
     "memsafe/docs/adding-a-rule.md",
 )
 ELSEWHERE = {
+    "CONTRIBUTING.md": "tests/test_recipes.py",
     "README.md": "tests/plugin/test_readme.py",
     "memsafe/README.md": "tests/memsafe/test_memsafe_readme.py",
     "docs/regressions/README.md": "tests/test_regression_gallery.py",

@@ -26,6 +26,7 @@ OUTSIDE = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "SECURITY.md",
     "benchmarks/README.md",
     "results/README.md",
     "memsafe/README.md",
@@ -153,10 +154,11 @@ def _command(name: str, command: Any) -> str:
         if "--help" not in each.opts
     ]
     if rows:
-        told.append(
-            "\n".join(["| Argument or option | Meaning | Default |", "|---|---|---|", *rows])
-        )
-    return "\n\n".join([*told, *([_told(command.epilog)] if command.epilog else [])])
+        told.append("\n".join(["| Argument or option | Meaning |", "|---|---|", *rows]))
+    examples = [line.strip() for line in (command.epilog or "").splitlines()]
+    typed = [line for line in examples if line.startswith("assay ")]
+    told += ["\n".join(["```", *typed, "```"])] * bool(typed)
+    return "\n\n".join(told)
 
 
 def _told(text: str) -> str:

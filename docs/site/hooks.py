@@ -9,6 +9,7 @@ import inspect
 import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-from assay import plugin
+from assay import Claim, Unit, claims, plugin
 from assay.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +70,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """The page's text with the links of the site, and with what the code says."""
     del config
     markdown = markdown.replace("<details>", '<details markdown="1">')
-    for marker, made in (("<!-- commands -->", _commands), ("<!-- options -->", _options)):
+    for marker, made in _MADE.items():
         if marker in markdown:
             markdown = markdown.replace(marker, made())
     markdown = _MERMAID.sub(lambda found: _imports(found["drawing"]), markdown)
@@ -201,3 +202,35 @@ def _options() -> str:
     found: Any = _Options()
     plugin.pytest_addoption(found)
     return "\n".join(["| Option | Meaning |", "|---|---|", *found.rows])
+
+
+def _claims() -> str:
+    """Every claim with the name and the unit of its records, and its contract."""
+    found = (getattr(claims, name) for name in claims.__all__)
+    rows = [_claim(each) for each in found if issubclass(each, Claim)]
+    return "\n".join(["| Claim | In records | Unit | Passes if |", "|---|---|---|---|", *rows])
+
+
+def _claim(kind: type[Claim]) -> str:
+    names = {field.name: field.default for field in fields(kind)}
+    name = f"`{names['name']}`" if "name" in names else _property(kind, "name")
+    usual = Unit.BYTES if kind.unit is Claim.unit else kind.unit
+    unit = usual.value if isinstance(usual, Unit) else _property(kind, "unit")
+    promise = _cell(inspect.cleandoc(kind.__doc__ or "").splitlines()[0].replace("``", "`"))
+    return (
+        f"| [`{kind.__name__}`][{kind.__module__}.{kind.__name__}] | {name} | {unit} | {promise} |"
+    )
+
+
+def _property(kind: type[Claim], name: str) -> str:
+    """What the documentation of a claim's property says: it depends on the claim's fields."""
+    told = inspect.cleandoc(getattr(kind, name).__doc__).splitlines()[0]
+    return _cell(told.replace("``", "`").rstrip("."))
+
+
+_MADE = {
+    "<!-- claims -->": _claims,
+    "<!-- commands -->": _commands,
+    "<!-- options -->": _options,
+}
+"""What the code says in place of a mark on a page."""

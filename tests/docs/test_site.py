@@ -1,11 +1,13 @@
-"""The built site in headless Chromium, wide and narrow; `tox run -e docs` builds it and runs this.
+"""The built site: it holds what the code says, and headless Chromium shows it whole.
 
-Nothing is wider than the window, no image is missing, and no page asks another server.
+`tox run -e docs` builds it and runs this. Nothing is wider than the window, no image is missing,
+and no page asks another server.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+import assay
+from assay import claims, plugin
+from assay.cli import app
 from tests.report.browser import launched, pictures
 
 BUILT = os.environ.get("ASSAY_SITE", "")
@@ -38,6 +44,40 @@ class Quiet(SimpleHTTPRequestHandler):
 
     def log_message(self, *_words: object) -> None:
         pass
+
+
+def built(page: str) -> str:
+    """The text of a page, as it is published."""
+    return (Path(BUILT) / page / "index.html").read_text()
+
+
+@needs_site
+def test_each_command_and_option_is_on_its_page() -> None:
+    group: Any = typer.main.get_command(app)
+    heads = re.findall(r'<h2 id="assay-(\w+)">', built("commands"))
+    assert heads == list(group.commands)
+    for name, command in group.commands.items():
+        part = built("commands").partition(f'<h2 id="assay-{name}">')[2].partition("<h2")[0]
+        shown = set(re.findall(r"<code>(--?[\w-]+)</code>", part))
+        options = {text for each in command.params for text in each.opts if text.startswith("-")}
+        assert options - {"--help"} <= shown, name
+    shown = set(re.findall(r"<code>--assay-([\w-]+)", built("options")))
+    assert shown >= {name for name, *_ in plugin._OPTIONS}
+
+
+@needs_site
+def test_each_public_name_and_claim_is_on_its_page() -> None:
+    for name in set(assay.__all__) - {"claims"}:
+        assert f'id="assay.{name}"' in built("api")
+    for name in claims.__all__:
+        assert f'id="{getattr(claims, name).__module__}.{name}"' in built("claims")
+
+
+@needs_site
+def test_no_link_leads_to_a_source_of_a_page() -> None:
+    for page in Path(BUILT).rglob("*.html"):
+        links = re.findall(r'href="([^":]*\.md)[#"]', page.read_text())
+        assert links == [], page
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields
 
@@ -54,6 +55,20 @@ def test_levels_and_roles_are_those_of_the_code() -> None:
     assert list(table("options.md", "Levels")) == [level.name.lower() for level in Level]
     roles = table("add-a-suite.md", "1. Write the program and its variants")
     assert list(roles) == [role.name.lower().replace("_", " ") for role in Role]
+
+
+def test_the_numbers_on_offloads_are_the_stored_ones() -> None:
+    stored = json.loads((ROOT / "baselines/gpu-h100-8/scan_offload.json").read_text())["baselines"]
+    rows = dict(ROW.findall((ROOT / "docs/offload.md").read_text())[1:7])
+    said = {name.partition("`")[0]: cells.partition(" GiB")[0] for name, cells in rows.items()}
+    assert len(said) == 6
+    for variant, gib in said.items():
+        numbers = {
+            f"{number['value'] / 2**30:.2f}"
+            for number in stored[f"block-full/{variant}/temp-bytes"]
+            if number["toolchain"]["jax"] == "0.12.0.1"
+        }
+        assert numbers == {gib}, variant
 
 
 def test_every_public_name_has_a_place_in_the_reference() -> None:

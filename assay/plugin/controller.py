@@ -37,6 +37,7 @@ from assay.report.terminal import print_run
 from assay.run import update_baselines
 from assay.store import evidence, records
 from assay.store.files import commit_of, write_whole
+from assay.store.shipped import suites_of_wheel
 from assay.targets import models_of
 
 _COLUMNS_OF_A_FILE = 100
@@ -358,7 +359,9 @@ class Controller:
 def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
     """The command that reaches the run's items again: its paths, and the options that differ."""
     places = [place.partition("::")[0] for place in config.option.file_or_dir]
-    options = []
+    shipped = suites_of_wheel(config.rootpath, places)
+    start = ("pytest", *dict.fromkeys(places)) if shipped is None else ("assay", "run", *shipped)
+    options = [] if shipped is None else ["--"]
     if settings.level is not Level.QUICK:
         options += ["--assay-level", settings.level.name.lower()]
     if settings.against:
@@ -370,8 +373,7 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
     environment = host()
     if settings.process:
         environment |= {"processes": str(settings.process.count)}
-    command = ("pytest", *dict.fromkeys(places), *options)
-    return Invocation(command=command, environment=environment)
+    return Invocation(command=(*start, *options), environment=environment)
 
 
 @contextmanager

@@ -23,7 +23,8 @@ def home(here: Path) -> Path | None:
     None if Assay was installed without them.
     """
     places = (here, *_SHIPPED)
-    return next((each for each in places if (each / SUITES / "__init__.py").is_file()), None)
+    found = (each for each in places if (each / SUITES / "__init__.py").is_file())
+    return next((each.resolve() for each in found), None)
 
 
 def pytest_options(suites: Iterable[Path]) -> list[str]:
@@ -36,6 +37,17 @@ def pytest_options(suites: Iterable[Path]) -> list[str]:
     if not places or not all(each.is_relative_to(inside) for each in places):
         return []
     return ["-c", str(_CONFIGURATION), f"--rootdir={inside}", "-p", "no:cacheprovider"]
+
+
+def suites_of_wheel(root: Path, places: Iterable[str]) -> list[str] | None:
+    """The names of the suites of these paths; None if pytest's root is not that of the wheel."""
+    inside = _SHIPPED[0].resolve()
+    if root.resolve() != inside:
+        return None
+    folders = {inside / folder: name for name, folder in coverage(inside).folders.items()}
+    paths = [Path(place).resolve() for place in places]
+    found = (folders[each] for path in paths for each in (path, *path.parents) if each in folders)
+    return list(dict.fromkeys(found))
 
 
 def coverage(here: Path) -> Coverage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import zipfile
@@ -106,31 +107,47 @@ def test_a_shallow_clone_has_a_version(tmp_path: Path) -> None:
     assert hatchling(tmp_path / "shallow", "metadata", "version").startswith("0.1.dev")
 
 
-def test_a_wheel_runs_its_suites_in_an_empty_folder(tmp_path: Path, unpacked: Path) -> None:
+@pytest.mark.exhaustive
+def test_a_wheel_runs_its_suites_whatever_is_around_it(tmp_path: Path, unpacked: Path) -> None:
+    project = Project(tmp_path, {"pytest.ini": "[pytest]\naddopts = --no-such-option\n"})
+    (tmp_path / "venv").symlink_to(unpacked)
     before = {path for path in unpacked.rglob("*") if path.suffix != ".pyc"}
-    words = ("run", "dus_remat", "--", "--assay-target", "cpu:8", "-k", "plain and copied")
-    ended = Project(tmp_path, {}).assay(*words, path=unpacked)
+    words = ("run", "dus_remat", "--", "--assay-target", "cpu:8", "-k", "plain and donated")
+    ended = project.assay(*words, path=tmp_path / "venv")
     assert ended.exit_code == 0, ended.output
     assert {record.suite for record in ended.records} == {"dus_remat"}
     assert all(not record.verdict.fails for record in ended.records)
     assert {name.partition("/")[0] for name in ended.changed} == {"results"}
     after = {path for path in unpacked.rglob("*") if path.suffix != ".pyc"}
     assert [path for path in after - before if path.name != "__pycache__"] == []
+    (invocation,) = tmp_path.glob("results/2*/invocation.json")
+    assert json.loads(invocation.read_text())["command"] == ["assay", "run", "dus_remat", "--"]
+
+
+RULE = """
+schema = 1
+[[feature]]
+id = "mine.compiles"
+name = "Compiles"
+promise = "It compiles."
+suite = "dus_remat"
+elsewhere = "nowhere else"
+[[feature.requirements]]
+level = 1
+targets = ["cpu*"]
+workloads = ["stack-executed"]
+variants = ["plain"]
+claims.compiles = ["negative-does-not-trace"]
+"""
 
 
 @pytest.mark.exhaustive
 def test_a_wheel_qualifies_a_target_in_an_empty_folder(tmp_path: Path, unpacked: Path) -> None:
-    ended = Project(tmp_path, {}).assay("qualify", "--target", "gpu-h100:8", path=unpacked)
+    project = Project(tmp_path, {"rules.toml": RULE})
+    words = ("--rules", "rules.toml", "--allow-looser-rules")
+    ended = project.assay("qualify", "--target", "cpu:8", *words, path=unpacked)
     assert ended.exit_code == 0, ended.output
     assert list(tmp_path.glob("results/2*/qualification.json"))
-
-
-def test_the_project_around_an_environment_does_not_matter(tmp_path: Path, unpacked: Path) -> None:
-    project = Project(tmp_path, {"pytest.ini": "[pytest]\naddopts = --no-such-option\n"})
-    (tmp_path / "venv").symlink_to(unpacked)
-    words = ("run", "dus_remat", "--", "--assay-target", "cpu:8", "--collect-only", "-q")
-    ended = project.assay(*words, path=tmp_path / "venv")
-    assert ended.exit_code == 0, ended.output
 
 
 def test_without_suites_the_command_says_so(tmp_path: Path, wheel: zipfile.ZipFile) -> None:

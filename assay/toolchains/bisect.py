@@ -20,6 +20,7 @@ from assay.model.timing import Change
 from assay.model.units import Unit, parse_bytes
 from assay.model.verdict import Outcome
 from assay.stats.processes import ratio_of_processes
+from assay.store.shipped import home
 from assay.targets import Target
 from assay.toolchains.attribution import Pins, attribute, conflict, mixed
 from assay.toolchains.environments import CannotMake, WrongVersions
@@ -320,7 +321,9 @@ def subject_of(text: str) -> Subject:
     workload, _, variant = name.partition("/")
     if not (place and workload and variant):
         raise WrongValue(f"got {text!r}, wanted FILE.py:FUNCTION or MODULE:WORKLOAD/VARIANT")
-    return Subject(text=text, workload=(place, workload, variant), search_path=(str(Path.cwd()),))
+    places = filter(None, (Path.cwd(), home(Path.cwd())))
+    search_path = tuple(dict.fromkeys(map(str, places)))
+    return Subject(text=text, workload=(place, workload, variant), search_path=search_path)
 
 
 def threshold_of(metric: str, text: str) -> float | None:

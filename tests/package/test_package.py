@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.toolchains.bisect import subject_of
 from tests.plugin.project import Project
 
 ROOT = Path(__file__).parents[2]
@@ -148,6 +149,16 @@ def test_a_wheel_qualifies_a_target_in_an_empty_folder(tmp_path: Path, unpacked:
     ended = project.assay("qualify", "--target", "cpu:8", *words, path=unpacked)
     assert ended.exit_code == 0, ended.output
     assert list(tmp_path.glob("results/2*/qualification.json"))
+
+
+def test_a_bisection_finds_the_suites_of_assay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = subject_of("suites.dus_remat.workloads:stack/plain").search_path
+    assert found == (str(tmp_path), str(ROOT))
+    monkeypatch.chdir(ROOT)
+    assert subject_of("suites.dus_remat.workloads:stack/plain").search_path == (str(ROOT),)
 
 
 def test_without_suites_the_command_says_so(tmp_path: Path, wheel: zipfile.ZipFile) -> None:

@@ -163,7 +163,7 @@ def _ways(case: Case) -> Iterator[Way]:
     values = jax.device_put(problem.values())
     budget = problem.least_bytes + case.room_bytes
     safe = partial(memsafe, problem.plain, budget=budget, device=jax.devices()[0])
-    functions = {PLAIN: problem.plain, MEMSAFE: safe()}
+    functions: dict[str, Callable[..., Any]] = {PLAIN: problem.plain, MEMSAFE: safe()}
     if case.has_distances:
         functions[_DISTANCES] = safe(rewrites=_WITH_DISTANCES)
     functions |= {name: problem.ways[name] for name in case.ways}

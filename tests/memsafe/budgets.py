@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 import memsafe
+from memsafe.function import Staged
 
 COUNT = 256
 ROOM = 200_000
@@ -61,5 +62,5 @@ def assert_same(got: Any, wanted: Any, tolerance: float = 1e-9) -> None:
         )
 
 
-def safe(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def safe(function: Callable[..., Any], **options: Any) -> Staged[..., Any]:
     return memsafe.memsafe(function, ROOM, **options)

@@ -18,6 +18,7 @@ from memsafe.explicit import ByType
 from memsafe.function import Calls
 from memsafe.options import Asked
 from tests.hlo.compilers import installed
+from tests.memsafe.mapped_on_four_devices import CLAIMS as MAPPED
 from tests.memsafe.on_four_devices import CLAIMS, arrays, close, product
 
 pytestmark = pytest.mark.exhaustive
@@ -33,24 +34,38 @@ def shape(*sizes: int) -> Any:
     return jax.ShapeDtypeStruct(sizes, np.float32)
 
 
-def calls_on(target: str, function: Any, budget: str) -> Calls:
+def calls_on(target: str, function: Any, budget: str | None) -> Calls:
     device = resolve(target).devices()[0]
     return Calls.asked(function, budget, Asked(device=device))
 
 
-@pytest.fixture(scope="module")
-def on_four_devices() -> dict[str, str]:
+def found_by(module: str) -> dict[str, str]:
     """What is wrong with each claim about four devices, found out in a process that has them."""
-    command = [sys.executable, "-m", "tests.memsafe.on_four_devices"]
+    command = [sys.executable, "-m", f"tests.memsafe.{module}"]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     found: dict[str, str] = json.loads(done.stdout)
     return found
 
 
+@pytest.fixture(scope="module")
+def on_four_devices() -> dict[str, str]:
+    return found_by("on_four_devices")
+
+
+@pytest.fixture(scope="module")
+def mapped_on_four_devices() -> dict[str, str]:
+    return found_by("mapped_on_four_devices")
+
+
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_on_four_devices(on_four_devices: dict[str, str], claim: str) -> None:
     assert on_four_devices[claim] == ""
+
+
+@pytest.mark.parametrize("claim", MAPPED)
+def test_inside_shard_map(mapped_on_four_devices: dict[str, str], claim: str) -> None:
+    assert mapped_on_four_devices[claim] == ""
 
 
 def test_a_failure_while_it_runs_is_not_taken_for_jax_refusing_the_plan() -> None:
@@ -107,6 +122,12 @@ def test_planned_for_another_device_it_is_traced_and_compiled_once(target: str) 
     (jitted,) = calls.engine.jitted.values()
     assert len(traces) == len(calls.engine.fits) == 1
     assert jitted._cache_size() == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("target", installed("tpu-v5e:2x4", "gpu-h100"))
+def test_a_device_that_does_not_report_its_memory_needs_a_budget(target: str) -> None:
+    with pytest.raises(ValueError, match="got no budget"):
+        calls_on(target, product, None).fit((shape(64, 3), shape(64, 3), shape(64)), {})
 
 
 @pytest.mark.parametrize("target", installed("tpu-v5e:2x4"))

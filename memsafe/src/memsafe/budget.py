@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -43,10 +44,12 @@ def as_text(nbytes: float) -> str:
 
 
 def device_bytes(device: Device) -> int:
-    """The memory that `device` says it has for programs, in bytes.
+    """The memory that `device` says it has for programs; for a CPU what the machine has available.
 
-    Raises ValueError where it does not say, as a CPU and a compile-only device do not.
+    In bytes. Raises ValueError where it does not say, as a compile-only device does not.
     """
+    if device.platform == "cpu" and (available := _available_bytes()):
+        return available
     statistics = None if device.platform == "cpu" else _statistics(device)
     if not statistics or "bytes_limit" not in statistics:
         raise ValueError(
@@ -61,6 +64,35 @@ def _statistics(device: Device) -> dict[str, int] | None:
         return cast("dict[str, int] | None", device.memory_stats())
     except (RuntimeError, NotImplementedError):
         return None
+
+
+_MEMORY = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def _available_bytes() -> int:
+    """The memory that this process may still take; 0 where the system does not say.
+
+    Linux says in proc(5), `MemAvailable`, and, for a container, in cgroups(7): `memory.max` less
+    what is in use and is no cache of files.
+    """
+    try:
+        available = 1024 * _named(_MEMORY, "MemAvailable:")
+    except (OSError, KeyError):
+        return 0
+    try:
+        limit = int((_GROUP / "memory.max").read_text(encoding="ascii"))
+        used = int((_GROUP / "memory.current").read_text(encoding="ascii"))
+        cached = _named(_GROUP / "memory.stat", "inactive_file")
+    except (OSError, KeyError, ValueError):  # No container, or one without a limit.
+        return available
+    return max(min(available, limit - used + cached), 1)
+
+
+def _named(file: Path, name: str) -> int:
+    """The number of this name in a file of names and numbers."""
+    lines = map(str.split, file.read_text(encoding="ascii").splitlines())
+    return {line[0]: int(line[1]) for line in lines if len(line) > 1}[name]
 
 
 def _from_words(asked: str) -> float | None:

@@ -18,7 +18,7 @@ from memsafe.jax_internals import aval_of
 from memsafe.measure import Measured, measured
 from memsafe.planner import Planner
 from memsafe.programs import evaluate, flattened, nbytes
-from memsafe.shards import input_parts
+from memsafe.shards import gathered, input_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +41,6 @@ _MARGIN = 0.95
 
 _REFUSED = 0.5
 """What is planned for next where the compiler refused: its device may hold less than the budget."""
-
-_BLIND = 0.7
-"""The same where the program cannot be compiled alone."""
 
 _SLICES = {"cpu": (16e6, 8), "gpu": (128e6, 8), "tpu": (128e6, 128)}
 """By platform: bytes of a slice that keep it busy, and what slices' lengths are multiples of."""
@@ -89,8 +86,6 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     """
     budget = options.budget_on(place.device)
     planner = planner_for(place.device, options)
-    if not place.alone:
-        return _unseen(program, budget, planner, options, place.device.platform)
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
     measure = partial(measured, arguments=arguments, place=place)
     plain = _written(program, measure)
@@ -98,7 +93,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     written = planner.plan(program, float("inf"), parts)
     if budget is not None and options.size_threshold is None and plain.keeps(budget):
         return Fit(plan=written, plain=plain, result=plain, attempts=0)
-    flat = flattened(program)
+    flat = gathered(flattened(program), place.shardings)
     if options.size_threshold is not None:
         prepared, notes = options.prepared(flat, place.device.platform)
         plan = planner.split_above(prepared, options.size_threshold, parts)
@@ -147,30 +142,6 @@ def _written(program: ClosedJaxpr, measure: Callable[..., Measured]) -> Measured
 
 def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:
     return evaluate(program, arguments)
-
-
-def _unseen(
-    program: ClosedJaxpr, budget: int | None, planner: Planner, options: Options, platform: str
-) -> Fit:
-    """A plan that no compiler has seen, with room for what it would say.
-
-    Raises BudgetError where not even the prediction keeps the budget.
-    """
-    own = sum(nbytes(atom) for atom in program.jaxpr.invars)
-    fits: list[Fit] = []
-    for prepared, notes in options.preparations(flattened(program), platform):
-        if options.size_threshold is not None:
-            plan = planner.split_above(prepared, options.size_threshold)
-        else:
-            assert budget is not None
-            plan = planner.plan(prepared, max(_BLIND * (budget - own), 1.0))
-        fits.append(Fit(plan=plan, plain=None, result=None, attempts=0, notes=notes))
-        if budget is None or plan.predicted + own <= budget:
-            return fits[-1]
-    assert budget is not None
-    best = min(fits, key=lambda fit: fit.plan.predicted).plan
-    smallest, blockers = best.predicted + own, blockers_of(best, _floor(program))
-    raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
 
 
 def _split_above(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 
-from memsafe.engine import Engine
+from memsafe.engine import Engine, at_hand
 from memsafe.explicit import Automatic, Axes, ByType, NoAxes, explicit_mesh
-from memsafe.jax_internals import without_constants
+from memsafe.jax_internals import dispatched, fast_path, without_constants
 from memsafe.options import DEFAULT_REWRITES, Asked, Options
 from memsafe.programs import unplaced
 
@@ -20,14 +20,37 @@ if TYPE_CHECKING:
 
     from jax import Array, Device
     from jax.extend.core import ClosedJaxpr
+    from jax.stages import Lowered
+    from jax.stages import Traced as TracedAhead
 
     from memsafe.budget import Budget
     from memsafe.fit import Fit
 
-__all__ = ["Calls", "memsafe"]
+__all__ = ["Calls", "Staged", "memsafe"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Staged(Protocol[P, R_co]):
+    """A function that is called, traced and lowered as one that `jax.jit` returns."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """The results of one call."""
+        ...
+
+    def trace(self, *args: Any, **kwargs: Any) -> TracedAhead:
+        """The call as a program, of arrays or of `jax.ShapeDtypeStruct`s."""
+        ...
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The planned program, ready to compile; raises BudgetError."""
+        ...
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and types of the results."""
+        ...
 
 
 def memsafe(  # noqa: PLR0913 — each option is one that its users know by name.
@@ -41,20 +64,22 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
     rewrites: Sequence[str] = DEFAULT_REWRITES,
     tensor_size_threshold: Budget | None = None,
     tensor_split_size: Budget | None = None,
-) -> Callable[P, R]:
+) -> Staged[P, R]:
     """A function with the values of `f` whose memory stays within `budget`.
 
     Its peak (temporary + arguments + results, as the compiler counts them) is at most `budget`.
     What is too large is computed slice by slice, in loops; what the compiler manages by itself is
     left as it is. Values agree to rounding: sums may add in another order.
 
-    It may be called as `f` is, inside or outside `jax.jit`, differentiated in reverse (the
-    backward pass recomputes, and keeps the budget too) and batched by `jax.vmap`. Inside
-    `shard_map` the budget is one device's; there it is planned for, but not compiled and checked.
+    It may be called as `f` is, inside or outside `jax.jit`, differentiated forward and in reverse
+    (a backward pass recomputes), linearized, transposed and batched: each of these programs keeps
+    the budget. Inside `shard_map` the budget is one device's. It has the methods `lower`, `trace`
+    and `eval_shape` of a function that `jax.jit` returns.
 
     Args:
         f: Any function of pytrees of arrays to a pytree of arrays.
-        budget: Bytes, or a size such as `"16GB"`; all of the device's memory where it is left out.
+        budget: Bytes, or a size such as `"16GB"`; where it is left out, all of the device's
+            memory, and on a CPU what the machine has available.
         device: The device to fit, which may be a compile-only one; where the arguments are.
         static_argnums: Positions of arguments that are no arrays, as of `jax.jit`.
         static_argnames: Names of such arguments.
@@ -81,14 +106,25 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         tensor_size_threshold=tensor_size_threshold,
         tensor_split_size=tensor_split_size,
     )
-    calls = Calls.asked(f, budget, asked)
+    return _staged(f, Calls.asked(f, budget, asked))
 
+
+def _staged(f: Callable[P, R], calls: Calls) -> Staged[P, R]:
     @functools.wraps(f)
-    def safe(*args: P.args, **kwargs: P.kwargs) -> R:
+    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
         results: R = calls.run(args, kwargs)
         return results
 
-    return safe
+    options = calls.options
+    found = dispatched(
+        inside,
+        calls.missed,
+        static_argnums=options.static_numbers,
+        static_argnames=options.static_names,
+        donate_argnums=tuple(at for at in options.donated if isinstance(at, int)),
+        donate_argnames=tuple(at for at in options.donated if isinstance(at, str)),
+    )
+    return cast("Staged[P, R]", found)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,15 +150,36 @@ class Calls:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The results of one call."""
+        return self._results(self._called(args, kwargs))
+
+    def missed(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """The results of one call, and how jax computes another like it, or None."""
+        call = self._called(args, kwargs)
+        program, inputs, donated = self._traced(call)
+        if not isinstance(program.axes, NoAxes) or not at_hand(inputs):
+            return self._results(call), None
+        compiled = self.engine.compiled(program.closed, inputs, donated)
+        if compiled is None or program.closed.effects:
+            return self._results(call), None
+        found, tree = compiled(*inputs), program.results
+        known = fast_path(compiled, tree, call.leaves, found, program.constants)
+        return jax.tree.unflatten(tree, found), known
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         call = flattened_call(args, kwargs, self.options)
         if any(isinstance(each, jax.ShapeDtypeStruct) for each in call.leaves):
             raise TypeError(
                 "got a jax.ShapeDtypeStruct; wanted arrays; do this: memsafe.explain(f, …) prints "
                 "how such a call would be computed"
             )
+        return call
+
+    def _results(self, call: Call) -> Any:
         program, inputs, donated = self._traced(call)
 
         def results(*inputs: Array) -> Any:
+            if isinstance(program.axes, ByType) and not at_hand(inputs):
+                self.engine.fit(program.closed)  # While jax's refusal can still be explained.
             found = self.engine.run(program.closed, inputs, donated)
             return jax.tree.unflatten(program.results, found)
 
@@ -190,7 +247,7 @@ def flattened_call(args: tuple[Any, ...], kwargs: dict[str, Any], options: Optio
     numbers = _places(options.static_numbers, len(args))
     donated = {*_places(options.donated, len(args)), *options.donated}
     given: dict[int | str, Any] = dict(enumerate(args))
-    given.update(kwargs)
+    given.update(sorted(kwargs.items()))  # As jax orders them where it dispatches calls.
     fixed = {
         at: value for at, value in given.items() if at in numbers or at in options.static_names
     }

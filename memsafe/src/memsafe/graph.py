@@ -15,7 +15,7 @@ from memsafe.costs import work
 from memsafe.memory import Unit, equation_unit
 from memsafe.programs import nbytes
 from memsafe.rules import factors_of
-from memsafe.shards import Parts, factor_parts, propagated
+from memsafe.shards import Parts, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
@@ -115,9 +115,15 @@ class Graph:
     @cached_property
     def factors(self) -> list[tuple[Factor, ...]]:
         """What each equation can be split along: not what is divided over devices."""
+        if not self.divided:
+            return self._all_factors
         return [
-            tuple(each for each in factors if factor_parts(equation, each, self.divided) == 1)
-            for equation, factors in zip(self.equations, self._all_factors, strict=True)
+            tuple(
+                factor
+                for factor, part in zip(all_of, divisions(each, all_of, self.divided), strict=True)
+                if part is None
+            )
+            for each, all_of in zip(self.equations, self._all_factors, strict=True)
         ]
 
     def carrier(self, value: Var, axis: Axis) -> Carrier:
@@ -207,7 +213,7 @@ class Graph:
     def size(self) -> dict[Var, int]:
         """Bytes of every value on one device."""
         return {
-            value: nbytes(value) // math.prod(parts for _, parts in self.divided.get(value, ()))
+            value: nbytes(value) // math.prod(part.devices for part in self.divided.get(value, ()))
             for value in (*self.inputs, *self.definition)
         }
 

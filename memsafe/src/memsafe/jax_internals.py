@@ -6,6 +6,7 @@ Each is found by trying, never by a version, and `InternalsMoved` names the one 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,28 +14,44 @@ from typing import TYPE_CHECKING, Any, cast
 from jax.extend.core import ClosedJaxpr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from jax import Array
+    from jax import Array, Device
     from jax.core import ShapedArray
     from jax.extend.core import Jaxpr, JaxprEqn
+    from jax.stages import Compiled
 
 __all__ = [
     "InternalsMoved",
     "as_written",
     "aval_of",
+    "batched",
     "bind",
+    "checks_varying_axes",
     "counter_bits",
+    "devices_lowered_for",
+    "dispatched",
+    "effects_of",
+    "fast_path",
+    "manual_axes_of",
+    "names_only",
+    "needs_devices",
     "no_dead_equations",
+    "outside_of_traces",
     "scan_operands",
     "source_line",
     "under_named_axes",
     "varying",
+    "varying_axes",
     "varying_like",
     "without_constants",
+    "without_unused",
 ]
 
 _OWN = f"{Path(__file__).parent}/"
+
+_SIGNATURES = 4096
+"""How many kinds of arguments of one function jax dispatches without Python, as of `jax.jit`."""
 
 
 class InternalsMoved(RuntimeError):
@@ -109,6 +126,37 @@ def no_dead_equations(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(live, closed.consts)
 
 
+def without_unused(closed: ClosedJaxpr, used: Sequence[bool]) -> tuple[ClosedJaxpr, list[bool]]:
+    """`closed` with those results alone, and which of its arguments are left."""
+    eliminate = _private("jax.interpreters.partial_eval", "dce_jaxpr")
+    live, read = eliminate(closed.jaxpr, list(used))
+    return ClosedJaxpr(live, closed.consts), list(read)
+
+
+def batched(
+    closed: ClosedJaxpr, axis: Any, dims: Sequence[int | None]
+) -> tuple[ClosedJaxpr, list[bool]]:
+    """`closed` over a batch of arguments, and which of its results are a batch, along dimension 0.
+
+    `axis` is what jax gives to a batching rule; `dims` says where each argument has it.
+    """
+    batch = _private("jax._src.interpreters.batching", "batch_jaxpr_axes")
+    zero = _private("jax._src.interpreters.batching", "zero_if_mapped")
+    found, is_batched = batch(closed, axis, dims, [zero] * len(closed.jaxpr.outvars))
+    return found, list(is_batched)
+
+
+def effects_of(closed: ClosedJaxpr) -> frozenset[Any]:
+    """The effects of `closed`, those on an argument by its position."""
+    return frozenset(_private("jax._src.core", "positional_effects")(closed))
+
+
+def names_only(effects: Iterable[Any]) -> frozenset[Any]:
+    """Those of `effects` that say no more than that a mapped axis is named."""
+    kind = _private("jax._src.core", "NamedAxisEffect")
+    return frozenset(effect for effect in effects if isinstance(effect, kind))
+
+
 def scan_operands(equation: JaxprEqn) -> tuple[int, int]:
     """How many of a scan's first operands are constants, and how many carried ones follow."""
     params = equation.params
@@ -164,23 +212,112 @@ def under_named_axes() -> bool:
     return bool(names())
 
 
+def devices_lowered_for(context: Any) -> tuple[Any, Sequence[Device]]:
+    """The mesh and the devices that a lowering rule, given `context`, lowers for, as far as known.
+
+    There is a mesh inside `shard_map` only, and it may be abstract.
+    """
+    from jax.sharding import Mesh
+
+    axes = context.module_context.axis_context
+    mesh: Any = getattr(axes, "mesh", None)
+    if mesh is None:
+        return None, getattr(axes, "device_assignment", None) or ()
+    return mesh, tuple(mesh.devices.flat) if isinstance(mesh, Mesh) else ()
+
+
+def manual_axes_of(context: Any) -> frozenset[str]:
+    """The axes of `shard_map` within which a lowering rule, given `context`, lowers."""
+    return frozenset(getattr(context.module_context.axis_context, "manual_axes", ()))
+
+
+def checks_varying_axes() -> bool:
+    """Whether types say over which mapped axes they vary, as `shard_map(check_vma=True)` asks."""
+    return bool(_private("jax._src.config", "_check_vma").value)
+
+
+@contextlib.contextmanager
+def outside_of_traces() -> Iterator[None]:
+    """Within it, programs are traced and compiled as if no trace were in progress."""
+    import jax
+
+    core = _private("jax._src.core", "trace_ctx")
+    trace, axes = core.trace, core.axis_env
+    whole = jax.sharding.AbstractMesh((), ())
+    core.set_trace(_private("jax._src.core", "eval_trace"))
+    core.set_axis_env(_private("jax._src.core", "top_axis_env"))
+    try:
+        with jax.sharding.use_abstract_mesh(whole):
+            yield
+    finally:
+        core.set_trace(trace)
+        core.set_axis_env(axes)
+
+
+def needs_devices(primitive: Any) -> None:
+    """Has jax tell the lowering rule of `primitive` which devices it lowers for."""
+    _private("jax._src.dispatch", "prim_requires_devices_during_lowering").add(primitive)
+
+
+def dispatched(
+    inside: Callable[..., Any], missed: Callable[..., tuple[Any, Any]], **options: Any
+) -> Callable[..., Any]:
+    """A function that jax dispatches and stages as `jax.jit(inside, **options)`.
+
+    `missed` computes what was not computed before of such arguments: its results, and what
+    `fast_path` gives for them or None.
+    """
+    import jax
+
+    known: Any = jax.jit(inside, **options)
+    about = known._jit_info  # noqa: SLF001 — of jax, as all here.
+    library = _private("jax._src.lib", "_jax")
+    pxla = _private("jax._src.interpreters", "pxla")
+    found = library.pjit(
+        inside.__name__,
+        inside,
+        lambda *args, **kwargs: (*missed(*args, **kwargs), False),
+        about.static_argnums,
+        about.static_argnames,
+        pxla.JitGlobalCppCacheKeys(),
+        _private("jax._src.tree_util", "dispatch_registry"),
+        pxla.cc_shard_arg,
+        _private("jax._src.pjit", "make_jit_cpp_cache")(_SIGNATURES),
+    )
+    wrapped: Any = functools.wraps(inside)(found)
+    wrapped._fun, wrapped._jit_info = inside, about  # noqa: SLF001
+    result: Callable[..., Any] = wrapped
+    return result
+
+
+def fast_path(
+    compiled: Compiled, tree: Any, arguments: Sequence[Any], results: Sequence[Array], fixed: Any
+) -> Any:
+    """How jax computes a call like this again: by `compiled`, of `fixed` and the arguments."""
+    describe = _private("jax._src.pjit", "_get_fastpath_data")
+    known: Any = compiled
+    executable = known._executable  # noqa: SLF001
+    return describe(executable, tree, arguments, results, frozenset(), (), None, list(fixed))
+
+
 def varying_like(value: Array, other: Any) -> Array:
     """`value`, varying over all the mapped axes of `shard_map` that `other` varies over."""
-    return varying(value, _varying(other))
+    return varying(value, varying_axes(other))
 
 
 def varying(value: Array, axes: Iterable[str]) -> Array:
     """`value`, varying over those mapped axes of `shard_map` as well."""
     import jax
 
-    missing = set(axes) - _varying(value)
+    missing = set(axes) - varying_axes(value)
     if not missing:
         return value
     found: Array = jax.lax.pcast(value, tuple(sorted(missing)), to="varying")
     return found
 
 
-def _varying(value: Any) -> frozenset[str]:
+def varying_axes(value: Any) -> frozenset[str]:
+    """The mapped axes of `shard_map` that an array, or its type, varies over."""
     import jax
 
     aval = jax.typeof(value) if hasattr(value, "aval") else value

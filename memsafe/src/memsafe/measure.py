@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+from memsafe.jax_internals import outside_of_traces, varying, varying_axes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,9 +22,79 @@ if TYPE_CHECKING:
     from jax.core import ShapedArray
     from jax.stages import Compiled
 
-__all__ = ["Measured", "Place", "measured"]
+__all__ = ["Mapping", "Measured", "Place", "measured", "mesh_of"]
 
 _SCALE = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapping:
+    """The `shard_map` that a program runs inside.
+
+    Attributes:
+        mesh: The devices.
+        axes: The mapped axes.
+        checked: Whether types say over which of them they vary.
+    """
+
+    mesh: Mesh
+    axes: frozenset[str]
+    checked: bool
+
+    def spec(self, aval: ShapedArray) -> PartitionSpec:
+        """Over which axes an argument differs, along its first dimension."""
+        varied = varying_axes(aval) if self.checked else self.axes
+        return PartitionSpec(tuple(name for name in self.mesh.axis_names if name in varied))
+
+    def whole(self, aval: ShapedArray) -> jax.ShapeDtypeStruct:
+        """The arguments of all devices as one, joined along the first dimension."""
+        spec = self.spec(aval)
+        count = math.prod(self.mesh.shape[name] for name in spec[0] or ())
+        first, *others = aval.shape or (1,)
+        sharding = NamedSharding(self.mesh, spec)
+        return jax.ShapeDtypeStruct((count * first, *others), aval.dtype, sharding=sharding)
+
+    def mapped(
+        self, program: Callable[..., list[Array]], arguments: Sequence[ShapedArray]
+    ) -> Callable[..., list[Array]]:
+        """`program` on all devices, of such arguments as `whole` describes."""
+        names = tuple(name for name in self.mesh.axis_names if name in self.axes)
+
+        def local(*values: Array) -> list[Array]:
+            pairs = zip(values, arguments, strict=True)
+            results = program(*(each if aval.shape else each[0] for each, aval in pairs))
+            joined = (each if each.ndim else each[None] for each in results)
+            return [varying(each, self.axes) if self.checked else each for each in joined]
+
+        found: Callable[..., list[Array]] = jax.shard_map(
+            local,
+            mesh=self.mesh,
+            in_specs=tuple(map(self.spec, arguments)),
+            out_specs=PartitionSpec(names),
+            axis_names=set(self.axes),
+            check_vma=self.checked,
+        )
+        return found
+
+
+def mesh_of(mesh: Any, device: Device) -> Mesh:
+    """`mesh`, or one of its shape that holds `device`.
+
+    Raises ValueError if there are not as many such devices.
+    """
+    if isinstance(mesh, Mesh) and device in mesh.devices.flat:
+        return mesh
+    client: Any = device.client
+    found = client.devices()
+    if len(found) < mesh.size:
+        raise ValueError(
+            f"got a mesh of {mesh.size} devices, and {len(found)} like {device}; wanted as many, "
+            "for a program inside shard_map is compiled to check its budget; do this: "
+            "memsafe(f, device=…) with one of a topology of that size"
+        )
+    kinds = [AxisType.Auto if each is AxisType.Manual else each for each in mesh.axis_types]
+    devices = np.array(found[: mesh.size]).reshape(mesh.axis_sizes)
+    return Mesh(devices, mesh.axis_names, axis_types=tuple(kinds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +106,14 @@ class Place:
         pinned: Whether the program must be compiled for `device`, rather than where it likes.
         donated: The arguments whose memory it may reuse.
         shardings: Where each argument lies; None: all on `device`.
-        alone: Whether it can be compiled by itself; not so inside `shard_map`.
+        mapping: The `shard_map` that it is inside, with which it is compiled.
     """
 
     device: Device
     pinned: bool = True
     donated: tuple[int, ...] = ()
     shardings: tuple[Any, ...] | None = None
-    alone: bool = True
+    mapping: Mapping | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +148,22 @@ def measured(
     Raises JaxRuntimeError if it does not compile for another reason than its size.
     """
     begun = time.perf_counter()
-    placed = [
-        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)
-        for aval, sharding in zip(arguments, _shardings(arguments, place), strict=True)
-    ]
+    if place.mapping is not None:
+        placed = list(map(place.mapping.whole, arguments))
+        program = place.mapping.mapped(program, arguments)
+    else:
+        pairs = zip(arguments, _shardings(arguments, place), strict=True)
+        placed = [_placed(aval, sharding) for aval, sharding in pairs]
     jitted = jax.jit(program, donate_argnums=place.donated, keep_unused=True)
     platforms = (_platform(place.device),) if place.pinned else None
-    lowered = jitted.trace(*placed).lower(lowering_platforms=platforms)
-    try:
-        compiled = lowered.compile()
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        return _refused(str(error), arguments, time.perf_counter() - begun)
+    with nullcontext() if place.mapping is None else outside_of_traces():
+        lowered = jitted.trace(*placed).lower(lowering_platforms=platforms)
+        try:
+            compiled = lowered.compile()
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            return _refused(str(error), arguments, time.perf_counter() - begun)
     memory = compiled.memory_analysis()
     taken = (
         memory.temp_size_in_bytes
@@ -101,12 +180,16 @@ def measured(
     )
 
 
+def _placed(aval: ShapedArray, sharding: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)
+
+
 def _shardings(arguments: Sequence[ShapedArray], place: Place) -> Sequence[Any]:
     if place.shardings is not None:
         return place.shardings
     if not place.pinned:
         return [None] * len(arguments)
-    return [jax.sharding.SingleDeviceSharding(place.device)] * len(arguments)
+    return [SingleDeviceSharding(place.device)] * len(arguments)
 
 
 def _platform(device: Device) -> str:

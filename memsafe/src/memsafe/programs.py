@@ -261,7 +261,19 @@ def _solved(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
         return evaluate(as_closed(solver), [*held, *right_sides], calls=_inlined)
 
 
-_READ = {"random_bits": _bits, "platform_index": _platform, "custom_linear_solve": _solved}
+def _planned(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
+    """A memsafe function inside of another is computed as its own budget asks."""
+    params = dict(equation.params)
+    results: list[Array] = params.pop("engine").inlined(operands, **params)
+    return results
+
+
+_READ = {
+    "random_bits": _bits,
+    "platform_index": _platform,
+    "custom_linear_solve": _solved,
+    "memsafe": _planned,
+}
 """Primitives that stand for more than they say, and how each is read."""
 
 

@@ -6,66 +6,184 @@ value takes, on each device, only that device's part.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jax import lax
 from jax.extend.core import Literal
+from jax.sharding import NamedSharding, PartitionSpec
 
-from memsafe.jax_internals import scan_operands
+from memsafe.jax_internals import aval_of, bind, scan_operands
+from memsafe.programs import nbytes, retraced
+from memsafe.rules import factors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from jax.extend.core import JaxprEqn, Var
+    from jax import Array
+    from jax.extend.core import ClosedJaxpr, JaxprEqn, Var
 
     from memsafe.factors import Axis, Factor
+    from memsafe.programs import Replacement
 
-__all__ = ["Parts", "body_parts", "factor_parts", "input_parts", "propagated"]
+__all__ = ["Part", "Parts", "body_parts", "divisions", "gathered", "input_parts", "propagated"]
 
-Parts = tuple[tuple[int, int], ...]
-"""Of one array: (dimension, devices it is divided over), for each dimension that is divided."""
+
+class Part(NamedTuple):
+    """A dimension of an array that is divided over devices.
+
+    Attributes:
+        dim: The dimension.
+        devices: How many it is divided over.
+        axes: The axes of the mesh that these devices are along, which divide no other dimension.
+    """
+
+    dim: int
+    devices: int
+    axes: tuple[Any, ...]
+
+
+Parts = tuple[Part, ...]
+"""Of one array: the dimensions that are divided."""
 
 
 def input_parts(sharding: Any, shape: tuple[int, ...]) -> Parts:
     """How an argument of `shape` lies; nothing where it lies whole."""
     if sharding is None:
         return ()
-    local = sharding.shard_shape(shape)
-    pairs = enumerate(zip(shape, local, strict=True))
-    return tuple((dim, whole // part) for dim, (whole, part) in pairs if part and whole > part)
+    if not isinstance(sharding, NamedSharding):
+        pairs = enumerate(zip(shape, sharding.shard_shape(shape), strict=True))
+        divided = ((dim, whole, part) for dim, (whole, part) in pairs if part and whole > part)
+        return tuple(Part(dim, whole // part, (dim,)) for dim, whole, part in divided)
+    found, mesh = [], sharding.mesh
+    for dim, names in enumerate(sharding.spec):
+        several = names if isinstance(names, tuple) else (names,)
+        axes = tuple(name for name in several if mesh.shape.get(name, 1) > 1)
+        if axes:
+            found.append(Part(dim, math.prod(mesh.shape[name] for name in axes), axes))
+    return tuple(found)
+
+
+def divisions(
+    equation: JaxprEqn, factors: Sequence[Factor], known: Mapping[Var, Parts]
+) -> list[Part | None]:
+    """How each factor is divided over devices.
+
+    Devices divide one factor of an equation: that of the largest operand, which then moves least.
+    """
+    wishes = [_wish(equation, factor, known) for factor in factors]
+    order = sorted(range(len(factors)), key=lambda at: -wishes[at][0])
+    found: list[Part | None] = [None] * len(factors)
+    taken: set[Any] = set()
+    for at in order:
+        part = wishes[at][1]
+        if part is not None and taken.isdisjoint(part.axes):
+            found[at] = part
+            taken.update(part.axes)
+    return found
+
+
+def _wish(
+    equation: JaxprEqn, factor: Factor, known: Mapping[Var, Parts]
+) -> tuple[int, Part | None]:
+    """The bytes of the largest operand that is divided along `factor`, and how it is."""
+    best: tuple[int, Part | None] = (0, None)
+    for atom, axis in zip(equation.invars, factor.operands, strict=True):
+        part = _along(atom, axis, known)
+        if part is not None and nbytes(atom) > best[0]:
+            best = nbytes(atom), part
+    return best
+
+
+def _along(atom: Var | Literal, axis: Axis | None, known: Mapping[Var, Parts]) -> Part | None:
+    if axis is None or isinstance(atom, Literal):
+        return None
+    return next((part for part in known.get(atom, ()) if part.dim == axis.dim), None)
 
 
 def propagated(
-    equation: JaxprEqn, factors: Sequence[Factor], known: dict[Var, Parts]
+    equation: JaxprEqn, factors: Sequence[Factor], known: Mapping[Var, Parts]
 ) -> dict[Var, Parts]:
     """How the results of `equation` lie, if each stays where its operands are."""
-    found: dict[Var, dict[int, int]] = {}
-    for factor in factors:
-        parts = factor_parts(equation, factor, known)
+    if equation.primitive.name == "sharding_constraint":
+        (result,), sharding = equation.outvars, equation.params["sharding"]
+        return {result: input_parts(sharding, aval_of(result).shape)}
+    found: dict[Var, list[Part]] = {}
+    for factor, part in zip(factors, divisions(equation, factors, known), strict=True):
         for value, axis in zip(equation.outvars, factor.results, strict=True):
-            if axis is not None and parts > 1:
-                found.setdefault(value, {})[axis.dim] = parts
-    return {value: tuple(sorted(parts.items())) for value, parts in found.items()}
+            if axis is not None and part is not None:
+                found.setdefault(value, []).append(part._replace(dim=axis.dim))
+    return {value: tuple(sorted(parts)) for value, parts in found.items()}
 
 
-def factor_parts(equation: JaxprEqn, factor: Factor, known: dict[Var, Parts]) -> int:
-    """Over how many devices the operands of `equation` are divided along `factor`."""
-    pairs = zip(equation.invars, factor.operands, strict=True)
-    return max((_along(atom, axis, known) for atom, axis in pairs), default=1)
+def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxpr:
+    """`closed`, with what lies on devices that divide another dimension made whole on each first.
+
+    So is one side of the differences of all points that both are divided over the same devices.
+    Otherwise every slice of a loop along that dimension would be fetched from another device.
+    """
+    meshes = {each.mesh for each in shardings or () if isinstance(each, NamedSharding)}
+    if len(meshes) != 1:
+        return closed
+    (mesh,) = meshes
+    jaxpr = closed.jaxpr
+    known: dict[Var, Parts] = {
+        value: input_parts(sharding, aval_of(value).shape)
+        for value, sharding in zip(jaxpr.invars, shardings or (), strict=True)
+    }
+    replace: dict[int, Replacement] = {}
+    for index, equation in enumerate(jaxpr.eqns):
+        divided = (not isinstance(each, Literal) and known.get(each) for each in equation.invars)
+        factors = factors_of(equation) if any(divided) else ()
+        whole = _displaced(equation, factors, known)
+        if whole:
+            replace[index] = _on_whole(equation, whole, known, mesh)
+        known.update(propagated(equation, factors, known))
+    return retraced(closed, replace) if replace else closed
 
 
-def _along(atom: Var | Literal, axis: Axis | None, known: dict[Var, Parts]) -> int:
-    if axis is None or isinstance(atom, Literal):
-        return 1
-    return dict(known.get(atom, ())).get(axis.dim, 1)
+def _displaced(
+    equation: JaxprEqn, factors: Sequence[Factor], known: Mapping[Var, Parts]
+) -> dict[int, set[int]]:
+    """Dimensions of operands, by position, whose devices divide another factor."""
+    found: dict[int, set[int]] = {}
+    for factor, part in zip(factors, divisions(equation, factors, known), strict=True):
+        for at, (atom, axis) in enumerate(zip(equation.invars, factor.operands, strict=True)):
+            if part is None and axis is not None and _along(atom, axis, known) is not None:
+                found.setdefault(at, set()).add(axis.dim)
+    return found
 
 
-def body_parts(equation: JaxprEqn, known: dict[Var, Parts]) -> tuple[Parts, ...]:
+def _on_whole(
+    equation: JaxprEqn, whole: dict[int, set[int]], known: Mapping[Var, Parts], mesh: Any
+) -> Replacement:
+    """`equation` with these dimensions of its operands whole on each device."""
+
+    def spec(parts: Iterable[Part], dims: set[int], count: int) -> PartitionSpec:
+        kept = {part.dim: part.axes for part in parts if part.dim not in dims}
+        return PartitionSpec(*(kept.get(dim) for dim in range(count)))
+
+    def replacement(read: Any) -> list[Array]:
+        operands = [read(atom) for atom in equation.invars]
+        for at, dims in whole.items():
+            parts = known[equation.invars[at]]  # type: ignore[index]  # No literal is divided.
+            place = NamedSharding(mesh, spec(parts, dims, operands[at].ndim))
+            operands[at] = lax.with_sharding_constraint(operands[at], place)
+        return bind(equation, operands)
+
+    return replacement
+
+
+def body_parts(equation: JaxprEqn, known: Mapping[Var, Parts]) -> tuple[Parts, ...]:
     """How the arguments of the program that `equation` runs lie."""
     parts = [() if isinstance(a, Literal) else known.get(a, ()) for a in equation.invars]
     match equation.primitive.name:
         case "scan":
             fixed = sum(scan_operands(equation))
-            rows = [tuple((dim - 1, n) for dim, n in each if dim) for each in parts[fixed:]]
+            rows = [
+                tuple(one._replace(dim=one.dim - 1) for one in each if one.dim)
+                for each in parts[fixed:]
+            ]
             return (*parts[:fixed], *rows)
         case "while":
             return tuple(parts[equation.params["cond_nconsts"] :])

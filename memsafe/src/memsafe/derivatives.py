@@ -1,0 +1,140 @@
+"""Programs derived of others: forward, in reverse, transposed.
+
+A program is one of flat arrays without constants. Each is derived once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import jax
+import jax.numpy as jnp
+
+from memsafe.jax_internals import aval_of, bind
+from memsafe.programs import evaluate, unplaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from jax import Array
+    from jax.extend.core import ClosedJaxpr, JaxprEqn
+
+__all__ = ["is_inexact", "pulled_back", "pushed_forward", "transposed"]
+
+_KNOWN: WeakKeyDictionary[ClosedJaxpr, dict[Hashable, ClosedJaxpr]] = WeakKeyDictionary()
+
+
+def is_inexact(each: Any) -> bool:
+    """Whether a variable of a program has derivatives."""
+    dtype = getattr(getattr(each, "aval", each), "dtype", None)
+    return dtype is not None and bool(jnp.issubdtype(dtype, jnp.inexact))
+
+
+def pushed_forward(
+    program: ClosedJaxpr, active: tuple[int, ...], *, with_values: bool
+) -> ClosedJaxpr:
+    """The tangents of the results of `program`, after its values where asked.
+
+    The operands are the arguments of `program`, and the tangents of those at `active`.
+    """
+    inputs, wanted = program.jaxpr.invars, list(map(is_inexact, program.jaxpr.outvars))
+
+    def pushed(*operands: Array) -> list[Array]:
+        given, tangents = operands[: len(inputs)], operands[len(inputs) :]
+        primal = _of_some(program, active, given, wanted, silent=not with_values)
+        varied = [given[at] for at in active]
+        found, pushed, others = jax.jvp(primal, varied, list(tangents), has_aux=True)
+        if not with_values:
+            return list(pushed)
+        values, rest = iter(found), iter(others)
+        return [*(next(values) if smooth else next(rest) for smooth in wanted), *pushed]
+
+    avals = (*map(aval_of, inputs), *(aval_of(inputs[at]).to_tangent_aval() for at in active))
+    return _derived(program, ("forward", active, with_values), pushed, avals)
+
+
+def pulled_back(
+    program: ClosedJaxpr, varied: tuple[int, ...], wanted: tuple[int, ...], like: Sequence[Any]
+) -> ClosedJaxpr:
+    """The cotangents of the arguments at `varied`, of operands `like` these.
+
+    They are the arguments of `program`, and the cotangents of its inexact results at `wanted`.
+    """
+    count = len(program.jaxpr.invars)
+    smooth = [at for at, value in enumerate(program.jaxpr.outvars) if is_inexact(value)]
+    asked = {smooth[at] for at in wanted}
+    flags = [at in asked for at in range(len(program.jaxpr.outvars))]
+
+    def pull(*arguments: Array) -> list[Array]:
+        given, pulled = arguments[:count], list(arguments[count:])
+        primal = _of_some(program, varied, given, flags, silent=True)
+        _, pullback, _ = jax.vjp(primal, *(given[at] for at in varied), has_aux=True)
+        return list(pullback(pulled))
+
+    how = ("reverse", varied, wanted, *map(jax.typeof, like))
+    return _derived(program, how, pull, list(map(unplaced, like)))
+
+
+def transposed(
+    program: ClosedJaxpr, linear: tuple[int, ...], wanted: tuple[int, ...], like: Sequence[Any]
+) -> ClosedJaxpr:
+    """The cotangents of the arguments at `linear`, in which `program` is linear, of such operands.
+
+    They are its other arguments, and the cotangents of its results at `wanted`.
+    """
+    inputs = program.jaxpr.invars
+    others = [at for at in range(len(inputs)) if at not in linear]
+    flags = [at in wanted for at in range(len(program.jaxpr.outvars))]
+
+    def pull(*arguments: Array) -> list[Array]:
+        given: list[Any] = [None] * len(inputs)
+        for at, value in zip(others, arguments, strict=False):
+            given[at] = value
+        primal = _of_some(program, linear, given, flags, silent=True)
+        places = [aval_of(inputs[at]) for at in linear]
+        transpose = jax.linear_transpose(lambda *varied: primal(*varied)[0], *places)
+        return list(transpose(list(arguments[len(others) :])))
+
+    how = ("transpose", linear, wanted, *map(jax.typeof, like))
+    return _derived(program, how, pull, list(map(unplaced, like)))
+
+
+def _of_some(
+    program: ClosedJaxpr,
+    varied: Sequence[int],
+    given: Sequence[Any],
+    wanted: Sequence[bool],
+    *,
+    silent: bool,
+) -> Callable[..., tuple[list[Array], list[Array]]]:
+    """`program` of its `varied` arguments, the others as `given`: the wanted results, the others.
+
+    Where `silent`, it does not print what the function prints: it is computed again.
+    """
+
+    def primal(*values: Array) -> tuple[list[Array], list[Array]]:
+        whole = list(given)
+        for at, value in zip(varied, values, strict=True):
+            whole[at] = value
+        results = evaluate(program, whole, calls=_silently if silent else bind)
+        pairs = list(zip(results, wanted, strict=True))
+        return [r for r, asked in pairs if asked], [r for r, asked in pairs if not asked]
+
+    return primal
+
+
+def _silently(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
+    return bind(equation, operands) if equation.outvars else []
+
+
+def _derived(
+    program: ClosedJaxpr,
+    how: tuple[Hashable, ...],
+    function: Callable[..., list[Array]],
+    avals: Sequence[Any],
+) -> ClosedJaxpr:
+    known = _KNOWN.setdefault(program, {})
+    if how not in known:
+        known[how] = jax.make_jaxpr(function)(*avals)
+    return known[how]

@@ -1,0 +1,92 @@
+"""What lies on several devices counts once for each device, whichever dimensions share them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from jax.extend.core import ClosedJaxpr
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+
+from memsafe.graph import Graph
+from memsafe.shards import Part, gathered, input_parts
+
+ROWS, COLUMNS = 8, 16
+AXES = {"a": 2, "b": 4}
+
+
+def differences(x: Array, y: Array) -> Array:
+    return x[:, None] - y[None, :]
+
+
+def program(function: Callable[..., Any] = differences, *sizes: int) -> ClosedJaxpr:
+    shapes = [jax.ShapeDtypeStruct((size,), np.float32) for size in sizes or (ROWS, COLUMNS)]
+    return jax.make_jaxpr(function)(*shapes)
+
+
+def along(*axes: Any) -> NamedSharding:
+    mesh = AbstractMesh(tuple(AXES.values()), tuple(AXES), axis_types=(AxisType.Auto,) * len(AXES))
+    return NamedSharding(mesh, PartitionSpec(*axes))
+
+
+def result_of(*places: NamedSharding) -> tuple[tuple[Part, ...], int]:
+    """How the differences lie, and the bytes of them on one device."""
+    closed = program()
+    parts = tuple(
+        input_parts(place, value.aval.shape)
+        for place, value in zip(places, closed.jaxpr.invars, strict=True)
+    )
+    graph = Graph(closed, parts)
+    (result,) = closed.jaxpr.outvars
+    return graph.divided.get(result, ()), graph.size[result]
+
+
+WHOLE = 4 * ROWS * COLUMNS
+
+LIES = {
+    "two axes": ("a", "b", (Part(0, 2, ("a",)), Part(1, 4, ("b",))), WHOLE // 8),
+    "one axis for both": ("b", "b", (Part(1, 4, ("b",)),), WHOLE // 4),
+    "both axes for one": (("a", "b"), None, (Part(0, 8, ("a", "b")),), WHOLE // 8),
+    "one of two shared": (("a", "b"), "b", (Part(1, 4, ("b",)),), WHOLE // 4),
+    "one side": ("a", None, (Part(0, 2, ("a",)),), WHOLE // 2),
+    "nowhere": (None, None, (), WHOLE),
+}
+
+
+@pytest.mark.parametrize(("rows", "columns", "parts", "nbytes"), LIES.values(), ids=LIES)
+def test_each_device_counts_once(rows: Any, columns: Any, parts: Any, nbytes: int) -> None:
+    assert result_of(along(rows), along(columns)) == (parts, nbytes)
+
+
+def test_a_dimension_along_an_axis_of_one_device_is_whole() -> None:
+    mesh = AbstractMesh((1,), ("a",), axis_types=(AxisType.Auto,))
+    assert input_parts(NamedSharding(mesh, PartitionSpec("a")), (ROWS,)) == ()
+
+
+def test_loops_run_over_the_side_that_is_gathered() -> None:
+    closed = program()
+    same = tuple(input_parts(along("b"), value.aval.shape) for value in closed.jaxpr.invars)
+    assert [[each.size for each in one] for one in Graph(closed, same).factors][-1] == [ROWS]
+    assert [[each.size for each in one] for one in Graph(closed).factors][-1] == [ROWS, COLUMNS]
+
+
+def made_whole(function: Callable[..., Any], *axes: str | None) -> list[tuple[int, ...]]:
+    """The shapes of what is made whole on every device first."""
+    after = gathered(program(function), [along(axis) for axis in axes])
+    equations = [each for each in after.jaxpr.eqns if each.primitive.name == "sharding_constraint"]
+    return [each.outvars[0].aval.shape for each in equations]
+
+
+def test_the_smaller_side_is_made_whole_first() -> None:
+    assert made_whole(differences, "b", "b") == [(ROWS, 1)]
+    assert made_whole(lambda x, y: x[:, None] * y[None, :] @ jnp.ones((COLUMNS, 2)), "b", "b")
+    assert made_whole(lambda x, y: jnp.outer(y, x), "b", "b") == [(1, ROWS)]
+
+
+def test_nothing_is_moved_without_need() -> None:
+    for axes in (("a", "b"), ("a", None), (None, None)):
+        assert made_whole(differences, *axes) == []
+    assert made_whole(lambda x, y: (jnp.tanh(x), y.sum()), "b", "b") == []

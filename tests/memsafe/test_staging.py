@@ -1,0 +1,188 @@
+"""A memsafe function is dispatched, lowered and traced as one of `jax.jit` is."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+import memsafe
+from memsafe import BudgetError, budget, function
+from tests.memsafe.budgets import ROOM, assert_same, energy, peak_bytes, points, safe, weights
+
+pytestmark = pytest.mark.usefixtures("doubles")
+
+
+@pytest.fixture
+def python_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each call that memsafe's own Python sees."""
+    calls: list[int] = []
+    flattened = function.flattened_call
+    monkeypatch.setattr(function, "flattened_call", lambda *a: [calls.append(1), flattened(*a)][1])
+    return calls
+
+
+class Both(NamedTuple):
+    x: Any
+    v: Any
+
+
+def keywords(x: Array, *, v: Array, a: Array) -> Array:
+    return energy(x, v) + a
+
+
+def test_a_second_call_runs_no_python_of_memsafe(python_calls: list[int]) -> None:
+    x, v = points(), weights()
+    both = safe(lambda both, scale: {"of": energy(*both) * scale, "none": None})
+    named = safe(keywords)
+    static = safe(lambda x, v, how: getattr(jnp, how)(energy(x, v)), static_argnums=2)
+    closed = safe(lambda x: energy(x, v))
+    calls: list[Callable[[Array], Any]] = [
+        lambda x: both(Both(x, v), 2.0),
+        lambda x: named(x, v=v, a=np.float64(3)),
+        lambda x: named(x, a=np.float64(3), v=v),
+        lambda x: static(x, v, "sin"),
+        closed,
+    ]
+    for call in calls:
+        call(x)
+    python_calls.clear()
+    for call in calls:
+        call(x + 1)
+    assert python_calls == []
+    assert_same(calls[0](x + 1), {"of": energy(x + 1, v) * 2.0, "none": None})
+    assert_same(calls[1](x + 1), keywords(x + 1, v=v, a=jnp.float64(3)))
+    assert_same(calls[2](x + 1), keywords(x + 1, v=v, a=jnp.float64(3)))
+    assert_same(calls[3](x + 1), jnp.sin(energy(x + 1, v)))
+    assert_same(calls[4](x + 1), energy(x + 1, v))
+
+
+def test_another_kind_of_call_is_seen_by_python(python_calls: list[int]) -> None:
+    within = safe(lambda x, v, how="sin": getattr(jnp, how)(energy(x, v)), static_argnames="how")
+    x, v = points(64), weights(64)
+    within(x, v)
+    others: list[Callable[[], Any]] = [
+        lambda: within(x[:32], v[:32]),
+        lambda: within(x.astype(jnp.float32), v),
+        lambda: within(x, v, "cos"),
+        lambda: within(x, v=v),
+        lambda: jax.grad(within)(x, v),
+        lambda: jax.jit(within)(x, v),
+    ]
+    for at, call in enumerate(others):
+        python_calls.clear()
+        call()
+        assert python_calls, at
+
+
+def test_a_donated_argument_is_used_up_each_time() -> None:
+    within = safe(lambda x, v: x + energy(x, v), donate_argnums=0)
+    for _ in range(3):
+        given = points()
+        assert_same(within(given, weights()), points() + energy(points(), weights()))
+        assert given.is_deleted()
+
+
+def seconds_of(call: Callable[[], Any], count: int = 2_000) -> float:
+    begun = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - begun) / count
+
+
+@pytest.mark.exhaustive
+def test_a_call_takes_at_most_1_3_times_that_of_jit() -> None:
+    def f(tree: dict[str, Array]) -> Array:
+        return tree["a"] + tree["b"]
+
+    tree = {"a": jnp.ones(8), "b": jnp.ones(8)}
+    within, plain = memsafe.memsafe(f, "1MB"), jax.jit(f)
+    calls = [lambda: within(tree), lambda: plain(tree)]
+    for call in calls:
+        call()
+    rounds = [[seconds_of(call) for call in calls] for _ in range(15)]
+    ours, jits = (min(each) for each in zip(*rounds, strict=True))
+    assert ours <= 1.3 * jits
+
+
+def test_it_is_lowered_and_compiled_ahead_of_time() -> None:
+    x, v = points(), weights()
+    shapes = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in (x, v)]
+    for within, arguments in ((safe(energy), (x, v)), (safe(jax.jit(energy)), shapes)):
+        compiled = within.lower(*arguments).compile()
+        assert_same(compiled(x, v), energy(x, v))
+        taken = compiled.memory_analysis()
+        assert taken.temp_size_in_bytes + taken.argument_size_in_bytes <= ROOM
+    plain = jax.jit(energy).lower(*shapes).compile().memory_analysis()
+    assert plain.temp_size_in_bytes > ROOM
+
+
+def test_it_is_traced_ahead_of_time() -> None:
+    x, v = points(), weights()
+    within = safe(lambda x, v, how: getattr(jnp, how)(energy(x, v)), static_argnums=2)
+    traced = within.trace(x, v, "sin")
+    assert traced.out_info.shape == ()
+    assert "memsafe" in {each.primitive.name for each in traced.jaxpr.eqns}
+    assert_same(traced.lower().compile()(x, v), jnp.sin(energy(x, v)))
+    assert within.eval_shape(x, v, "cos").shape == ()
+
+
+def test_lowering_what_fits_no_budget_raises() -> None:
+    within = memsafe.memsafe(energy, 9_000)
+    with pytest.raises(BudgetError):
+        within.lower(points(), weights())
+
+
+@pytest.mark.exhaustive
+def test_no_tracer_leaks() -> None:
+    x, v = points(64), weights(64)
+    transforms: list[Callable[[Any], Callable[..., Any]]] = [
+        lambda f: f,
+        jax.jit,
+        jax.grad,
+        lambda f: lambda x, v: jax.jacfwd(lambda s: f(s * x, v))(1.0),
+        lambda f: lambda x, v: jax.vmap(f, (None, 0))(x, jnp.stack([v, v])),
+        lambda f: lambda x, v: jax.lax.scan(lambda c, _: (c + f(x, v), None), 0.0, None, 2)[0],
+    ]
+    with jax.checking_leaks():
+        for transform in transforms:
+            transform(memsafe.memsafe(energy, 300_000))(x, v)
+
+
+def test_the_control_a_leak_would_be_seen() -> None:
+    kept: list[Any] = []
+    with jax.checking_leaks(), pytest.raises(Exception, match="Leaked"):
+        safe(lambda x: [kept.append(x), x][1])(points())
+
+
+def test_without_a_budget_a_cpu_has_what_the_machine_has_available() -> None:
+    available = budget.device_bytes(jax.devices("cpu")[0])
+    text = Path("/proc/meminfo").read_text()
+    total = 1024 * int(text.split("MemTotal:")[1].split()[0])
+    assert 2**20 < available <= total
+    assert_same(memsafe.memsafe(energy)(points(), weights()), energy(points(), weights()))
+
+
+def test_a_smaller_machine_is_a_smaller_budget(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(budget, "_MEMORY", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text("MemTotal: 9999 kB\nMemAvailable:   200 kB\n")
+    assert budget.device_bytes(jax.devices("cpu")[0]) <= 200 * 1024
+    assert peak_bytes(energy, points(), weights()) > 200 * 1024
+    assert peak_bytes(memsafe.memsafe(energy), points(), weights()) <= 200 * 1024
+
+
+def test_a_container_s_limit_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(budget, "_GROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.current").write_text("2500000\n")
+    (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 100000\n")
+    assert budget.device_bytes(jax.devices("cpu")[0]) == 600_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert budget.device_bytes(jax.devices("cpu")[0]) > 600_000

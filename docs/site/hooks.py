@@ -55,7 +55,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     while wanted:
         name = wanted.pop()
         path, uri = ROOT / name, _uri(name)
-        if not name or files.get_file_from_path(uri) or not path.exists():
+        if name.startswith("..") or files.get_file_from_path(uri) or not path.exists():
             continue
         if path.is_dir():
             inside = [each for each in sorted(path.iterdir()) if each.is_file()]

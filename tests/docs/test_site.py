@@ -10,6 +10,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -35,6 +36,10 @@ _FAULTS = """
   return found;
 }
 """
+_NO_INDEX = {
+    "config": {"lang": ["en"], "separator": " ", "pipeline": [], "fields": {}},
+    "docs": [],
+}
 
 needs_site = pytest.mark.skipif(not BUILT, reason="no site is built; run `tox run -e docs`")
 
@@ -86,14 +91,23 @@ def browser() -> Iterator[Any]:
         yield started
 
 
+@contextmanager
+def served(root: Path) -> Iterator[str]:
+    """The address of a server of the folder."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=root)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
 def faults(browser: Any, root: Path, width: int, names: list[str]) -> dict[str, list[str]]:
     """What is wrong with the pages of a folder, by page; those without a fault are left out."""
     seen: list[str] = []
     found: dict[str, list[str]] = {}
     tab = browser.new_context(viewport={"width": width, "height": 900}).new_page()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=root)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}/"
+    # Every page would read the index of the whole site.
+    tab.route("**/search/search_index.json", lambda route: route.fulfill(json=_NO_INDEX))
+    with served(root) as address:
         tab.on("console", lambda message: seen.append(f"console: {message.text}"))
         tab.on("pageerror", lambda error: seen.append(f"error: {error}"))
         tab.on("request", lambda request: _note_request(request.url, address, seen))
@@ -105,7 +119,6 @@ def faults(browser: Any, root: Path, width: int, names: list[str]) -> dict[str, 
                 picture = f"{name.strip('/').replace('/', '-') or 'index'}-{width}"
                 tab.screenshot(path=pictures(Path(folder), picture), full_page=True)
         tab.context.close()
-        server.shutdown()
     return {name: texts for name, texts in found.items() if texts}
 
 
@@ -122,6 +135,18 @@ def test_pages_fit_the_window_and_ask_no_other_server(browser: Any, width: int) 
     names = [f"{page}/" for page in pages if not page.startswith("source")]
     assert len(names) > 40
     assert faults(browser, root, width, names[:: STEPS[width]]) == {}
+
+
+@needs_site
+def test_the_search_finds_a_claim(browser: Any) -> None:
+    tab = browser.new_page()
+    with served(Path(BUILT)) as address:
+        tab.goto(address)
+        tab.locator(".md-search__input").fill("DeviceBytesFall")
+        found = tab.locator(".md-search-result__link").first
+        found.wait_for()
+        assert "/claims/" in found.get_attribute("href")
+        tab.close()
 
 
 def test_a_page_that_is_too_wide_or_asks_others_is_seen(browser: Any, tmp_path: Path) -> None:

@@ -199,6 +199,24 @@ def all_pairs_of_sides_over_the_same_devices_are_split() -> None:
             close(one, other)
 
 
+def ahead_of_time_arguments_lie_where_they_say() -> None:
+    arguments = placed_alike()
+    plain = peak_bytes(product, *arguments)
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding) for x in arguments]
+    for given in (arguments, shapes):
+        compiled = memsafe(product, plain // 3).lower(*given).compile()
+        taken = compiled.memory_analysis()
+        assert taken.temp_size_in_bytes + taken.argument_size_in_bytes <= plain // 3
+        close(compiled(*arguments), jax.jit(product)(*arguments))
+    explicit = placed(AxisType.Explicit)
+    compiled = memsafe(product, 100_000).lower(*explicit).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes <= 100_000 < peak_bytes(product, *placed())
+    close(compiled(*explicit), product(*arrays()))
+    fit = Calls.asked(product, plain // 3, {}).fit(tuple(shapes), {})
+    assert fit.result is not None
+    assert fit.result.nbytes <= plain // 3
+
+
 def another_device_than_the_first_is_planned_for() -> None:
     last = jax.devices()[-1]
     arguments = tuple(jax.device_put(each, last) for each in arrays())
@@ -220,6 +238,7 @@ CLAIMS: Final = {
         a_constraint_reaches_the_compiler,
         explicit_axes_change_no_plan,
         all_pairs_of_sides_over_the_same_devices_are_split,
+        ahead_of_time_arguments_lie_where_they_say,
         another_device_than_the_first_is_planned_for,
     )
 }

@@ -1,5 +1,6 @@
 """A memsafe function is dispatched, lowered and traced as one of `jax.jit` is."""
 
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +131,32 @@ def test_it_is_traced_ahead_of_time() -> None:
     assert "memsafe" in {each.primitive.name for each in traced.jaxpr.eqns}
     assert_same(traced.lower().compile()(x, v), jnp.sin(energy(x, v)))
     assert within.eval_shape(x, v, "cos").shape == ()
+
+
+def test_as_an_attribute_of_a_class_it_is_a_method() -> None:
+    class Model:
+        scale = 2.0
+
+        total = safe(lambda self, x: energy(x, weights()) * self.scale, static_argnums=0)
+
+    assert_same(Model().total(points()), 2 * energy(points(), weights()))
+
+
+def test_a_wrapper_of_it_is_lowered_as_itself() -> None:
+    within = safe(energy)
+
+    @functools.wraps(within)
+    def doubled(x: Array, v: Array) -> Array:
+        return 2 * within(x, v)
+
+    compiled = jax.jit(doubled).lower(points(), weights()).compile()
+    assert_same(compiled(points(), weights()), 2 * energy(points(), weights()))
+
+
+def test_it_can_be_exported() -> None:
+    x, v = points(), weights()
+    exported = jax.export.export(safe(energy))(x, v)
+    assert_same(exported.call(x, v), energy(x, v))
 
 
 def test_lowering_what_fits_no_budget_raises() -> None:

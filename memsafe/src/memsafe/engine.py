@@ -45,6 +45,7 @@ class Engine:
     known: WeakKeyDictionary[ClosedJaxpr, dict[Place, Fit]] = field(
         default_factory=WeakKeyDictionary
     )
+    places: WeakKeyDictionary[ClosedJaxpr, Place] = field(default_factory=WeakKeyDictionary)
 
     def run(
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()
@@ -58,13 +59,18 @@ class Engine:
         self, program: ClosedJaxpr, inputs: Sequence[Any] = (), donated: Sequence[int] = ()
     ) -> Fit:
         """How `program` fits; `inputs`, where given, say where its arguments lie."""
-        place = Place(
-            device=self._device(inputs),
-            pinned=self.options.device is not None or any(map(_is_committed, inputs)),
-            donated=tuple(donated),
-            shardings=_shardings(inputs),
-        )
-        return self._fit(program, place)
+        return self._fit(program, self._place(inputs, donated))
+
+    def placed(
+        self, program: ClosedJaxpr, inputs: Sequence[Any], donated: Sequence[int] = ()
+    ) -> ClosedJaxpr:
+        """`program`, which is lowered for arguments that lie and are donated as `inputs`.
+
+        Otherwise a trace does not tell: `program` counts as whole on one device there.
+        """
+        found: ClosedJaxpr = program.replace()
+        self.places[found] = self._place(inputs, donated)
+        return found
 
     def compiled(
         self, program: ClosedJaxpr, inputs: Sequence[Any], donated: Sequence[int] = ()
@@ -88,6 +94,8 @@ class Engine:
 
     def lowered(self, program: ClosedJaxpr, context: Any) -> Callable[..., Iterable[Array]]:
         """What computes `program` where a lowering rule, given `context`, lowers it."""
+        if program in self.places:
+            return self._fit(program, self.places[program]).program
         mesh, devices = devices_lowered_for(context)
         usual = jax.devices()[0]
         device = self.options.device or (devices[0] if devices else usual)
@@ -117,12 +125,23 @@ class Engine:
             known[place] = self.fits[key]
         return known[place]
 
+    def _place(self, inputs: Sequence[Any], donated: Sequence[int]) -> Place:
+        shardings = tuple(map(_sharding, inputs))
+        several = any(each is not None and len(each.device_set) > 1 for each in shardings)
+        return Place(
+            device=self._device(inputs),
+            pinned=self.options.device is not None or any(each is not None for each in shardings),
+            donated=tuple(donated),
+            shardings=shardings if several else None,
+        )
+
     def _device(self, inputs: Sequence[Any]) -> Device:
         if self.options.device is not None:
             return self.options.device
         for each in inputs:
-            if isinstance(each, jax.Array):
-                return min(each.devices(), key=lambda device: device.id)
+            sharding = each.sharding if isinstance(each, jax.Array) else _sharding(each)
+            if sharding is not None:
+                return min(sharding.device_set, key=lambda device: device.id)
         return jax.devices()[0]
 
 
@@ -131,14 +150,10 @@ def at_hand(inputs: Sequence[Any]) -> bool:
     return not any(isinstance(each, jax.core.Tracer) for each in inputs) and not under_named_axes()
 
 
-def _shardings(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Where the arguments lie, if on several devices."""
-    found = tuple(each.sharding if _is_committed(each) else None for each in inputs)
-    if any(each is not None and len(each.device_set) > 1 for each in found):
-        return found
-    return None
-
-
-def _is_committed(each: Any) -> bool:
-    """Whether an argument was placed by the user."""
-    return isinstance(each, jax.Array) and bool(getattr(each, "committed", True))
+def _sharding(each: Any) -> Any:
+    """Where the user placed an argument, or asks it to be placed; None: anywhere."""
+    if isinstance(each, jax.core.Tracer) or not getattr(each, "committed", True):
+        return None
+    sharding = getattr(each, "sharding", None)
+    is_abstract = isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh)
+    return None if is_abstract else sharding

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,27 +31,42 @@ __all__ = ["Calls", "Staged", "memsafe"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
-class Staged(Protocol[P, R_co]):
+class Staged(Generic[P, R]):
     """A function that is called, traced and lowered as one that `jax.jit` returns."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+    def __init__(self, f: Callable[P, R], calls: Calls) -> None:
+        @functools.wraps(f)
+        def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+            results: R = calls.run(args, kwargs)
+            return results
+
+        functools.update_wrapper(self, f)
+        self._calls = calls
+        self._call = dispatched(inside, calls.missed, **calls.options.of_jit())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The results of one call."""
-        ...
+        results: R = self._call(*args, **kwargs)
+        return results
+
+    def __get__(self, instance: object, owner: object = None) -> Any:
+        """As a function, it is a method of the class that it is an attribute of."""
+        return self if instance is None else MethodType(self, instance)
 
     def trace(self, *args: Any, **kwargs: Any) -> TracedAhead:
         """The call as a program, of arrays or of `jax.ShapeDtypeStruct`s."""
-        ...
+        return self._calls.trace(args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The planned program, ready to compile; raises BudgetError."""
-        ...
+        lowered: Lowered = self.trace(*args, **kwargs).lower()
+        return lowered
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and types of the results."""
-        ...
+        return self.trace(*args, **kwargs).out_info
 
 
 def memsafe(  # noqa: PLR0913 — each option is one that its users know by name.
@@ -106,25 +122,7 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         tensor_size_threshold=tensor_size_threshold,
         tensor_split_size=tensor_split_size,
     )
-    return _staged(f, Calls.asked(f, budget, asked))
-
-
-def _staged(f: Callable[P, R], calls: Calls) -> Staged[P, R]:
-    @functools.wraps(f)
-    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
-        results: R = calls.run(args, kwargs)
-        return results
-
-    options = calls.options
-    found = dispatched(
-        inside,
-        calls.missed,
-        static_argnums=options.static_numbers,
-        static_argnames=options.static_names,
-        donate_argnums=tuple(at for at in options.donated if isinstance(at, int)),
-        donate_argnames=tuple(at for at in options.donated if isinstance(at, str)),
-    )
-    return cast("Staged[P, R]", found)
+    return Staged(f, Calls.asked(f, budget, asked))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,6 +163,21 @@ class Calls:
         known = fast_path(compiled, tree, call.leaves, found, program.constants)
         return jax.tree.unflatten(tree, found), known
 
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedAhead:
+        """One call as a program, which is planned for where its arguments lie."""
+        program, inputs, donated = self._traced(flattened_call(args, kwargs, self.options))
+
+        def place(*inputs: Any) -> ClosedJaxpr:
+            return self.engine.placed(program.closed, inputs, donated)
+
+        closed = program.axes.see(place, inputs)
+
+        @functools.wraps(self.function)
+        def ahead(*args: Any, **kwargs: Any) -> Any:
+            return self._results(self._called(args, kwargs), closed)
+
+        return jax.jit(ahead, **self.options.of_jit()).trace(*args, **kwargs)
+
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         call = flattened_call(args, kwargs, self.options)
         if any(isinstance(each, jax.ShapeDtypeStruct) for each in call.leaves):
@@ -174,13 +187,14 @@ class Calls:
             )
         return call
 
-    def _results(self, call: Call) -> Any:
+    def _results(self, call: Call, closed: ClosedJaxpr | None = None) -> Any:
         program, inputs, donated = self._traced(call)
+        computed = closed or program.closed
 
         def results(*inputs: Array) -> Any:
             if isinstance(program.axes, ByType) and not at_hand(inputs):
-                self.engine.fit(program.closed)  # While jax's refusal can still be explained.
-            found = self.engine.run(program.closed, inputs, donated)
+                self.engine.fit(computed)  # While jax's refusal can still be explained.
+            found = self.engine.run(computed, inputs, donated)
             return jax.tree.unflatten(program.results, found)
 
         return program.axes.run(results, inputs)

@@ -6,7 +6,6 @@ Each is found by trying, never by a version, and `InternalsMoved` names the one 
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -262,7 +261,7 @@ def needs_devices(primitive: Any) -> None:
 def dispatched(
     inside: Callable[..., Any], missed: Callable[..., tuple[Any, Any]], **options: Any
 ) -> Callable[..., Any]:
-    """A function that jax dispatches and stages as `jax.jit(inside, **options)`.
+    """A function that jax dispatches as `jax.jit(inside, **options)`.
 
     `missed` computes what was not computed before of such arguments: its results, and what
     `fast_path` gives for them or None.
@@ -270,7 +269,7 @@ def dispatched(
     import jax
 
     known: Any = jax.jit(inside, **options)
-    about = known._jit_info  # noqa: SLF001 — of jax, as all here.
+    about = known._jit_info  # noqa: SLF001 — it is jax's.
     library = _private("jax._src.lib", "_jax")
     pxla = _private("jax._src.interpreters", "pxla")
     found = library.pjit(
@@ -284,9 +283,7 @@ def dispatched(
         pxla.cc_shard_arg,
         _private("jax._src.pjit", "make_jit_cpp_cache")(_SIGNATURES),
     )
-    wrapped: Any = functools.wraps(inside)(found)
-    wrapped._fun, wrapped._jit_info = inside, about  # noqa: SLF001
-    result: Callable[..., Any] = wrapped
+    result: Callable[..., Any] = found
     return result
 
 

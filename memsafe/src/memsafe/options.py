@@ -146,6 +146,15 @@ class Options:
             donated=(*donated, *_names(donated, ordered)),
         )
 
+    def of_jit(self) -> dict[str, Any]:
+        """The request's options that are `jax.jit`'s too, by its names."""
+        return {
+            "static_argnums": self.static_numbers,
+            "static_argnames": self.static_names,
+            "donate_argnums": tuple(at for at in self.donated if isinstance(at, int)),
+            "donate_argnames": tuple(at for at in self.donated if isinstance(at, str)),
+        }
+
     def budget_on(self, device: jax.Device) -> int | None:
         """The budget on `device`: what was asked, else all that it has; None for thresholds."""
         if self.budget is not None:

@@ -22,6 +22,8 @@ _T = TypeVar("_T")
 MOST_BYTES: Final = 1 << 30
 """Of one file that Assay reads as a whole; a run of 100,000 verdicts writes 47 MB."""
 
+SHIPPED: Final = "shipped"
+"""The folder of the suites and their baselines in a wheel of Assay (`assay.store.shipped`)."""
 _GATE = ".timing-gate"
 _LOCK = ".timing-lock"
 _MOST_CHARACTERS = 120
@@ -112,9 +114,13 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def digest_of(folder: Path) -> str:
-    """The SHA-256 of the Python and TOML files below a folder, of their paths and contents."""
+    """The SHA-256 of the Python and TOML files below a folder, of their paths and contents.
+
+    The suites that a wheel of Assay holds do not count: they have a digest of their own.
+    """
     files = (path for path in folder.rglob("*") if path.suffix in {".py", ".toml"})
-    parts = [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in sorted(files)]
+    counted = (path for path in sorted(files) if path.relative_to(folder).parts[0] != SHIPPED)
+    parts = [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in counted]
     return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()
 
 

@@ -8,12 +8,13 @@ from assay.model.blame import WrongValue
 from assay.model.suggestion import wanted_one_of
 from assay.model.verdict import Coverage
 from assay.store.baselines import load_coverage
+from assay.store.files import SHIPPED
 
 SUITES: Final = "suites"
 BASELINES: Final = "baselines"
 _PACKAGE: Final = Path(__file__).parents[1]
 _CONFIGURATION: Final = _PACKAGE / "store" / "shipped.ini"
-_SHIPPED: Final = (_PACKAGE / "shipped", _PACKAGE.parent)
+_SHIPPED: Final = (_PACKAGE / SHIPPED, _PACKAGE.parent)
 """In a wheel the suites are inside of the package, in a checkout next to it."""
 
 

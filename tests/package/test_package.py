@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.store.files import digest_of
 from assay.toolchains.bisect import subject_of
 from tests.plugin.project import Project
 
@@ -55,6 +56,14 @@ def test_the_wheel_holds_every_suite_and_baseline(wheel: zipfile.ZipFile) -> Non
         if name.startswith(SHIPPED)
     }
     assert held == source
+
+
+def test_a_wheel_has_the_digest_of_its_source(unpacked: Path) -> None:
+    assert digest_of(unpacked / "assay") == digest_of(ROOT / "assay")
+    (unpacked / "assay/another.py").touch()
+    other = digest_of(unpacked / "assay")
+    (unpacked / "assay/another.py").unlink()
+    assert other != digest_of(ROOT / "assay")
 
 
 def test_the_wheel_holds_one_package_and_no_tests(wheel: zipfile.ZipFile) -> None:

@@ -37,6 +37,7 @@ _EXTRAS: Final = {
     "postgresql": "a history on a PostgreSQL server",
 }
 """Extras that only some commands need, and those commands."""
+_HERE: Final = Path(__file__).parents[2]
 _CHECK_SECONDS: Final = 600.0  # All targets of a family; each takes seconds.
 _CHANGES_RESULTS: Final = ("JAX_", "XLA_", "LIBTPU_")
 _COLLECTS_NOTHING: Final = (
@@ -105,12 +106,8 @@ def packages() -> Iterator[Checkup]:
     wanted = [*_requirements(DISTRIBUTION), *_requirements("jax")]
     faults = [(each, words) for each in wanted if (words := _fault(each))]
     if not installed_version(DISTRIBUTION):
-        words = (
-            f"no distribution {DISTRIBUTION} is installed; Assay is at {Path(__file__).parents[1]}"
-        )
-        yield Checkup(
-            name="packages", state=State.MISSING, found=words, fix=f"pip install {DISTRIBUTION}"
-        )
+        words = f"no distribution {DISTRIBUTION} is installed; Assay is at {_HERE}"
+        yield Checkup(name="packages", state=State.MISSING, found=words, fix=_install())
     elif not faults:
         versions = ", ".join(f"{each} {installed_version(each)}" for each in ("jax", "jaxlib"))
         words = f"{DISTRIBUTION} {installed_version(DISTRIBUTION)}, {versions}"
@@ -292,8 +289,16 @@ def _extra(name: str, purpose: str, state: State) -> Checkup:
     if not faults:
         return Checkup(name=f"extra {name}", state=State.OK, found=f"installed, for {purpose}")
     words = f"{', '.join(faults)}; needed by {purpose}"
-    fix = f"pip install '{DISTRIBUTION}[{name}]'"
-    return Checkup(name=f"extra {name}", state=state, found=words, fix=fix)
+    return Checkup(name=f"extra {name}", state=state, found=words, fix=_install(name))
+
+
+def _install(extra: str = "") -> str:
+    """The command that installs Assay with an extra: again from its checkout, or from an index."""
+    brackets = f"[{extra}]" if extra else ""
+    if not (_HERE / "memsafe" / "pyproject.toml").is_file():
+        return f"pip install {shlex.quote(DISTRIBUTION + brackets)}"
+    memsafe = f"-e {shlex.quote(str(_HERE / 'memsafe'))} " if extra == "suites" else ""
+    return f"pip install {memsafe}-e {shlex.quote(str(_HERE) + brackets)}"
 
 
 def _requirements(distribution: str, extra: str = "") -> Iterator[Requirement]:

@@ -140,7 +140,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
         ("jaxlib", "0.9.0", "jaxlib 0.9.0 is not supported", "pip install 'jaxlib<="),
         ("scipy", "", "scipy is not installed", "pip install 'scipy>=1.1"),
         ("flax", "", "flax is not installed; needed by the programs of the suites", "suites]'"),
-        ("assay_xla", "", "no distribution assay-xla is installed", "pip install assay-xla"),
+        ("assay_xla", "", "no distribution assay-xla is installed", "pip install -e /"),
     ],
 )
 def test_a_wrong_package_is_missing_with_its_command(
@@ -149,6 +149,18 @@ def test_a_wrong_package_is_missing_with_its_command(
     installed(monkeypatch, **{package: version})
     missing = [each for each in checkups.packages() if each.state is State.MISSING]
     assert any(words in each.found and fix in each.fix for each in missing), missing
+
+
+def test_an_extra_is_installed_from_where_assay_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    installed(monkeypatch, flax="")
+    root = Path(__file__).parents[2]
+    (here,) = [each for each in checkups.packages() if each.name == "extra suites"]
+    assert here.fix == f"pip install -e {root}/memsafe -e '{root}[suites]'"
+    monkeypatch.setattr(checkups, "_HERE", tmp_path)
+    (elsewhere,) = [each for each in checkups.packages() if each.name == "extra suites"]
+    assert elsewhere.fix == "pip install 'assay-xla[suites]'"
 
 
 def test_a_gpu_plugin_of_another_release_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from assay.model.timing import Change
 from assay.model.units import Unit, parse_bytes
 from assay.model.verdict import Outcome
 from assay.stats.processes import ratio_of_processes
-from assay.store.shipped import home
+from assay.store.shipped import SUITES, home
 from assay.targets import Target
 from assay.toolchains.attribution import Pins, attribute, conflict, mixed
 from assay.toolchains.environments import CannotMake, WrongVersions
@@ -321,8 +321,10 @@ def subject_of(text: str) -> Subject:
     workload, _, variant = name.partition("/")
     if not (place and workload and variant):
         raise WrongValue(f"got {text!r}, wanted FILE.py:FUNCTION or MODULE:WORKLOAD/VARIANT")
-    places = filter(None, (Path.cwd(), home(Path.cwd())))
-    search_path = tuple(dict.fromkeys(map(str, places)))
+    here = Path.cwd()
+    # Assay's own suites, also where there is no checkout.
+    found = home(here) if place.partition(".")[0] == SUITES else None
+    search_path = tuple(dict.fromkeys(map(str, (here, found or here))))
     return Subject(text=text, workload=(place, workload, variant), search_path=search_path)
 
 

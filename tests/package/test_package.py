@@ -166,6 +166,7 @@ def test_a_bisection_finds_the_suites_of_assay(
     monkeypatch.chdir(tmp_path)
     found = subject_of("suites.dus_remat.workloads:stack/plain").search_path
     assert found == (str(tmp_path), str(ROOT))
+    assert subject_of("mine.workloads:stack/plain").search_path == (str(tmp_path),)
     monkeypatch.chdir(ROOT)
     assert subject_of("suites.dus_remat.workloads:stack/plain").search_path == (str(ROOT),)
 

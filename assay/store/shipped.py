@@ -19,12 +19,13 @@ _SHIPPED: Final = (_PACKAGE / SHIPPED, _PACKAGE.parent)
 
 
 def home(here: Path) -> Path | None:
-    """The folder that holds ``suites`` and ``baselines``: ``here`` if it does, else Assay's own.
+    """The folder that holds ``suites`` and ``baselines``: ``here`` if it has suites, else Assay's.
 
     None if Assay was installed without them.
     """
-    places = (here, *_SHIPPED)
-    found = (each for each in places if (each / SUITES / "__init__.py").is_file())
+    if (here / SUITES).is_dir():
+        return here.resolve()
+    found = (each for each in _SHIPPED if (each / SUITES / "__init__.py").is_file())
     return next((each.resolve() for each in found), None)
 
 

@@ -73,6 +73,12 @@ def test_every_command_has_two_or_three_examples() -> None:
         assert f"Examples: {' '.join(examples)}" in shown
 
 
+def test_run_takes_the_suites_of_the_folder_first(tmp_path: Path) -> None:
+    ended = Project(tmp_path, {"suites/test_small.py": SUITE}).assay("run", "--", "-k", "cpu")
+    assert ended.exit_code == 0, ended.output
+    assert [(each.suite, each.target) for each in ended.records] == [("mine", "cpu:8")]
+
+
 def test_a_near_name_is_suggested_and_a_far_one_is_not() -> None:
     assert nearest("FULL", ["quick", "full"]) == ("full",)
     assert wanted_one_of("ful", ["quick", "full"]) == "wanted one of quick, full; write full"

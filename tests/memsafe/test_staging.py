@@ -1,5 +1,6 @@
 """A memsafe function is dispatched, lowered and traced as one of `jax.jit` is."""
 
+import copy
 import functools
 import time
 from collections.abc import Callable
@@ -151,6 +152,19 @@ def test_a_wrapper_of_it_is_lowered_as_itself() -> None:
 
     compiled = jax.jit(doubled).lower(points(), weights()).compile()
     assert_same(compiled(points(), weights()), 2 * energy(points(), weights()))
+
+
+def test_a_model_that_holds_it_can_be_copied() -> None:
+    within = safe(energy)
+    model = copy.deepcopy({"loss": within, "x": points()})
+    assert_same(model["loss"](model["x"], weights()), energy(points(), weights()))
+
+
+def test_without_jit_the_program_runs_as_written() -> None:
+    x, v = points(), weights()
+    with jax.disable_jit():
+        assert_same(safe(energy)(x, v), energy(x, v))
+        assert_same(jax.grad(safe(energy))(x, v), jax.grad(energy)(x, v))
 
 
 def test_it_can_be_exported() -> None:

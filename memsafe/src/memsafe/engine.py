@@ -17,7 +17,7 @@ from memsafe.jax_internals import (
 )
 from memsafe.measure import Mapping, Place, mesh_of
 from memsafe.primitive import Gives, bound, computed
-from memsafe.programs import signature
+from memsafe.programs import evaluate, signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -84,6 +84,9 @@ class Engine:
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()
     ) -> list[Array]:
         """The results of `program` of arrays that are at hand."""
+        settings: Any = jax.config
+        if settings.jax_disable_jit:
+            return evaluate(program, inputs)
         compiled = self.compiled(program, inputs, donated)
         if compiled is not None:
             return list(compiled(*inputs))

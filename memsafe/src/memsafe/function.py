@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field, replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +54,10 @@ class Staged(Generic[P, R]):
     def __get__(self, instance: object, owner: object = None) -> Any:
         """As a function, it is a method of the class that it is an attribute of."""
         return self if instance is None else MethodType(self, instance)
+
+    def __deepcopy__(self, _: object) -> Self:
+        """Itself, as of a function: a model that holds it can be copied."""
+        return self
 
     def trace(self, *args: Any, **kwargs: Any) -> TracedAhead:
         """The call as a program, of arrays or of `jax.ShapeDtypeStruct`s."""

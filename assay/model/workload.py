@@ -12,7 +12,7 @@ from typing import Any
 from assay.model.blame import WrongType, WrongValue, check_name
 from assay.model.defect import KnownDefect, UpstreamIssue
 from assay.model.evidence import FailureKind, Steps
-from assay.model.suggestion import wanted_one_of
+from assay.model.suggestion import suggestion, wanted_one_of
 from assay.model.target import LIVE_MODELS
 
 
@@ -234,7 +234,10 @@ class Workload:
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"{self.name}: got several variants named {repeated}; name each once")
         if missing := sorted({variant.reference for variant in self.variants} - {"", *names}):
-            raise ValueError(f"{self.name}: got references to {missing}, wanted one of {names}")
+            near = suggestion(missing[0], names)
+            raise ValueError(
+                f"{self.name}: got references to {missing}, wanted one of {names}{near}"
+            )
 
     def variant(self, name: str) -> Variant:
         """The variant of that name, or LookupError."""

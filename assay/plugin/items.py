@@ -23,6 +23,7 @@ from assay.model.claim import (
     trials_of,
 )
 from assay.model.defect import Upstream, UpstreamIssue
+from assay.model.suggestion import suggestion, wanted_one_of
 from assay.model.units import format_quantity
 from assay.model.verdict import Finding, Outcome, Record
 from assay.model.workload import Workload, matches_any
@@ -256,7 +257,7 @@ def _problems_of_check(check: Check, earlier: Sequence[Check]) -> Iterator[str]:
     variants = {each.name for workload in check.workloads for each in workload.variants}
     for pattern in check.variants:
         if not any(matches_any(variant, (pattern,)) for variant in variants):
-            yield f"got variants={pattern!r}, which match none, {_known(*check.workloads)}"
+            yield f"got variants={pattern!r}, which match none, {_known(pattern, *check.workloads)}"
     # Of two workloads with one name, the measurements of one would judge the other.
     known = {(w.suite, w.name): w for each in (check, *earlier) for w in each.workloads}
     for workload in check.workloads:
@@ -284,12 +285,12 @@ def _problems_of_workload(workload: Workload, check: Check) -> Iterator[str]:
     if workload.framework not in KNOWN:
         yield (
             f"got framework={workload.framework!r} of workload {workload.name!r}, "
-            f"wanted one of {', '.join(KNOWN)}"
+            f"{wanted_one_of(workload.framework, KNOWN)}"
         )
     names = [variant.name for variant in workload.variants]
     for control in check.negative_controls if any(map(check.covers, names)) else ():
         if control not in names:
-            yield f"got negative_control={control!r}, {_known(workload)}"
+            yield f"got negative_control={control!r}, {_known(control, workload)}"
 
 
 def _problems_of_trial(trial: Trial) -> Iterator[str]:
@@ -303,15 +304,16 @@ def _problems_of_trial(trial: Trial) -> Iterator[str]:
                 f"with no variant; wanted one; do this: Variant(name={variant.name!r}, reference=…)"
             )
         elif needed not in {each.name for each in workload.variants}:
-            yield f"got {trial.claim_name} compared with {needed!r}, {_known(workload)}"
+            yield f"got {trial.claim_name} compared with {needed!r}, {_known(needed, workload)}"
 
 
-def _known(*workloads: Workload) -> str:
+def _known(given: str, *workloads: Workload) -> str:
     known = "; ".join(
         f"{workload.name} has {', '.join(variant.name for variant in workload.variants)}"
         for workload in workloads
     )
-    return f"wanted a variant: {known}"
+    names = [variant.name for workload in workloads for variant in workload.variants]
+    return f"wanted a variant: {known}{suggestion(given, names)}"
 
 
 def reject_repeated(items: list[pytest.Item]) -> None:

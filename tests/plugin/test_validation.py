@@ -61,7 +61,11 @@ test_checked = Check("""
         ),
         (
             "claim=COMPILES, workloads=(workload(variant('a', double), framework='jaxx'),)",
-            "got framework='jaxx' of workload 'small', wanted one of jax, hlo",
+            "framework='jaxx' of workload 'small', wanted one of jax, hlo, torch_xla; write jax",
+        ),
+        (
+            "claim=COMPILES, workloads=(workload(variant('one', double)),), negative_control='on'",
+            "got negative_control='on', wanted a variant: small has one; write one",
         ),
         (
             "claim=Beside(), workloads=(W,)",

@@ -11,10 +11,10 @@ import pytest
 from jax import Array
 
 from memsafe.engine import Engine
-from memsafe.fit import Fit
 from memsafe.function import flattened_call, traced
 from memsafe.measure import Measured
 from memsafe.options import Asked, Options
+from memsafe.search import Fit
 from tests.memsafe.third_party import (
     labelled,
     loss_by_index,

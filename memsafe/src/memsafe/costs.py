@@ -57,8 +57,17 @@ def updates_in_place(equation: JaxprEqn) -> bool:
 
 def work(equation: JaxprEqn) -> float:
     """Operations of one equation, of matrix products and of touching elements."""
-    touched: int = sum(_elements(atom) for atom in (*equation.invars, *equation.outvars))
-    return _products(equation) + _ELEMENT * touched
+    return _products(equation) + _ELEMENT * _touched(equation)
+
+
+def _touched(equation: JaxprEqn) -> int:
+    """The elements read or written; of an array that a slice is cut from or put into, as many."""
+    name = equation.primitive.name
+    if name == "dynamic_slice":
+        return 2 * _elements(equation.outvars[0])
+    if name == "dynamic_update_slice":
+        return 2 * _elements(equation.invars[1])
+    return sum(_elements(atom) for atom in (*equation.invars, *equation.outvars))
 
 
 def _elements(atom: Any) -> int:

@@ -14,12 +14,12 @@ from jax.extend.core import Literal
 from memsafe.factors import Piece
 from memsafe.jax_internals import aval_of, bind, under_named_axes, varying_like
 from memsafe.plan import Loop, Plan, Whole
-from memsafe.programs import flattened, signature_of
+from memsafe.programs import flattened, signature_of, zero_after
 from memsafe.slice_body import sliced_results
 from memsafe.sub_jaxprs import rebuilt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from jax import Array
     from jax.extend.core import ClosedJaxpr, Var
@@ -56,26 +56,11 @@ def _run(plan: Plan, *arguments: Array) -> list[Array]:
     for step in plan.steps:
         if isinstance(step, Loop):
             made = dict(_loop(plan.graph, step, read, after))
-            after = _zero_after(made.values())
+            after = zero_after(made.values())
             values.update(made)
         else:
             values.update(_whole(plan.graph, step, read))
     return [read(atom) for atom in jaxpr.outvars]
-
-
-def _zero_after(results: Iterable[Array]) -> Any:
-    """A zero that is there only once a loop has run; the next loop begins from it.
-
-    Compilers that look for parallel work would start loops side by side, and hold the memory of
-    all at once. No simplifier sees that a number between 0 and 0 is 0.
-    """
-    for result in results:
-        if result.size and jnp.issubdtype(result.dtype, jnp.number):
-            corner = lax.slice(result, (0,) * result.ndim, (1,) * result.ndim)
-            number = lax.real(corner) if jnp.iscomplexobj(corner) else corner
-            whole = lax.convert_element_type(lax.squeeze(number, range(result.ndim)), np.int32)
-            return lax.clamp(np.int32(0), whole, np.int32(0))
-    return np.int32(0)
 
 
 def _whole(

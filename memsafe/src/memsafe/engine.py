@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-from memsafe.fit import Fit, fitted
+from memsafe.fit import fitted
 from memsafe.jax_internals import (
     checks_varying_axes,
     devices_lowered_for,
@@ -18,6 +18,7 @@ from memsafe.jax_internals import (
 from memsafe.measure import Mapping, Place, mesh_of
 from memsafe.primitive import Gives, bound, computed
 from memsafe.programs import evaluate, signature
+from memsafe.search import Fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from memsafe.budget import Budget
     from memsafe.candidates import Obstacle
-    from memsafe.fit import Fit
     from memsafe.options import Asked
     from memsafe.plan import Loop, Plan
+    from memsafe.search import Fit
 
 __all__ = ["explain", "explanation"]
 
@@ -65,10 +65,9 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
     if fit.result is not None and not fit.attempts:
         yield "  unchanged: the program as written fits the budget"
         return
-    extra = fit.plan.work / max(fit.plan.graph.work, 1.0)
     yield f"  predicted {as_text(fit.plan.predicted)} without the arguments"
     plans = "1 plan" if fit.attempts == 1 else f"{fit.attempts} plans"
-    yield f"  {extra:.2f} × the operations of the program; {plans} compiled"
+    yield f"  {fit.operations:.2f} × the operations of the program; {plans} compiled"
     for note in _once(fit.notes):
         if not note.endswith(_QUIET):
             yield f"  rewritten: {note}"

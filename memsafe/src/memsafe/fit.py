@@ -1,11 +1,10 @@
-"""Compile, look at what the compiler needs, plan again: until the budget is kept.
+"""A program that keeps a budget: as written, in slices of a size, or as a search finds it.
 
 The plain program is compiled first: what the compiler fuses by itself is left alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,9 @@ from memsafe.errors import BudgetError
 from memsafe.jax_internals import aval_of
 from memsafe.measure import Measured, measured
 from memsafe.planner import Planner
+from memsafe.preparations import for_slices, recomputing
 from memsafe.programs import evaluate, flattened, nbytes
+from memsafe.search import Fit, Search, floor_of
 from memsafe.shards import gathered, input_parts
 
 if TYPE_CHECKING:
@@ -28,48 +29,12 @@ if TYPE_CHECKING:
 
     from memsafe.measure import Place
     from memsafe.options import Options
-    from memsafe.plan import Plan
     from memsafe.shards import Parts
 
-__all__ = ["Fit", "fitted", "planner_for"]
-
-_ATTEMPTS = 6
-"""How often a plan is compiled before the budget is given up."""
-
-_MARGIN = 0.95
-"""The share of a budget that is planned for, since the compiler's figure will differ."""
-
-_REFUSED = 0.5
-"""What is planned for next where the compiler refused: its device may hold less than the budget."""
+__all__ = ["fitted", "planner_for"]
 
 _SLICES = {"cpu": (16e6, 8), "gpu": (128e6, 8), "tpu": (128e6, 128)}
 """By platform: bytes of a slice that keep it busy, and what slices' lengths are multiples of."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """A program that keeps its budget.
-
-    Attributes:
-        plan: How it is computed.
-        plain: The program as written, compiled; None where it was not.
-        result: The planned program, compiled; None where it could not be tried alone.
-        attempts: How many plans were compiled.
-        notes: What was rewritten before.
-    """
-
-    plan: Plan
-    plain: Measured | None
-    result: Measured | None
-    attempts: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def program(self) -> Callable[..., list[Array]]:
-        """The planned program: the same arguments, the same results."""
-        if self.plan.is_plain:
-            return lambda *arguments: evaluate(self.plan.graph.closed, arguments)
-        return emitted(self.plan)
 
 
 def planner_for(device: Device, options: Options) -> Planner:
@@ -100,19 +65,13 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         result = measure(emitted(plan))
         if budget is not None and not result.keeps(budget):
             raise BudgetError(
-                budget=budget, smallest=result.nbytes, blockers=blockers_of(plan, _floor(program))
+                budget=budget, smallest=result.nbytes, blockers=blockers_of(plan, floor_of(program))
             )
         return Fit(plan=plan, plain=plain, result=result, attempts=1, notes=notes)
     assert budget is not None
-    refusals: list[BudgetError] = []
-    for prepared, notes in options.preparations(flat, place.device.platform):
-        plans = partial(planner.plan, prepared, parts=parts)
-        blind = partial(_split_above, planner, prepared, parts)
-        try:
-            return _searched(prepared, budget, plain, plans, blind, measure, notes)
-        except BudgetError as refusal:
-            refusals.append(refusal)
-    raise min(refusals, key=lambda refusal: refusal.smallest)
+    search = Search(budget=budget, plain=plain, planner=planner, parts=parts, measure=measure)
+    sliced = for_slices(options, flat, place.device.platform)
+    return search.cheapest(sliced, recomputing(options, sliced[0], place.device.platform))
 
 
 def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:
@@ -142,52 +101,3 @@ def _written(program: ClosedJaxpr, measure: Callable[..., Measured]) -> Measured
 
 def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:
     return evaluate(program, arguments)
-
-
-def _split_above(
-    planner: Planner, prepared: ClosedJaxpr, parts: tuple[Parts, ...], nbytes: float
-) -> Plan:
-    """A plan without values or slices of more than `nbytes`, whatever is predicted of them."""
-    finer = replace(planner, slice_bytes=min(planner.slice_bytes, nbytes), plans={})
-    return finer.split_above(prepared, int(nbytes), parts)
-
-
-def _searched(
-    prepared: ClosedJaxpr,
-    budget: int,
-    plain: Measured,
-    planned: Callable[[float], Plan],
-    blind: Callable[[float], Plan],
-    measure: Callable[..., Measured],
-    notes: tuple[str, ...],
-) -> Fit:
-    room = max(budget - plain.argument_bytes, 1.0)
-    best = planned(float("inf"))
-    smallest = plain.nbytes
-    target = _MARGIN * room * min(1.0, 2 * _ratio(best, plain))
-    for attempt in range(_ATTEMPTS):
-        plan = planned(target)
-        if plan.is_plain and plan.predicted > target:  # The compiler keeps what seemed fused away.
-            plan = blind(room / 4 ** (attempt + 1))
-        result = measure(emitted(plan))
-        if result.keeps(budget):
-            return Fit(plan=plan, plain=plain, result=result, attempts=attempt + 1, notes=notes)
-        if result.nbytes < smallest:
-            smallest, best = result.nbytes, plan
-        needed = result.nbytes - plain.argument_bytes
-        refused = 0.9 if result.compiled is not None else _REFUSED
-        target = min(target, plan.predicted) * min(refused, _MARGIN * room / needed)
-    blockers = blockers_of(best, _floor(prepared))
-    if smallest <= budget:
-        blockers.insert(0, "the compiler refuses it: the device has less memory than the budget")
-    raise BudgetError(budget=budget, smallest=smallest, blockers=blockers)
-
-
-def _floor(program: ClosedJaxpr) -> float:
-    return sum(nbytes(atom) for atom in (*program.jaxpr.invars, *program.jaxpr.outvars))
-
-
-def _ratio(written: Plan, plain: Measured) -> float:
-    """How much larger the prediction is than what the compiler needs; 1 where it did not say."""
-    needed = plain.nbytes - plain.argument_bytes
-    return written.predicted / needed if 0 < needed < float("inf") else 1.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jax.stages import Traced as TracedAhead
 
     from memsafe.budget import Budget
-    from memsafe.fit import Fit
+    from memsafe.search import Fit
 
 __all__ = ["Calls", "Staged", "memsafe"]
 

@@ -12,6 +12,7 @@ import jax
 from memsafe.budget import Budget, device_bytes, parsed
 from memsafe.programs import with_sub_jaxprs
 from memsafe.rewrites import (
+    bystanders_apart,
     computed_in_blocks,
     euclidean_distances,
     loop_invariants,
@@ -24,7 +25,7 @@ from memsafe.rewrites import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from jax.extend.core import ClosedJaxpr
 
@@ -33,6 +34,7 @@ __all__ = ["DEFAULT_REWRITES", "REWRITES", "Asked", "Options"]
 REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "redundant": redundant,
     "invariants": loop_invariants,
+    "bystanders": bystanders_apart,
     "reshapes": reshape_sinking,
     "directions": one_direction_each,
     "blocks": computed_in_blocks,
@@ -52,7 +54,10 @@ _ONLY_ON = {"reductions": ("cpu",)}
 _AT_LAST = ("directions",)
 """Rewrites that take work, done where the budget is not kept without."""
 
-DEFAULT_REWRITES = tuple(name for name in REWRITES if name != "distances")
+RECOMPUTING = ("checkpoints", "segments")
+"""What may be computed again for gradients: what loops keep, and what stands outside of loops."""
+
+DEFAULT_REWRITES = (*(name for name in REWRITES if name != "distances"), *RECOMPUTING)
 """Those done unasked: that one changes rounding (cancellation)."""
 
 
@@ -100,8 +105,9 @@ class Options:
                 known = ", ".join(Asked.__annotations__)
                 raise TypeError(f"got {option}=; wanted {known}; do this: correct the name")
         rewrites = _many(asked, "rewrites", str, DEFAULT_REWRITES)
-        if not REWRITES.keys() >= set(rewrites):
-            raise _refused(ValueError, "rewrites", rewrites, f"names among {', '.join(REWRITES)}")
+        names = (*REWRITES, *RECOMPUTING)
+        if not set(rewrites) <= set(names):
+            raise _refused(ValueError, "rewrites", rewrites, f"names among {', '.join(names)}")
         device = asked.get("device")
         if not isinstance(device, jax.Device | None):
             raise _refused(TypeError, "device", device, "one of jax.devices(), or none")
@@ -165,15 +171,11 @@ class Options:
         """`closed` and all that it runs after the rewrites, and what they did."""
         return self._rewritten(closed, platform, without=_AT_LAST)
 
-    def preparations(
+    def prepared_at_last(
         self, closed: ClosedJaxpr, platform: str
-    ) -> Iterator[tuple[ClosedJaxpr, tuple[str, ...]]]:
-        """`closed` as `prepared`; then by what takes work as well, where that changes anything."""
-        first = self.prepared(closed, platform)
-        yield first
-        last = self._rewritten(closed, platform)
-        if last[1] != first[1]:
-            yield last
+    ) -> tuple[ClosedJaxpr, tuple[str, ...]]:
+        """`closed` after the rewrites that take work as well."""
+        return self._rewritten(closed, platform)
 
     def _rewritten(
         self, closed: ClosedJaxpr, platform: str, without: Sequence[str] = ()

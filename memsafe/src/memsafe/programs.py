@@ -6,7 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from memsafe.jax_internals import as_written, bind, counter_bits, no_dead_equations
@@ -28,8 +30,10 @@ __all__ = [
     "retraced",
     "signature",
     "signature_of",
+    "traced_like",
     "unplaced",
     "with_sub_jaxprs",
+    "zero_after",
 ]
 
 _CALLS = {
@@ -67,7 +71,7 @@ def flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
     def program(*arguments: Array) -> list[Array]:
         return evaluate(closed, arguments, calls=_inlined)
 
-    return _traced(program, closed)
+    return traced_like(program, closed)
 
 
 def unplaced(value: Any) -> Any:
@@ -109,7 +113,7 @@ def retraced(closed: ClosedJaxpr, replace: Mapping[int, Replacement]) -> ClosedJ
     def program(*arguments: Array) -> list[Array]:
         return evaluate(closed, arguments, replace=replace)
 
-    return _traced(program, closed)
+    return traced_like(program, closed)
 
 
 def evaluate(
@@ -135,6 +139,21 @@ def evaluate(
             results = calls(equation, [read(atom) for atom in equation.invars])
         values.update(zip(equation.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def zero_after(results: Iterable[Array]) -> Any:
+    """A zero that is there only once `results` are; what reads it comes later.
+
+    Compilers that look for parallel work would start loops side by side, and hold the memory of
+    all at once. No simplifier sees that a number between 0 and 0 is 0.
+    """
+    for result in results:
+        if result.size and jnp.issubdtype(result.dtype, jnp.number):
+            corner = lax.slice(result, (0,) * result.ndim, (1,) * result.ndim)
+            number = lax.real(corner) if jnp.iscomplexobj(corner) else corner
+            whole = lax.convert_element_type(lax.squeeze(number, range(result.ndim)), np.int32)
+            return lax.clamp(np.int32(0), whole, np.int32(0))
+    return np.int32(0)
 
 
 def nbytes(atom: Var | Literal) -> int:
@@ -311,6 +330,7 @@ def _asks_for_placement(equation: JaxprEqn) -> bool:
     return any(isinstance(asked, jax.sharding.Sharding) for asked in shardings)
 
 
-def _traced(program: Callable[..., list[Array]], like: ClosedJaxpr) -> ClosedJaxpr:
+def traced_like(program: Callable[..., list[Array]], like: ClosedJaxpr) -> ClosedJaxpr:
+    """`program` traced on the arguments of `like`, without what no output needs."""
     arguments = [variable.aval for variable in like.jaxpr.invars]
     return no_dead_equations(jax.make_jaxpr(program)(*arguments))

@@ -6,11 +6,14 @@ rounding beyond the order of additions, so a user asks for it.
 """
 
 from memsafe.rewrites.blocks import computed_in_blocks
+from memsafe.rewrites.bystanders import bystanders_apart
 from memsafe.rewrites.chains import matrix_chains
+from memsafe.rewrites.checkpoints import checkpointed_loops
 from memsafe.rewrites.directions import one_direction_each
 from memsafe.rewrites.distances import euclidean_distances
 from memsafe.rewrites.invariants import loop_invariants
 from memsafe.rewrites.online import online_sums
+from memsafe.rewrites.recomputed import recomputed
 from memsafe.rewrites.reductions import short_reductions
 from memsafe.rewrites.redundant import redundant
 from memsafe.rewrites.reshapes import reshape_sinking
@@ -18,12 +21,15 @@ from memsafe.rewrites.rewritten import Rewritten
 
 __all__ = [
     "Rewritten",
+    "bystanders_apart",
+    "checkpointed_loops",
     "computed_in_blocks",
     "euclidean_distances",
     "loop_invariants",
     "matrix_chains",
     "one_direction_each",
     "online_sums",
+    "recomputed",
     "redundant",
     "reshape_sinking",
     "short_reductions",

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from memsafe.rules import (
     contractions,
+    control_flow,
     convolutions,
     counters,
     elementwise,
+    halos,
     indexing,
     linear_algebra,
     online,
@@ -40,10 +42,11 @@ _TABLES = (
     counters.RULES,
     indexing.RULES,
     scatters.RULES,
+    control_flow.RULES,
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType(
-    {name: rule for table in _TABLES for name, rule in table.items()}
+    {name: rule for table in (*_TABLES, halos.RULES) for name, rule in table.items()}
 )
 """The rule of each primitive, by the primitive's name."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from jax.extend.core import JaxprEqn
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "is_apart"]
 
 
 def _convolution_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
@@ -66,11 +66,11 @@ def _window_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
             results=(Axis(dim),) * len(equation.outvars),
         )
         for dim, size in enumerate(shape)
-        if size > 1 and _is_apart(equation.params, dim)
+        if size > 1 and is_apart(equation.params, dim)
     )
 
 
-def _is_apart(params: dict[str, Any], dim: int) -> bool:
+def is_apart(params: dict[str, Any], dim: int) -> bool:
     """Whether each index of `dim` is its own window."""
     ones = ("window_dimensions", "window_strides", "base_dilation", "window_dilation")
     return tuple(params["padding"][dim]) == (0, 0) and all(

@@ -1,0 +1,368 @@
+"""What a loop keeps for its derivative, kept of some steps only and computed again for the others.
+
+The gradient of a `scan` is a second scan, in reverse, over what the first one kept of every step.
+Here the steps are cut into segments. The first loop keeps the carry at the start of each segment,
+and all that the second one reads of the last segment. The second one computes each earlier segment
+again from its carry before it goes back over it. Of T steps with segments of √T, both take 2 √T
+rows in place of T, for one more computation of the steps (Chen et al. 2016, "Training deep nets
+with sublinear memory cost", section 4.1). A segment is such a pair of loops itself and is cut
+again at the next level: 3 ∛T rows for two more computations (Griewank and Walther 2000, section 2).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import Var
+
+from memsafe.jax_internals import aval_of, scan_operands
+from memsafe.programs import evaluate, flattened, nbytes, retraced, with_sub_jaxprs
+from memsafe.rewrites.definitions import type_of
+from memsafe.rewrites.rewritten import Rewritten, noted
+from memsafe.sub_jaxprs import as_closed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from jax import Array
+    from jax.extend.core import ClosedJaxpr, JaxprEqn
+
+    from memsafe.programs import Read
+
+    _State = tuple[list[Array], list[Array]]
+    """What a loop carries, and the stacks that it fills."""
+
+    _Carry = TypeVar("_Carry")
+
+__all__ = ["checkpointed_loops"]
+
+_FEWEST = 4
+"""Loops of fewer steps are left: √4 segments of √4 steps keep as many rows."""
+
+
+def checkpointed_loops(closed: ClosedJaxpr, levels: int = 1, share: float = 0.0) -> Rewritten:
+    """`closed` with loops that compute what they keep for derivatives again, `levels` times.
+
+    With one level they keep about `share` of it, if segments of some length keep so little;
+    otherwise as little as they can. The bodies of loops are programs of their own.
+    """
+    first = _once(closed, levels, share)
+    if levels == 1 or not first.notes:
+        return first
+    # Its notes would name the loops of single segments.
+    return replace(first, program=checkpointed_loops(first.program, levels - 1).program)
+
+
+def _once(closed: ClosedJaxpr, levels: int, share: float) -> Rewritten:
+    notes: list[str] = []
+
+    def inside(body: ClosedJaxpr) -> ClosedJaxpr:
+        found = _once(body, levels, share)
+        notes.extend(found.notes)
+        return found.program
+
+    program = with_sub_jaxprs(closed, inside)
+    loops = {}
+    for pair in _pairs(program, levels, share):
+        segments = _Segments(pair)
+        loops[pair.forward] = segments.forward
+        loops[pair.backward] = segments.backward
+        notes.append(pair.noted(levels))
+    if loops:
+        program = flattened(retraced(program, loops))
+    return Rewritten(program=program, notes=tuple(notes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """A loop, and the loop in the other direction that reads what the first one keeps.
+
+    Attributes:
+        equations: The two.
+        forward: The index of the first.
+        backward: The index of the second.
+        kept: By the position among the first one's stacked results, those that only the second
+            reads: the position among its rows.
+        length: The steps of a segment.
+    """
+
+    equations: tuple[JaxprEqn, JaxprEqn]
+    forward: int
+    backward: int
+    kept: dict[int, tuple[int, ...]]
+    length: int
+
+    @property
+    def steps(self) -> int:
+        """The steps of either loop."""
+        count: int = self.equations[0].params["length"]
+        return count
+
+    @property
+    def segments(self) -> int:
+        """The segments before the last, which has the steps that are left."""
+        return self.steps // self.length - 1
+
+    def noted(self, levels: int) -> str:
+        """The line that tells the user."""
+        again = "once more" if levels == 1 else f"up to {levels} times more"
+        text = f"{self.steps} steps of a scan computed {again} for its gradient"
+        return noted(self.equations[0], f"{text}, in segments of {self.length}")
+
+
+def _pairs(closed: ClosedJaxpr, levels: int, share: float) -> Iterator[_Pair]:
+    """The pairs of loops that keep less in segments."""
+    equations = closed.jaxpr.eqns
+    readers: dict[Var, set[int]] = {}
+    for index, equation in enumerate(equations):
+        for atom in equation.invars:
+            if isinstance(atom, Var):
+                readers.setdefault(atom, set()).add(index)
+    results = {atom for atom in closed.jaxpr.outvars if isinstance(atom, Var)}
+    for index, equation in enumerate(equations):
+        if not _is_plain_scan(equation):
+            continue
+        stacked = _Scan(equation).stacked
+        only: dict[int, set[int]] = {}
+        for at, value in enumerate(stacked):
+            if value not in results and len(readers.get(value, ())) == 1:
+                (reader,) = readers[value]
+                only.setdefault(reader, set()).add(at)
+        for backward, positions in only.items():
+            both = (index, backward), (equation, equations[backward])
+            if pair := _pair(*both, positions, levels, share):
+                yield pair
+                break
+
+
+def _is_plain_scan(equation: JaxprEqn) -> bool:
+    """Whether it is a scan without effects, of numbers: what random keys look like is jax's own."""
+    return (
+        equation.primitive.name == "scan"
+        and not equation.effects
+        and all(isinstance(type_of(value), np.dtype) for value in equation.outvars)
+    )
+
+
+def _pair(
+    indices: tuple[int, int],
+    equations: tuple[JaxprEqn, JaxprEqn],
+    positions: set[int],
+    levels: int,
+    share: float,
+) -> _Pair | None:
+    first, second = equations
+    if not (_is_plain_scan(second) and first.params["reverse"] != second.params["reverse"]):
+        return None
+    steps: int = first.params["length"]
+    if not steps == second.params["length"] >= _FEWEST:
+        return None
+    one, other = _Scan(first), _Scan(second)
+    # A loop may also read the whole of a stack.
+    stacks = [
+        at for at in sorted(positions) if one.stacked[at] not in other.operands[: other.before]
+    ]
+    rows = [tuple(at for at, row in enumerate(other.rows) if row is one.stacked[s]) for s in stacks]
+    row = sum(nbytes(one.stacked[at]) for at in stacks) / steps
+    length = _length(steps, row, sum(map(nbytes, one.carried)), levels, share)
+    if not length:
+        return None
+    return _Pair(
+        equations=equations,
+        forward=indices[0],
+        backward=indices[1],
+        kept=dict(zip(stacks, rows, strict=True)),
+        length=length,
+    )
+
+
+def _length(steps: int, row: float, carry: float, levels: int, share: float) -> int:
+    """The steps of a segment: the longest that keeps the share, or what keeps the least.
+
+    0 if no segments keep less than all steps do.
+    """
+
+    @functools.cache
+    def least(steps: int, levels: int) -> float:
+        """Bytes of rows and carries kept at once."""
+        if levels == 0 or steps < _FEWEST:
+            return steps * row
+        return min(kept(steps, length, levels) for length in _lengths(steps))
+
+    def kept(steps: int, length: int, levels: int) -> float:
+        segments = steps // length - 1
+        return segments * carry + least(steps - segments * length, levels - 1)
+
+    lengths = _lengths(steps)
+    best = min(lengths, key=lambda length: kept(steps, length, levels))
+    good = [each for each in lengths if kept(steps, each, levels) <= share * steps * row]
+    longest = max(good, default=best)
+    return longest if kept(steps, longest, levels) < steps * row else 0
+
+
+def _lengths(steps: int) -> list[int]:
+    """The lengths of segments to choose from: the longest for each number of segments.
+
+    Of two, the first is computed again while the second is still kept: XLA unrolls a loop over one.
+    """
+    return sorted({steps // count for count in range(3, steps + 1)})
+
+
+class _Scan:
+    """The parts of a scan."""
+
+    def __init__(self, equation: JaxprEqn) -> None:
+        self.equation = equation
+        self.operands = list(equation.invars)
+        self.constants, self.carries = scan_operands(equation)
+        self.body = as_closed(equation.params["jaxpr"])
+        self.unroll = equation.params["unroll"]
+
+    @property
+    def before(self) -> int:
+        """How many operands come before the rows."""
+        return self.constants + self.carries
+
+    @property
+    def rows(self) -> Sequence[object]:
+        """The operands of which each step reads one row."""
+        return self.operands[self.before :]
+
+    @property
+    def carried(self) -> Sequence[Var]:
+        """The results that are carried."""
+        return self.equation.outvars[: self.carries]
+
+    @property
+    def stacked(self) -> Sequence[Var]:
+        """The results of which each step makes one row."""
+        return self.equation.outvars[self.carries :]
+
+
+class _Segments:
+    """The two loops of a pair in segments: `forward` is traced first and leaves the carries."""
+
+    def __init__(self, pair: _Pair) -> None:
+        self.pair = pair
+        self.one, self.other = map(_Scan, pair.equations)
+        self.is_reversed = bool(pair.equations[0].params["reverse"])
+        self.before_last = pair.segments * pair.length
+        self.constants: list[Array] = []
+        self.rows: list[Array] = []
+        self.starts: list[Array] = []
+        self.last: list[Array] = []
+
+    def forward(self, read: Read) -> list[Array]:
+        """The results of the first loop; in place of what was kept, zeros that nobody reads."""
+        operands = [read(atom) for atom in self.one.operands]
+        self.constants = operands[: self.one.constants]
+        self.rows = operands[self.one.before :]
+        carry = operands[self.one.constants : self.one.before]
+        others = [at for at in range(len(self.one.stacked)) if at not in self.pair.kept]
+        stacks = [_empty(self.one.stacked[at]) for at in others]
+
+        def step(state: _State, number: Array) -> tuple[_State, list[Array]]:
+            carry, stacks = state
+            carry, made = self._step(carry, number)
+            at = self._place(number)
+            stacks = [_written(s, made[o], at) for s, o in zip(stacks, others, strict=True)]
+            return (carry, stacks), [made[at] for at in self.pair.kept]
+
+        def segment(state: _State, first: Array) -> tuple[_State, list[Array]]:
+            after, _ = self._looped(step, state, first + self._numbers(self.pair.length))
+            return after, state[0]
+
+        state = (carry, stacks)
+        state, self.starts = lax.scan(segment, state, self._firsts())
+        numbers = self.before_last + self._numbers(self.pair.steps - self.before_last)
+        (carry, stacks), self.last = self._looped(step, state, numbers)
+        made = dict(zip(others, stacks, strict=True))
+        stacked = enumerate(self.one.stacked)
+        return [*carry, *(made[at] if at in made else _empty(value) for at, value in stacked)]
+
+    def backward(self, read: Read) -> list[Array]:
+        """The results of the second loop."""
+        kept = {row for rows in self.pair.kept.values() for row in rows}
+        before = [read(atom) for atom in self.other.operands[: self.other.before]]
+        constants, carry = before[: self.other.constants], before[self.other.constants :]
+        rows = {at: read(row) for at, row in enumerate(self.other.rows) if at not in kept}
+        stacks = [_empty(value) for value in self.other.stacked]
+
+        def step(state: _State, given: tuple[Array, list[Array]]) -> tuple[_State, None]:
+            (carry, stacks), (number, again) = state, given
+            at = self._place(number)
+            row = {other: _row(stack, at) for other, stack in rows.items()}
+            for made, places in zip(again, self.pair.kept.values(), strict=True):
+                row |= dict.fromkeys(places, made)
+            ordered = [row[other] for other in range(len(self.other.rows))]
+            results = evaluate(self.other.body, [*constants, *carry, *ordered])
+            carry, made_rows = results[: self.other.carries], results[self.other.carries :]
+            stacks = [_written(s, m, at) for s, m in zip(stacks, made_rows, strict=True)]
+            return (carry, stacks), None
+
+        def back(state: _State, numbers: Array, again: list[Array]) -> _State:
+            unroll = self.other.unroll
+            after, _ = lax.scan(step, state, (numbers, again), reverse=True, unroll=unroll)
+            return after
+
+        def segment(state: _State, given: tuple[Array, list[Array]]) -> tuple[_State, None]:
+            first, start = given
+            numbers = first + self._numbers(self.pair.length)
+            _, again = self._looped(self._kept_step, start, numbers)
+            return back(state, numbers, again), None
+
+        numbers = self.before_last + self._numbers(self.pair.steps - self.before_last)
+        state = back((carry, stacks), numbers, self.last)
+        state, _ = lax.scan(segment, state, (self._firsts(), self.starts), reverse=True)
+        return [*state[0], *state[1]]
+
+    def _kept_step(self, carry: list[Array], number: Array) -> tuple[list[Array], list[Array]]:
+        carry, made = self._step(carry, number)
+        return carry, [made[at] for at in self.pair.kept]
+
+    def _step(self, carry: list[Array], number: Array) -> tuple[list[Array], list[Array]]:
+        """One step of the first loop: the carry, and the rows that it makes."""
+        at = self._place(number)
+        rows = [_row(stack, at) for stack in self.rows]
+        results = evaluate(self.one.body, [*self.constants, *carry, *rows])
+        return results[: self.one.carries], results[self.one.carries :]
+
+    def _looped(
+        self,
+        step: Callable[[_Carry, Array], tuple[_Carry, list[Array]]],
+        state: _Carry,
+        numbers: Array,
+    ) -> tuple[_Carry, list[Array]]:
+        return lax.scan(step, state, numbers, unroll=self.one.unroll)
+
+    def _place(self, number: Array) -> Array:
+        """The row of a step."""
+        return self.pair.steps - 1 - number if self.is_reversed else number
+
+    def _firsts(self) -> Array:
+        """The first step of each segment but the last."""
+        return self.pair.length * self._numbers(self.pair.segments)
+
+    @staticmethod
+    def _numbers(count: int) -> Array:
+        return jnp.arange(count, dtype=jnp.int32)
+
+
+def _row(stack: Array, at: Array) -> Array:
+    row: Array = lax.dynamic_index_in_dim(stack, at, keepdims=False)
+    return row
+
+
+def _written(stack: Array, row: Array, at: Array) -> Array:
+    written: Array = lax.dynamic_update_index_in_dim(stack, row, at, 0)
+    return written
+
+
+def _empty(value: Var) -> Array:
+    aval = aval_of(value)
+    return jnp.zeros(aval.shape, aval.dtype)

@@ -1,0 +1,275 @@
+"""What a forward pass leaves for the backward pass, computed again just before it is read.
+
+The equations up to the program's peak are cut into segments that leave about as many bytes each.
+Of a segment only the values that later segments read are kept; all others that the backward pass
+reads are computed again from the values before the segment, when the backward pass comes to it.
+This is what `jax.checkpoint` around each block does (Chen et al. 2016, "Training deep nets with
+sublinear memory cost", section 3), with blocks found in the program. The last segment is kept: the
+backward pass begins with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Literal, Var
+
+from memsafe.budget import as_text
+from memsafe.jax_internals import as_written, bind
+from memsafe.memory import equation_unit, usage
+from memsafe.programs import flattened, nbytes, traced_like, zero_after
+from memsafe.rewrites.rewritten import Rewritten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jax import Array
+    from jax.extend.core import JaxprEqn
+
+__all__ = ["recomputed"]
+
+_NEVER = frozenset({"after_all", "create_token", "ffi_call", "pure_callback", "rng_uniform"})
+"""Primitives whose second call may give other values."""
+
+_WINDOW = 0.5
+"""A cut may lie so far from its place, in bytes of a segment, to keep less."""
+
+
+def recomputed(closed: ClosedJaxpr, segments: int, *, hidden: bool = False) -> Rewritten:
+    """`closed` with what its backward pass reads computed again, but that of the last segment.
+
+    `hidden` is for compilers that look behind barriers and merge what is computed twice, such as
+    XLA for CPUs in jax 0.10: what is computed again starts from values less a zero unknown to them.
+    """
+    found = _Forward.of(closed)
+    again = found.segments(segments)
+    if not again:
+        return Rewritten(program=closed, notes=())
+
+    def run(*arguments: Array) -> list[Array]:
+        readers = {each.reader: each for each in again}
+        return _evaluated(closed, arguments, readers, found.behind, hidden=hidden)
+
+    size = sum(nbytes(value) for each in again for value in each.dropped)
+    note = f"{as_text(size)} for the gradient computed again, in {len(again) + 1} segments"
+    return Rewritten(program=flattened(traced_like(run, closed)), notes=(note,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Again:
+    """What is computed again at once.
+
+    Attributes:
+        reader: The equation before which it is.
+        dropped: The values that are not kept until then.
+        equations: The equations that make them, by index.
+    """
+
+    reader: int
+    dropped: tuple[Var, ...]
+    equations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Forward:
+    """The equations up to the peak of a program, and what they leave for those after it.
+
+    Attributes:
+        equations: All equations of the program.
+        definition: The equation that makes each value.
+        peak: The last equation of the forward pass.
+        readers: The first equation after the peak that reads a value, of the values made before.
+        live: For each equation before the peak, the bytes made by then that others before the
+            peak read later.
+        behind: The last equation up to the peak that each value depends on; -1 of constants.
+    """
+
+    equations: Sequence[JaxprEqn]
+    definition: dict[Var, int]
+    peak: int
+    readers: dict[Var, int]
+    live: list[int]
+    behind: dict[Var, int]
+
+    @classmethod
+    def of(cls, closed: ClosedJaxpr) -> _Forward:
+        """The forward pass of a program."""
+        equations = closed.jaxpr.eqns
+        definition = {value: at for at, each in enumerate(equations) for value in each.outvars}
+        kept = {atom for atom in closed.jaxpr.outvars if isinstance(atom, Var)}
+        during = usage([equation_unit(each) for each in equations], nbytes, kept).during
+        peak = max(range(len(during)), key=during.__getitem__, default=-1)
+        readers: dict[Var, int] = {}
+        change = [0] * (peak + 2)
+        last: dict[Var, int] = {}
+        for at, equation in enumerate(equations):
+            for value in _read(equation):
+                made = definition.get(value, peak + 1)
+                if made <= peak < at:
+                    readers.setdefault(value, at)
+                elif made <= peak:
+                    last[value] = at
+        for value, at in last.items():
+            change[definition[value]] += nbytes(value)
+            change[at] -= nbytes(value)
+        live = [sum(change[: at + 1]) for at in range(peak + 1)]
+        readers = {value: at for value, at in readers.items() if value not in kept}
+        return cls(
+            equations=equations,
+            definition=definition,
+            peak=peak,
+            readers=readers,
+            live=live,
+            behind=_behind(equations, peak),
+        )
+
+    def segments(self, count: int) -> list[_Again]:
+        """What is computed again with so many segments, the last of which is kept."""
+        found: list[_Again] = []
+        kept: set[Var] = set()
+        cuts = self._cuts(count)
+        for first, end in reversed(list(pairwise([0, *cuts]))):
+            left = [v for v in self.readers if first <= self.definition[v] < end and v not in kept]
+            dropped = tuple(v for v in left if not self._is_fixed(self.definition[v]))
+            needed, sources = self._needed(dropped, first, kept)
+            kept |= sources
+            if dropped:
+                reader = min(self.readers[value] for value in dropped)
+                found.append(_Again(reader=reader, dropped=dropped, equations=needed))
+        return found
+
+    def _cuts(self, count: int) -> list[int]:
+        """Where segments end, but the last: near equal bytes left, where little is live."""
+        left = [0] * (self.peak + 1)
+        for value in self.readers:
+            left[self.definition[value]] += nbytes(value)
+        one = max(sum(left) / count, 1.0)
+        total = 0.0
+        best: dict[int, tuple[int, int]] = {}
+        for at, nbytes_left in enumerate(left):
+            total += nbytes_left
+            place = round(total / one)
+            if 0 < place < count and abs(total / one - place) <= _WINDOW:
+                best[place] = min(best.get(place, (self.live[at], at)), (self.live[at], at))
+        return sorted({at + 1 for _, at in best.values()})
+
+    def _needed(
+        self, dropped: Sequence[Var], first: int, kept: set[Var]
+    ) -> tuple[tuple[int, ...], set[Var]]:
+        """The equations from `first` on that make values, and the values that they start from."""
+        needed: set[int] = set()
+        sources: set[Var] = set()
+        waiting = [self.definition[value] for value in dropped]
+        while waiting:
+            at = waiting.pop()
+            if at in needed:
+                continue
+            needed.add(at)
+            for value in _read(self.equations[at]):
+                made = self.definition.get(value)
+                if made is None or made < first or value in kept or self._is_fixed(made):
+                    sources.add(value)
+                else:
+                    waiting.append(made)
+        return tuple(sorted(needed)), sources
+
+    def _is_fixed(self, index: int) -> bool:
+        """Whether an equation is computed only once."""
+        equation = self.equations[index]
+        return bool(equation.effects) or equation.primitive.name in _NEVER
+
+
+def _behind(equations: Sequence[JaxprEqn], peak: int) -> dict[Var, int]:
+    """The last equation up to the peak that each value depends on; -1 of constants."""
+    behind: dict[Var, int] = {}
+    for at, equation in enumerate(equations):
+        read = _read(equation)
+        own = at if read and at <= peak else -1
+        last = max([own, *(behind.get(value, -1) for value in read)])
+        behind.update(dict.fromkeys(equation.outvars, last))
+    return behind
+
+
+def _read(equation: JaxprEqn) -> list[Var]:
+    return [atom for atom in equation.invars if not isinstance(atom, Literal)]
+
+
+def _evaluated(
+    closed: ClosedJaxpr,
+    arguments: Sequence[Array],
+    again: dict[int, _Again],
+    behind: dict[Var, int],
+    *,
+    hidden: bool,
+) -> list[Array]:
+    """The outputs of a program that computes values again where `again` says."""
+    jaxpr = closed.jaxpr
+    values: dict[Var, Array] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    values.update(zip(jaxpr.invars, arguments, strict=True))
+    last = _last_reads(closed)
+    made: list[Var] = []
+    for index, equation in enumerate(jaxpr.eqns):
+        if index in again:
+            alive = [value for value in made if last[value] >= index]
+            least = max(map(behind.__getitem__, alive))
+            late = [value for value in alive if behind[value] == least]
+            _compute_again(jaxpr.eqns, again[index], values, late, hidden=hidden)
+            made = late[-1:]
+        _compute(equation, values)
+        made += [value for value in equation.outvars if value in last]
+    return [atom.val if isinstance(atom, Literal) else values[atom] for atom in jaxpr.outvars]
+
+
+def _last_reads(closed: ClosedJaxpr) -> dict[Var, int]:
+    """The last equation that reads each value; of a result the end."""
+    jaxpr = closed.jaxpr
+    last = {value: at for at, equation in enumerate(jaxpr.eqns) for value in _read(equation)}
+    results = (atom for atom in jaxpr.outvars if isinstance(atom, Var))
+    return last | dict.fromkeys(results, len(jaxpr.eqns))
+
+
+def _compute_again(
+    equations: Sequence[JaxprEqn],
+    again: _Again,
+    values: dict[Var, Array],
+    late: Sequence[Var],
+    *,
+    hidden: bool,
+) -> None:
+    """Make the dropped values of the values before the segment, once all `late` ones are there.
+
+    These are what the backward pass made of later segments. Otherwise nothing would say that this
+    comes after it: a compiler may begin early, and end the rest at last.
+    """
+    indices = set(again.equations)
+    own = {value for index in indices for value in equations[index].outvars}
+    sources = list(dict.fromkeys(v for at in again.equations for v in _read(equations[at])))
+    sources = [value for value in sources if value not in own]
+    tied = list(dict.fromkeys((*sources, *late)))
+    local = dict(values)
+    held = lax.optimization_barrier([values[value] for value in tied])
+    local.update(zip(tied, held, strict=True))
+    values.update({value: local[value] for value in late})
+    if hidden:
+        zero = sum(zero_after([local[value]]) for value in late)
+        local.update({source: _less(local[source], zero) for source in sources})
+    for index in again.equations:
+        _compute(equations[index], local)
+    values.update({value: local[value] for value in again.dropped})
+
+
+def _less(value: Array, zero: Array) -> Array:
+    """`value` less a zero; bit for bit the same, also for −0."""
+    if not jnp.issubdtype(value.dtype, jnp.number):
+        return value
+    return value - lax.convert_element_type(zero, value.dtype)
+
+
+def _compute(equation: JaxprEqn, values: dict[Var, Array]) -> None:
+    operands = [atom.val if isinstance(atom, Literal) else values[atom] for atom in equation.invars]
+    with as_written(equation):
+        values.update(zip(equation.outvars, bind(equation, operands), strict=True))

@@ -1,0 +1,168 @@
+"""How the programs that one equation runs are computed on a piece of a factor.
+
+Each value of such a program is *sliced* along an axis, *summed* (pieces make parts that are added
+at the end) or *whole* (every piece makes all of it). A whole value can be sliced where that is
+needed, and can stand for a part: all of it in the first piece, zeros in the others. GSPMD (Xu et
+al. 2021, section 3) and Shardy propagate the same three states over devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import Literal, Var
+
+from memsafe import rules
+from memsafe.factors import Axis
+from memsafe.jax_internals import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jax import Array
+    from jax.extend.core import ClosedJaxpr, JaxprEqn
+
+    from memsafe.factors import Factor, Piece
+
+__all__ = ["ADDED", "SUMMED", "WHOLE", "Body", "Division", "Kind"]
+
+Kind = Axis | bool
+"""How a value is computed on a piece: sliced along an axis, `SUMMED` or `WHOLE`."""
+
+WHOLE, SUMMED = False, True
+
+ADDED = frozenset(("add", "add_any", "concatenate", "select_n", "sub"))
+"""Of operands that are all parts these make a part; the first of `select_n` is whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """One program, and the slot of each of its inputs and results.
+
+    Values of one slot are in one state: those that branches share, or that a loop carries.
+    """
+
+    closed: ClosedJaxpr
+    inputs: tuple[int, ...]
+    results: tuple[int, ...]
+
+    def ends(self) -> Iterator[tuple[int, Var | Literal]]:
+        """The slots with the inputs and results in them."""
+        yield from zip(self.inputs, self.closed.jaxpr.invars, strict=True)
+        yield from zip(self.results, self.closed.jaxpr.outvars, strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """How bodies run on a piece of a factor.
+
+    Attributes:
+        bodies: The programs.
+        slots: The state of each slot.
+        factors: For each body the factor of each equation that is split, by its index.
+    """
+
+    bodies: Sequence[Body]
+    slots: Mapping[int, Kind]
+    factors: Sequence[Mapping[int, Factor]]
+
+    @property
+    def least(self) -> int:
+        """The fewest indices of a piece."""
+        found = (factor.least for factors in self.factors for factor in factors.values())
+        return max(found, default=1)
+
+    def run(self, number: int, inputs: Sequence[Array], piece: Piece) -> list[Array]:
+        """The results of a body on a piece, each in the state of its slot."""
+        return _Run(division=self, number=number, piece=piece).results(inputs)
+
+    def begun(self, slot: int, value: Array, piece: Piece) -> Array:
+        """What a loop carries at first: of what is summed, the first piece has all."""
+        return _first_alone(value, piece) if self.slots[slot] is SUMMED else value
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """A body on one piece."""
+
+    division: Division
+    number: int
+    piece: Piece
+    values: dict[Var, Array] = field(default_factory=dict)
+    kinds: dict[Var, Kind] = field(default_factory=dict)
+
+    def results(self, inputs: Sequence[Array]) -> list[Array]:
+        body, slots = self.division.bodies[self.number], self.division.slots
+        jaxpr = body.closed.jaxpr
+        for value, constant in zip(jaxpr.constvars, body.closed.consts, strict=True):
+            self.values[value], self.kinds[value] = constant, WHOLE
+        for slot, value, given in zip(body.inputs, jaxpr.invars, inputs, strict=True):
+            self.values[value], self.kinds[value] = given, slots[slot]
+        for index, equation in enumerate(jaxpr.eqns):
+            self._compute(equation, self.division.factors[self.number].get(index))
+        leaving = zip(body.results, jaxpr.outvars, strict=True)
+        return [self._leaving(value, slots[slot]) for slot, value in leaving]
+
+    def _compute(self, equation: JaxprEqn, factor: Factor | None) -> None:
+        if factor is None:
+            made = bind(equation, self._operands(equation))
+            kind = any(self._kind(operand) is SUMMED for operand in equation.invars)
+            self.kinds.update(dict.fromkeys(equation.outvars, kind))
+        else:
+            pairs = zip(equation.invars, factor.operands, strict=True)
+            made = self._on_piece(equation, factor, [self._sliced(*pair) for pair in pairs])
+            axes = zip(equation.outvars, factor.results, strict=True)
+            self.kinds.update((v, SUMMED if axis is None else axis) for v, axis in axes)
+        self.values.update(zip(equation.outvars, made, strict=True))
+
+    def _operands(self, equation: JaxprEqn) -> list[Array]:
+        """The operands as they are; of what is added to parts, parts."""
+        operands = [self._value(operand) for operand in equation.invars]
+        kinds = [self._kind(operand) for operand in equation.invars]
+        if equation.primitive.name not in ADDED or SUMMED not in kinds:
+            return operands
+        first = equation.primitive.name == "select_n"
+        return operands[:first] + [
+            value if kind is SUMMED else _first_alone(value, self.piece)
+            for value, kind in zip(operands[first:], kinds[first:], strict=True)
+        ]
+
+    def _on_piece(
+        self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array]
+    ) -> list[Array]:
+        if factor.merge is not None:
+            part = factor.merge.part(equation, factor, operands, self.piece)
+            return factor.merge.finish(equation, part, operands)
+        rule = rules.rule_of(equation)
+        assert rule is not None
+        return rule.apply(equation, factor, operands, self.piece)
+
+    def _kind(self, atom: Var | Literal) -> Kind:
+        return WHOLE if isinstance(atom, Literal) else self.kinds[atom]
+
+    def _value(self, atom: Var | Literal) -> Array:
+        return cast("Array", atom.val) if isinstance(atom, Literal) else self.values[atom]
+
+    def _sliced(self, atom: Var | Literal, axis: Axis | None) -> Array:
+        value = self._value(atom)
+        if axis is None or isinstance(self._kind(atom), Axis):
+            return value
+        start, length = self.piece.start * axis.block, self.piece.length * axis.block
+        return lax.dynamic_slice_in_dim(
+            value, start, length, axis.dim, allow_negative_indices=False
+        )
+
+    def _leaving(self, atom: Var | Literal, kind: Kind) -> Array:
+        if isinstance(kind, Axis):
+            return self._sliced(atom, kind)
+        if kind is SUMMED and self._kind(atom) is WHOLE:
+            return _first_alone(self._value(atom), self.piece)
+        return self._value(atom)
+
+
+def _first_alone(value: Array, piece: Piece) -> Array:
+    """A whole value as a part: all of it in the first piece, zeros in the others."""
+    return jnp.where(piece.start == 0, value, jnp.zeros((), jnp.result_type(value)))

@@ -1,0 +1,202 @@
+"""The search for a program whose compiled form keeps a budget: plan, compile, look, plan again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from memsafe.blockers import blockers_of
+from memsafe.emit import emitted
+from memsafe.errors import BudgetError
+from memsafe.programs import evaluate, nbytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from jax import Array
+    from jax.extend.core import ClosedJaxpr
+
+    from memsafe.measure import Measured
+    from memsafe.plan import Plan
+    from memsafe.planner import Planner
+    from memsafe.preparations import Preparation
+    from memsafe.shards import Parts
+
+__all__ = ["Fit", "Search", "floor_of"]
+
+_ATTEMPTS = 6
+"""How often a plan is compiled before the budget is given up."""
+
+_FEWER = 2
+"""The same of a program that computes values again, in slices: others keep less."""
+
+_FORWARD = 4 / 3
+"""The operations of a gradient with its forward pass done twice: what is worth no search."""
+
+_NEAR = 1.5
+"""Slices that should take so many times the budget are tried before values are computed again."""
+
+_HOPELESS = 2
+"""How many programs are compiled of those that should not fit, by prediction."""
+
+_MARGIN = 0.95
+"""The share of a budget that is planned for, since the compiler's figure will differ."""
+
+_REFUSED = 0.5
+"""What is planned for next where the compiler refused: its device may hold less than the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A program that keeps its budget.
+
+    Attributes:
+        plan: How it is computed.
+        plain: The program as written, compiled; None where it was not.
+        result: The planned program, compiled; None where it could not be tried alone.
+        attempts: How many plans were compiled.
+        notes: What was rewritten before.
+        work: The operations of the program before what takes work was rewritten.
+    """
+
+    plan: Plan
+    plain: Measured | None
+    result: Measured | None
+    attempts: int
+    notes: tuple[str, ...] = ()
+    work: float = 0.0
+
+    @property
+    def operations(self) -> float:
+        """The operations of the plan as a multiple of the program's own."""
+        return self.plan.work / max(self.work or self.plan.graph.work, 1.0)
+
+    @property
+    def program(self) -> Callable[..., list[Array]]:
+        """The planned program: the same arguments, the same results."""
+        if self.plan.is_plain:
+            return lambda *arguments: evaluate(self.plan.graph.closed, arguments)
+        return emitted(self.plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """The search for one program.
+
+    Attributes:
+        budget: Bytes.
+        plain: The program as written, compiled.
+        planner: Plans programs.
+        parts: How the arguments lie over several devices.
+        measure: Compiles a program.
+    """
+
+    budget: int
+    plain: Measured
+    planner: Planner
+    parts: tuple[Parts, ...]
+    measure: Callable[..., Measured]
+
+    @property
+    def room(self) -> float:
+        """What the budget leaves beside the arguments."""
+        return max(self.budget - self.plain.argument_bytes, 1.0)
+
+    def cheapest(self, sliced: Sequence[Preparation], recomputing: Iterable[Preparation]) -> Fit:
+        """The program that keeps the budget with the fewest operations, as far as predicted.
+
+        Slices that take few operations more come first, then values that are computed again, then
+        all other slices. Raises BudgetError.
+        """
+        first, *_ = sliced
+        written = self.planner.plan(first.program, float("inf"), self.parts)
+        work = written.graph.work
+        target = _MARGIN * self.room * min(1.0, 2 * _ratio(written, self.plain))
+        plan = self.planner.plan(first.program, target, self.parts)
+        limit = plan.work if plan.predicted <= target else float("inf")
+        slices = [(each, _ATTEMPTS) for each in sliced]
+        refusals: list[BudgetError] = []
+        again = self._recomputing(recomputing, target, limit, refusals)
+        is_cheap = plan.predicted <= _NEAR * target and plan.work <= _FORWARD * work
+        attempts = chain(slices, again) if is_cheap else chain(again, slices)
+        for preparation, count in attempts:
+            try:
+                return replace(self._fitted(preparation, target, count), work=work)
+            except BudgetError as refusal:
+                refusals.append(refusal)
+        raise min(refusals, key=lambda refusal: refusal.smallest)
+
+    def _recomputing(
+        self,
+        preparations: Iterable[Preparation],
+        target: float,
+        limit: float,
+        refusals: Sequence[BudgetError],
+    ) -> Iterator[tuple[Preparation, int]]:
+        """Those that should keep the target without slices, for fewer operations than `limit`.
+
+        Then those that need the least, in slices. And how often each may be compiled. Each of the
+        `refusals` so far corrects what is predicted of the next.
+        """
+        others: list[tuple[float, Preparation]] = []
+        scale = 1.0
+        for each in preparations:
+            plan = self.planner.plan(each.program, float("inf"), self.parts)
+            if scale * plan.predicted <= target and plan.work < limit:
+                yield each, 1
+                needed = refusals[-1].smallest - self.plain.argument_bytes
+                scale = max(scale, needed / max(plan.predicted, 1.0))
+            others.append((plan.predicted, each))
+        for _, each in sorted(others, key=lambda other: other[0])[:_HOPELESS]:
+            yield each, _FEWER
+
+    def _fitted(self, preparation: Preparation, target: float, attempts: int) -> Fit:
+        """The first plan of a program that keeps the budget. Raises BudgetError."""
+        program, plain, room = preparation.program, self.plain, self.room
+        best: Plan | None = None
+        before: Plan | None = None
+        smallest = plain.nbytes
+        for attempt in range(attempts):
+            plan = self.planner.plan(program, target, self.parts)
+            # The compiler keeps what seemed fused away.
+            if plan.is_plain and plan.predicted > target:
+                plan = _split_above(self.planner, program, self.parts, room / 4 ** (attempt + 1))
+            elif before is not None and plan.steps == before.steps:
+                break
+            before = plan
+            result = self.measure(emitted(plan))
+            if result.keeps(self.budget):
+                notes = preparation.notes
+                done = attempt + 1
+                return Fit(plan=plan, plain=plain, result=result, attempts=done, notes=notes)
+            if best is None or result.nbytes < smallest:
+                smallest, best = min(smallest, result.nbytes), plan
+            needed = result.nbytes - plain.argument_bytes
+            refused = 0.9 if result.compiled is not None else _REFUSED
+            target = min(target, plan.predicted) * min(refused, _MARGIN * room / needed)
+        assert best is not None
+        blockers = blockers_of(best, floor_of(program))
+        if smallest <= self.budget:
+            words = "the compiler refuses it: the device has less memory than the budget"
+            blockers.insert(0, words)
+        raise BudgetError(budget=self.budget, smallest=smallest, blockers=blockers)
+
+
+def _split_above(
+    planner: Planner, prepared: ClosedJaxpr, parts: tuple[Parts, ...], nbytes: float
+) -> Plan:
+    """A plan without values or slices of more than `nbytes`, whatever is predicted of them."""
+    finer = replace(planner, slice_bytes=min(planner.slice_bytes, nbytes), plans={})
+    return finer.split_above(prepared, int(nbytes), parts)
+
+
+def floor_of(program: ClosedJaxpr) -> float:
+    """The bytes of the arguments and results."""
+    return sum(nbytes(atom) for atom in (*program.jaxpr.invars, *program.jaxpr.outvars))
+
+
+def _ratio(written: Plan, plain: Measured) -> float:
+    """How much larger the prediction is than what the compiler needs; 1 where it did not say."""
+    needed = plain.nbytes - plain.argument_bytes
+    return written.predicted / needed if 0 < needed < float("inf") else 1.0

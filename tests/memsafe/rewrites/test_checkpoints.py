@@ -1,0 +1,185 @@
+"""What loops keep for gradients is computed again in segments, with the same bits."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array, lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from memsafe.rewrites import checkpointed_loops
+from tests.memsafe.rewrites.reading import program, same_bits
+
+STEPS = 64
+WIDTH = 8
+
+
+@pytest.fixture(autouse=True)
+def _doubles() -> Any:
+    with jax.enable_x64(new_val=True):
+        yield
+
+
+def normal(*shape: int) -> Array:
+    return jnp.asarray(0.3 * np.random.default_rng(len(shape)).standard_normal(shape))
+
+
+def recurrent(weight: Array, rows: Array) -> Array:
+    last, _ = lax.scan(lambda h, x: (jnp.tanh(h @ weight + x), None), rows[0], rows)
+    return jnp.sum(last**2)
+
+
+def layers(weights: Array, x: Array) -> Array:
+    """A gradient for each step's own weights."""
+    return jnp.mean(lax.scan(lambda x, w: (jnp.sin(x @ w), None), x, weights)[0] ** 2)
+
+
+def backwards(weight: Array, rows: Array) -> Array:
+    """A loop in reverse, whose results are used too."""
+    step = lambda h, x: (jnp.tanh(h @ weight + x), h * x)  # noqa: E731
+    last, stacked = lax.scan(step, rows[0], rows, reverse=True)
+    return jnp.sum(last) + jnp.sum(stacked**2)
+
+
+def rematerialised(weight: Array, rows: Array) -> Array:
+    """A loop that keeps its carry alone."""
+    step = jax.checkpoint(lambda h, x: (jnp.tanh(jnp.sin(h @ weight) + x), None))
+    return jnp.sum(lax.scan(step, rows[0], rows)[0] ** 2)
+
+
+def counted(weight: Array, rows: Array) -> Array:
+    """Whole numbers and choices among what is carried, and two steps at a time."""
+
+    def step(carry: tuple[Array, Array], x: Array) -> tuple[tuple[Array, Array], Array]:
+        h, count = carry
+        h = jnp.where(count % 3 == 0, jnp.cos(h @ weight), h) + x
+        return (h, count + 1), count
+
+    (last, _), numbers = lax.scan(step, (rows[0], jnp.int32(0)), rows, unroll=2)
+    return jnp.sum(last**3) + jnp.sum(numbers)
+
+
+def nested(weight: Array, rows: Array) -> Array:
+    """Loops in the steps of a loop, each with its own gradient."""
+    outer = jax.checkpoint(lambda h, x: (recurrent(weight, h + rows * x), None))
+    return lax.scan(outer, 1.0, rows[:4, 0])[0]
+
+
+FUNCTIONS = [recurrent, layers, backwards, rematerialised, counted, nested]
+
+
+def arguments(function: Callable[..., Any], steps: int = STEPS) -> tuple[Array, Array]:
+    if function is layers:
+        return normal(steps, WIDTH, WIDTH), normal(32, WIDTH)
+    return normal(WIDTH, WIDTH), normal(steps, WIDTH)
+
+
+def gradient(function: Callable[..., Any], steps: int = STEPS) -> tuple[ClosedJaxpr, Any]:
+    given = arguments(function, steps)
+    return program(jax.value_and_grad(function, (0, 1)), *given), given
+
+
+def temp_bytes(closed: ClosedJaxpr, given: Any) -> int:
+    compiled = jax.jit(jaxpr_as_fun(closed)).lower(*given).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize("steps", [STEPS, 61])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_gradient_in_segments_has_the_same_bits(
+    function: Callable[..., Any], steps: int, levels: int
+) -> None:
+    written, given = gradient(function, steps)
+    again = checkpointed_loops(written, levels)
+    assert again.notes
+    assert same_bits(written, again.program, *given)
+
+
+@pytest.mark.parametrize("function", [recurrent, backwards, rematerialised])
+def test_segments_keep_two_roots_of_the_rows(function: Callable[..., Any]) -> None:
+    written, given = gradient(function, 4096)
+    row = 8 * WIDTH
+    before = temp_bytes(written, given)
+    after = temp_bytes(checkpointed_loops(written).program, given)
+    saved = before - after
+    # Of each array kept by the step: 4096 rows before, 2 · 64 after.
+    assert saved >= 0.9 * (4096 - 128) * row
+
+
+def test_two_levels_keep_less_than_one() -> None:
+    written, given = gradient(recurrent, 4096)
+    one, two = (temp_bytes(checkpointed_loops(written, each).program, given) for each in (1, 2))
+    assert two < 0.7 * one
+
+
+@pytest.mark.parametrize("share", [0.6, 0.3])
+def test_loops_keep_the_share_that_is_asked_for(share: float) -> None:
+    written, given = gradient(rematerialised, 4096)
+    rows = 4096 * 8 * WIDTH
+    kept = temp_bytes(checkpointed_loops(written, 1, share).program, given)
+    # A third of the rows are the longest segment.
+    assert min(share, 1 / 3) - 0.1 <= kept / rows <= share + 0.05
+
+
+def test_a_note_names_the_line_the_steps_and_the_segments() -> None:
+    written, _ = gradient(rematerialised)
+    (note,) = checkpointed_loops(written).notes
+    assert note.startswith(__file__)
+    assert note.endswith("64 steps of a scan computed once more for its gradient, in segments of 8")
+
+
+def kept_by_the_caller(weight: Array, rows: Array) -> tuple[Array, Array]:
+    """What the gradient reads is a result as well."""
+
+    def stacked(weight: Array) -> tuple[Array, Array]:
+        last, found = lax.scan(lambda h, _: (jnp.tanh(h @ weight),) * 2, rows[0], rows)
+        return jnp.sum(last), found
+
+    (_, found), slope = jax.value_and_grad(stacked, has_aux=True)(weight)
+    return found, slope
+
+
+def test_what_is_a_result_too_is_not_computed_again() -> None:
+    given = arguments(recurrent)
+    written = program(kept_by_the_caller, *given)
+    again = checkpointed_loops(written)
+    assert same_bits(written, again.program, *given)
+    found = [out.aval.shape for out in again.program.jaxpr.outvars]
+    assert found == [(STEPS, WIDTH), (WIDTH, WIDTH)]
+
+
+def test_loops_that_no_gradient_reads_are_left() -> None:
+    written = program(recurrent, *arguments(recurrent))
+    assert checkpointed_loops(written).program is written
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_loops_of_few_steps_are_left(steps: int) -> None:
+    written, _ = gradient(recurrent, steps)
+    assert checkpointed_loops(written).program is written
+
+
+def test_loops_with_effects_are_left() -> None:
+    def shown(weight: Array, rows: Array) -> Array:
+        def step(h: Array, x: Array) -> tuple[Array, None]:
+            jax.debug.print("{}", h[0])
+            return jnp.tanh(h @ weight + x), None
+
+        return jnp.sum(lax.scan(step, rows[0], rows)[0])
+
+    written = program(jax.grad(shown), *arguments(recurrent))
+    assert checkpointed_loops(written).program is written
+
+
+def test_a_batch_of_gradients_has_the_same_bits() -> None:
+    given = (normal(3, WIDTH, WIDTH), normal(STEPS, WIDTH))
+    batched = jax.vmap(jax.grad(recurrent), in_axes=(0, None))
+    written = program(partial(batched), *given)
+    again = checkpointed_loops(written)
+    assert again.notes
+    assert same_bits(written, again.program, *given)

@@ -1,0 +1,122 @@
+"""The rules of stencils, shifts and convolutions: a piece cuts its window of the whole."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array, lax
+
+from .pieces import assert_pieces_give_the_whole
+
+pytestmark = pytest.mark.usefixtures("doubles")
+
+
+def normal(*shape: int) -> Any:
+    return np.random.default_rng(len(shape)).standard_normal(shape)
+
+
+@pytest.mark.parametrize(("start", "stop", "stride"), [(0, 7, 1), (2, 9, 1), (1, 9, 2), (0, 9, 3)])
+def test_a_slice_is_cut_along_its_own_dimension(start: int, stop: int, stride: int) -> None:
+    assert_pieces_give_the_whole(
+        lambda x: lax.slice(x, (start, 0), (stop, 4), (stride, 1)),
+        normal(9, 4),
+        expect=[((None,), (0,), False), ((1,), (1,), False)],
+    )
+
+
+@pytest.mark.parametrize("ends", [(1, 2), (3, 0), (0, 4), (9, 9), (-2, 1), (1, -3)])
+def test_padding_is_cut_with_what_fills_it(ends: tuple[int, int]) -> None:
+    assert_pieces_give_the_whole(
+        lambda x: lax.pad(x, x.dtype.type(7), ((*ends, 0), (0, 0, 0))),
+        normal(6, 4),
+        expect=[((None, None), (0,), False), ((1, None), (1,), False)],
+    )
+
+
+def test_padding_between_elements_is_not_cut() -> None:
+    assert_pieces_give_the_whole(
+        lambda x: lax.pad(x, x.dtype.type(7), ((1, 0, 2), (0, 0, 0))),
+        normal(6, 4),
+        expect=[((1, None), (1,), False)],
+    )
+
+
+@pytest.mark.parametrize("parts", [(2, 5), (5, 2), (1, 1, 6), (3, 1, 1, 1, 1)])
+def test_what_is_joined_is_cut_of_each_part(parts: tuple[int, ...]) -> None:
+    def joined(*arrays: Array) -> Array:
+        return jnp.concatenate(arrays)
+
+    whole, along = (None,) * len(parts), (1,) * len(parts)
+    assert_pieces_give_the_whole(
+        joined,
+        *(normal(size, 4) for size in parts),
+        expect=[(whole, (0,), False), (along, (1,), False)],
+        primitive="concatenate",
+    )
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [(3, 1)]])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (3, 2)])
+def test_an_image_is_cut_with_its_halo(padding: Any, stride: int, dilation: int) -> None:
+    def convolved(image: Array, kernel: Array) -> Array:
+        return lax.conv_general_dilated(
+            image,
+            kernel,
+            (stride,),
+            padding,
+            rhs_dilation=(dilation,),
+            dimension_numbers=("NWC", "WIO", "NWC"),
+        )
+
+    expect = [
+        ((0, None), (0,), False),
+        ((None, 2), (2,), False),
+        ((2, 1), (None,), True),
+        ((None, None), (1,), False),
+    ]
+    assert_pieces_give_the_whole(
+        convolved, normal(2, 19, 3), normal(4, 3, 2), expect=expect, rounds=True
+    )
+
+
+def test_images_that_are_dilated_are_not_cut() -> None:
+    def convolved(image: Array, kernel: Array) -> Array:
+        numbers = ("NWC", "WIO", "NWC")
+        return lax.conv_general_dilated(
+            image, kernel, (1,), [(1, 2)], lhs_dilation=(2,), dimension_numbers=numbers
+        )
+
+    expect = [((0, None), (0,), False), ((None, 2), (2,), False), ((2, 1), (None,), True)]
+    assert_pieces_give_the_whole(
+        convolved, normal(2, 9, 3), normal(4, 3, 2), expect=expect, rounds=True
+    )
+
+
+@pytest.mark.parametrize("operation", [lax.max, lax.min, lax.add])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_windows_are_reduced_with_their_halo(operation: Any, padding: str) -> None:
+    start = {lax.max: -np.inf, lax.min: np.inf, lax.add: 0.0}[operation]
+    assert_pieces_give_the_whole(
+        lambda x: lax.reduce_window(x, start, operation, (3, 1), (2, 1), padding),
+        normal(11, 4),
+        expect=[((None,), (0,), False), ((1,), (1,), False)],
+        rounds=True,
+    )
+
+
+@pytest.mark.parametrize("shift", [1, -2])
+def test_a_roll_has_the_same_values_in_pieces(shift: int) -> None:
+    assert_pieces_give_the_whole(
+        lambda x: jnp.roll(x, shift, 0),
+        normal(9, 4),
+        expect=[((None, None), (0,), False), ((1, 1), (1,), False)],
+        primitive="concatenate",
+    )
+
+
+def test_whole_numbers_beyond_an_end_are_filled() -> None:
+    x = jnp.arange(6, dtype=jnp.int8)
+    assert_pieces_give_the_whole(
+        lambda x: lax.pad(x, jnp.int8(-5), ((2, 3, 0),)), x, expect=[((None, None), (0,), False)]
+    )

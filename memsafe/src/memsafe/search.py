@@ -34,9 +34,9 @@ _FEWER = 2
 _CHEAP = 1.5
 """Slices that do at most so much more are tried first: a forward pass done twice is 4/3.
 
-They are faster than that, for a slice stays in the caches: the gradient of a 16-layer MLP takes 0.32
-of its time at a quarter of its memory, and 0.74 with whole values computed again (2 cores, jax
-0.10.2, 2026-11-25).
+They are faster than that, for a slice stays in the caches: the gradient of a 16-layer MLP takes
+0.32 of its time at a quarter of its memory, and 0.74 with whole values computed again (2 cores,
+jax 0.10.2, 2026-11-25).
 """
 
 _NEAR = 1.5

@@ -11,8 +11,14 @@ from assay import Level, Scope, Workload
 from suites.tensor_splitting.chains import ChainSizes, chain_problem
 from suites.tensor_splitting.formulas import SplitWorkload
 from suites.tensor_splitting.kernels import by_differences, by_products
+from suites.tensor_splitting.loops import (
+    LoopSizes,
+    branches_problem,
+    layers_problem,
+    recurrent_problem,
+)
 from suites.tensor_splitting.neighbours import Distances, cosine, l1, l2, l2_by_products
-from suites.tensor_splitting.problems import Function
+from suites.tensor_splitting.problems import Function, Problem
 from suites.tensor_splitting.sized import (
     Build,
     attention,
@@ -65,6 +71,10 @@ def _decoder(dtype: Any) -> Build:
     return gradients(decoder(2, 192, dtype=dtype, layers=2, **_SMALL), 0, squared=False)
 
 
+def _loop(problem: Callable[[LoopSizes], Problem], steps: int, batch: int) -> Build:
+    return gradients(partial(problem, LoopSizes(steps=steps, batch=batch, width=16)), 0)
+
+
 _SMALL = {"width": 32, "heads": 4, "hidden": 64, "vocabulary": 256, "rows": 40}
 _CHAIN = ChainSizes(rows=400, inner=16, columns=500, dtype=np.float64)
 
@@ -94,6 +104,9 @@ DOUBLE = (
     _executed("attention", _MEGABYTE, _attention(np.float64), _ALL),
     _executed("encoder", 3 * _MEGABYTE, _encoder(np.float64, 1), _LATER),
     _executed("decoder", 3 * _MEGABYTE, _decoder(np.float64), _LATER),
+    _executed("layers-gradient", _MEGABYTE, _loop(layers_problem, 16, 2048), _MEMSAFE_FIRST),
+    _executed("recurrent-gradient", _MEGABYTE, _loop(recurrent_problem, 32, 512), _MEMSAFE_FIRST),
+    _executed("branches-gradient", _MEGABYTE, _loop(branches_problem, 3, 4096), _MEMSAFE_FIRST),
     _executed("chain", _MEGABYTE, gradients(partial(chain_problem, _CHAIN), 0, 1, 2), _ALL),
 )
 """In double precision, where a gradient's rounding hides nothing."""

@@ -22,6 +22,7 @@ from memsafe.rewrites import (
     redundant,
     reshape_sinking,
     short_reductions,
+    sums_apart,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "bystanders": bystanders_apart,
     "reshapes": reshape_sinking,
     "directions": one_direction_each,
+    "sums": sums_apart,
     "blocks": computed_in_blocks,
     "distances": euclidean_distances,
     "chains": matrix_chains,
@@ -51,7 +53,7 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 _ONLY_ON = {"reductions": ("cpu",)}
 """Rewrites that pay with one platform's compiler."""
 
-_AT_LAST = ("directions",)
+_AT_LAST = ("directions", "sums")
 """Rewrites that take work, done where the budget is not kept without."""
 
 RECOMPUTING = ("checkpoints", "segments")

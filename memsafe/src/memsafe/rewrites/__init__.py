@@ -6,7 +6,7 @@ rounding beyond the order of additions, so a user asks for it.
 """
 
 from memsafe.rewrites.blocks import computed_in_blocks
-from memsafe.rewrites.bystanders import bystanders_apart
+from memsafe.rewrites.bystanders import bystanders_apart, sums_apart
 from memsafe.rewrites.chains import matrix_chains
 from memsafe.rewrites.checkpoints import checkpointed_loops
 from memsafe.rewrites.directions import one_direction_each
@@ -33,4 +33,5 @@ __all__ = [
     "redundant",
     "reshape_sinking",
     "short_reductions",
+    "sums_apart",
 ]

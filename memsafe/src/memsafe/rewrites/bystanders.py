@@ -1,8 +1,9 @@
 """Results of loops and branches that no slice makes, computed by a loop or branch of their own.
 
 JAX hands on with what it keeps of a branch the weights that the branch reads, and a loop that
-carries activations may carry a counter. The one is the same for every slice of the others: alone
-it takes little, and together nothing that comes of the others could be sliced with them.
+carries activations may carry a counter: the same for every slice of the others. The gradient of a
+branch gives those of its input, which are sliced, and those of its weights, which are sums over all
+slices. Together, nothing that comes of the sliced ones could be sliced with them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from memsafe.jax_internals import bind
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
+from memsafe.rules.bodies import SUMMED, WHOLE
 from memsafe.rules.control_flow import unsliced
 
 if TYPE_CHECKING:
@@ -18,19 +20,29 @@ if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr, JaxprEqn
 
     from memsafe.programs import Read, Replacement
+    from memsafe.rules.bodies import Kind
 
-__all__ = ["bystanders_apart"]
+__all__ = ["bystanders_apart", "sums_apart"]
 
 
 def bystanders_apart(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` with the results of loops and branches that no slice makes computed apart."""
+    """`closed` with what is the same for every slice computed apart: little work."""
+    return _apart(closed, WHOLE, "since no slice changes it")
+
+
+def sums_apart(closed: ClosedJaxpr) -> Rewritten:
+    """`closed` with what is summed over slices computed apart: its operands a second time."""
+    return _apart(closed, SUMMED, "since it is summed over slices of the rest")
+
+
+def _apart(closed: ClosedJaxpr, kind: Kind, why: str) -> Rewritten:
     changes = {}
     for index, equation in enumerate(closed.jaxpr.eqns):
-        apart = unsliced(equation)
+        apart = unsliced(equation, kind)
         if apart:
-            what = f"{len(apart)} of what a {equation.primitive.name} gives"
-            note = noted(equation, f"{what} computed apart, since no slice changes it")
-            changes[index] = Change(replacement=_replacement(equation, apart), note=note)
+            what = f"{len(apart)} of what a {equation.primitive.name} gives computed apart, {why}"
+            replacement = _replacement(equation, apart)
+            changes[index] = Change(replacement=replacement, note=noted(equation, what))
     return applied(closed, changes)
 
 

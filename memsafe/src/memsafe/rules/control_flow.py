@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from jax.core import ShapedArray
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import as_written, scan_operands
 from memsafe.merges import SUM
-from memsafe.rules.bodies import SUMMED, WHOLE, Body, Division, Kind
+from memsafe.rules.bodies import SUMMED, Body, Division, Kind
 from memsafe.rules.dividing import Bodies, Indivisible
 from memsafe.sub_jaxprs import as_closed
 
@@ -115,16 +116,24 @@ def _factor(form: _Form, division: Division, size: int) -> Factor:
     )
 
 
-def unsliced(equation: JaxprEqn) -> frozenset[int]:
-    """The results of a loop or branch that a piece makes whole while it slices all others."""
+def unsliced(equation: JaxprEqn, kind: Kind) -> frozenset[int]:
+    """The results of a loop or branch that are of this kind while all others are sliced.
+
+    Along the factor that slices the most of them.
+    """
     if equation.primitive.name not in RULES or equation.effects:
         return frozenset()
-    for factor in _factors(equation):
-        kinds = factor.merge.kinds if isinstance(factor.merge, _Assembled) else ()
-        whole = frozenset(at for at, kind in enumerate(kinds) if kind is WHOLE)
-        if whole and not any(kind is SUMMED for kind in kinds) and len(whole) < len(kinds):
-            return whole
-    return frozenset()
+    sizes = [math.prod(_shape(result)) for result in equation.outvars]
+    best = max(
+        (each.merge.kinds for each in _factors(equation) if isinstance(each.merge, _Assembled)),
+        key=lambda kinds: sum(
+            n for n, each in zip(sizes, kinds, strict=True) if isinstance(each, Axis)
+        ),
+        default=(),
+    )
+    found = frozenset(at for at, each in enumerate(best) if each is kind)
+    others = [each for at, each in enumerate(best) if at not in found]
+    return found if others and all(isinstance(each, Axis) for each in others) else frozenset()
 
 
 def _apply(

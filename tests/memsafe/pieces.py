@@ -33,6 +33,7 @@ def assert_pieces_give_the_whole(
     primitive: str | None = None,
     rule: Rule | None = None,
     rounds: bool = False,
+    halos: Sequence[int] = (),
 ) -> None:
     """Holds where every factor of the equation in `function` is right, and `expect` lists them.
 
@@ -41,12 +42,15 @@ def assert_pieces_give_the_whole(
 
     The equation is the only one of `function`, or the last of the named `primitive`. An expected
     factor is `(operand axes, result axes, merged?)`; an axis is None, a dim, or `(dim, block)`.
-    `rule` stands for the table's own.
+    `rule` stands for the table's own. `halos` are dimensions of the only result of which a piece
+    needs all operands: they are expected as well.
     """
     seen = last_equation(function, *arguments, primitive=primitive)
     rule = rule or rule_of(seen.equation)
     factors = () if rule is None else rule.factors(seen.equation)
-    assert sorted(map(written, factors), key=repr) == sorted(map(_exact, expect), key=repr)
+    whole = (None,) * len(seen.equation.invars)
+    expected = [*expect, *((whole, (dim,), False) for dim in halos)]
+    assert sorted(map(written, factors), key=repr) == sorted(map(_exact, expected), key=repr)
     if rule is not None:
         _assert_right(rule, factors, seen, rounds=rounds)
 

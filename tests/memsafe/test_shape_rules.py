@@ -82,17 +82,17 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], list[Any
     "concatenate": (
         lambda x, y: lax.concatenate([x, y, x], 1),
         ((4, 2), (4, 3)),
-        [((0, 0, 0), (0,), False)],
+        [((0, 0, 0), (0,), False), ((None, None, None), (1,), False)],
     ),
     "pad": (
         lambda x: lax.pad(x, 7.0, ((0, 0, 0), (1, -1, 0), (0, 0, 1))),
         ((4, 3, 2),),
-        [((0, None), (0,), False)],
+        [((0, None), (0,), False), ((None, None), (1,), False)],
     ),
     "slice": (
         lambda x: lax.slice(x, (0, 1, 0), (4, 3, 3), (1, 1, 2)),
         ((4, 3, 3),),
-        [((0,), (0,), False)],
+        [((0,), (0,), False), ((None,), (1,), False), ((None,), (2,), False)],
     ),
     "rev": (lambda x: lax.rev(x, (1,)), ((4, 3),), [((0,), (0,), False)]),
     "split": (

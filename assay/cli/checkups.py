@@ -248,19 +248,16 @@ def pytest_plugin(variables: Mapping[str, str]) -> Checkup:
 
 def environment(variables: Mapping[str, str]) -> Iterator[Checkup]:
     """The variables that change what is measured."""
-    platforms = variables.get("JAX_PLATFORMS", "")
-    if platforms and (missing := missing_platform(platforms)):
-        yield Checkup(
-            name="environment", state=State.MISSING, found=missing.reason, fix="unset JAX_PLATFORMS"
-        )
-    changing = {
-        name: value
+    changing = [
+        (name, value)
         for name, value in sorted(variables.items())
         if value and name.startswith(_CHANGES_RESULTS)
-    }
-    for name, value in changing.items():
-        words = f"{name}={value} changes results"
-        yield Checkup(name="environment", state=State.NOTE, found=words, fix=f"unset {name}")
+    ]
+    for name, value in changing:
+        state, words = State.NOTE, f"{name}={value} changes results"
+        if name == "JAX_PLATFORMS" and (missing := missing_platform(value)):
+            state, words = State.MISSING, missing.reason
+        yield Checkup(name="environment", state=state, found=words, fix=f"unset {name}")
     if not changing:
         words = "no variable of jax or XLA is set"
         yield Checkup(name="environment", state=State.OK, found=words)

@@ -220,9 +220,9 @@ def test_a_variable_that_changes_results_is_noted() -> None:
 
 def test_a_platform_without_a_device_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence, "missing_device", lambda kind: NONE if kind == "tpu" else None)
-    first, second = checkups.environment({"JAX_PLATFORMS": "tpu,cpu"})
-    assert (first.state, first.fix) == (State.MISSING, "unset JAX_PLATFORMS")
-    assert second.state is State.NOTE
+    found = only(checkups.environment({"JAX_PLATFORMS": "tpu,cpu"}))
+    assert (found.state, found.fix) == (State.MISSING, "unset JAX_PLATFORMS")
+    assert only(checkups.environment({"JAX_PLATFORMS": "cpu"})).state is State.NOTE
 
 
 def test_too_little_memory_or_disk_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

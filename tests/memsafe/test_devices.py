@@ -88,10 +88,8 @@ def test_jax_refusing_the_plan_is_said_in_jax_s_own_words() -> None:
 def test_a_budget_larger_than_the_chip_gives_a_plan_that_the_chip_holds(target: str) -> None:
     arguments = shape(MANY, 3), shape(MANY, 3), shape(MANY)
     fit = calls_on(target, product, "80GB").fit(arguments, {})
-    assert fit.plain is not None
     assert fit.plain.compiled is None
     assert fit.plain.nbytes < 80e9
-    assert fit.result is not None
     assert fit.result.compiled is not None
     assert fit.result.nbytes <= CHIP
     assert not fit.plan.is_plain

@@ -120,8 +120,6 @@ def _results(measured: Measured | None, inputs: Sequence[Array]) -> list[Array]:
 
 def assert_agrees(ran: Ran, tolerance: float, *, at_most: float) -> None:
     """Holds where a split program needs a share of the memory, and computes the same."""
-    assert ran.fit.plain is not None
-    assert ran.fit.result is not None
     assert not ran.fit.plan.is_plain
     assert ran.fit.result.nbytes <= at_most * ran.fit.plain.nbytes
     assert difference(ran.plain, ran.safe) <= tolerance

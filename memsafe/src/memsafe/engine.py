@@ -78,8 +78,7 @@ class Engine:
     ) -> Compiled | None:
         """The compiled form of `program`, where it runs where `inputs` are."""
         here = self.options.device is None or self.options.device in jax.devices()
-        result = self.fit(program, inputs, donated).result
-        return result.compiled if here and result is not None else None
+        return self.fit(program, inputs, donated).result.compiled if here else None
 
     def executed(
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()

@@ -51,18 +51,15 @@ def explain(
 def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
     """The lines that say what a plan does and what it takes."""
     asked = "" if budget is None else f" in {as_text(budget)}"
-    if fit.result is None:
-        yield f"{name}{asked}: planned, not compiled (inside a mapped axis)"
-    else:
-        parts = f"{as_text(fit.result.temp_bytes)} of them temporary"
-        refused = "compiled" if fit.result.compiled is not None else _REFUSED
-        yield f"{name}{asked}: {as_text(fit.result.nbytes)} {refused}, {parts}"
-    if fit.plain is not None and fit.attempts:
+    parts = f"{as_text(fit.result.temp_bytes)} of them temporary"
+    refused = "compiled" if fit.result.compiled is not None else _REFUSED
+    yield f"{name}{asked}: {as_text(fit.result.nbytes)} {refused}, {parts}"
+    if fit.attempts:
         needed = as_text(fit.plain.nbytes)
         if fit.plain.compiled is None:
             needed = _REFUSED if fit.plain.nbytes == float("inf") else f"{needed}, {_REFUSED}"
         yield f"  as written: {needed}"
-    if fit.result is not None and not fit.attempts:
+    if not fit.attempts:
         yield "  unchanged: the program as written fits the budget"
         return
     yield f"  predicted {as_text(fit.plan.predicted)} without the arguments"

@@ -61,16 +61,16 @@ class Fit:
 
     Attributes:
         plan: How it is computed.
-        plain: The program as written, compiled; None where it was not.
-        result: The planned program, compiled; None where it could not be tried alone.
+        plain: The program as written, compiled.
+        result: The planned program, compiled.
         attempts: How many plans were compiled.
         notes: What was rewritten before.
         work: The operations of the program before what takes work was rewritten.
     """
 
     plan: Plan
-    plain: Measured | None
-    result: Measured | None
+    plain: Measured
+    result: Measured
     attempts: int
     notes: tuple[str, ...] = ()
     work: float = 0.0

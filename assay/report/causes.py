@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
 
 def causes(records: Iterable[Record]) -> list[list[Record]]:
-    """All records that did not pass, each in one cause; worst first, then in order of appearance.
+    """All records that did not pass, each in one cause; worst first, wrong values before others.
 
     What fails or improves shares a cause if suite and variant agree, or suite and plain test; the
     claim that explains the others is its first. Known defects share one if suite, variant and
@@ -74,7 +74,12 @@ def causes(records: Iterable[Record]) -> list[list[Record]]:
         if record.verdict is not Outcome.PASSED:
             groups.setdefault((record.verdict, *key), []).append(record)
     found = (sorted(group, key=_stage) for group in groups.values())
-    return sorted(found, key=lambda cause: RANK[cause[0].verdict])
+    return sorted(found, key=lambda cause: (RANK[cause[0].verdict], not _is_wrong(cause)))
+
+
+def _is_wrong(cause: Iterable[Record]) -> bool:
+    """Whether a program gives wrong values."""
+    return any(record.claim.removesuffix(MUST_FAIL) == "values-equal" for record in cause)
 
 
 def _stage(record: Record) -> tuple[bool, int]:
@@ -108,10 +113,10 @@ def by_urgency(
 
 
 def number_of(urgent: Sequence[Sequence[Record]]) -> str:
-    """``, with 3 likely causes``; empty if no verdicts share one."""
+    """``, in 3 groups``; empty if no verdicts share one."""
     failed = [cause for cause in urgent if cause[0].verdict.fails]
     shared = any(len(cause) > 1 for cause in failed)
-    return f", with {plural(len(failed), 'likely cause')}" if shared else ""
+    return f", in {plural(len(failed), 'group')}" if shared else ""
 
 
 def explain(cause: Sequence[Record], background: Background = _NONE) -> Entry:
@@ -222,6 +227,8 @@ def _next(record: Record, background: Background) -> Iterator[Detail]:
     advice, colon, inspection = record.advice.partition(": assay inspect ")
     if record.remedy and (tried := doubt(record.suite, record.remedy, background.records)):
         advice = advice.replace(repr(record.remedy), f"{record.remedy!r} ({tried})", 1)
+    if not advice and background.diff(record):
+        advice = "the sources changed since the last good run; look for the reason in their diff"
     if text := advice or LABELS[record.verdict].next_step:
         yield Detail("next", text)
     if colon:

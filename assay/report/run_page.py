@@ -54,7 +54,8 @@ GLOSSARY: Final = {
     "cause": "verdicts on one variant. The first claim explains the others: whether the program "
     "compiles, then what tracing decides, what the program does, what it needs, how long it takes",
     "was": "the number of the last good run",
-    "source": "lines of the compiled program that copy whole arrays, or hold memory at its peak",
+    "copies and peak": "lines of the compiled program that copy whole arrays, or hold memory at "
+    "its peak",
     "baseline": "a number that an earlier run stored in the repository",
     "negative control": "a program that breaks a claim on purpose, to show that the check sees it",
     "known defect": "a failure that is expected, with its upstream report",
@@ -193,7 +194,7 @@ def _cards(
         if lines := dict.fromkeys(line for each in seen for line in source_lines(each)):
             before = (at for at, each in enumerate(details) if each.label in _BEFORE_LINES)
             shown = ", ".join(list(lines)[:_LINES_SHOWN])
-            details.insert(max(before, default=-1) + 1, Detail("source", shown))
+            details.insert(max(before, default=-1) + 1, Detail("copies and peak", shown))
         cards.append((entry._replace(details=details), tone, anchors[keys[0]]))
     return cards
 

@@ -286,10 +286,12 @@ def test_the_title_counts_causes_and_a_card_names_lines(record_of: RecordOf) -> 
     failed = [record_of(verdict=Outcome.FAILED, claim=claim) for claim in ("a", "b")]
     seen = replace(OFFLOADED, module=replace(MODULE, peak=replace(PEAK, line="block.py:7")))
     text = Read(run_page(failed, programs=[seen])).text
-    assert "The run fails, with 1 likely cause" in text
-    assert re.search("source [^ ]*.*block.py:7", text)
+    assert "The run fails, in 1 group" in text
+    assert re.search("copies and peak [^ ]*.*block.py:7", text)
     silent = record_of(verdict=Outcome.ERROR, measured=None, limit=None, reason="")
-    assert re.search("source [^ ]*.*block.py:7", Read(run_page([silent], programs=[seen])).text)
+    assert re.search(
+        "copies and peak [^ ]*.*block.py:7", Read(run_page([silent], programs=[seen])).text
+    )
 
 
 def test_a_negative_control_that_fails_as_it_must_says_so(record_of: RecordOf) -> None:

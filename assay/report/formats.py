@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -150,7 +151,7 @@ def _alerts(records: Iterable[Record]) -> dict[str, list[Record]]:
 def _place(record: Record) -> tuple[str, str]:
     """The file and line of the record's test; of a record that an older version wrote, neither."""
     file, _, line = record.test.rpartition(":")
-    return file, line
+    return (file, line) if re.fullmatch("[0-9]+", line) else ("", "")
 
 
 def _escaped(text: str, also: str = "") -> str:

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 def private_key(path: Path) -> "Ed25519PrivateKey":
     """The key that signs. Raises WrongValue if the file holds none."""
     _require_cryptography()
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
         key = load_pem_private_key(read_file(path), password=None)
-    except (OSError, TypeError, ValueError) as error:  # TypeError: the key has a password.
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm) as error:
+        # TypeError: the key has a password.
         raise _wrong(path, "private", str(error)) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise _wrong(path, "private", "another kind of key")
@@ -30,12 +32,13 @@ def private_key(path: Path) -> "Ed25519PrivateKey":
 def public_key(path: Path) -> str:
     """The key that checks a signature, hexadecimal. Raises WrongValue if the file holds none."""
     _require_cryptography()
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     try:
         key = load_pem_public_key(read_file(path))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise _wrong(path, "public", str(error)) from None
     if not isinstance(key, Ed25519PublicKey):
         raise _wrong(path, "public", "another kind of key")

@@ -5,6 +5,7 @@ put into every report, which must not control the terminal or break the format.
 """
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,9 +90,14 @@ def report(seen: Sequence[Record]) -> None:
     ET.fromstring(junit(seen))  # noqa: S314 - Assay's own
     for form in Format:
         check_format(form, formatted(form, seen, invocation))
-    for page in (summary(seen, (), (), invocation), run_page(seen, (), (), invocation, (), (), {})):
+    # Markdown shows what stands in code as it is.
+    markdown = _CODE.sub("", summary(seen, (), (), invocation))
+    for page in (markdown, run_page(seen, (), (), invocation, (), (), {})):
         if "\x1b" in page or "<script>alert" in page:
             raise WrongResult("a page with a program's script")
+
+
+_CODE: Final = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 
 
 def check_format(form: Format, text: str) -> None:

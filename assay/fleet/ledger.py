@@ -72,7 +72,7 @@ class Ledger:
     _running: dict[Any, _Running] = field(default_factory=dict)
 
     def run(self, groups: Iterable[Group], workers: Workers) -> None:
-        """Run all groups. Every item is reported or given up exactly once, whatever fails."""
+        """Run all groups. Every item is either reported once or given up once."""
         for group in groups:
             self._queue(group).append(group)
         missing, patience = 0, _FIRST_PATIENCE

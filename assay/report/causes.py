@@ -227,8 +227,10 @@ def _next(record: Record, background: Background) -> Iterator[Detail]:
     advice, colon, inspection = record.advice.partition(": assay inspect ")
     if record.remedy and (tried := doubt(record.suite, record.remedy, background.records)):
         advice = advice.replace(repr(record.remedy), f"{record.remedy!r} ({tried})", 1)
-    if not advice and background.diff(record):
-        advice = "the sources changed since the last good run; look for the reason in their diff"
+    if not advice and background.blames_program(record):
+        advice = (
+            "the sources changed since the last good run, the toolchain did not; read their diff"
+        )
     if text := advice or LABELS[record.verdict].next_step:
         yield Detail("next", text)
     if colon:

@@ -51,7 +51,7 @@ GLOSSARY: Final = {
     "target": "a compiler and the device that it compiles for",
     "compiled only": "the real compiler for this device ran, without the device; nothing was run",
     "toolchain": "the versions of the framework and the compiler, and the compiler's flags",
-    "cause": "verdicts on one variant. The first claim explains the others: whether the program "
+    "group": "verdicts on one variant. The first claim explains the others: whether the program "
     "compiles, then what tracing decides, what the program does, what it needs, how long it takes",
     "was": "the number of the last good run",
     "copies and peak": "lines of the compiled program that copy whole arrays, or hold memory at "

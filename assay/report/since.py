@@ -80,6 +80,14 @@ class Background(NamedTuple):
             return f"git diff {good}"
         return f"git diff {good} {bad}" if good != bad else ""
 
+    def blames_program(self, record: Record) -> bool:
+        """Whether the sources changed since the last good run, and nothing else that is known."""
+        turn = self.turn(record)
+        if turn is None or not self.diff(record) or fnmatchcase(record.claim, _ON_TIMES):
+            return False
+        good, bad = (each.toolchain for each in turn)
+        return bool(good and bad) and not versions_changed(good, bad)
+
 
 def _changed(record: Record, good: Sample, bad: Sample) -> str:
     """Whether the program or the toolchain changed, as far as the runs tell."""

@@ -97,7 +97,7 @@ def report(seen: Sequence[Record]) -> None:
             raise WrongResult("a page with a program's script")
 
 
-_CODE: Final = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
+_CODE: Final = re.compile(r"(?<![`\\])(`+)(?!`)((?!\n\n).)+?(?<!`)\1(?!`)", re.DOTALL)
 
 
 def check_format(form: Format, text: str) -> None:

@@ -46,9 +46,8 @@ def test_no_python_of_a_page_is_left_out() -> None:
 
 @pytest.mark.parametrize("page", sorted({*HERE, *ELSEWHERE, *WALKS}))
 def test_python_of_a_page_is_python(page: str) -> None:
-    for block in blocks(ROOT / page):
-        if block.language == "python":
-            compile(block.text, str(block), "exec")
+    found = [each for each in blocks(ROOT / page) if each.language == "python"]
+    assert [compile(each.text, str(each), "exec") for each in found]
 
 
 def test_the_loop_of_bisect_runs() -> None:
@@ -57,11 +56,19 @@ def test_the_loop_of_bisect_runs() -> None:
     assert int(jax.jit(names["episode"])(*names["example_args"]())) == names["STEPS"]
 
 
-def test_the_test_of_a_new_rule_passes() -> None:
+def new_rule(text: str) -> None:
+    """The page's test of a new rule."""
     names: dict[str, Any] = {}
     exec("import jax.numpy as jnp\nfrom tests.memsafe.pieces import *", names)
-    exec(code("memsafe/docs/adding-a-rule.md"), names)
+    exec(text, names)
     names["test_a_cumulative_sum_is_split_across_its_axis"]()
+
+
+def test_the_test_of_a_new_rule_passes_and_would_fail() -> None:
+    text = code("memsafe/docs/adding-a-rule.md")
+    new_rule(text)
+    with pytest.raises(AssertionError):
+        new_rule(text.replace("expect=[", "expect=[((0,), (0,), True), "))
 
 
 def test_the_sum_of_several_processes_passes(tmp_path: Path) -> None:

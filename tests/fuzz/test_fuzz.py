@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.fuzz import engine
+from benchmarks.fuzz import engine, files
 from benchmarks.fuzz.__main__ import FINDINGS, readers
 from benchmarks.fuzz.engine import campaign, found, judged
 from benchmarks.fuzz.mutations import of_json, of_messages
@@ -103,3 +103,16 @@ def test_a_mutation_repeats_with_its_number(mutate: engine.Mutator) -> None:
     first = [mutate(Random(f"{k}"), seeds) for k in range(50)]
     assert first == [mutate(Random(f"{k}"), seeds) for k in range(50)]
     assert len(set(first)) > 40
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("run `a <script>alert` now", "run  now"),
+        ("run ``a ` <script>alert`` now", "run  now"),
+        ("a \\` <script>alert \\` b", "a \\` <script>alert \\` b"),
+        ("a `\n\n<script>alert\n\n` b", "a `\n\n<script>alert\n\n` b"),
+    ],
+)
+def test_only_code_of_markdown_may_hold_a_script(text: str, left: str) -> None:
+    assert files._CODE.sub("", text) == left

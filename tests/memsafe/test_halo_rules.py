@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 from jax import Array, lax
 
+from memsafe import BudgetError, memsafe, rules
+from memsafe.rules import convolutions
+
+from .budgets import assert_same, peak_bytes
 from .pieces import assert_pieces_give_the_whole
 
 pytestmark = pytest.mark.usefixtures("doubles")
@@ -120,3 +124,28 @@ def test_whole_numbers_beyond_an_end_are_filled() -> None:
     assert_pieces_give_the_whole(
         lambda x: lax.pad(x, jnp.int8(-5), ((2, 3, 0),)), x, expect=[((None, None), (0,), False)]
     )
+
+
+def tallest(image: Array, kernel: Array) -> Array:
+    """Features that are sorted: neither images nor features can be sliced."""
+    numbers = ("NHWC", "HWIO", "NHWC")
+    features = lax.conv_general_dilated(image, kernel, (1, 1), "SAME", dimension_numbers=numbers)
+    return jnp.sum(jnp.sin(jnp.sort(features, axis=-1)) * jnp.arange(32.0))
+
+
+def test_one_large_image_fits_an_eighth() -> None:
+    given = (jnp.asarray(normal(1, 96, 96, 2)), jnp.asarray(normal(3, 3, 2, 32)))
+    budget = peak_bytes(tallest, *given) // 8
+    safe = memsafe(tallest, budget)
+    assert_same(safe(*given), tallest(*given))
+    assert peak_bytes(safe, *given) <= budget
+
+
+def test_the_control_without_windows_the_image_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = (jnp.asarray(normal(1, 96, 96, 2)), jnp.asarray(normal(3, 3, 2, 32)))
+    budget = peak_bytes(tallest, *given) // 8
+    monkeypatch.setattr(rules, "RULES", {**rules.RULES, **convolutions.RULES})
+    with pytest.raises(BudgetError, match="conv_general_dilated"):
+        memsafe(tallest, budget)(*given)

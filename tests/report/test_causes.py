@@ -44,6 +44,14 @@ def test_causes_come_worst_first(record_of: RecordOf) -> None:
     ]
 
 
+def test_wrong_values_come_before_what_fails_otherwise(record_of: RecordOf) -> None:
+    claims = ("temp-bytes", "values-equal", "host-bytes")
+    failed = [record_of(verdict=Outcome.FAILED, claim=claim, variant=claim) for claim in claims]
+    error = record_of(verdict=Outcome.ERROR, variant="d")
+    found = [cause[0].claim for cause in causes([*failed, error])]
+    assert found == [error.claim, "values-equal", "temp-bytes", "host-bytes"]
+
+
 def test_a_known_defect_is_one_cause_over_targets_claims_and_workloads(record_of: RecordOf) -> None:
     known = [
         record_of(

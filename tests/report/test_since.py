@@ -8,6 +8,7 @@ import pytest
 from assay.model.history import Sample, SeriesName, Trend
 from assay.model.units import Unit
 from assay.model.verdict import USUAL, Outcome, Record
+from assay.report.causes import explain
 from assay.report.since import Background
 
 RecordOf = Callable[..., Record]
@@ -127,3 +128,32 @@ def test_a_command_shows_what_changed_in_the_sources(
 ) -> None:
     background = known(failed, GOOD, GOOD, BAD, commits=("", *commits, ""))
     assert background.diff(failed) == command
+
+
+@pytest.mark.parametrize(
+    ("commits", "toolchain", "claim", "blamed"),
+    [
+        (("a", "b"), OLD, "host-bytes", True),
+        (("a", "a"), OLD, "host-bytes", False),
+        (("a", "b"), NEW, "host-bytes", False),
+        (("a", "b"), {}, "host-bytes", False),
+        (("a", "b"), OLD, "time-growth", False),
+    ],
+)
+def test_the_program_is_blamed_if_nothing_else_changed(
+    record_of: RecordOf,
+    commits: tuple[str, str],
+    toolchain: dict[str, str],
+    claim: str,
+    *,
+    blamed: bool,
+) -> None:
+    record = record_of(
+        run="r2", verdict=Outcome.FAILED, toolchain=toolchain, claim=claim, advice=""
+    )
+    background = known(record, GOOD, GOOD, commits=("", *commits, ""))
+    assert background.blames_program(record) is blamed
+    (advice,) = (
+        each.text for each in explain([record], background).details if each.label == "next"
+    )
+    assert advice.startswith("the sources changed") is blamed

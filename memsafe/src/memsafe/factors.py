@@ -13,6 +13,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from jax import lax
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -48,6 +50,13 @@ class Piece:
     start: Array
     length: int
     counted: Array | None = None
+
+    def of(self, value: Array, axis: Axis) -> Array:
+        """The piece of an array that carries the factor on `axis`."""
+        start, length = self.start * axis.block, self.length * axis.block
+        return lax.dynamic_slice_in_dim(
+            value, start, length, axis.dim, allow_negative_indices=False
+        )
 
 
 class Merge(Protocol):
@@ -117,7 +126,13 @@ class Factor:
 
     def carrying(self, result: int, axis: Axis) -> Factor | None:
         """This factor as coarse as `result` carries it on `axis`, or None where it cannot."""
-        own = self.results[result]
+        return self._as_coarse(self.results[result], axis)
+
+    def reading(self, operand: int, axis: Axis) -> Factor | None:
+        """This factor as coarse as `operand` carries it on `axis`, or None where it cannot."""
+        return self._as_coarse(self.operands[operand], axis)
+
+    def _as_coarse(self, own: Axis | None, axis: Axis) -> Factor | None:
         if own is None or own.dim != axis.dim or axis.block % own.block:
             return None
         times = axis.block // own.block

@@ -49,7 +49,10 @@ _MARGIN = 0.95
 """The share of a budget that is planned for, since the compiler's figure will differ."""
 
 _SAME = 0.7
-"""What is planned for next where a smaller budget gave the plan that was compiled before."""
+"""What is planned for next where a smaller target gave the plan that was compiled before.
+
+Less than the planner's step: targets within a tenth share a plan.
+"""
 
 _REFUSED = 0.5
 """What is planned for next where the compiler refused: its device may hold less than the budget."""
@@ -63,7 +66,7 @@ class Fit:
         plan: How it is computed.
         plain: The program as written, compiled.
         result: The planned program, compiled.
-        attempts: How many plans were compiled.
+        attempts: How many plans were compiled, those that did not keep it included.
         notes: What was rewritten before.
         work: The operations of the program before what takes work was rewritten.
     """
@@ -108,7 +111,7 @@ class Search:
 
     @property
     def room(self) -> float:
-        """What the budget leaves beside the arguments."""
+        """The bytes of the budget without the arguments."""
         return max(self.budget - self.plain.argument_bytes, 1.0)
 
     def cheapest(self, sliced: Sequence[Preparation], recomputing: Iterable[Preparation]) -> Fit:
@@ -128,9 +131,18 @@ class Search:
         again = self._recomputing(recomputing, target, limit, refusals)
         is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * work
         attempts = chain(slices, again) if is_cheap else chain(again, slices)
+        compiled: list[Measured] = []
         for preparation, count in attempts:
             try:
-                return replace(self._fitted(preparation, target, count), work=work)
+                plan = self._fitted(preparation, target, count, compiled)
+                return Fit(
+                    plan=plan,
+                    plain=self.plain,
+                    result=compiled[-1],
+                    attempts=len(compiled),
+                    notes=preparation.notes,
+                    work=work,
+                )
             except BudgetError as refusal:
                 refusals.append(refusal)
         raise min(refusals, key=lambda refusal: refusal.smallest)
@@ -159,8 +171,13 @@ class Search:
         for _, each in sorted(others, key=lambda other: other[0])[:_HOPELESS]:
             yield each, _FEWER
 
-    def _fitted(self, preparation: Preparation, target: float, attempts: int) -> Fit:
-        """The first plan of a program that keeps the budget. Raises BudgetError."""
+    def _fitted(
+        self, preparation: Preparation, target: float, attempts: int, compiled: list[Measured]
+    ) -> Plan:
+        """The first plan of a program that keeps the budget. Raises BudgetError.
+
+        What is compiled is added to `compiled`.
+        """
         program, plain, room = preparation.program, self.plain, self.room
         best: Plan | None = None
         before: Plan | None = None
@@ -175,10 +192,9 @@ class Search:
                 continue
             before = plan
             result = self.measure(emitted(plan))
+            compiled.append(result)
             if result.keeps(self.budget):
-                notes = preparation.notes
-                done = attempt + 1
-                return Fit(plan=plan, plain=plain, result=result, attempts=done, notes=notes)
+                return plan
             if best is None or result.nbytes < smallest:
                 smallest, best = min(smallest, result.nbytes), plan
             needed = result.nbytes - plain.argument_bytes
@@ -195,7 +211,7 @@ class Search:
 def _split_above(
     planner: Planner, prepared: ClosedJaxpr, parts: tuple[Parts, ...], nbytes: float
 ) -> Plan:
-    """A plan without values or slices of more than `nbytes`, whatever is predicted of them."""
+    """A plan that splits every value and slice of more than `nbytes`."""
     finer = replace(planner, slice_bytes=min(planner.slice_bytes, nbytes), plans={})
     return finer.split_above(prepared, int(nbytes), parts)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from jax import lax
 from jax.extend.core import Literal
 
 from memsafe.factors import Piece
@@ -86,11 +85,5 @@ class _Slices:
         if axis is None:
             return self.inputs[atom]
         if (atom, axis) not in self.cut:
-            self.cut[atom, axis] = lax.dynamic_slice_in_dim(
-                self.inputs[atom],
-                self.piece.start * axis.block,
-                self.piece.length * axis.block,
-                axis.dim,
-                allow_negative_indices=False,
-            )
+            self.cut[atom, axis] = self.piece.of(self.inputs[atom], axis)
         return self.cut[atom, axis]

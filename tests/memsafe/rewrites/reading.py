@@ -14,6 +14,11 @@ def program(function: Any, *arguments: Any) -> ClosedJaxpr:
     return flattened(jax.make_jaxpr(function)(*arguments))
 
 
+def normal(*shape: int) -> np.ndarray:
+    """Small normal numbers, the same for each number of dimensions."""
+    return 0.3 * np.random.default_rng(len(shape)).standard_normal(shape)
+
+
 def outputs(closed: ClosedJaxpr, *arguments: Any) -> list[np.ndarray]:
     """Equation by equation, so that no compiler makes two programs the same."""
     return [np.asarray(out) for out in jaxpr_as_fun(closed)(*arguments)]

@@ -12,20 +12,13 @@ from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from memsafe.rewrites import checkpointed_loops
-from tests.memsafe.rewrites.reading import outputs, program, same_bits
+from tests.memsafe.rewrites.reading import normal, outputs, program, same_bits
 
 STEPS = 64
 WIDTH = 8
 
 
-@pytest.fixture(autouse=True)
-def _doubles() -> Any:
-    with jax.enable_x64(new_val=True):
-        yield
-
-
-def normal(*shape: int) -> Array:
-    return jnp.asarray(0.3 * np.random.default_rng(len(shape)).standard_normal(shape))
+pytestmark = pytest.mark.usefixtures("doubles")
 
 
 def recurrent(weight: Array, rows: Array) -> Array:

@@ -1,6 +1,7 @@
 """What a forward pass leaves for a gradient is computed again, segment by segment."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -11,20 +12,13 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from memsafe.rewrites import recomputed
-from tests.memsafe.rewrites.reading import names, program, same_bits
+from tests.memsafe.rewrites.reading import names, normal, program, same_bits
 
 LAYERS = 12
 WIDTH = 16
 
 
-@pytest.fixture(autouse=True)
-def _doubles() -> Any:
-    with jax.enable_x64(new_val=True):
-        yield
-
-
-def normal(*shape: int) -> Array:
-    return jnp.asarray(0.3 * np.random.default_rng(len(shape)).standard_normal(shape))
+pytestmark = pytest.mark.usefixtures("doubles")
 
 
 def layers(weights: list[Array], x: Array) -> Array:
@@ -103,10 +97,39 @@ def test_minus_zero_and_nan_keep_their_bits() -> None:
         return jnp.sum(x**2)
 
     written, given = gradient(odd)
-    given[-1] = given[-1].at[0].set(-0.0).at[1, 0].set(jnp.nan).at[2, 0].set(jnp.inf)
+    given[-1][0], given[-1][1, 0], given[-1][2, 0] = -0.0, np.nan, np.inf
     again = recomputed(written, 4, hidden=True)
     assert again.notes
     assert same_bits(written, again.program, *given)
+
+
+def largest(weights: list[Array], x: Array) -> Array:
+    """Each layer adds the largest of its features, also to the layer after the next."""
+    before = jnp.zeros_like(x[:, :1])
+    for weight in weights:
+        x = jnp.sin(x @ weight)
+        top = x.max(1, keepdims=True)
+        x, before = jnp.tanh(x) + before, top
+    return jnp.mean(x**2)
+
+
+def compares_again() -> bool:
+    """Whether what is computed again asks which numbers are the largest."""
+    written, _ = gradient(largest)
+    found = names(recomputed(written, 4).program)
+    return "eq" in found[found.index("optimization_barrier") :]
+
+
+def test_which_is_the_largest_is_asked_once() -> None:
+    assert not compares_again()
+    written, given = gradient(largest)
+    assert same_bits(written, recomputed(written, 4).program, *given)
+
+
+def test_the_control_comparisons_would_be_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("memsafe.rewrites.recomputed")  # The package names its function so.
+    monkeypatch.setattr(module, "_compares", lambda _: False)
+    assert compares_again()
 
 
 def test_a_program_without_a_backward_pass_is_left() -> None:

@@ -19,7 +19,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, Var
 
 from memsafe.budget import as_text
-from memsafe.jax_internals import as_written, bind
+from memsafe.jax_internals import as_written, aval_of, bind
 from memsafe.memory import equation_unit, usage
 from memsafe.programs import flattened, nbytes, traced_like, zero_after
 from memsafe.rewrites.rewritten import Rewritten
@@ -111,6 +111,8 @@ class _Forward:
                 made = definition.get(value, peak + 1)
                 if made <= peak < at:
                     readers.setdefault(value, at)
+                    if _compares(equation):
+                        kept.add(value)
                 elif made <= peak:
                     last[value] = at
         for value, at in last.items():
@@ -180,7 +182,8 @@ class _Forward:
     def _is_fixed(self, index: int) -> bool:
         """Whether an equation is computed only once."""
         equation = self.equations[index]
-        return bool(equation.effects) or equation.primitive.name in _NEVER
+        name = equation.primitive.name
+        return bool(equation.effects) or name in _NEVER or _compares(equation)
 
 
 def _behind(equations: Sequence[JaxprEqn], peak: int) -> dict[Var, int]:
@@ -192,6 +195,16 @@ def _behind(equations: Sequence[JaxprEqn], peak: int) -> dict[Var, int]:
         last = max([own, *(behind.get(value, -1) for value in read)])
         behind.update(dict.fromkeys(equation.outvars, last))
     return behind
+
+
+def _compares(equation: JaxprEqn) -> bool:
+    """Whether it asks which numbers are equal, as the derivative of a maximum does.
+
+    Numbers that are computed again may be rounded in another way, and then none equals its maximum.
+    """
+    if equation.primitive.name not in ("eq", "ne"):
+        return False
+    return all(jnp.issubdtype(aval_of(atom).dtype, jnp.inexact) for atom in equation.invars)
 
 
 def _read(equation: JaxprEqn) -> list[Var]:

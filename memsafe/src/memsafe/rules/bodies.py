@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import jax.numpy as jnp
-from jax import lax
 from jax.extend.core import Literal, Var
 
 from memsafe import rules
@@ -63,11 +62,13 @@ class Division:
         bodies: The programs.
         slots: The state of each slot.
         factors: For each body the factor of each equation that is split, by its index.
+        kinds: For each body the state of each value.
     """
 
     bodies: Sequence[Body]
     slots: Mapping[int, Kind]
     factors: Sequence[Mapping[int, Factor]]
+    kinds: Sequence[Mapping[Var, Kind]]
 
     @property
     def least(self) -> int:
@@ -92,15 +93,12 @@ class _Run:
     number: int
     piece: Piece
     values: dict[Var, Array] = field(default_factory=dict)
-    kinds: dict[Var, Kind] = field(default_factory=dict)
 
     def results(self, inputs: Sequence[Array]) -> list[Array]:
         body, slots = self.division.bodies[self.number], self.division.slots
         jaxpr = body.closed.jaxpr
-        for value, constant in zip(jaxpr.constvars, body.closed.consts, strict=True):
-            self.values[value], self.kinds[value] = constant, WHOLE
-        for slot, value, given in zip(body.inputs, jaxpr.invars, inputs, strict=True):
-            self.values[value], self.kinds[value] = given, slots[slot]
+        self.values.update(zip(jaxpr.constvars, body.closed.consts, strict=True))
+        self.values.update(zip(jaxpr.invars, inputs, strict=True))
         for index, equation in enumerate(jaxpr.eqns):
             self._compute(equation, self.division.factors[self.number].get(index))
         leaving = zip(body.results, jaxpr.outvars, strict=True)
@@ -109,17 +107,13 @@ class _Run:
     def _compute(self, equation: JaxprEqn, factor: Factor | None) -> None:
         if factor is None:
             made = bind(equation, self._operands(equation))
-            kind = any(self._kind(operand) is SUMMED for operand in equation.invars)
-            self.kinds.update(dict.fromkeys(equation.outvars, kind))
         else:
             pairs = zip(equation.invars, factor.operands, strict=True)
             made = self._on_piece(equation, factor, [self._sliced(*pair) for pair in pairs])
-            axes = zip(equation.outvars, factor.results, strict=True)
-            self.kinds.update((v, SUMMED if axis is None else axis) for v, axis in axes)
         self.values.update(zip(equation.outvars, made, strict=True))
 
     def _operands(self, equation: JaxprEqn) -> list[Array]:
-        """The operands as they are; of what is added to parts, parts."""
+        """The operands of an equation; a whole one that is added to parts becomes a part."""
         operands = [self._value(operand) for operand in equation.invars]
         kinds = [self._kind(operand) for operand in equation.invars]
         if equation.primitive.name not in ADDED or SUMMED not in kinds:
@@ -141,7 +135,7 @@ class _Run:
         return rule.apply(equation, factor, operands, self.piece)
 
     def _kind(self, atom: Var | Literal) -> Kind:
-        return WHOLE if isinstance(atom, Literal) else self.kinds[atom]
+        return WHOLE if isinstance(atom, Literal) else self.division.kinds[self.number][atom]
 
     def _value(self, atom: Var | Literal) -> Array:
         return cast("Array", atom.val) if isinstance(atom, Literal) else self.values[atom]
@@ -150,10 +144,7 @@ class _Run:
         value = self._value(atom)
         if axis is None or isinstance(self._kind(atom), Axis):
             return value
-        start, length = self.piece.start * axis.block, self.piece.length * axis.block
-        return lax.dynamic_slice_in_dim(
-            value, start, length, axis.dim, allow_negative_indices=False
-        )
+        return self.piece.of(value, axis)
 
     def _leaving(self, atom: Var | Literal, kind: Kind) -> Array:
         if isinstance(kind, Axis):

@@ -16,6 +16,7 @@ from memsafe.jax_internals import as_written, scan_operands
 from memsafe.merges import SUM
 from memsafe.rules.bodies import SUMMED, Body, Division, Kind
 from memsafe.rules.dividing import Bodies, Indivisible
+from memsafe.rules.windows import shape_of
 from memsafe.sub_jaxprs import as_closed
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     form = _form(equation)
     found: dict[tuple[Axis | None, ...], Factor] = {}
     for at, (slot, atom) in enumerate(zip(form.operands, equation.invars, strict=True)):
-        shape = _shape(atom)
+        shape = shape_of(atom)
         for dim in range(slot in form.rows, len(shape) if slot is not None else 0):
             seed = Axis(dim)
             if shape[dim] == 1 or any(each[at] == seed for each in found):
@@ -123,7 +124,7 @@ def unsliced(equation: JaxprEqn, kind: Kind) -> frozenset[int]:
     """
     if equation.primitive.name not in RULES or equation.effects:
         return frozenset()
-    sizes = [math.prod(_shape(result)) for result in equation.outvars]
+    sizes = [math.prod(shape_of(result)) for result in equation.outvars]
     best = max(
         (each.merge.kinds for each in _factors(equation) if isinstance(each.merge, _Assembled)),
         key=lambda kinds: sum(
@@ -251,10 +252,6 @@ class _Assembled:
         ]
         slices = sum(isinstance(kind, Axis) for kind in self.kinds)
         return (*results, *[ShapedArray((), jnp.dtype(jnp.int32))] * slices)
-
-
-def _shape(atom: Any) -> tuple[int, ...]:
-    return tuple(atom.aval.shape)
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(

@@ -82,6 +82,7 @@ class _Search:
         self.axes: list[dict[Var, Axis]] = [{} for _ in bodies.bodies]
         self.factors: list[dict[int, Factor]] = [{} for _ in bodies.bodies]
         self.waiting: list[tuple[int, Var]] = []
+        self.kinds: list[dict[Var, Kind]] = []
 
     def found(self, slots: Mapping[int, Axis]) -> Division:
         for slot, axis in slots.items():
@@ -90,7 +91,9 @@ class _Search:
             self._follow(*self.waiting.pop())
         while self._summed():
             pass
-        return Division(bodies=self.of.bodies, slots=self.slots, factors=self.factors)
+        return Division(
+            bodies=self.of.bodies, slots=self.slots, factors=self.factors, kinds=self.kinds
+        )
 
     def _slice_slot(self, slot: int, axis: Axis) -> None:
         if slot in self.slots:
@@ -149,7 +152,7 @@ class _Search:
             return
         at, axis = next((at, axis) for at, axis in enumerate(known) if axis is not None)
         for each in self.of.factors_of(number, index):
-            factor = _reading(each, at, axis)
+            factor = each.reading(at, axis)
             if factor is not None and _agrees(factor, known):
                 self._take(number, index, factor)
                 return
@@ -182,8 +185,10 @@ class _Search:
     def _summed(self) -> bool:
         """Whether more slots turned out to be summed."""
         before = dict(self.slots)
+        self.kinds = []
         for number, body in enumerate(self.of.bodies):
             kinds = _Kinds(slots=self.slots, factors=self.factors[number]).found(body)
+            self.kinds.append(kinds)
             for slot in body.inputs:
                 self.slots.setdefault(slot, WHOLE)
             for slot, value in zip(body.results, body.closed.jaxpr.outvars, strict=True):
@@ -251,15 +256,6 @@ def _keeps_sums(equation: JaxprEqn, kinds: Sequence[Kind]) -> bool:
         return name != "select_n" or not kinds[0]
     places = [at for at, kind in enumerate(kinds) if kind is SUMMED]
     return len(places) == 1 and places[0] in _SCALED.get(name, ())
-
-
-def _reading(factor: Factor, operand: int, axis: Axis) -> Factor | None:
-    """`factor` as coarse as `operand` carries it on `axis`, or None where it does not."""
-    own = factor.operands[operand]
-    if own is None or own.dim != axis.dim or axis.block % own.block:
-        return None
-    times = axis.block // own.block
-    return None if factor.size % times else factor.coarser(times)
 
 
 def _agrees(factor: Factor, known: Iterable[Axis | None]) -> bool:

@@ -18,6 +18,7 @@ from memsafe.factors import Axis, Factor, Piece, Rule
 from memsafe.jax_internals import bind
 from memsafe.merges import MAX, MIN, SUM
 from memsafe.rules import convolutions, shapes
+from memsafe.rules.windows import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,11 +75,11 @@ class _Window:
 
 
 def _slice_windows(equation: JaxprEqn) -> Windows:
-    starts, before = equation.params["start_indices"], _shape(equation.invars[0])
+    starts, before = equation.params["start_indices"], shape_of(equation.invars[0])
     strides = equation.params["strides"] or (1,) * len(starts)
     return {
         dim: _Window(dim=dim, first=starts[dim], stride=strides[dim])
-        for dim, size in enumerate(_shape(equation.outvars[0]))
+        for dim, size in enumerate(shape_of(equation.outvars[0]))
         if size != before[dim]
     }
 
@@ -112,7 +113,7 @@ def _convolution_windows(equation: JaxprEqn) -> Windows:
     left, right, out = params["dimension_numbers"]
     if params.get("out_sharding") is not None:
         return {}
-    spans = _shape(equation.invars[1])
+    spans = shape_of(equation.invars[1])
     return {
         out[2 + at]: _Window(
             dim=left[2 + at],
@@ -196,13 +197,13 @@ def _whole_to(equation: JaxprEqn, dims: Iterable[int]) -> Iterator[Factor]:
     """The factors of dimensions of the only result, each piece of which needs all operands."""
     (result,) = equation.outvars
     for dim in dims:
-        if _shape(result)[dim] > 1:
+        if shape_of(result)[dim] > 1:
             whole = (None,) * len(equation.invars)
-            yield Factor(size=_shape(result)[dim], operands=whole, results=(Axis(dim),))
+            yield Factor(size=shape_of(result)[dim], operands=whole, results=(Axis(dim),))
 
 
 def _join_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """The dimension of the operands that follow one another, beside the others."""
+    """The dimension along which operands are joined, and the others."""
     others = shapes.RULES["concatenate"].factors(equation)
     if not 1 < len(equation.invars) <= _JOINED:
         return others
@@ -228,10 +229,6 @@ def _joined(
         begin += x.shape[axis.dim]
     assert found is not None
     return [found]
-
-
-def _shape(atom: Any) -> tuple[int, ...]:
-    return tuple(atom.aval.shape)
 
 
 def _with(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -163,7 +164,8 @@ def test_a_lost_machine_and_a_deadly_item_cost_one_verdict(alone: Ended, tmp_pat
     assert "its worker was lost 3 times (node-1: the process ended by SIGKILL" in lost.reason
     left = [each for each in facts(alone.records) if each[:5] != lost.key]
     assert [each for each in facts(ended.records) if each[:5] != lost.key] == left
-    assert "on node-2" in ended.output
+    # That the worker had started may be lost with its machine, and with it the machine's name.
+    assert re.search(r"lost: 1 worker on (node-2|a machine); \d+ items? ran again", ended.output)
     assert ended.exit_code == 1
 
 

@@ -128,6 +128,7 @@ class Search:
         limit = plan.work if plan.predicted <= target else float("inf")
         slices = [(each, _ATTEMPTS) for each in sliced]
         refusals: list[BudgetError] = []
+        in_slices: list[BudgetError] = []
         again = self._recomputing(recomputing, target, limit, refusals)
         is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * work
         attempts = chain(slices, again) if is_cheap else chain(again, slices)
@@ -145,7 +146,12 @@ class Search:
                 )
             except BudgetError as refusal:
                 refusals.append(refusal)
-        raise min(refusals, key=lambda refusal: refusal.smallest)
+                if preparation in sliced:
+                    in_slices.append(refusal)
+        # What is in the way is told of the program that the user knows.
+        smallest = min(refusal.smallest for refusal in refusals)
+        told = min(in_slices, key=lambda refusal: refusal.smallest)
+        raise BudgetError(budget=self.budget, smallest=smallest, blockers=told.blockers)
 
     def _recomputing(
         self,

@@ -13,6 +13,7 @@ from assay.isolate import Observer, Reading, read_hlo_file
 from assay.model.blame import WrongValue
 from assay.model.evidence import Evidence, Toolchain
 from assay.model.inspection import Inspection, Means
+from assay.model.suggestion import suggestion
 from assay.model.workload import Program, Role, Variant, Workload
 from assay.store.files import read_file
 from assay.targets import Target, resolve
@@ -88,9 +89,10 @@ def _check_function(path: Path, function: str) -> None:
         symbols = symtable(source, str(path), "exec").get_symbols()
     except (OSError, RecursionError, SyntaxError, ValueError) as error:
         raise WrongValue(f"got {path} that Python cannot read ({error}); fix it") from error
-    names = sorted(each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
+    names = {each.get_name() for each in symbols if each.is_assigned() or each.is_imported()}
+    own = sorted(each.get_name() for each in symbols if not each.is_imported())
+    own = [name for name in own if name in names and not name.startswith(("_", "example_"))]
     if not function:
-        own = [name for name in names if not name.startswith(("_", "example_"))]
         raise WrongValue(
             f"got {path} without a function, wanted {path}:FUNCTION; it defines "
             f"{', '.join(own) or 'none'}"
@@ -99,7 +101,7 @@ def _check_function(path: Path, function: str) -> None:
         if name not in names and "import *" not in source:
             raise WrongValue(
                 f"got {path} without {name!r}, wanted a function of that name {purpose}; it "
-                f"defines {', '.join(names) or 'nothing'}"
+                f"defines {', '.join(own) or 'nothing'}{suggestion(name, names)}"
             )
 
 

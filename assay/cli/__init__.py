@@ -16,7 +16,7 @@ from typer import Argument, Option
 from assay.cli import completion
 from assay.cli.bisect_command import bisect_releases
 from assay.cli.doctor_command import doctor
-from assay.cli.examples import epilog
+from assay.cli.examples import epilog, told
 from assay.cli.fleet_command import fleet
 from assay.cli.history_command import history, trends_of
 from assay.cli.matrix_command import matrix
@@ -61,7 +61,8 @@ _Targets = Annotated[
     list[str] | None,
     Option(
         "--target",
-        help="Target to compile for; repeatable, or comma-separated.",
+        help="Target to compile for; repeatable, or comma-separated. Default: cpu; "
+        "none for a file that is compiled already.",
         autocompletion=completion.targets,
     ),
 ]
@@ -92,7 +93,6 @@ _Verbose = Annotated[
 ]
 
 
-@app.command("inspect", epilog=epilog("inspect"))
 def inspect_program(  # noqa: PLR0913 -- typer takes a parameter for each option.
     subject: _Subject,
     *,
@@ -153,7 +153,6 @@ def _code(inspection: Inspection) -> ExitCode:
     return ExitCode.FAILED if inspection.evidence.failure is not None else ExitCode.PASSED
 
 
-@app.command(epilog=epilog("report"))
 def report(
     run: Annotated[Path, Argument(help="The folder of a run, or its records.jsonl.")],
     *,
@@ -195,21 +194,6 @@ def report(
         typer.echo(plain(f"assay: {error}"), err=True)
 
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "targets": targets,
-    "run": run,
-    "bisect": bisect_releases,
-    "matrix": matrix,
-    "fleet": fleet,
-    "history": history,
-    "qualify": qualify_target,
-    "doctor": doctor,
-}
-for _name, _command in _COMMANDS.items():
-    app.command(_name, epilog=epilog(_name))(_command)
-
-
-@app.command(epilog=epilog("cache"))
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove everything.")] = False,  # noqa: FBT002
 ) -> None:
@@ -222,6 +206,23 @@ def cache(
         total, at_most = (format_bytes(each) for each in (sum(e.nbytes for e in found), limit))
         table.add_row(kind, str(len(found)), total, at_most, str(root() / kind))
     Console().print("removed:" if clear else "", table)
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "inspect": inspect_program,
+    "report": report,
+    "targets": targets,
+    "run": run,
+    "bisect": bisect_releases,
+    "matrix": matrix,
+    "fleet": fleet,
+    "history": history,
+    "qualify": qualify_target,
+    "doctor": doctor,
+    "cache": cache,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, help=told(_command), epilog=epilog(_name))(_command)
 
 
 def main() -> None:

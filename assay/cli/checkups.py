@@ -12,9 +12,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from importlib.metadata import PackageNotFoundError, metadata, requires
+from importlib.metadata import PackageNotFoundError, distribution, metadata, requires
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -30,7 +31,9 @@ from assay.toolchains import cache
 from assay.toolchains.environments import CannotMake, find_uv
 
 DISTRIBUTION: Final = "assay-xla"
+SUITES: Final = "extra suites"
 _EXTRAS: Final = {
+    "suites": "the programs of the suites: assay run, assay qualify",
     "torch_xla": "the suites of PyTorch/XLA",
     "fleet": "assay fleet",
     "sign": "assay qualify --sign-key",
@@ -49,7 +52,7 @@ _DRIVER: Final = Path("/proc/driver/nvidia/version")
 
 
 class State(Enum):
-    """The result of a check. Only ``missing`` keeps the suites from running."""
+    """The result of a check. ``missing`` is what the check of any program may need."""
 
     OK = "ok"
     MISSING = "missing"
@@ -102,7 +105,7 @@ def python(version: str) -> Checkup:
 
 
 def packages() -> Iterator[Checkup]:
-    """Whether the packages that Assay, its suites and jax require are there, in these versions."""
+    """Whether the packages that Assay and jax require are there, in these versions."""
     wanted = [*_requirements(DISTRIBUTION), *_requirements("jax")]
     faults = [(each, words) for each in wanted if (words := _fault(each))]
     if not installed_version(DISTRIBUTION):
@@ -126,7 +129,6 @@ def packages() -> Iterator[Checkup]:
             found=f"{words}, wanted the version of jaxlib, {jaxlib}; jax does not use another one",
             fix=f"pip install {pins}",
         )
-    yield _extra("suites", "the programs of the suites", State.MISSING)
 
 
 def compilers(targets: Sequence[str]) -> Iterator[Checkup]:
@@ -173,7 +175,7 @@ def devices() -> Iterator[Checkup]:
 
 def extras() -> Iterator[Checkup]:
     """The packages that only some commands need."""
-    yield from (_extra(name, purpose, State.OPTIONAL) for name, purpose in _EXTRAS.items())
+    yield from (_extra(name, purpose) for name, purpose in _EXTRAS.items())
 
 
 def uv() -> Checkup:
@@ -280,22 +282,37 @@ def _checked(names: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _extra(name: str, purpose: str, state: State) -> Checkup:
-    """Whether the packages of an extra are there; ``state`` if one is not."""
+def _extra(name: str, purpose: str) -> Checkup:
+    """Whether the packages of an extra are there."""
     faults = [words for each in _requirements(DISTRIBUTION, name) if (words := _fault(each))]
     if not faults:
         return Checkup(name=f"extra {name}", state=State.OK, found=f"installed, for {purpose}")
     words = f"{', '.join(faults)}; needed by {purpose}"
-    return Checkup(name=f"extra {name}", state=state, found=words, fix=_install(name))
+    return Checkup(name=f"extra {name}", state=State.OPTIONAL, found=words, fix=_install(name))
 
 
 def _install(extra: str = "") -> str:
     """The command that installs Assay with an extra: again from its checkout, or from an index."""
     brackets = f"[{extra}]" if extra else ""
-    if not (_HERE / "memsafe" / "pyproject.toml").is_file():
+    folder, editable = _checkout()
+    if not (folder / "memsafe" / "pyproject.toml").is_file():
         return f"pip install {shlex.quote(DISTRIBUTION + brackets)}"
-    memsafe = f"-e {shlex.quote(str(_HERE / 'memsafe'))} " if extra == "suites" else ""
-    return f"pip install {memsafe}-e {shlex.quote(str(_HERE) + brackets)}"
+    option = "-e " if editable else ""
+    memsafe = f"{option}{shlex.quote(str(folder / 'memsafe'))} " if extra == "suites" else ""
+    return f"pip install {memsafe}{option}{shlex.quote(str(folder) + brackets)}"
+
+
+def _checkout() -> tuple[Path, bool]:
+    """The folder that Assay was installed from, and whether it is used in place (PEP 610)."""
+    try:
+        text = distribution(DISTRIBUTION).read_text("direct_url.json") or "{}"
+    except PackageNotFoundError:
+        return _HERE, True
+    origin = json.loads(text)
+    if "dir_info" not in origin:
+        return _HERE, True
+    folder = Path(unquote(urlsplit(origin["url"]).path))
+    return folder, bool(origin["dir_info"].get("editable"))
 
 
 def _requirements(distribution: str, extra: str = "") -> Iterator[Requirement]:

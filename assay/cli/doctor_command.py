@@ -36,11 +36,11 @@ def doctor(
 ) -> None:
     """Check what works on this machine, what is missing, and which command fixes it.
 
-    Compiles a program for each target. Exit code 0: the suites can run here; 1: something that they
-    need is missing.
+    Compiles a program for each target. Exit code 0: programs can be checked here; 1: something that
+    this needs is missing.
     """
     # It loads the frameworks' and pytest's side of Assay, which no other command should wait for.
-    from assay.cli.checkups import State, checkups
+    from assay.cli.checkups import SUITES, State, checkups
 
     names = [name.strip() for text in target or () for name in text.split(",") if name.strip()]
     found: list[Checkup] = []
@@ -53,7 +53,8 @@ def doctor(
     if as_json:
         typer.echo(plain_json(_json(found, works=not missing)))
     else:
-        console.print(_conclusion(missing))
+        suites = all(each.state is State.OK for each in found if each.name == SUITES)
+        console.print(_conclusion(missing, suites=suites), soft_wrap=True)
     raise typer.Exit((ExitCode.FAILED if missing else ExitCode.PASSED).value)
 
 
@@ -68,11 +69,13 @@ def _print(console: Console, checkup: "Checkup") -> None:
         console.print(Text(f"{'':<27}fix: {plain(checkup.fix)}", style="cyan"), soft_wrap=True)
 
 
-def _conclusion(missing: Sequence["Checkup"]) -> str:
-    if not missing:
-        return "The suites can run here (exit 0)."
-    names = ", ".join(dict.fromkeys(each.name for each in missing))
-    return f"The suites cannot run here (exit 1): {names}. Run the commands after 'fix:'."
+def _conclusion(missing: Sequence["Checkup"], *, suites: bool) -> str:
+    if missing:
+        names = ", ".join(dict.fromkeys(each.name for each in missing))
+        return f"Not everything works here (exit 1): {names}. Run the commands after 'fix:'."
+    if not suites:
+        return "Your own programs can be checked here (exit 0). The suites need: extra suites."
+    return "Your own programs can be checked here, and the suites can run (exit 0)."
 
 
 def _json(found: Sequence["Checkup"], *, works: bool) -> str:

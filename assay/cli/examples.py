@@ -1,7 +1,9 @@
 """The examples at the end of each command's help. A test parses every one of them."""
 
+import inspect
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 EXAMPLES: Final = MappingProxyType(
     {
@@ -56,6 +58,12 @@ EXAMPLES: Final = MappingProxyType(
         "cache": ("assay cache", "assay cache --clear"),
     }
 )
+
+
+def told(command: Callable[..., Any]) -> str:
+    """What a command's docstring says, a paragraph a line: typer wraps it to the terminal."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(each.replace("\n", " ") for each in paragraphs)
 
 
 def epilog(command: str) -> str:

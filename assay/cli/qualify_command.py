@@ -34,7 +34,7 @@ _Target = Annotated[
     Option(help="The target to qualify, such as gpu-h100:8.", autocompletion=completion.targets),
 ]
 _Level = Annotated[
-    int, Option(min=1, max=4, help="1: seconds; 2: minutes; 3: timings on a device; 4: soak.")
+    int, Option(min=1, max=4, help="1: a minute; 2: minutes; 3: timings on a device; 4: soak.")
 ]
 _Rules = Annotated[_File, Option("--rules", help="Rules of your own in place of Assay's.")]
 _Looser = Annotated[

@@ -247,7 +247,12 @@ def doubt(suite: str, variant: str, records: Iterable[Record]) -> str:
 
 
 def _numbers(record: Record) -> str:
-    """``5.9 GiB, expected at most 0 B``; empty if there is no number."""
+    """``5.9 GiB, expected at most 0 B``; empty if there is no number.
+
+    A plain test's assertions have none: their record counts the test itself.
+    """
+    if record.claim == ASSERTIONS:
+        return ""
     parts = [] if record.measured is None else [amount(record.measured, record.unit)]
     parts += [] if record.limit is None else [expected(record)]
     if record.baseline is not None:

@@ -20,7 +20,10 @@ _NEGLIGIBLE: Final = 1000  # a buffer of less than a thousandth of the peak expl
 _UNKNOWN: Final = "?"
 _NO_ASSIGNMENT: Final = "no buffer assignment in this dump: dump with --xla_dump_hlo_as_proto"
 # jax itself drops a donation whose shape no output has, with a Python warning.
-_NO_DONATION: Final = "none reaches the compiler (donate_argnums; jax drops what fits no output)"
+_NO_DONATION: Final = (
+    "none reaches the compiler: no argument is donated (--donate, donate_argnums), or none fits an "
+    "output"
+)
 _KEY_OF: Final = {
     "from start": "start",
     "hidden": "hidden_seconds",

@@ -189,7 +189,7 @@ def keep_to_compare(directory: Path, keys: Sequence[Key], before: bytes = b"") -
     found = [str(path) for path in others if path is not None]
     if found:
         return f"compare the two programs: assay inspect {mine} --diff {found[0]}"
-    return f"no older program is kept to compare with; look at this one: assay inspect {mine}"
+    return f"look at the program: assay inspect {mine}"
 
 
 def _copied_hlo(directory: Path, key: Key) -> Path | None:

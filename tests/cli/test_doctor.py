@@ -41,7 +41,7 @@ def only(found: object) -> Checkup:
 def test_a_machine_that_can_run_the_suites_ends_with_0(project: Project) -> None:
     ended = project.assay(*CPU)
     assert ended.exit_code == 0, ended.output
-    assert "The suites can run here (exit 0)." in ended.output
+    assert "can be checked here, and the suites can run (exit 0)." in ended.output
     assert "compiles for cpu:8" in ended.output
     assert "ok       pytest" in ended.output
     assert not ended.changed
@@ -63,7 +63,7 @@ def test_a_missing_compiler_ends_with_1_and_its_command(project: Project, tmp_pa
     assert ended.exit_code == 1, ended.output
     assert "missing  compiler tpu" in ended.output
     assert "fix: pip install libtpu\n" in ended.output
-    assert "The suites cannot run here (exit 1): compiler tpu." in ended.output
+    assert "Not everything works here (exit 1): compiler tpu." in ended.output
 
 
 def test_a_folder_that_cannot_be_written_ends_with_1(project: Project) -> None:
@@ -139,7 +139,6 @@ def installed(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
         ("jax", "0.9.0", "jax 0.9.0 is not supported, wanted >=0.10.2", "pip install 'jax>=0.10"),
         ("jaxlib", "0.9.0", "jaxlib 0.9.0 is not supported", "pip install 'jaxlib<="),
         ("scipy", "", "scipy is not installed", "pip install 'scipy>=1.1"),
-        ("flax", "", "flax is not installed; needed by the programs of the suites", "suites]'"),
         ("assay_xla", "", "no distribution assay-xla is installed", "pip install -e /"),
     ],
 )
@@ -151,16 +150,50 @@ def test_a_wrong_package_is_missing_with_its_command(
     assert any(words in each.found and fix in each.fix for each in missing), missing
 
 
+def suites() -> Checkup:
+    """What the check of the extra of the suites finds."""
+    return only([each for each in checkups.extras() if each.name == checkups.SUITES])
+
+
+ORIGINS = {
+    '{"url": "file:///a%20b", "dir_info": {"editable": true}}': (
+        "pip install -e '/a b/memsafe' -e '/a b[suites]'"
+    ),
+    '{"url": "file:///a", "dir_info": {}}': "pip install /a/memsafe '/a[suites]'",
+    '{"url": "file:///a.whl", "archive_info": {}}': "pip install 'assay-xla[suites]'",
+    None: "pip install 'assay-xla[suites]'",
+}
+"""The direct_url.json that an installer writes, and the command that adds an extra."""
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
 def test_an_extra_is_installed_from_where_assay_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, origin: str | None
+) -> None:
+    class Installed:
+        read_text = staticmethod(lambda _name: origin)
+
+    installed(monkeypatch, flax="")
+    monkeypatch.setattr(checkups, "distribution", lambda _name: Installed)
+    monkeypatch.setattr(checkups, "_HERE", tmp_path)
+    monkeypatch.setattr(Path, "is_file", lambda path: path.parts[1] in {"a", "a b"})
+    assert suites().found == (
+        "flax is not installed; needed by the programs of the suites: assay run, assay qualify"
+    )
+    assert suites().fix == ORIGINS[origin]
+
+
+def test_without_the_extra_of_the_suites_own_programs_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     installed(monkeypatch, flax="")
-    root = Path(__file__).parents[2]
-    (here,) = [each for each in checkups.packages() if each.name == "extra suites"]
-    assert here.fix == f"pip install -e {root}/memsafe -e '{root}[suites]'"
-    monkeypatch.setattr(checkups, "_HERE", tmp_path)
-    (elsewhere,) = [each for each in checkups.packages() if each.name == "extra suites"]
-    assert elsewhere.fix == "pip install 'assay-xla[suites]'"
+    found = [suites(), Checkup(name="python", state=State.OK, found="3.11.7")]
+    monkeypatch.setattr(checkups, "checkups", lambda *_: found)
+    monkeypatch.setattr(sys, "argv", ["assay", "doctor"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert "checked here (exit 0). The suites need: extra suites." in capsys.readouterr().out
 
 
 def test_a_gpu_plugin_of_another_release_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,3 +181,9 @@ def test_completion_is_installed_into_the_shell(project: Project, tmp_path: Path
     (written,) = (tmp_path / ".bash_completions").iterdir()
     assert "complete -o default -F _assay_completion assay" in written.read_text()
     assert str(written) in (tmp_path / ".bashrc").read_text()
+
+
+def test_a_paragraph_of_help_has_no_line_break_of_its_own() -> None:
+    for command in EXAMPLES:
+        text = COMMAND.commands[command].help  # type: ignore[attr-defined]
+        assert "\n" not in text.replace("\n\n", ""), command

@@ -288,6 +288,7 @@ def test_a_module_for_more_devices_than_there_are_says_so(project: Project) -> N
         (("typo.txt",), "brodcast"),
         (("train.py",), "wanted train.py:FUNCTION; it defines"),
         (("train.py:absent",), "without 'absent'"),
+        (("train.py:setp",), "mismatched, step; write step"),
         (("bare.py:step",), "without 'example_args'"),
         (("unreadable.py:step",), "Python cannot read"),
         (("update.hlo",), "wanted a target to compile it for"),

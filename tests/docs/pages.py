@@ -19,7 +19,10 @@ _FENCED = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _LEFT_OUT = "…"
-_NUMBER = re.compile(r"(?<![\w.])(?!0(?:\.0+)?(?![\d.,]))\d[\d,]*(?:\.\d+)?(?: (?:[KMGT]i?)?B)?\b")
+# A line of a file that the page shows is the same on any toolchain.
+_NUMBER = re.compile(
+    r"(?<![\w.])(?<!\.py:)(?!0(?:\.0+)?(?![\d.,]))\d[\d,]*(?:\.\d+)?(?: (?:[KMGT]i?)?B)?\b"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

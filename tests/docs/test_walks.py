@@ -75,8 +75,10 @@ def test_every_page_that_shows_output_is_walked_or_has_a_reason() -> None:
         (("…", "host  1 B"), ["host  1 B"]),
         (("…", "tempo…"), []),
         (("host  0 B", "…", "MEMORY  4.00 GiB"), ["MEMORY  4.00 GiB"]),
+        (("copy 7 at a.py:7", "…"), []),
+        (("copy 8 at a.py:6", "…"), ["copy 8 at a.py:6"]),
         ((), []),
     ],
 )
 def test_output_that_differs_from_the_page_is_seen(shown: tuple[str, ...], lost: list[str]) -> None:
-    assert missing(shown, "MEMORY  3.98 GiB\ntemporaries 7\nhost  0 B\n") == lost
+    assert missing(shown, "MEMORY  3.98 GiB\ntemporaries 7\nhost  0 B\ncopy 9 at a.py:7\n") == lost

@@ -16,6 +16,7 @@ from tests.plugin.project import Project
 README = (REPOSITORY / "README.md").read_text()
 TRAIN, TEST, CHECK, MEMSAFE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 TARGET = "tpu-v5e:2x4"
+SOURCE = re.compile(r"train\.py:\d+")
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,7 @@ def test_inspect_prints_the_page(project: Project) -> None:
     heads = [line.partition("  ")[0] for line in shown if line[:1].isupper()]
     assert heads == ["MEMORY", "TRANSFERS", "COPIES", "ALIVE AT THE PEAK"]
     assert all(f"\n{head}  " in ended.output for head in heads)
+    assert set(SOURCE.findall("\n".join(shown))) <= set(SOURCE.findall(ended.output))
 
 
 def test_memsafe_computes_within_the_budget(tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ def test_a_failed_test_is_one_cause_named_by_its_number(record_of: RecordOf) -> 
     explanation = explain(first)
     assert explanation.text.startswith("scan_offload/{test_a, test_a-2}/{offload-hidden, other} · ")
     assert explanation.details[1].text.startswith("temp_bytes: ")
+    assert "measured" not in {each.label for each in explain(second).details}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from packaging.specifiers import SpecifierSet
 
 from assay.frameworks.installed import CUDA_PLUGINS, installed_version
 from assay.isolate.memory import LEAST_MACHINE_BYTES, machine_bytes
+from assay.model.blame import WrongValue
 from assay.model.target import Unavailable
 from assay.model.units import format_bytes
 from assay.plugin.settings import SettingsError, check_folder
@@ -176,6 +177,13 @@ def devices() -> Iterator[Checkup]:
 def extras() -> Iterator[Checkup]:
     """The packages that only some commands need."""
     yield from (_extra(name, purpose) for name, purpose in _EXTRAS.items())
+
+
+def need_suites() -> None:
+    """Raise WrongValue unless everything is there that the suites of a wheel import."""
+    found = _extra("suites", _EXTRAS["suites"])
+    if found.state is not State.OK:
+        raise WrongValue(f"{found.found}; do this: {found.fix}")
 
 
 def uv() -> Checkup:

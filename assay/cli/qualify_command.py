@@ -185,11 +185,15 @@ def _run(
     workers: str,
 ) -> Path:
     """Judge what the rules name on the target, and nothing else. Returns the run's folder."""
+    from assay.cli.checkups import need_suites
     from assay.plugin.collection import collect
     from assay.plugin.session import launch
 
     if not suites.is_dir():
         raise WrongValue(f"got no folder {suites}, wanted one with suites; name it with --suites")
+    of_wheel = pytest_options([suites])
+    if of_wheel:
+        need_suites()
     name, words = str(target.name), Level(level).name.lower()
     wanted = {
         (rule.suite, cell.workload, cell.claim, variant)
@@ -211,7 +215,7 @@ def _run(
         )
     results_dir, baselines_dir = (str(each.resolve()) for each in folders)
     arguments = [
-        *pytest_options([suites]),
+        *of_wheel,
         *dict.fromkeys(chosen),
         "--assay-target",
         name,

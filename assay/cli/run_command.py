@@ -26,6 +26,7 @@ def run(arguments: _Arguments = None) -> None:
 
     Results are written to the folder results. Baselines are those of the suites.
     """
+    from assay.cli.checkups import need_suites
     from assay.plugin.session import launch
 
     here = Path.cwd()
@@ -37,6 +38,8 @@ def run(arguments: _Arguments = None) -> None:
     suites = shipped.paths(names, here) or [home / shipped.SUITES]
     options = shipped.pytest_options(suites)
     if options:
+        if not names:
+            need_suites()
         options += [f"--assay-results-dir={here / 'results'}"]
         options += [f"--assay-baselines-dir={home / shipped.BASELINES}"]
     code, _ = launch([*options, *map(str, suites), *words[len(names) :]])

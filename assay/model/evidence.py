@@ -327,8 +327,8 @@ class Evidence:
     toolchain did not return the compiled module, ``not_executed`` why the target runs nothing. With
     ``growth``, the times of the growing loop, nothing else was measured. ``hlo_gz`` is the gzipped
     HloProto of the module, which the store writes to a separate file. ``warnings`` are the
-    framework's, such as a donation that no output can use. ``cached``: an earlier run compiled the
-    program. ``retries`` says how earlier attempts ended (`docs/limits.md`). ``processes`` are those
+    framework's, such as a donation that no output can use. ``cached``: the same program was
+    compiled before. ``retries`` says how earlier attempts ended (`docs/limits.md`). ``processes`` are those
     whose devices it uses; in a run over several processes, each measured its own.
     """
 

@@ -195,7 +195,7 @@ class Qualification:
     """What a certificate certifies.
 
     ``later`` maps features that only a higher level decides to that level. ``cached`` counts the
-    verdicts on programs that an earlier run compiled. ``evidence`` maps files to their SHA-256.
+    verdicts on programs that were compiled before. ``evidence`` maps files to their SHA-256.
     ``public_key`` is that of the signer (hexadecimal), empty if it is not signed.
     """
 

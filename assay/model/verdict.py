@@ -83,7 +83,7 @@ class BaselineNumber:
 class Record:
     """One line of ``records.jsonl``; field names are *fixed*.
 
-    ``cached``: an earlier run compiled the program, or one that it is compared with. ``test`` is
+    ``cached``: the program, or one that it is compared with, was compiled before. ``test`` is
     the test's file in pytest's root folder, and its line, as ``tests/test_step.py:12``. ``retries``
     says how earlier attempts at its measurements ended, and is empty if there were none. ``node``
     is the machine of a fleet that reached the verdict. ``relation`` is how ``measured`` must

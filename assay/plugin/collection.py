@@ -55,7 +55,9 @@ def collect(
     with redirect_stdout(said), redirect_stderr(said):
         code = pytest.main(arguments, plugins=[noted])
     if code not in _COLLECTED:
-        raise WrongValue(f"pytest cannot collect the suites:\n{said.getvalue().strip()}")
+        # The tests that it can collect come first.
+        _, head, errors = said.getvalue().rpartition("= ERRORS =")
+        raise WrongValue(f"pytest cannot collect the suites:\n{head}{errors.strip()}")
     return tuple(noted.found)
 
 

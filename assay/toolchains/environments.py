@@ -40,6 +40,9 @@ _MISLEADING: Final = frozenset({"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_P
 _NO_SUCH_VERSION: Final = re.compile(
     r"no version of ([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([0-9][^\s,]*)"
 )
+_OTHER_PYTHON: Final = re.compile(
+    r"current Python version \(([0-9.]+)\) does not satisfy Python([<>=~!]+)([0-9.]+)\S* and (\S+)"
+)
 _NO_NETWORK: Final = (
     *("network was disabled", "error sending request", "failed to lookup address"),
     *("dns error", "failed to fetch", "timed out"),
@@ -125,6 +128,12 @@ class Uv:
             return CannotMake(
                 f"there is no Python {python} here: {words}",
                 f"install it (uv python install {python}), or ask for another",
+            )
+        if other := _OTHER_PYTHON.search(" ".join(said.split())):
+            mine, sign, wanted, package = other.groups()
+            return CannotMake(
+                f"{package} needs Python {sign}{wanted}, not {mine}",
+                f"install one that uv finds, such as by uv python install {wanted}",
             )
         if any(sign in known for sign in _NO_WHEEL):
             return CannotMake(

@@ -51,7 +51,7 @@ class Metric:
         """The release's point. A failure has a number only if the metric counts failures."""
         evidence, version = probed.evidence, probed.release.version
         if evidence.unavailable is not None:
-            return Point(version=version, why=evidence.unavailable.reason)
+            return Point(version=version, why=str(evidence.unavailable))
         if evidence.failure is not None and not self.counts_failures:
             failure = evidence.failure
             return Point(version=version, why=f"{failure.kind.phrase}: {failure.message}")

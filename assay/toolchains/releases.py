@@ -96,7 +96,7 @@ def versions(component: str, first: str, last: str) -> tuple[str, ...]:
 
 
 def _pythons() -> Iterator[str]:
-    """The Pythons to try: this one, then others by version, those of pyenv by their path."""
+    """The Pythons to try: this one, those of pyenv and PATH by their path, those that uv has."""
     mine = ".".join(map(str, sys.version_info[:2]))
     yield ""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
@@ -106,5 +106,5 @@ def _pythons() -> Iterator[str]:
         installed = sorted((root / "versions").glob(f"{version}.*/bin/python"))
         if installed:
             yield str(installed[-1])
-        elif found := shutil.which(f"python{version}"):
-            yield found
+        else:
+            yield shutil.which(f"python{version}") or version

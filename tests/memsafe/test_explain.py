@@ -40,7 +40,10 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
     return printed
 
 
-def line_of(text: str, file: str = __file__) -> str:
+FILE = __file__.removeprefix(f"{Path.cwd()}/")  # As a message names it.
+
+
+def line_of(text: str, file: str = FILE) -> str:
     """`file:line` of the only line of a file that contains `text`, other than a call of this."""
     lines = Path(file).read_text(encoding="utf-8").splitlines()
     (found,) = (n for n, line in enumerate(lines, 1) if text in line and "line_of(" not in line)
@@ -229,7 +232,7 @@ def test_a_refusal_names_no_small_value_of_a_slice_and_no_line_of_memsafe() -> N
     first, *named = caught.value.blockers
     assert first.startswith("arguments and results alone")
     assert named
-    assert all(f"{__file__}:" in each or "argument" in each for each in named)
+    assert all(f"{FILE}:" in each or "argument" in each for each in named)
 
 
 def test_every_option_of_memsafe_is_one_of_explain(said: Said) -> None:

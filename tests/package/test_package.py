@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -177,6 +178,30 @@ def test_without_suites_the_command_says_so(tmp_path: Path, wheel: zipfile.ZipFi
     ended = Project(tmp_path, {}).assay("run", path=bare)
     assert ended.exit_code == 2, ended.output
     assert "Assay was installed without them" in ended.output
+
+
+WITHOUT_FLAX = """
+import importlib.metadata as metadata
+
+def version(name, known=metadata.version):
+    if name == "flax":
+        raise metadata.PackageNotFoundError(name)
+    return known(name)
+
+metadata.version = version
+"""
+
+
+@pytest.mark.parametrize("words", [("run",), ("qualify", "--target", "cpu:8")])
+def test_without_the_extra_the_suites_of_a_wheel_name_it(
+    tmp_path: Path, unpacked: Path, words: tuple[str, ...]
+) -> None:
+    shutil.copytree(unpacked, tmp_path / "venv")
+    (tmp_path / "venv/sitecustomize.py").write_text(WITHOUT_FLAX)
+    ended = Project(tmp_path, {}).assay(*words, path=tmp_path / "venv")
+    assert ended.exit_code == 2, ended.output
+    assert ended.output.startswith("assay: flax is not installed; needed by the programs")
+    assert "do this: pip install " in ended.output
 
 
 def test_an_unknown_suite_of_a_wheel_is_misuse(tmp_path: Path, unpacked: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.toolchains.environments import CannotMake, Uv, find_uv
+from assay.toolchains.environments import CannotMake, Environment, Uv, find_uv
 from assay.toolchains.recipe import Recipe
+from assay.toolchains.releases import Release
 
 PYTHON = ".".join(map(str, sys.version_info[:2]))
 RECIPE = Recipe(pins={"jax": "0.10.99"}, requirements=("jax==0.10.99",))
@@ -22,6 +23,11 @@ NO_WHEEL = (
     "error: No solution found when resolving dependencies\n  cause: Because torch-xla==2.5.0 has "
     "no wheels with a matching Python ABI tag (e.g., `cp312`) and you require torch-xla==2.5.0, we "
     "can conclude that your requirements are unsatisfiable.\n"
+)
+OTHER_PYTHON = (
+    "error: No solution found when resolving dependencies\n  cause: Because the current Python "
+    "version (3.11.7) does not satisfy Python>=3.12 and jax==0.12.0.1 depends on Python>=3.12, we "
+    "can conclude that jax==0.12.0.1 cannot be used.\n"
 )
 NO_NETWORK = (
     "error: Request failed after 3 retries in 10.1s\n  cause: Failed to fetch: "
@@ -47,6 +53,11 @@ def says(folder: Path, words: str, releases: str = "") -> Uv:
     [
         (NO_VERSION, "there is no jax 0.10.99: error: No solution", "ask for another"),
         (NO_WHEEL, f"no wheel for Python {PYTHON}", "--python"),
+        (
+            OTHER_PYTHON,
+            "jax==0.12.0.1 needs Python >=3.12, not 3.11.7",
+            "uv python install 3.12",
+        ),
         (NO_NETWORK, "no package index can be reached", "UV_INDEX_URL"),
         ("error: something new\n", "uv finds no such environment: error: something new", "version"),
     ],
@@ -90,3 +101,22 @@ def test_a_uv_beside_the_interpreter_is_found(
     says(tmp_path / "beside", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "beside" / "python"))
     assert find_uv(str(tmp_path)).command == str(tmp_path / "beside" / "uv")
+
+
+def test_each_python_is_tried_and_the_first_refusal_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(recipe: Recipe) -> Environment:
+        tried.append(recipe.python)
+        raise CannotMake(f"refused {len(tried)}")
+
+    tried: list[str] = []
+    (tmp_path / "versions/3.13.0/bin").mkdir(parents=True)
+    (tmp_path / "versions/3.13.0/bin/python").touch()
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("assay.toolchains.releases.environment", refuse)
+    monkeypatch.setattr(sys, "version_info", (3, 11, 7))
+    with pytest.raises(CannotMake, match="refused 1"):
+        Release(component="jax", version="0.10.2", platform="cpu").environment()
+    assert tried == ["", "3.12", str(tmp_path / "versions/3.13.0/bin/python")]

@@ -109,12 +109,15 @@ def as_written(
 
 
 def source_line(equation: JaxprEqn) -> str:
-    """`file:line` of the user's code that made `equation`; empty if jax or memsafe made it."""
+    """`file:line` of the user's code that made `equation`; empty if jax or memsafe made it.
+
+    The file is relative to the working folder if it lies there.
+    """
     summarize = _private("jax._src.source_info_util", "user_frame")
     frame = summarize(equation.source_info.traceback)
     if frame is None or frame.file_name.startswith(_OWN):
         return ""
-    return f"{frame.file_name}:{frame.start_line}"
+    return f"{frame.file_name.removeprefix(f'{Path.cwd()}/')}:{frame.start_line}"
 
 
 def no_dead_equations(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -328,8 +328,8 @@ class Evidence:
     ``growth``, the times of the growing loop, nothing else was measured. ``hlo_gz`` is the gzipped
     HloProto of the module, which the store writes to a separate file. ``warnings`` are the
     framework's, such as a donation that no output can use. ``cached``: the same program was
-    compiled before. ``retries`` says how earlier attempts ended (`docs/limits.md`). ``processes`` are those
-    whose devices it uses; in a run over several processes, each measured its own.
+    compiled before. ``retries`` says how earlier attempts ended (`docs/limits.md`). ``processes``
+    are those whose devices it uses; in a run over several processes, each measured its own.
     """
 
     workload: str

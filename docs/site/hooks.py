@@ -41,6 +41,8 @@ _LINK = re.compile(r"(?<=\]\()(?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]*)?(?=\))")
 _MERMAID = re.compile(r"^```mermaid\n(?P<drawing>.*?)^```$", re.DOTALL | re.MULTILINE)
 _ARROW = re.compile(r"^ +(\w+) --> (\w+)$", re.MULTILINE)
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".yaml": "yaml", ".sbatch": "bash"}
+# What fits on a line of a phone stays on one line: style.css.
+_SHORT = re.compile(r"<code>(?=[^<\n]{1,30}</code>)")
 _HIDDEN = "---\nsearch:\n  exclude: true\n---\n\n"
 
 
@@ -84,6 +86,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     parts = _FENCED.split(markdown)
     return "".join(part if n % 2 else _LINK.sub(linked, part) for n, part in enumerate(parts))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """The page with its short code marked."""
+    del page, config, files
+    return _SHORT.sub('<code class="short">', html)
 
 
 def _uri(name: str) -> str:

@@ -63,10 +63,10 @@ def test_each_command_and_option_is_on_its_page() -> None:
     assert heads == list(group.commands)
     for name, command in group.commands.items():
         part = built("commands").partition(f'<h2 id="assay-{name}">')[2].partition("<h2")[0]
-        shown = set(re.findall(r"<code>(--?[\w-]+)</code>", part))
+        shown = set(re.findall(r"<code[^>]*>(--?[\w-]+)</code>", part))
         options = {text for each in command.params for text in each.opts if text.startswith("-")}
         assert options - {"--help"} <= shown, name
-    shown = set(re.findall(r"<code>--assay-([\w-]+)", built("options")))
+    shown = set(re.findall(r"<code[^>]*>--assay-([\w-]+)", built("options")))
     assert shown >= {name for name, *_ in plugin._OPTIONS}
 
 

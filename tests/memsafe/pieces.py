@@ -1,6 +1,7 @@
 """The law of every rule: pieces of any factor, in a loop, give what the whole equation gives."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ from jax.extend.core import JaxprEqn
 from memsafe.factors import Axis, Factor, Piece, Rule
 from memsafe.jax_internals import bind
 from memsafe.programs import evaluate, flattened
-from memsafe.rules import factors_of, rule_of
+from memsafe.rules import factors_of, has_halos, rule_of, unshifted
 
 WrittenAxis = int | tuple[int, int] | None
 WrittenFactor = tuple[tuple[WrittenAxis, ...], tuple[WrittenAxis, ...], bool]
@@ -42,15 +43,17 @@ def assert_pieces_give_the_whole(
 
     The equation is the only one of `function`, or the last of the named `primitive`. An expected
     factor is `(operand axes, result axes, merged?)`; an axis is None, a dim, or `(dim, block)`.
+    An operand that is cut with a halo, or not to its end, is None as one that is whole.
     `rule` stands for the table's own. `halos` are dimensions of the only result of which a piece
-    needs all operands: they are expected as well.
+    has no operand but so: they are expected as well.
     """
     seen = last_equation(function, *arguments, primitive=primitive)
     rule = rule or rule_of(seen.equation)
     factors = () if rule is None else rule.factors(seen.equation)
     whole = (None,) * len(seen.equation.invars)
     expected = [*expect, *((whole, (dim,), False) for dim in halos)]
-    assert sorted(map(written, factors), key=repr) == sorted(map(_exact, expected), key=repr)
+    got = [written(unshifted(seen.equation, factor)) for factor in factors]
+    assert sorted(got, key=repr) == sorted(map(_exact, expected), key=repr)
     if rule is not None:
         _assert_right(rule, factors, seen, rounds=rounds)
 
@@ -108,6 +111,8 @@ def _with_block(axis: WrittenAxis) -> WrittenAxis:
 
 def _assert_right(rule: Rule, factors: Sequence[Factor], seen: Seen, *, rounds: bool) -> None:
     cuts = [cut for factor in factors for cut in _cuts(factor)]
+    if has_halos(seen.equation):
+        cuts += [(_wider(factor), 2) for factor in factors if factor.merge is None]
     loops = [_loop(rule, grain, length, seen.equation) for grain, length in cuts]
     # All loops in one program: most of a small program's compilation is the same for any size.
     all_results = jax.jit(lambda operands: [loop(operands) for loop in loops])(seen.operands)
@@ -131,6 +136,15 @@ def _cuts(factor: Factor) -> list[tuple[Factor, int]]:
     return [*((factor, length) for length in finest), *zip(coarser, coarse, strict=True)]
 
 
+def _wider(factor: Factor) -> Factor:
+    """The factor with a halo of one index below and of two above."""
+    axis = factor.results[0]
+    assert axis is not None
+    wider = factor.carrying(0, axis._replace(before=axis.block, after=2 * axis.block))
+    assert wider is not None
+    return replace(wider, size=factor.size)
+
+
 def _proper_divisors(size: int) -> list[int]:
     return [times for times in range(1, size) if size % times == 0]
 
@@ -147,7 +161,7 @@ def _loop(
         def body(index: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
             start = jnp.minimum(index * length, factor.size - length)
             counted = index * length - start if factor.size % length else None
-            piece = Piece(start=start, length=length, counted=counted)
+            piece = Piece(start=start, length=length, counted=counted, size=factor.size)
             sliced = [
                 _sliced(value, axis, piece)
                 for value, axis in zip(operands, factor.operands, strict=True)
@@ -171,11 +185,22 @@ def _loop(
 
 
 def _sliced(value: Array, axis: Axis | None, piece: Piece) -> Array:
+    """The piece, with rubbish in place of what lies beyond the ends."""
     if axis is None:
         return value
-    return lax.dynamic_slice_in_dim(
-        value, piece.start * axis.block, piece.length * axis.block, axis.dim
-    )
+    width = axis.width(piece.length)
+    ends = [(0, 0)] * value.ndim
+    ends[axis.dim] = (abs(axis.before) + width, abs(axis.after) + width)
+    around = jnp.pad(value, ends, mode="wrap") if axis.wraps else _with_rubbish(value, ends)
+    start = ends[axis.dim][0] + piece.start * axis.block - axis.before
+    return lax.dynamic_slice_in_dim(around, start, width, axis.dim)
+
+
+def _with_rubbish(value: Array, ends: list[tuple[int, int]]) -> Array:
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return jnp.pad(value, ends, mode="edge")
+    rubbish = {"b": True, "i": 77, "u": 77}.get(value.dtype.kind, np.nan)
+    return jnp.pad(value, ends, constant_values=rubbish)
 
 
 def _placed(
@@ -184,9 +209,16 @@ def _placed(
     placed = []
     for whole, part, axis in zip(carry, results, factor.results, strict=True):
         assert axis is not None, "a factor without a merge is carried by every result"
-        assert part.shape[axis.dim] == piece.length * axis.block
+        assert part.shape[axis.dim] == axis.width(piece.length)
+        stop = axis.before + piece.length * axis.block
+        inner = lax.slice_in_dim(part, axis.before, stop, axis=axis.dim)
+        # The last of a size that the block does not divide goes beyond the end.
+        ends = [(0, 0)] * whole.ndim
+        ends[axis.dim] = (0, max(0, factor.size * axis.block - whole.shape[axis.dim]))
         at = piece.start * axis.block
-        placed.append(lax.dynamic_update_slice_in_dim(whole, part, at, axis.dim))
+        longer = jnp.pad(whole, ends, mode="edge")
+        longer = lax.dynamic_update_slice_in_dim(longer, inner, at, axis.dim)
+        placed.append(lax.slice_in_dim(longer, 0, whole.shape[axis.dim], axis=axis.dim))
     return tuple(placed)
 
 

@@ -21,6 +21,7 @@ from tests.memsafe.random_arithmetic import (
     reduced,
     selected,
 )
+from tests.memsafe.random_stencils import stenciled
 from tests.memsafe.random_values import (
     LARGEST,
     Pool,
@@ -259,4 +260,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "drawn": _drawn,
     "called": _called,
     "looped": _looped,
+    "stenciled": stenciled,
 }

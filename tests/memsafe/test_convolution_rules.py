@@ -105,6 +105,8 @@ def test_the_gradient_of_a_kernel_sums_over_images() -> None:
             ((3, None), (2,), False),
             ((None, 3), (3,), False),
             ((0, 0), (None,), True),
+            ((None, 1), (None,), True),
+            ((None, 2), (None,), True),
         ],
         halos=(0, 1),
         rounds=True,  # The library's order of sums depends on the number of channels and processor.
@@ -121,8 +123,8 @@ def test_windows_are_reduced_by_pieces_of_what_no_window_spans(
     assert_pieces_give_the_whole(
         lambda x: lax.reduce_window(x, np.float32(initial), reduction, **WINDOWS, padding="VALID"),
         numbers(3, 6, 6, 5),
-        expect=[((0,), (0,), False), ((3,), (3,), False)],
-        halos=(1, 2),
+        expect=[((0,), (0,), False), (((1, 2),), (1,), False), ((3,), (3,), False)],
+        halos=(2,),
         rounds=True,
     )
 
@@ -140,26 +142,26 @@ def test_a_reduction_of_windows_by_any_function_is_cut_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "halos"),
+    ("options", "expect", "halos"),
     [
-        ({"padding": ((1, 0), (0, 0))}, (0, 1)),
-        ({"padding": "VALID", "base_dilation": (2, 1)}, (1,)),
-        ({"padding": "VALID", "window_strides": (2, 1)}, (0, 1)),
+        ({"padding": ((1, 0), (0, 0))}, [], (0, 1)),
+        ({"padding": "VALID", "base_dilation": (2, 1)}, [((0,), ((0, 2),), False)], (1,)),
+        ({"padding": "VALID", "window_strides": (2, 1)}, [], (0, 1)),
     ],
 )
-def test_a_dimension_that_is_dilated_stays_whole(
-    options: dict[str, Any], halos: tuple[int, ...]
+def test_a_dimension_is_cut_in_steps_of_its_stride_or_dilation(
+    options: dict[str, Any], expect: Any, halos: tuple[int, ...]
 ) -> None:
     options = {"window_strides": (1, 1), "window_dimensions": (1, 2), **options}
     assert_pieces_give_the_whole(
         lambda x: lax.reduce_window(x, np.float32(0), lax.add, **options),
         numbers(4, 6),
-        expect=[],
+        expect=expect,
         halos=halos,
     )
 
 
-def test_the_gradient_of_a_largest_of_windows_is_cut_along_images_and_features() -> None:
+def test_the_gradient_of_a_largest_of_windows_is_cut_along_all_dimensions() -> None:
     def loss(x: jax.Array) -> jax.Array:
         pooled = lax.reduce_window(x, np.float32(-np.inf), lax.max, **WINDOWS, padding="VALID")
         return (pooled**2).sum()
@@ -168,5 +170,10 @@ def test_the_gradient_of_a_largest_of_windows_is_cut_along_images_and_features()
         jax.grad(loss),
         numbers(3, 6, 6, 5),
         primitive="select_and_scatter_add",
-        expect=[((0, 0), (0,), False), ((3, 3), (3,), False)],
+        expect=[
+            ((0, 0), (0,), False),
+            ((1, (1, 2)), ((1, 2),), False),
+            ((None, None), (2,), False),
+            ((3, 3), (3,), False),
+        ],
     )

@@ -1,7 +1,9 @@
-"""The rules of stencils, shifts and convolutions: a piece cuts its window of the whole."""
+"""The rules of stencils, shifts and convolutions: a piece has a halo."""
 
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from jax import Array, lax
 
 from memsafe import BudgetError, memsafe, rules
 from memsafe.rules import convolutions
+from memsafe.rules.rolls import ROLL
 
 from .budgets import assert_same, peak_bytes
 from .pieces import assert_pieces_give_the_whole
@@ -38,11 +41,13 @@ def test_padding_is_cut_with_what_fills_it(ends: tuple[int, int]) -> None:
     )
 
 
-def test_padding_between_elements_is_not_cut() -> None:
+@pytest.mark.parametrize("ends", [(3, 0), (4, -2), (-1, 5)])
+@pytest.mark.parametrize("between", [1, 2])
+def test_padding_between_elements_is_cut_in_blocks(ends: tuple[int, int], between: int) -> None:
     assert_pieces_give_the_whole(
-        lambda x: lax.pad(x, x.dtype.type(7), ((1, 0, 2), (0, 0, 0))),
+        lambda x: lax.pad(x, x.dtype.type(7), ((*ends, between), (0, 0, 0))),
         normal(6, 4),
-        expect=[((1, None), (1,), False)],
+        expect=[((None, None), ((0, between + 1),), False), ((1, None), (1,), False)],
     )
 
 
@@ -84,16 +89,79 @@ def test_an_image_is_cut_with_its_halo(padding: Any, stride: int, dilation: int)
     )
 
 
-def test_images_that_are_dilated_are_not_cut() -> None:
+@pytest.mark.parametrize("padding", [(1, 2), (0, 0), (3, 3), (-1, 4)])
+@pytest.mark.parametrize(("gaps", "dilation"), [(2, 1), (3, 1), (2, 2)])
+def test_a_dilated_image_is_cut_in_blocks(
+    padding: tuple[int, int], gaps: int, dilation: int
+) -> None:
+    def convolved(image: Array, kernel: Array) -> Array:
+        return lax.conv_general_dilated(
+            image,
+            kernel,
+            (1,),
+            [padding],
+            lhs_dilation=(gaps,),
+            rhs_dilation=(dilation,),
+            dimension_numbers=("NWC", "WIO", "NWC"),
+        )
+
+    expect = [
+        ((0, None), (0,), False),
+        ((None, 2), (2,), False),
+        ((2, 1), (None,), True),
+        ((None, None), ((1, gaps),), False),
+    ]
+    assert_pieces_give_the_whole(
+        convolved, normal(2, 9, 3), normal(4, 3, 2), expect=expect, rounds=True
+    )
+
+
+@pytest.mark.parametrize("padding", [(1, 1), (0, 2), (2, 0), (0, 0)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_kernels_gradient_is_summed_along_its_image(padding: Any, stride: int) -> None:
     def convolved(image: Array, kernel: Array) -> Array:
         numbers = ("NWC", "WIO", "NWC")
         return lax.conv_general_dilated(
-            image, kernel, (1,), [(1, 2)], lhs_dilation=(2,), dimension_numbers=numbers
+            image, kernel, (stride,), [padding], dimension_numbers=numbers
         )
 
-    expect = [((0, None), (0,), False), ((None, 2), (2,), False), ((2, 1), (None,), True)]
+    image, kernel = normal(2, 19, 3), normal(3, 3, 5)
+    cotangent = normal(*jax.eval_shape(convolved, image, kernel).shape)
     assert_pieces_give_the_whole(
-        convolved, normal(2, 9, 3), normal(4, 3, 2), expect=expect, rounds=True
+        lambda image, cotangent: jax.vjp(partial(convolved, image), kernel)[1](cotangent)[0],
+        image,
+        cotangent,
+        primitive="conv_general_dilated",
+        expect=[
+            ((2, None), (1,), False),
+            ((None, 2), (2,), False),
+            ((0, 0), (None,), True),
+            ((None, 1), (None,), True),
+            ((None, None), (0,), False),
+        ],
+        rounds=True,
+    )
+
+
+@pytest.mark.parametrize("operation", [lax.max, lax.min])
+@pytest.mark.parametrize("padding", ["SAME", "VALID", ((2, 1), (0, 0))])
+@pytest.mark.parametrize(("span", "stride"), [(3, 1), (3, 2), (4, 3)])
+def test_the_gradient_of_a_maximum_is_cut(
+    operation: Any, padding: Any, span: int, stride: int
+) -> None:
+    start = {lax.max: -np.inf, lax.min: np.inf}[operation]
+
+    def pooled(x: Array) -> Array:
+        return lax.reduce_window(x, start, operation, (span, 1), (stride, 1), padding)
+
+    cotangent = normal(*jax.eval_shape(pooled, normal(12, 4)).shape)
+    assert_pieces_give_the_whole(
+        lambda x, cotangent: jax.vjp(pooled, x)[1](cotangent)[0],
+        normal(12, 4),
+        cotangent,
+        primitive="select_and_scatter_add",
+        expect=[((None, None), ((0, stride),), False), ((1, 1), (1,), False)],
+        rounds=True,
     )
 
 
@@ -117,6 +185,17 @@ def test_a_roll_has_the_same_values_in_pieces(shift: int) -> None:
         expect=[((None, None), (0,), False), ((1, 1), (1,), False)],
         primitive="concatenate",
     )
+
+
+@pytest.mark.parametrize("offset", [1, -2, 4])
+def test_a_roll_wraps_around(offset: int) -> None:
+    def rolled(x: Array) -> Array:
+        found: Array = ROLL.bind(x, dim=0, offset=offset)
+        return found
+
+    x = normal(9, 4)
+    np.testing.assert_array_equal(jax.jit(rolled)(x), np.roll(x, -offset, 0))
+    assert_pieces_give_the_whole(rolled, x, expect=[((None,), (0,), False), ((1,), (1,), False)])
 
 
 def test_whole_numbers_beyond_an_end_are_filled() -> None:

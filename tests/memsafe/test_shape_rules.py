@@ -20,7 +20,6 @@ from .pieces import (
     assert_pieces_give_the_whole,
     assert_stays_whole,
     last_equation,
-    written,
 )
 
 pytestmark = pytest.mark.exhaustive
@@ -87,7 +86,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], list[Any
     "pad": (
         lambda x: lax.pad(x, 7.0, ((0, 0, 0), (1, -1, 0), (0, 0, 1))),
         ((4, 3, 2),),
-        [((0, None), (0,), False), ((None, None), (1,), False)],
+        [
+            ((0, None), (0,), False),
+            ((None, None), (1,), False),
+            ((2, None), ((2, 2),), False),
+        ],
     ),
     "slice": (
         lambda x: lax.slice(x, (0, 1, 0), (4, 3, 3), (1, 1, 2)),
@@ -247,7 +250,7 @@ def test_a_reshape_along_what_is_not_contiguous_is_caught() -> None:
         assert_pieces_give_the_whole(
             lambda x: lax.reshape(x, (2, 8)),
             numbered((4, 4)),
-            expect=[written(wrong)],
+            expect=[(((1, 2),), ((1, 4),), False)],
             rule=Rule(factors=lambda _: (wrong,), apply=shapes.RULES["reshape"].apply),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memsafe.graph import Graph, Tie
+from memsafe.jax_internals import aval_of
 from memsafe.memory import usage
 from memsafe.programs import nbytes
 from memsafe.region import Blocked, Region, Splitting
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Factor
 
-__all__ = ["Candidate", "Obstacle", "candidate", "reread_bytes", "slice_bytes", "wanted_from"]
+__all__ = [
+    "Candidate",
+    "Obstacle",
+    "candidate",
+    "halo_work",
+    "region_work",
+    "reread_bytes",
+    "slice_bytes",
+    "wanted_from",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +94,7 @@ def candidate(graph: Graph, split: set[Var], way: int | None = None) -> Candidat
             split.difference_update(graph.equations[graph.definition[obstacle.value]].outvars)
     order = _ordered(graph, splitting, regions)
     whole = sum(graph.works[item] for item in order if not isinstance(item, Region))
-    looped = sum(_work(graph, region) for region in regions)
+    looped = sum(region_work(graph, region) for region in regions)
     return Candidate(
         graph=graph,
         split=split,
@@ -110,12 +120,24 @@ def _slice_bytes(graph: Graph, region: Region, length: int) -> float:
     }
 
     def sliced(value: Var) -> float:
-        share = length / region.size if value in axes else 1.0
+        share = 1.0
+        if value in axes:
+            share = axes[value].width(length) / aval_of(value).shape[axes[value].dim]
         return size[value] * share * times.get(value, 1)
 
     units = [graph.units[index] for index in sorted(region.factors)]
     kept = [v for index in region.sinks for v in graph.equations[index].outvars]
     return usage(units, sliced, kept).peak().nbytes
+
+
+def halo_work(graph: Graph, region: Region) -> float:
+    """The operations of a slice's halos: so many are done again for every slice."""
+    found = 0.0
+    for index in region.factors:
+        for factor in region.versions(index):
+            halo = max((axis.halo for axis in factor.results if axis is not None), default=0.0)
+            found += graph.works[index] * halo / region.size
+    return found
 
 
 def reread_bytes(graph: Graph, region: Region) -> float:
@@ -221,10 +243,11 @@ def _score(graph: Graph, region: Region, factor: Factor) -> tuple[float, ...]:
         for value in graph.equations[index].outvars
     )
     dimension = min(axis.dim for axis in factor.operands if axis is not None)
-    return (len(region.sinks), -merged, -_work(graph, region), -dimension)
+    return (len(region.sinks), -merged, -region_work(graph, region), -dimension)
 
 
-def _work(graph: Graph, region: Region) -> float:
+def region_work(graph: Graph, region: Region) -> float:
+    """The operations of a loop, without those of halos."""
     return sum(graph.works[index] * len(region.versions(index)) for index in region.factors)
 
 

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from memsafe.jax_internals import aval_of
-from memsafe.rules import elementwise, reductions, shapes
+from memsafe.rules import elementwise, reductions, rolls, shapes
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _SERIAL = 8.0
 """What an operation of a solve or a factorisation costs, for it waits for the one before."""
 
 _FACTORISATIONS = frozenset(("cholesky", "lu", "qr", "eigh", "svd"))
-_POINTWISE = frozenset((*elementwise.RULES, *shapes.RULES, "dynamic_slice"))
+_POINTWISE = frozenset((*elementwise.RULES, *shapes.RULES, *rolls.RULES, "dynamic_slice"))
 _READERS = frozenset((*_POINTWISE, *reductions.RULES, "argmax", "argmin"))
 _IN_PLACE = frozenset(
     (*elementwise.RULES, "dynamic_update_slice", "scan", "while", "scatter", "scatter-add")

@@ -38,7 +38,9 @@ def _step_function(graph: Graph, loop: Loop) -> Callable[..., list[Array]]:
     """One step of `loop`: `(start, counted, *inputs)` → what its slice adds to each result."""
 
     def step(start: Array, counted: Array, *inputs: Array) -> list[Array]:
-        piece = Piece(start=start, length=loop.length, counted=None if loop.divides else counted)
+        counted_here = None if loop.divides else counted
+        size = loop.region.size
+        piece = Piece(start=start, length=loop.length, counted=counted_here, size=size)
         return sliced_results(graph, loop.region, loop.leaving, piece, inputs)
 
     return step

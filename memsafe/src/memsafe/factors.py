@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import jax.numpy as jnp
 from jax import lax
 
 if TYPE_CHECKING:
@@ -30,10 +31,59 @@ class Axis(NamedTuple):
 
     Index i of the factor covers the elements `[i * block, (i + 1) * block)` of `dim`: where a
     reshape merges `[heads, 64]` into one dimension, a head is a block of 64.
+
+    An axis with a *halo* covers `before` elements more below, and `after` above; fewer, where they
+    are negative. Some of them may lie beyond the array's ends. What is there is anything at all:
+    who reads a halo fills it. But where the axis `wraps`, the array goes on from its other end.
     """
 
     dim: int
     block: int = 1
+    before: int = 0
+    after: int = 0
+    wraps: bool = False
+
+    @property
+    def has_halo(self) -> bool:
+        """Whether it covers other elements than its blocks."""
+        return bool(self.before or self.after)
+
+    @property
+    def halo(self) -> float:
+        """How many indices more than a piece's own it covers."""
+        return (self.before + self.after) / self.block
+
+    @property
+    def exact(self) -> Axis:
+        """The same blocks without a halo."""
+        return Axis(self.dim, self.block)
+
+    def first(self, piece: Piece) -> Array:
+        """The first element that a piece covers; it may lie below the array."""
+        return piece.start * self.block - self.before
+
+    def width(self, length: int) -> int:
+        """The elements that `length` indices cover."""
+        return length * self.block + self.before + self.after
+
+    def covers(self, other: Axis) -> bool:
+        """Whether every element that `other` covers is covered, with what it has to be."""
+        return self == other or (
+            self.exact == other.exact
+            and self.before >= other.before
+            and self.after >= other.after
+            and self.wraps >= other.wraps
+        )
+
+    def joined(self, other: Axis) -> Axis:
+        """The least that covers both, of the same blocks."""
+        return Axis(
+            self.dim,
+            self.block,
+            max(self.before, other.before),
+            max(self.after, other.after),
+            self.wraps or other.wraps,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +95,52 @@ class Piece:
         length: How many, known when traced.
         counted: How many of the first ones an earlier piece has covered (the last piece of a
             loop is moved back to stay within the array); None where it is known to be none.
+        size: How many indices there are in all; None where that tells nothing new.
     """
 
     start: Array
     length: int
     counted: Array | None = None
+    size: int | None = None
+
+    def goes_beyond(self, axis: Axis, elements: int) -> bool:
+        """Whether such a piece may cover more than the `elements` of a dimension."""
+        within = self.size is None or self.size * axis.block + axis.after <= elements
+        return axis.before > 0 or not within or (self.size is None and axis.after > 0)
 
     def of(self, value: Array, axis: Axis) -> Array:
-        """The piece of an array that carries the factor on `axis`."""
-        start, length = self.start * axis.block, self.length * axis.block
-        return lax.dynamic_slice_in_dim(
-            value, start, length, axis.dim, allow_negative_indices=False
-        )
+        """The piece of an array that carries the factor on `axis`; zeros beyond its ends."""
+        start, width = axis.first(self), axis.width(self.length)
+        if self.goes_beyond(axis, value.shape[axis.dim]):
+            return (_around if axis.wraps else _within)(value, axis.dim, start, width)
+        return lax.dynamic_slice_in_dim(value, start, width, axis.dim, allow_negative_indices=False)
+
+    def filled(self, value: Array, axis: Axis, size: int, fill: Any) -> Array:
+        """The piece of an array of `size` elements with `fill` beyond it, if it does not wrap."""
+        if axis.wraps or not self.goes_beyond(axis, size):
+            return value
+        place = axis.first(self) + lax.broadcasted_iota(jnp.int32, value.shape, axis.dim)
+        return jnp.where((place >= 0) & (place < size), value, jnp.asarray(fill, value.dtype))
+
+
+def _within(value: Array, dim: int, start: Array, width: int) -> Array:
+    """`width` elements from `start`; zeros beyond the ends."""
+    size = value.shape[dim]
+    inside = min(width, size)
+    start = jnp.clip(start, -width, size)  # Further out there is nothing but zeros either.
+    within = jnp.clip(start, 0, size - inside)
+    window = lax.dynamic_slice_in_dim(value, within, inside, dim, allow_negative_indices=False)
+    ends = [(width, width, 0) if each == dim else (0, 0, 0) for each in range(value.ndim)]
+    padded = lax.pad(window, jnp.zeros((), value.dtype), ends)
+    return lax.dynamic_slice_in_dim(
+        padded, width + start - within, width, dim, allow_negative_indices=False
+    )
+
+
+def _around(value: Array, dim: int, start: Array, width: int) -> Array:
+    """`width` elements from `start`, from the other end beyond an end."""
+    places = (start + lax.iota(jnp.int32, width)) % value.shape[dim]
+    return jnp.take(value, places, axis=dim, mode="clip")
 
 
 class Merge(Protocol):
@@ -116,13 +200,28 @@ class Factor:
         """The same factor with `times` indices taken as one; `times` divides its size."""
         if times == 1:
             return self
-        return replace(
-            self,
-            size=self.size // times,
-            operands=tuple(_coarser(axis, times) for axis in self.operands),
-            results=tuple(_coarser(axis, times) for axis in self.results),
-            least=-(-self.least // times),
-        )
+        return self._scaled(times)
+
+    def joined(self, other: Factor) -> Factor | None:
+        """This factor with the halos of both; None where they differ in more than halos."""
+        pairs = [*zip(self.operands, other.operands, strict=True)]
+        pairs += zip(self.results, other.results, strict=True)
+        if self.merge != other.merge or any(
+            one != another and (one is None or another is None or one.exact != another.exact)
+            for one, another in pairs
+        ):
+            return None
+        found = [
+            one if one is None or another is None else one.joined(another) for one, another in pairs
+        ]
+        count = len(self.operands)
+        return replace(self, operands=tuple(found[:count]), results=tuple(found[count:]))
+
+    @property
+    def halo(self) -> float:
+        """The most indices that an array covers beside a piece's own."""
+        axes = (*self.operands, *self.results)
+        return max((axis.halo for axis in axes if axis is not None), default=0.0)
 
     def carrying(self, result: int, axis: Axis) -> Factor | None:
         """This factor as coarse as `result` carries it on `axis`, or None where it cannot."""
@@ -136,16 +235,35 @@ class Factor:
         if own is None or own.dim != axis.dim or axis.block % own.block:
             return None
         times = axis.block // own.block
-        return None if self.size % times else self.coarser(times)
+        before, after = (-(-halo // own.block) for halo in (axis.before, axis.after))
+        return self._scaled(times, before, after, wraps=axis.wraps)
+
+    def _scaled(
+        self, times: int, before: int = 0, after: int = 0, *, wraps: bool = False
+    ) -> Factor:
+        """`times` indices as one, and as many more of the finer ones below and above."""
+
+        def scaled(axis: Axis | None) -> Axis | None:
+            return axis and Axis(
+                axis.dim,
+                axis.block * times,
+                axis.before + before * axis.block,
+                axis.after + after * axis.block,
+                axis.wraps or wraps,
+            )
+
+        return replace(
+            self,
+            size=-(-self.size // times),
+            operands=tuple(map(scaled, self.operands)),
+            results=tuple(map(scaled, self.results)),
+            least=-(-self.least // times),
+        )
 
     def finest_block(self) -> int:
         """The smallest common multiple of the blocks that its arrays carry."""
         axes = (*self.operands, *self.results)
         return math.lcm(*(axis.block for axis in axes if axis is not None))
-
-
-def _coarser(axis: Axis | None, times: int) -> Axis | None:
-    return None if axis is None else Axis(axis.dim, axis.block * times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

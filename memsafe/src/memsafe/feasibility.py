@@ -64,9 +64,11 @@ class Feasibility:
         value, axis = need
         carrier = self.splitting.graph.carrier(value, axis)
         have = self.region.versions(carrier.equation)
-        if any(factor.results[carrier.result] == axis for factor in have):
+        made = [axis for axis in (each.results[carrier.result] for each in have) if axis]
+        if any(one.covers(axis) for one in made):
             return []
-        if not carrier.ways or (have and value not in self.splitting.split):
+        widened = any(one.exact == axis.exact for one in made)
+        if not carrier.ways or (have and value not in self.splitting.split and not widened):
             return None
         return [] if carrier.operands is None else self._sliced(carrier.operands)
 

@@ -14,7 +14,7 @@ from jax.extend.core import Literal, Var
 from memsafe.costs import work
 from memsafe.memory import Unit, equation_unit
 from memsafe.programs import nbytes
-from memsafe.rules import factors_of
+from memsafe.rules import factors_of, has_halos, wraps
 from memsafe.shards import Parts, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
@@ -139,8 +139,9 @@ class Graph:
     def _carrier(self, value: Var, axis: Axis) -> Carrier:
         index = self.definition[value]
         result = self.equations[index].outvars.index(value)
-        factor = _first_carrying(self.factors[index], result, axis)
-        found = (each.carrying(result, axis) for each in self.factors[index])
+        factors = self._carrying(index, axis)
+        factor = _first_carrying(factors, result, axis)
+        found = (each.carrying(result, axis) for each in factors)
         ways = [each for each in found if each is not None]
         only = len(ways) == 1 and factor == ways[0]
         return Carrier(
@@ -150,6 +151,13 @@ class Graph:
             ways=len(ways),
             operands=self.made_operands(index, ways[0]) if only else None,
         )
+
+    def _carrying(self, index: int, axis: Axis) -> list[Factor]:
+        """The factors of an equation that can give `axis` of a result, with its halo."""
+        equation, factors = self.equations[index], self.factors[index]
+        if axis.wraps:
+            return [each for each in factors if wraps(equation, each)]
+        return list(factors) if not axis.has_halo or has_halos(equation) else []
 
     def made_operands(self, index: int, factor: Factor) -> tuple[tuple[Var, Axis | None], ...]:
         """The operands of an equation that others make, and the axis that carries each."""

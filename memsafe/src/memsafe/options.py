@@ -21,6 +21,7 @@ from memsafe.rewrites import (
     online_sums,
     redundant,
     reshape_sinking,
+    rolls,
     short_reductions,
     sums_apart,
 )
@@ -37,6 +38,7 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "invariants": loop_invariants,
     "bystanders": bystanders_apart,
     "reshapes": reshape_sinking,
+    "rolls": rolls,
     "directions": one_direction_each,
     "sums": sums_apart,
     "blocks": computed_in_blocks,

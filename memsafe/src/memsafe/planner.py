@@ -11,7 +11,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from memsafe.candidates import Candidate, candidate, reread_bytes, slice_bytes, wanted_from
+from memsafe.candidates import (
+    Candidate,
+    candidate,
+    halo_work,
+    region_work,
+    reread_bytes,
+    slice_bytes,
+    wanted_from,
+)
 from memsafe.costs import LOOP_STEP
 from memsafe.emit import step_signature, traced_step
 from memsafe.graph import Graph
@@ -61,6 +69,9 @@ They gain nothing in it, and in slices of other shapes than elsewhere they are o
 the compiler: an encoder with all between its last attention and that one's derivative in one loop
 compiles half as long again.
 """
+
+_HALO = 8
+"""So many times its halo is the length of a slice where there is room: an eighth is done again."""
 
 _LEAN = 1.08
 """A lean plan may do so much more work than one whose loops are shared at any price."""
@@ -217,7 +228,8 @@ class Planner:
             if isinstance(item, Region):
                 whole = slice_bytes(graph, item, item.size)
                 steps = max(1.0, whole / max(min(nbytes, self.soft), 1.0))
-                cost += steps * (LOOP_STEP + reread_bytes(graph, item))
+                again = reread_bytes(graph, item) + halo_work(graph, item)
+                cost += steps * (LOOP_STEP + again)
         return found.peak(transient).nbytes, cost
 
     def _transient(
@@ -261,7 +273,7 @@ class Planner:
             predicted=reached.nbytes,
             live=found.live(reached.unit, graph.size.__getitem__),
             fullest=steps[reached.unit] if steps else None,
-            work=each.work,
+            work=each.work + sum(_halo_work(graph, step) for step in steps),
             obstacles=tuple(each.obstacles),
         )
 
@@ -321,6 +333,8 @@ class Planner:
         more = slice_bytes(graph, region, 2 * least) - one
         if more <= 0 and region.size > least:  # What is fused may differ in slices so short.
             more = (slice_bytes(graph, region, region.size) - one) * least / (region.size - least)
+        halo = _HALO * region.size * halo_work(graph, region) / max(region_work(graph, region), 1.0)
+        useful = max(useful, min(room, halo * more / least))
         wished = least * (1 + useful / more) if more > 0 else region.size
         length = _rounded(region.size, least, int(min(wished, region.size)), self.multiple)
         taken = slice_bytes(graph, region, length) - one
@@ -333,6 +347,11 @@ class Planner:
 def _left(budget: float, alive: float) -> float:
     """What a step may take: the rest of the budget, but never so little that loops crawl."""
     return max(budget - alive, budget / 64)
+
+
+def _halo_work(graph: Graph, step: Loop | Whole) -> float:
+    """The operations of all the halos of a loop."""
+    return halo_work(graph, step.region) * step.count if isinstance(step, Loop) else 0.0
 
 
 def _usage(each: Candidate) -> Usage:

@@ -16,6 +16,7 @@ from jax.extend.core import Literal
 from memsafe.factors import Factor
 from memsafe.feasibility import Feasibility
 from memsafe.graph import Graph
+from memsafe.jax_internals import aval_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -218,16 +219,16 @@ class Splitting:
         growth = _Growth(splitting=self, region=region, outside=region.outside)
         growth.take(sink, factor)
         growth.run()
+        growth.complete()
         if region.sinks and self.way is not None and self._kept(growth.taken) > self.way:
             raise Blocked(sink, "too many operations lie between it and the loop")
-        owned = region.owned | self._owned(index for index, _ in growth.taken)
+        owned = region.owned | self.owned(index for index, _ in growth.taken)
         if growth.outside & owned:
             raise Blocked(sink, "it needs a result of the loop that is still running")
-        for index, version in growth.taken:
-            if index in region.factors:
-                region.again[index] = (*region.again.get(index, ()), version)
-            else:
-                region.factors[index] = version
+        for index, (version, *others) in growth.versions.items():
+            region.factors[index] = version
+            if others:
+                region.again[index] = tuple(others)
         region.axes.update(growth.axes)
         region.sinks.append(sink)
         region.owned, region.outside = owned, growth.outside
@@ -246,7 +247,8 @@ class Splitting:
         results = (self.graph.equations[index].outvars for index, _ in taken)
         return sum(not any(value in self.split for value in made) for made in results)
 
-    def _owned(self, indices: Iterable[int]) -> int:
+    def owned(self, indices: Iterable[int]) -> int:
+        """Those that make what is kept, and that no loop before makes."""
         mask = 0
         for index in indices:
             kept = any(value not in self.split for value in self.graph.equations[index].outvars)
@@ -275,16 +277,49 @@ class _Growth:
         have = self._versions(index)
         if factor in have:
             return
-        if have and not self._can_repeat(index, (*have, factor)):
+        at, factor = self._placed(have, factor)
+        if factor in have:
+            return
+        if at == len(have) > 0 and not self._can_repeat(index, (*have, factor)):
             results = self.splitting.graph.equations[index].outvars
             own = next((value for value in results if value in self.splitting.split), None)
             raise Blocked(index, "it would be split along two axes at once", own)
-        self.versions[index] = (*have, factor)
+        self.versions[index] = (*have[:at], factor, *have[at + 1 :])
         self.taken.append((index, factor))
         results = self.splitting.graph.equations[index].outvars
         for value, axis in zip(results, factor.results, strict=True):
-            if axis is not None and not have:
+            if axis is not None and at == 0:
                 self.axes[value] = axis
+
+    def _placed(self, have: tuple[Factor, ...], factor: Factor) -> tuple[int, Factor]:
+        """Which version a factor becomes: one that is there with a halo for both, else another."""
+        for at, other in enumerate(have):
+            both = other.joined(factor)
+            if both is not None and both.halo <= self.region.size // 2:
+                return at, both
+        return len(have), factor
+
+    def complete(self) -> None:
+        """Has the loop make each index of what is kept in it once, beside what halos need.
+
+        Raises Blocked or TilingMismatch.
+        """
+        seen = -1
+        while len(self.taken) > seen:
+            seen = len(self.taken)
+            owned = self.splitting.owned(self.versions)
+            for index in [index for index in self.versions if owned >> index & 1]:
+                self._make_exact(index)
+            self.run()
+
+    def _make_exact(self, index: int) -> None:
+        first, *_ = self.versions[index]
+        results = self.splitting.graph.equations[index].outvars
+        for value, axis in zip(results, first.results, strict=True):
+            if axis is not None:
+                if aval_of(value).shape[axis.dim] != self.region.size * axis.block:
+                    raise Blocked(index, "the slices of the loop do not divide a result of it")
+                self._demand(value, axis.exact)
 
     def run(self) -> None:
         """Follows operands upward until the loop is closed above.
@@ -334,7 +369,8 @@ class _Growth:
         for factor in self._versions(carrier.equation):
             if factor.merge is not None:
                 raise Blocked(carrier.equation, "its reduction ends only with the loop")
-            if factor.results[carrier.result] == axis:
+            made = factor.results[carrier.result]
+            if made is not None and made.covers(axis):
                 return
         if isinstance(carrier.factor, Factor):
             self.take(carrier.equation, carrier.factor)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from jax import lax
 from jax.extend.core import Literal
 
-from memsafe.factors import Piece
 from memsafe.jax_internals import bind
 from memsafe.rules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from jax import Array
     from jax.extend.core import JaxprEqn, Var
 
-    from memsafe.factors import Axis, Factor
+    from memsafe.factors import Axis, Factor, Piece
     from memsafe.graph import Graph
     from memsafe.region import Region
 
@@ -34,7 +34,7 @@ def sliced_results(
     inputs: Sequence[Array],
 ) -> list[Array]:
     """What one slice adds to each result in `leaving`: its slices, or states to be merged."""
-    slices = _Slices(region, piece, dict(zip(region.inputs(graph), inputs, strict=True)))
+    slices = _Slices(graph, region, piece, inputs)
     results_of = dict(leaving)
     parts: list[Array] = []
     for index in sorted(region.factors):
@@ -50,7 +50,7 @@ def sliced_results(
                 parts += factor.merge.part(equation, factor, operands, piece)
         if region.factors[index].merge is None:
             made = results_of.get(index, ())
-            parts += [slices.made[value, region.axes[value]] for value in made]
+            parts += [slices.read(value, region.axes[value].exact) for value in made]
     return parts
 
 
@@ -66,24 +66,53 @@ def _on_slices(
 class _Slices:
     """The values of one step."""
 
-    def __init__(self, region: Region, piece: Piece, inputs: dict[Var, Array]) -> None:
-        self.region, self.piece, self.inputs = region, piece, inputs
-        self.made: dict[tuple[Var, Axis | None], Array] = {}
-        self.cut: dict[tuple[Var, Axis], Array] = {}
+    def __init__(self, graph: Graph, region: Region, piece: Piece, inputs: Sequence[Array]) -> None:
+        self.piece = piece
+        self.whole = dict(zip(region.inputs(graph), inputs, strict=True))
+        self.made: dict[Var, dict[Axis | None, Array]] = {}
+        self.windows = _windows(graph, region, self.whole)
 
     def take(self, equation: JaxprEqn, factor: Factor, results: Sequence[Array]) -> None:
         """Keeps the results of an equation on the slice."""
         for value, axis, result in zip(equation.outvars, factor.results, results, strict=True):
-            self.made[value, axis] = result
+            self.made.setdefault(value, {})[axis] = result
 
     def read(self, atom: Var | Literal, axis: Axis | None) -> Array:
         """The value of an operand, sliced along `axis` where the equation carries one."""
         if isinstance(atom, Literal):
             return cast("Array", atom.val)
-        if (atom, axis) in self.made:
-            return self.made[atom, axis]
+        made = self.made.setdefault(atom, {})
+        if axis in made:
+            return made[axis]
         if axis is None:
-            return self.inputs[atom]
-        if (atom, axis) not in self.cut:
-            self.cut[atom, axis] = self.piece.of(self.inputs[atom], axis)
-        return self.cut[atom, axis]
+            return self.whole[atom]
+        wide = next((one for one in made if one is not None and one.covers(axis)), None)
+        if wide is None:
+            wide = next(one for one in self.windows[atom] if one.covers(axis))
+            made[wide] = self.piece.of(self.whole[atom], wide)
+        if wide[:-1] != axis[:-1]:
+            start = wide.before - axis.before
+            stop = start + axis.width(self.piece.length)
+            made[axis] = lax.slice_in_dim(made[wide], start, stop, axis=axis.dim)
+            return made[axis]
+        return made[wide]
+
+
+def _windows(graph: Graph, region: Region, whole: Collection[Var]) -> dict[Var, list[Axis]]:
+    """Along what a slice of each whole input is cut: windows that overlap are one."""
+    found: dict[Var, list[Axis]] = {}
+    for index in region.factors:
+        operands = graph.equations[index].invars
+        for factor in region.versions(index):
+            for atom, axis in zip(operands, factor.operands, strict=True):
+                if axis is None or isinstance(atom, Literal) or atom not in whole:
+                    continue
+                cuts = found.setdefault(atom, [])
+                for at, one in enumerate(cuts):
+                    both = one.joined(axis)
+                    if one.exact == axis.exact and both.halo <= region.size // 2:
+                        cuts[at] = both
+                        break
+                else:
+                    cuts.append(axis)
+    return found

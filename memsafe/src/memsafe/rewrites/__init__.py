@@ -18,6 +18,7 @@ from memsafe.rewrites.reductions import short_reductions
 from memsafe.rewrites.redundant import redundant
 from memsafe.rewrites.reshapes import reshape_sinking
 from memsafe.rewrites.rewritten import Rewritten
+from memsafe.rewrites.rolls import rolls
 
 __all__ = [
     "Rewritten",
@@ -32,6 +33,7 @@ __all__ = [
     "recomputed",
     "redundant",
     "reshape_sinking",
+    "rolls",
     "short_reductions",
     "sums_apart",
 ]

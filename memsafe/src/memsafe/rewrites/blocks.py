@@ -25,7 +25,7 @@ from memsafe.factors import Axis, Piece
 from memsafe.rewrites.cuts import cuts_of
 from memsafe.rewrites.definitions import shape_of, size_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
-from memsafe.rules import factors_of, rule_of
+from memsafe.rules import rule_of, unshifted_factors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -143,7 +143,7 @@ class _Program:
     def factor(self, index: int, value: Var, dim: int) -> Factor | None:
         """The factor of an equation that an operand or a result carries along a dimension."""
         if index not in self._factors:
-            self._factors[index] = factors_of(self.equations[index])
+            self._factors[index] = unshifted_factors_of(self.equations[index])
         equation = self.equations[index]
         for factor in self._factors[index]:
             carried = [*zip(equation.invars, factor.operands, strict=True)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memsafe.rules import (
     contractions,
@@ -17,6 +18,7 @@ from memsafe.rules import (
     online,
     ordering,
     reductions,
+    rolls,
     scatters,
     shapes,
 )
@@ -26,9 +28,17 @@ if TYPE_CHECKING:
 
     from jax.extend.core import JaxprEqn
 
-    from memsafe.factors import Factor, Rule
+    from memsafe.factors import Axis, Factor, Rule
 
-__all__ = ["RULES", "factors_of", "rule_of"]
+__all__ = [
+    "RULES",
+    "factors_of",
+    "has_halos",
+    "rule_of",
+    "unshifted",
+    "unshifted_factors_of",
+    "wraps",
+]
 
 _TABLES = (
     elementwise.RULES,
@@ -40,6 +50,7 @@ _TABLES = (
     linear_algebra.RULES,
     convolutions.RULES,
     counters.RULES,
+    rolls.RULES,
     indexing.RULES,
     scatters.RULES,
     control_flow.RULES,
@@ -51,6 +62,22 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 """The rule of each primitive, by the primitive's name."""
 
 
+_LOCAL = frozenset(
+    name
+    for table in (
+        elementwise.RULES,
+        shapes.RULES,
+        contractions.RULES,
+        reductions.RULES,
+        convolutions.RULES,
+        halos.RULES,
+        rolls.RULES,
+    )
+    for name in table
+)
+"""Primitives whose pieces may have halos, even beyond the ends of the arrays."""
+
+
 def rule_of(equation: JaxprEqn) -> Rule | None:
     """The rule of an equation's primitive, or None where it must stay whole."""
     return RULES.get(equation.primitive.name)
@@ -60,3 +87,35 @@ def factors_of(equation: JaxprEqn) -> tuple[Factor, ...]:
     """An equation's factors; none without a rule, or where the equation has effects."""
     rule = rule_of(equation)
     return () if rule is None or equation.effects else rule.factors(equation)
+
+
+def has_halos(equation: JaxprEqn) -> bool:
+    """Whether a piece may be computed with a halo."""
+    return equation.primitive.name in _LOCAL
+
+
+def wraps(equation: JaxprEqn, factor: Factor) -> bool:
+    """Whether results go on beyond an end from the other one, if the operands do."""
+    if not has_halos(equation) or equation.primitive.name == "iota":
+        return False
+    pairs = [*zip(equation.invars, factor.operands, strict=True)]
+    pairs += zip(equation.outvars, factor.results, strict=True)
+    return all(axis is None or axis.wraps or _tiles(atom, factor, axis) for atom, axis in pairs)
+
+
+def unshifted_factors_of(equation: JaxprEqn) -> tuple[Factor, ...]:
+    """An equation's factors, with each operand whole whose pieces are not cut side by side."""
+    found = ((factor, unshifted(equation, factor)) for factor in factors_of(equation))
+    return tuple(even for factor, even in found if even == factor or even.merge is None)
+
+
+def unshifted(equation: JaxprEqn, factor: Factor) -> Factor:
+    """`factor` with each operand whole whose pieces are not cut side by side."""
+    operands = zip(equation.invars, factor.operands, strict=True)
+    kept = tuple(axis if axis and _tiles(atom, factor, axis) else None for atom, axis in operands)
+    return factor if kept == factor.operands else replace(factor, operands=kept)
+
+
+def _tiles(atom: Any, factor: Factor, axis: Axis) -> bool:
+    """Whether the pieces of an array lie side by side and are all of it."""
+    return not axis.has_halo and atom.aval.shape[axis.dim] == factor.size * axis.block

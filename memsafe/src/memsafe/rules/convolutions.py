@@ -2,38 +2,90 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
+from jax import lax
 
 from memsafe.factors import Axis, Factor, Rule
-from memsafe.merges import SUM
+from memsafe.merges import SUM, Monoid
 from memsafe.rules.elementwise import apply_unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from jax import Array
     from jax.extend.core import JaxprEqn
+
+    from memsafe.factors import Piece
 
 __all__ = ["RULES", "is_apart"]
 
 
 def _convolution_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """Images, output features, and input features, which are merged; no spatial dimension.
+    """Images, output features, input features, and a long kernel's taps; the last two are merged.
 
     Groups tie features to each other (or to images): what they tie is not offered.
     """
     params = equation.params
     left, right, out = params["dimension_numbers"]
-    if params.get("out_sharding") is not None or params["batch_group_count"] != 1:
+    if params.get("out_sharding") is not None:
         return ()
+    taps = tuple(_taps(equation))
+    if params["batch_group_count"] != 1:
+        return taps
     images = _carried(equation, (Axis(left[0]), None), Axis(out[0]))
     if params["feature_group_count"] != 1:
-        return images
+        return images + taps
     features = _carried(equation, (None, Axis(right[0])), Axis(out[1]))
     summed = (Axis(left[1]), Axis(right[1]))
-    return images + features + (_carried(equation, summed, None) if _floats(equation) else ())
+    sums = _carried(equation, summed, None) if _floats(equation) else ()
+    return images + features + sums + taps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taps(Monoid):
+    """The sum over a spatial dimension of the kernel, of which a piece meets a part of the images.
+
+    Attributes:
+        at: Which spatial dimension.
+    """
+
+    at: int
+
+    def part(
+        self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
+    ) -> tuple[Array, ...]:
+        """The convolution of the part with the piece: what is counted is not in the kernel."""
+        image, kernel = operands
+        cut, axis = factor.operands
+        assert cut is not None
+        padding = list(equation.params["padding"])
+        padding[self.at] = (0, 0)
+        image = piece.filled(image, cut, _shape(equation.invars[0])[cut.dim], 0)
+        within = equation.replace(params={**equation.params, "padding": tuple(padding)})
+        alone = replace(factor, operands=(None, axis))
+        return SUM.part(within, alone, (image, kernel), piece)
+
+
+def _taps(equation: JaxprEqn) -> Iterator[Factor]:
+    """The spatial dimensions of kernels that are longer than what comes out: of their gradients."""
+    params = equation.params
+    left, right, out = params["dimension_numbers"]
+    for at, (low, _) in enumerate(params["padding"]):
+        stride, step = params["window_strides"][at], params["rhs_dilation"][at]
+        size = _shape(equation.invars[1])[right[2 + at]]
+        count = _shape(equation.outvars[0])[out[2 + at]]
+        if size > max(count, 1) and params["lhs_dilation"][at] == 1 and _floats(equation):
+            image = Axis(left[2 + at], step, low, (count - 1) * stride + 1 - low - step)
+            yield Factor(
+                size=size,
+                operands=(image, Axis(right[2 + at])),
+                results=(None,),
+                merge=_Taps(combined=lax.add, neutral=SUM.neutral, rounds=True, at=at),
+            )
 
 
 def _carried(

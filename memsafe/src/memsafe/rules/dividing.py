@@ -69,7 +69,7 @@ class Bodies:
         """The factors of an equation of a body."""
         if (number, index) not in self.known:
             equation = self.equations[number][index]
-            self.known[number, index] = rules.factors_of(equation)
+            self.known[number, index] = rules.unshifted_factors_of(equation)
         return self.known[number, index]
 
 

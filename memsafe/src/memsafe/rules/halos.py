@@ -1,39 +1,38 @@
-"""Dimensions along which an element comes of its neighbours: a piece cuts its window of the whole.
+"""Dimensions along which an element comes of its neighbours: a piece has a halo in the operand.
 
-The operand is carried whole and the result in slices. So of a chain of stencils two arrays are
-kept, however much each of them makes on its way. What lies beyond the operand's ends is filled.
+What lies beyond the operand's ends is filled here, by who reads it, with what the equation pads
+it with. So a loop may compute a chain of stencils: each piece of an operand is as much longer as
+all that comes of it needs, and what two pieces both hold is computed twice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 from jax import lax
 
-from memsafe.factors import Axis, Factor, Piece, Rule
+from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind
-from memsafe.merges import MAX, MIN, SUM
+from memsafe.merges import MAX, MIN, SUM, Monoid
 from memsafe.rules import convolutions, shapes
 from memsafe.rules.windows import shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jax import Array
     from jax.extend.core import JaxprEqn
 
-    from memsafe.merges import Monoid
+    from memsafe.factors import Piece
 
-    Cut = Callable[[Array, Any], Array]
-    Apply = Callable[[JaxprEqn, int, Sequence[Array], Cut], list[Array]]
     Windows = Mapping[int, "_Window"]
     """By dimension of the result."""
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "piece_of_operand"]
 
 _JOINED = 8
 """The most operands of a concatenation: a piece cuts a window of each."""
@@ -45,33 +44,30 @@ class _Window:
 
     Attributes:
         dim: The dimension of the operand.
+        dilation: As many elements stand for one of the operand, which has gaps between its own.
+            Of stride and dilation, one is 1.
     """
 
     dim: int
     first: int
     span: int = 1
     stride: int = 1
+    dilation: int = 1
 
-    def width(self, length: int) -> int:
-        """The elements that `length` indices come from."""
-        return (length - 1) * self.stride + self.span
+    def factor(self, equation: JaxprEqn, dim: int) -> Factor:
+        """The factor of dimension `dim` of the only result; the others are carried whole."""
+        size = -(-shape_of(equation.outvars[0])[dim] // self.dilation)
+        before = -self.first // self.dilation
+        after = (self.first + self.span - 2) // self.dilation + 2 - self.stride
+        axis = Axis(self.dim, self.stride, before, after)
+        whole = (None,) * (len(equation.invars) - 1)
+        return Factor(size=size, operands=(axis, *whole), results=(Axis(dim, self.dilation),))
 
-    def cut(self, x: Array, piece: Piece, size: int, fill: Any = 0) -> Array:
-        """What the piece comes from, of `size` indices in all; `fill` beyond the ends of `x`."""
-        width, whole = self.width(piece.length), x.shape[self.dim]
-        inside = min(width, whole)
-        start = piece.start * self.stride + self.first
-        within = jnp.clip(start, 0, whole - inside)
-        window = lax.dynamic_slice_in_dim(x, within, inside, self.dim, allow_negative_indices=False)
-        last = (size - piece.length) * self.stride + self.first
-        below, above = max(0, -self.first), max(0, last - (whole - inside)) + width - inside
-        if not below + above:
-            return window
-        ends = [(below, above, 0) if dim == self.dim else (0, 0, 0) for dim in range(x.ndim)]
-        padded = lax.pad(window, jnp.asarray(fill, x.dtype), ends)
-        return lax.dynamic_slice_in_dim(
-            padded, below + start - within, width, self.dim, allow_negative_indices=False
-        )
+    def ends(self, count: int, read: int) -> tuple[int, int]:
+        """How many elements without a value `count` come from below and above `read` of them."""
+        low = -self.first % self.dilation
+        needed = (count - 1) * self.stride + self.span
+        return low, needed - low - (read - 1) * self.dilation - 1
 
 
 def _slice_windows(equation: JaxprEqn) -> Windows:
@@ -84,31 +80,27 @@ def _slice_windows(equation: JaxprEqn) -> Windows:
     }
 
 
-def _sliced(equation: JaxprEqn, dim: int, operands: Sequence[Array], cut: Cut) -> list[Array]:
-    window = cut(operands[0], 0)
-    params = dict(equation.params)
-    for name, bound in (("start_indices", 0), ("limit_indices", window.shape[dim])):
-        params[name] = _with(params[name], dim, bound)
-    return bind(equation, [window], params)
+def _sliced(equation: JaxprEqn, dim: int, x: Array, _: tuple[int, int]) -> dict[str, Any]:
+    starts, limits = (equation.params[name] for name in ("start_indices", "limit_indices"))
+    within = _with(limits, dim, x.shape[dim])
+    return {"start_indices": _with(starts, dim, 0), "limit_indices": within}
 
 
 def _pad_windows(equation: JaxprEqn) -> Windows:
-    """The dimensions that are padded at their ends alone."""
     return {
-        dim: _Window(dim=dim, first=-low)
+        dim: _Window(dim=dim, first=-int(low), dilation=int(interior) + 1)
         for dim, (low, high, interior) in enumerate(equation.params["padding_config"])
-        if (low or high) and not interior
+        if low or high or interior
     }
 
 
-def _padded(equation: JaxprEqn, dim: int, operands: Sequence[Array], cut: Cut) -> list[Array]:
-    x, fill = operands
-    config = _with(equation.params["padding_config"], dim, (0, 0, 0))
-    return bind(equation, [cut(x, fill), fill], {**equation.params, "padding_config": config})
+def _padded(equation: JaxprEqn, dim: int, _: Array, ends: tuple[int, int]) -> dict[str, Any]:
+    config = equation.params["padding_config"]
+    return {"padding_config": _with(config, dim, (*ends, config[dim][2]))}
 
 
 def _convolution_windows(equation: JaxprEqn) -> Windows:
-    """The spatial dimensions whose images are not dilated."""
+    """The spatial dimensions."""
     params = equation.params
     left, right, out = params["dimension_numbers"]
     if params.get("out_sharding") is not None:
@@ -120,86 +112,115 @@ def _convolution_windows(equation: JaxprEqn) -> Windows:
             first=-params["padding"][at][0],
             span=(spans[right[2 + at]] - 1) * params["rhs_dilation"][at] + 1,
             stride=params["window_strides"][at],
+            dilation=params["lhs_dilation"][at],
         )
-        for at, dilation in enumerate(params["lhs_dilation"])
-        if dilation == 1
+        for at in range(len(params["padding"]))
+        if 1 in (params["window_strides"][at], params["lhs_dilation"][at])
     }
 
 
-def _convolved(equation: JaxprEqn, dim: int, operands: Sequence[Array], cut: Cut) -> list[Array]:
-    image, kernel = operands
+def _convolved(equation: JaxprEqn, dim: int, _: Array, ends: tuple[int, int]) -> dict[str, Any]:
     params = equation.params
     at = params["dimension_numbers"][2].index(dim) - 2
-    padding = _with(params["padding"], at, (0, 0))
-    return bind(equation, [cut(image, 0), kernel], {**params, "padding": padding})
+    return {"padding": _with(params["padding"], at, ends)}
 
 
 def _reduction_windows(equation: JaxprEqn) -> Windows:
     params = equation.params
     spans, dilations = params["window_dimensions"], params["window_dilation"]
+    strides, gaps = params["window_strides"], params["base_dilation"]
     return {
         dim: _Window(
             dim=dim,
             first=-params["padding"][dim][0],
             span=(span - 1) * dilations[dim] + 1,
-            stride=params["window_strides"][dim],
+            stride=strides[dim],
+            dilation=gaps[dim],
         )
         for dim, span in enumerate(spans)
-        if params["base_dilation"][dim] == 1 and not convolutions.is_apart(params, dim)
+        if 1 in (strides[dim], gaps[dim]) and not convolutions.is_apart(params, dim)
     }
 
 
-def _reduced(merge: Monoid) -> Apply:
-    def reduced(equation: JaxprEqn, dim: int, operands: Sequence[Array], cut: Cut) -> list[Array]:
-        (x,) = operands
-        padding = _with(equation.params["padding"], dim, (0, 0))
-        window = cut(x, merge.neutral(x.dtype))
-        return bind(equation, [window], {**equation.params, "padding": padding})
-
-    return reduced
+def _reduced(equation: JaxprEqn, dim: int, _: Array, ends: tuple[int, int]) -> dict[str, Any]:
+    return {"padding": _with(equation.params["padding"], dim, ends)}
 
 
-_KINDS: Mapping[str, tuple[Callable[[JaxprEqn], Windows], Apply]] = {
-    "conv_general_dilated": (_convolution_windows, _convolved),
-    "pad": (_pad_windows, _padded),
-    "reduce_window_max": (_reduction_windows, _reduced(MAX)),
-    "reduce_window_min": (_reduction_windows, _reduced(MIN)),
-    "reduce_window_sum": (_reduction_windows, _reduced(SUM)),
-    "slice": (_slice_windows, _sliced),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """A primitive whose first operand is read in windows.
+
+    Attributes:
+        windows: Those of each dimension of the result that has any.
+        params: What differs on a piece of the operand that is padded at its ends.
+        fill: What lies beyond the operand's ends, of all operands; None: nobody reads it.
+    """
+
+    windows: Callable[[JaxprEqn], Windows]
+    params: Callable[[JaxprEqn, int, Array, tuple[int, int]], dict[str, Any]]
+    fill: Callable[[Sequence[Array]], Any] | None = None
+
+
+def _neutral(merge: Monoid) -> Callable[[Sequence[Array]], Any]:
+    return lambda operands: merge.neutral(operands[0].dtype)
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "conv_general_dilated": _Kind(
+        windows=_convolution_windows, params=_convolved, fill=_neutral(SUM)
+    ),
+    "pad": _Kind(windows=_pad_windows, params=_padded, fill=lambda operands: operands[1]),
+    "reduce_window_max": _Kind(windows=_reduction_windows, params=_reduced, fill=_neutral(MAX)),
+    "reduce_window_min": _Kind(windows=_reduction_windows, params=_reduced, fill=_neutral(MIN)),
+    "reduce_window_sum": _Kind(windows=_reduction_windows, params=_reduced, fill=_neutral(SUM)),
+    "slice": _Kind(windows=_slice_windows, params=_sliced),
 }
 
 
 def _rule(name: str, others: Rule) -> Rule:
     """The rule `others` with the dimensions that have windows."""
-    windows_of, on_window = _KINDS[name]
+    kind = _KINDS[name]
 
     def factors(equation: JaxprEqn) -> tuple[Factor, ...]:
         if equation.params.get("sharding") is not None:
             return ()
-        windows = windows_of(equation)
-        return (*others.factors(equation), *_whole_to(equation, windows))
+        windows = kind.windows(equation).items()
+        windowed = (window.factor(equation, dim) for dim, window in windows)
+        return (*others.factors(equation), *(each for each in windowed if each.size > 1))
 
     def apply(
         equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
     ) -> list[Array]:
         (axis,) = factor.results
-        if any(factor.operands) or axis is None or axis.dim not in windows_of(equation):
+        window = kind.windows(equation).get(axis.dim) if axis is not None else None
+        if axis is None or window is None:
             return others.apply(equation, factor, operands, piece)
-        window, size = windows_of(equation)[axis.dim], factor.size * axis.block
-        elements = Piece(start=piece.start * axis.block, length=piece.length * axis.block)
-        cut = partial(window.cut, piece=elements, size=size)
-        return on_window(equation, axis.dim, operands, lambda x, fill: cut(x, fill=fill))
+        x, *rest = operands
+        x, cut = piece_of_operand(x, 0, window.factor(equation, axis.dim), factor, piece)
+        if kind.fill is not None:
+            size = shape_of(equation.invars[0])[cut.dim]
+            x = piece.filled(x, cut, size, kind.fill(operands))
+        count = axis.width(piece.length)
+        params = kind.params(equation, axis.dim, x, window.ends(count, x.shape[cut.dim]))
+        return bind(equation, [x, *rest], {**equation.params, **params})
 
     return Rule(factors=factors, apply=apply)
 
 
-def _whole_to(equation: JaxprEqn, dims: Iterable[int]) -> Iterator[Factor]:
-    """The factors of dimensions of the only result, each piece of which needs all operands."""
-    (result,) = equation.outvars
-    for dim in dims:
-        if shape_of(result)[dim] > 1:
-            whole = (None,) * len(equation.invars)
-            yield Factor(size=shape_of(result)[dim], operands=whole, results=(Axis(dim),))
+def piece_of_operand(
+    x: Array, at: int, finest: Factor, factor: Factor, piece: Piece
+) -> tuple[Array, Axis]:
+    """A piece of an operand, which is cut here if it comes whole; and what it covers."""
+    cut = factor.operands[at]
+    if cut is not None:
+        return x, cut
+    (result,) = factor.results
+    assert result is not None
+    carried = finest.carrying(0, result)
+    assert carried is not None
+    cut = carried.operands[at]
+    assert cut is not None
+    return replace(piece, size=factor.size).of(x, cut), cut
 
 
 def _join_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
@@ -207,7 +228,16 @@ def _join_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     others = shapes.RULES["concatenate"].factors(equation)
     if not 1 < len(equation.invars) <= _JOINED:
         return others
-    return (*others, *_whole_to(equation, [equation.params["dimension"]]))
+    return (*others, *_joint(equation))
+
+
+def _joint(equation: JaxprEqn) -> Iterator[Factor]:
+    dim = equation.params["dimension"]
+    ends = accumulate((shape_of(atom)[dim] for atom in equation.invars[:-1]), initial=0)
+    size = shape_of(equation.outvars[0])[dim]
+    if size > 1:
+        operands = tuple(Axis(dim, 1, begin, -begin) for begin in ends)
+        yield Factor(size=size, operands=operands, results=(Axis(dim),))
 
 
 def _joined(
@@ -218,17 +248,60 @@ def _joined(
     assert axis is not None
     if axis.dim != equation.params["dimension"]:
         return shapes.RULES["concatenate"].apply(equation, factor, operands, piece)
-    size = factor.size * axis.block
-    elements = Piece(start=piece.start * axis.block, length=piece.length * axis.block)
+    (finest,) = _joint(equation)
     found: Array | None = None
-    begin = 0
-    for x in operands:
-        cut = _Window(dim=axis.dim, first=-begin).cut(x, elements, size)
-        place = elements.start + lax.broadcasted_iota(jnp.int32, cut.shape, axis.dim)
-        found = cut if found is None else jnp.where(place >= begin, cut, found)
-        begin += x.shape[axis.dim]
+    for at, x in enumerate(operands):
+        cut, _ = piece_of_operand(x, at, finest, factor, piece)
+        place = axis.first(piece) + lax.broadcasted_iota(jnp.int32, cut.shape, axis.dim)
+        begin = finest.operands[at]
+        assert begin is not None
+        found = cut if found is None else jnp.where(place >= begin.before, cut, found)
     assert found is not None
     return [found]
+
+
+def _scatter_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
+    """The dimensions that windows span, in steps of their stride; and the others."""
+    others = convolutions.RULES["select_and_scatter_add"].factors(equation)
+    sizes = enumerate(shape_of(equation.outvars[0]))
+    found = (_scattered(equation, dim) for dim, _ in sizes)
+    return (*others, *(each for each in found if each is not None and each.size > 1))
+
+
+def _scattered(equation: JaxprEqn, dim: int) -> Factor | None:
+    """A piece comes of all windows that it lies in, and of all that lies in those windows."""
+    params = equation.params
+    if convolutions.is_apart(params, dim):
+        return None
+    span, stride = params["window_dimensions"][dim], params["window_strides"][dim]
+    (low, _), size = params["padding"][dim], shape_of(equation.outvars[0])[dim]
+    before, after = (span - 1 - low) // stride, (stride - 1 + low) // stride
+    source = Axis(dim, 1, before, after)
+    operand = Axis(dim, stride, before * stride + low, (after - 1) * stride - low + span)
+    count = -(-size // stride)
+    return Factor(size=count, operands=(source, operand), results=(Axis(dim, stride),))
+
+
+def _scatter(
+    equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
+) -> list[Array]:
+    (axis,) = factor.results
+    finest = None if axis is None else _scattered(equation, axis.dim)
+    if axis is None or finest is None:
+        return convolutions.RULES["select_and_scatter_add"].apply(equation, factor, operands, piece)
+    params, filled = equation.params, []
+    # No number is larger than what lies beyond the ends of the other operand is small.
+    least = (MAX if params["select_prim"] is lax.ge_p else MIN).neutral(operands[1].dtype)
+    for at, fill in enumerate((0, least)):
+        x, cut = piece_of_operand(operands[at], at, finest, factor, piece)
+        size = shape_of(equation.invars[at])[axis.dim]
+        filled.append(piece.filled(x, cut, size, fill))
+    assert cut is not None
+    params = {**params, "padding": _with(params["padding"], axis.dim, (0, 0))}
+    (result,) = bind(equation, filled, params)
+    start = cut.before - axis.before
+    stop = start + axis.width(piece.length)
+    return [lax.slice_in_dim(result, start, stop, axis=axis.dim)]
 
 
 def _with(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:
@@ -237,6 +310,9 @@ def _with(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {name: _rule(name, {**shapes.RULES, **convolutions.RULES}[name]) for name in _KINDS}
-    | {"concatenate": Rule(factors=_join_factors, apply=_joined)}
+    | {
+        "concatenate": Rule(factors=_join_factors, apply=_joined),
+        "select_and_scatter_add": Rule(factors=_scatter_factors, apply=_scatter),
+    }
 )
 """In place of the rules of the same primitives that know no windows."""

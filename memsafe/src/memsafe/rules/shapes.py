@@ -184,7 +184,7 @@ def _of(sizes: Sequence[int], factor: Factor, piece: Piece) -> tuple[int, ...]:
     """The sizes of a piece of the only result."""
     (axis,) = factor.results
     assert axis is not None
-    return (*sizes[: axis.dim], piece.length * axis.block, *sizes[axis.dim + 1 :])
+    return (*sizes[: axis.dim], axis.width(piece.length), *sizes[axis.dim + 1 :])
 
 
 def _iota_apply(
@@ -198,7 +198,7 @@ def _iota_apply(
     if axis.dim != params["dimension"]:
         return bind(equation, operands, {**params, "shape": shape})
     (index,) = bind(equation, operands, {**params, "shape": shape, "dtype": jnp.dtype(jnp.int32)})
-    return [lax.convert_element_type(index + piece.start * axis.block, params["dtype"])]
+    return [lax.convert_element_type(index + axis.first(piece), params["dtype"])]
 
 
 def _shape(atom: Any) -> tuple[int, ...]:

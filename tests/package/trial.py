@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 
 TARGET = "gpu-h100:8"
+ATTESTED = ("bomFormat", "specVersion", "serialNumber")
+"""The fields without which actions/attest does not take a bill of materials for CycloneDX."""
 
 
 def run(*command: str | Path, folder: Path) -> str:
@@ -69,6 +71,9 @@ def main() -> None:
         sbom.parent.mkdir(parents=True, exist_ok=True)
         bill = ["--output-format", "JSON", "--output-file", sbom.resolve()]
         run(sys.executable, "-m", "cyclonedx_py", "environment", *bill, python, folder=folder)
+        held = json.loads(sbom.read_text())
+        if lacking := [each for each in ATTESTED if not held.get(each)]:
+            sys.exit(f"trial: {sbom} lacks {', '.join(lacking)}; actions/attest refuses it")
 
 
 if __name__ == "__main__":

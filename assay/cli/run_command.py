@@ -9,6 +9,7 @@ from typer import Argument
 
 from assay.cli import completion
 from assay.model.blame import WrongValue
+from assay.model.verdict import ExitCode
 from assay.store import shipped
 
 _Arguments = Annotated[
@@ -43,4 +44,6 @@ def run(arguments: _Arguments = None) -> None:
         options += [f"--assay-results-dir={here / 'results'}"]
         options += [f"--assay-baselines-dir={home / shipped.BASELINES}"]
     code, _ = launch([*options, *map(str, suites), *words[len(names) :]])
+    if options and code == ExitCode.MISUSE.value:  # A suite that could not be imported.
+        need_suites()
     raise typer.Exit(code)

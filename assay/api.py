@@ -31,7 +31,7 @@ from assay.model.summary import (
 from assay.model.target import TargetUnavailable, Unavailable
 from assay.model.units import format_bytes, parse_bytes
 from assay.model.workload import Program, Role, Variant, Workload
-from assay.report.inspection_output import print_comparison, print_inspection
+from assay.report.inspection_output import memory_in_words, print_comparison, print_inspection
 from assay.targets import resolve
 from assay.targets.jax_internals import hlo_text
 
@@ -147,10 +147,11 @@ class Memory(MemoryAnalysis):
     """Bytes on one device, as the compiler reports them; ``host_…`` are bytes in host memory.
 
     ``peak_bytes`` is the device memory at the moment when most is allocated, None if the compiler
-    gives no buffer assignment.
+    gives no buffer assignment. Of these, only ``device_bytes`` has the ``library_bytes``.
     """
 
     peak_bytes: int | None
+    __repr__ = memory_in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,7 @@ def _function_program(
 def _as_it_stands(path: Path, reading: Reading, targets: Sequence[Target]) -> Iterator[Inspection]:
     for target in targets or (None,):
         model = target.model if target else None
+        module = reading.summaries[target.platform if target else ""]
         yield Inspection(
             subject=str(path),
             means=Means.AS_IT_STANDS,
@@ -139,8 +140,8 @@ def _as_it_stands(path: Path, reading: Reading, targets: Sequence[Target]) -> It
                 toolchain=Toolchain(versions={}),
                 separate_host_memory=target is None or target.platform != "cpu",
                 device_memory_bytes=model.memory_bytes if model else None,
-                memory=reading.memory,
-                module=reading.summaries[target.platform if target else ""],
+                memory=reading.memory.of_module(module) if reading.memory else None,
+                module=module,
             ),
             device=model,
             notes=() if reading.scheduled else (_NOT_SCHEDULED,),

@@ -194,6 +194,8 @@ class _Observation:
         self._found_memory(memory)
         self._read_module(compiled)
         module, hlo_gz = self.evidence.module, self.evidence.hlo_gz
+        memory = memory.of_module(module)
+        self._found_memory(memory)
         if cache and module is not None:
             cache.save(key, CompiledProgram(memory=memory, module=module, hlo_gz=hlo_gz))
 

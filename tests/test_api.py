@@ -57,6 +57,21 @@ def on_v5e() -> assay.Compiled:
     return assay.compile(step, np.zeros((WIDTH, WIDTH), np.float32), target=V5E)
 
 
+def test_memory_says_what_libraries_hold_and_no_compiler_reports() -> None:
+    x = jax.ShapeDtypeStruct((4096, 64), jnp.float32)
+    held = assay.compile(lambda x: jax.nn.softmax(x @ x.T, -1) @ x, x, target="cpu")
+    assert held.memory.temp_bytes == 0
+    assert held.memory.library_bytes > 4096 * 4096 * 4
+    assert held.memory.device_bytes == 2 * 4096 * 64 * 4 + held.memory.library_bytes
+    plain = assay.compile(lambda x: jnp.tanh(x) + 1, x, target="cpu")
+    assert plain.memory.library_bytes == 0
+    for shown in (repr, str):
+        assert "libraries hold at most" in shown(held.memory)
+        assert "libraries" not in shown(plain.memory)
+    assert "does not report their memory" in " ".join(str(held).split())
+    assert "libraries" not in str(plain)
+
+
 def test_numbers_are_attributes(on_v5e: assay.Compiled) -> None:
     memory, transfers = on_v5e.memory, on_v5e.transfers
     assert memory.argument_bytes == WIDTH * WIDTH * 4

@@ -8,6 +8,7 @@ from assay.model.evidence import Evidence, Failure, FailureKind, Memory, Traced
 from assay.model.inspection import describe
 from assay.model.summary import ModuleSummary
 from assay.model.timing import Times
+from assay.model.units import format_bytes
 from assay.model.verdict import Finding, Outcome
 
 _T = TypeVar("_T")
@@ -91,6 +92,37 @@ def memory_of(case: Case, evidence: Evidence | None = None) -> Memory:
     """The compiler's memory analysis of the judged program or another one, or ``Stopped``."""
     seen = evidence or case.evidence
     return _compiled(case, seen, seen.memory, "memory analysis")
+
+
+def with_libraries(found: Finding, library_bytes: int) -> Finding:
+    """A finding that bytes which the compiler reports are within a limit, as far as that holds.
+
+    It is ``inconclusive`` where what libraries may hold besides could exceed the limit.
+    """
+    if found.outcome is not Outcome.PASSED or not library_bytes:
+        return found
+    measured, limit = (
+        given(found.measured, "got no measurement"),
+        given(found.limit, "got no limit"),
+    )
+    most = measured + library_bytes
+    held = f"libraries hold at most {format_bytes(library_bytes)} more"
+    if most <= limit:
+        return noted(found, held)
+    return replace(
+        found,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=f"{found.reason}; XLA's CPU compiler leaves operations to libraries and does not "
+        f"report their memory: {held}, {format_bytes(most)} together",
+        advice=WITHOUT_LIBRARIES,
+    )
+
+
+WITHOUT_LIBRARIES: Final = (
+    "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= to compile without YNNPACK, or judge a "
+    "GPU or TPU target"
+)
+"""How the compiler reports all memory, except for convolutions that Eigen computes."""
 
 
 def needed_bytes_of(case: Case) -> int:

@@ -11,6 +11,7 @@ from assay.claims.measurement import (
     noted,
     stop,
     stop_unless_placement_shows,
+    with_libraries,
 )
 from assay.judge.baseline import against_baseline
 from assay.model.claim import Case, Claim, Formula
@@ -95,22 +96,27 @@ class DeviceBytesAtMost(Claim):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TempBytesAtMost(Claim):
-    """The step's device temporaries stay within the formula."""
+    """The step's device temporaries stay within the formula.
+
+    If libraries of a CPU may hold more than the rest of the limit, the verdict is ``inconclusive``.
+    """
 
     limit: Formula
     name: str = "temp-bytes-at-most"
     judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
-        temp_bytes = memory_of(case).temp_bytes
-        return self._compare(case, "device temporaries", temp_bytes, "≤", self.limit)
+        memory = memory_of(case)
+        found = self._compare(case, "device temporaries", memory.temp_bytes, "≤", self.limit)
+        return with_libraries(found, memory.library_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitsBudget(Claim):
     """The step's temp + argument + output − alias is within the budget that it was given.
 
-    If the compiler refuses the program, the memory in its error message is the measurement.
+    If the compiler refuses the program, the memory in its error message is the measurement. If
+    libraries of a CPU may hold more than the rest of the budget, the verdict is ``inconclusive``.
     """
 
     budget: Formula
@@ -121,10 +127,13 @@ class FitsBudget(Claim):
         failure = case.evidence.failure
         refused = failure if failure and failure.kind is FailureKind.OUT_OF_MEMORY else None
         needed = refused.needed_bytes if refused else None
-        if needed is None:
-            needed = memory_of(case).device_bytes
-        found = self._compare(case, "device memory", needed, "≤", self.budget)
-        return replace(found, outcome=Outcome.FAILED, failure=refused) if refused else found
+        if refused and needed is not None:
+            found = self._compare(case, "device memory", needed, "≤", self.budget)
+            return replace(found, outcome=Outcome.FAILED, failure=refused)
+        memory = memory_of(case)
+        reported = memory.device_bytes - memory.library_bytes
+        found = self._compare(case, "device memory", reported, "≤", self.budget)
+        return with_libraries(found, memory.library_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +141,8 @@ class BaselineTempBytes(Claim):
     """Device temporaries have not grown past the baseline stored for this target.
 
     Fusion and scheduling decide this number, so no formula gives it. On another toolchain, a
-    difference within ``tolerance`` (a ratio) is no change. A missing baseline fails.
+    difference within ``tolerance`` (a ratio) is no change. A missing baseline fails. The most that
+    libraries of a CPU hold is counted, so that a temporary that moves into one is no improvement.
     """
 
     tolerance: float = 0.01
@@ -140,7 +150,8 @@ class BaselineTempBytes(Claim):
     uses_baseline: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
-        measured = Quantity(memory_of(case).temp_bytes, self.unit)
+        memory = memory_of(case)
+        measured = Quantity(memory.temp_bytes + memory.library_bytes, self.unit)
         versions = case.evidence.toolchain.identity
         return against_baseline(measured, case.baseline, versions, self.tolerance, case.earlier)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from assay.claims.measurement import given, memory_of, module_of, noted, stop
+from assay.claims.measurement import given, memory_of, module_of, noted, stop, with_libraries
 from assay.model.claim import Case, Claim, Formula
 from assay.model.module import Collective
 from assay.model.units import format_bytes
@@ -55,12 +55,15 @@ class ProcessBytes(Claim):
     judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
-        memory_of(case)
+        memory = memory_of(case)
         missing = "got a process without a memory analysis, wanted that of each process"
         processes = given(case.evidence.processes or None, missing)
-        largest = max(given(each.device_bytes, missing) for each in processes)
+        needs = {given(each.device_bytes, missing): each.device_count for each in processes}
+        largest = max(needs)
+        in_libraries = needs[largest] * memory.library_bytes
         what = f"device memory of the largest of {len(processes)} processes"
-        return self._compare(case, what, largest, "≤", self.at_most)
+        found = self._compare(case, what, largest - in_libraries, "≤", self.at_most)
+        return with_libraries(found, in_libraries)
 
 
 def _in_words(collective: Collective) -> str:

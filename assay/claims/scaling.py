@@ -90,7 +90,8 @@ class Cost(Enum):
     def bytes_of(self, case: Case, evidence: Evidence) -> int:
         """The bytes of a program, or ``Stopped``."""
         if self is Cost.TEMP:
-            return memory_of(case, evidence).temp_bytes
+            memory = memory_of(case, evidence)
+            return memory.temp_bytes + memory.library_bytes
         return copied_bytes_per_iteration(assigned_module_of(case, evidence).full_buffer_writes, 0)
 
 
@@ -99,9 +100,9 @@ class BytesExponent(_Exponent):
     """A program's bytes grow at most as a given power of its size, plus a tenth.
 
     For a ``SizedVariant``: the power is fitted to the sizes of its family. The bytes are
-    temporaries, or full-buffer writes in an iteration of the worst loop. Zero bytes at every size
-    do not grow. Bytes that follow no power closely, and families of fewer than four sizes, are
-    ``inconclusive``.
+    temporaries, with the most that libraries of a CPU hold, or full-buffer writes in an iteration
+    of the worst loop. Zero bytes at every size do not grow. Bytes that follow no power closely, and
+    families of fewer than four sizes, are ``inconclusive``.
     """
 
     of: Cost

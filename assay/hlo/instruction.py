@@ -139,6 +139,7 @@ class Instruction:
     tuple_index = _Field("tuple_index", int)  # of a get-tuple-element
     comparison_direction = _Field("comparison_direction", str)  # EQ, NE, LT, LE, GT or GE
     custom_call_target = _Field("custom_call_target", str)
+    fusion_kind = _Field("fusion_kind", str)  # kLoop, kInput, kOutput or kCustom
     execution_thread = _Field("async_execution_thread", str)  # empty: the device's main thread
     channel_id = _Field("channel_id", int)  # shared by the parts of one collective; 0 for none
     # Of a collective with a channel: its groups name devices, not replicas.
@@ -184,6 +185,12 @@ class Instruction:
             find = self.computation.instruction
             self._operands = tuple(find(each & LOCAL_ID) for each in self._message.operand_ids)
         return self._operands
+
+    @property
+    def control_predecessors(self) -> tuple["Instruction", ...]:
+        """The instructions, besides its operands, that run before it."""
+        find = self.computation.instruction
+        return tuple(find(each & LOCAL_ID) for each in self._message.control_predecessor_ids)
 
     @property
     def called(self) -> tuple["Computation", ...]:

@@ -10,6 +10,7 @@ from assay.hlo.fingerprint import fingerprint
 from assay.hlo.full_buffer_writes import donations, full_writes
 from assay.hlo.host_transfers import HOST_THREAD, host_transfers
 from assay.hlo.instruction import Instruction, read_shape
+from assay.hlo.libraries import library_bytes
 from assay.hlo.module import Computation, Module
 from assay.hlo.opcodes import HOST_LINKS, MOVES_NOTHING, PASSES_ON
 from assay.hlo.overlap import overlaps, source_line
@@ -201,6 +202,7 @@ def _summary(module: Module, assignment: BufferAssignment | None, platform: str)
         collectives=collectives(module, counts),
         peak=peak(module, assignment) if assignment else None,
         buffers_assigned=assignment is not None,
+        library_bytes=library_bytes(module) if platform == "cpu" else 0,
         inventory=inventory(module),
         fingerprint=fingerprint(module),
     )

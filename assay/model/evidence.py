@@ -1,7 +1,7 @@
 """Evidence: the measurements of one program on one target with one toolchain."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Self
 
@@ -246,7 +246,8 @@ class Traced:
 class Memory:
     """The compiler's memory analysis, bytes per device (XLA ``CompiledMemoryStats``).
 
-    Arrays in host memory count only in the ``host_…`` fields.
+    Arrays in host memory count only in the ``host_…`` fields. ``library_bytes`` is the most that
+    libraries allocate by themselves on a CPU, which the compiler does not report.
     """
 
     temp_bytes: int
@@ -258,11 +259,17 @@ class Memory:
     host_output_bytes: int = 0
     host_alias_bytes: int = 0
     reported_peak_bytes: int | None = None
+    library_bytes: int = 0
 
     @property
     def device_bytes(self) -> int:
-        """Device memory that the program needs: temp + argument + output − alias."""
-        return self.temp_bytes + self.argument_bytes + self.output_bytes - self.alias_bytes
+        """Device memory that the program needs: temp + library + argument + output − alias."""
+        temp_bytes = self.temp_bytes + self.library_bytes
+        return temp_bytes + self.argument_bytes + self.output_bytes - self.alias_bytes
+
+    def of_module(self, module: ModuleSummary | None) -> "Memory":
+        """The same, with what the libraries that the module calls hold at most."""
+        return replace(self, library_bytes=module.library_bytes) if module else self
 
     @property
     def host_bytes(self) -> int:
@@ -310,7 +317,7 @@ class ProcessEvidence:
     """One process of a program, of `jax.distributed` or as a compile-only topology names them.
 
     ``device_bytes`` is the device memory that the program needs on all ``device_count`` devices of
-    the process: temp + argument + output − alias.
+    the process: temp + library + argument + output − alias.
     """
 
     index: int
@@ -368,7 +375,9 @@ class Evidence:
     def needed_bytes(self) -> int | None:
         """Device memory that the program needs: the compiler's sum, and at least the peak.
 
-        The compiler's sum lacks constants, which are alive at the peak.
+        The compiler's sum lacks constants, which are alive at the peak. The peak lacks libraries.
         """
+        if self.memory is None:
+            return None
         peak = self.module.peak.nbytes if self.module and self.module.peak else 0
-        return max(self.memory.device_bytes, peak) if self.memory else None
+        return max(self.memory.device_bytes, peak + self.memory.library_bytes)

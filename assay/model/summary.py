@@ -182,6 +182,7 @@ class ModuleSummary:
 
     ``buffers_assigned`` tells whether the compiler's buffer assignment was read too; without it
     ``peak`` is None and a full-buffer write does not know whether it is in place.
+    ``library_bytes`` is the most that libraries of a CPU hold at once, see `assay.hlo.libraries`.
     """
 
     name: str
@@ -195,6 +196,7 @@ class ModuleSummary:
     collectives: tuple[Collective, ...] = ()
     peak: Peak | None = None
     buffers_assigned: bool = False
+    library_bytes: int = 0
     fingerprint: str = ""
     inventory: Inventory | None = None
 

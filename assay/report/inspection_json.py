@@ -22,6 +22,7 @@ _KEYS: Final[dict[type, str]] = {
     "source at_most bytes_per_step=nbytes_per_run content opcode shape loop in_place",
     LiveBuffer: "buffer=name bytes=nbytes source=line holds opcode shape",
     Inspection: "temp_bytes=evidence.memory.temp_bytes "
+    "library_bytes=evidence.memory.library_bytes "
     "argument_bytes=evidence.memory.argument_bytes output_bytes=evidence.memory.output_bytes "
     "alias_bytes=evidence.memory.alias_bytes host_temp_bytes=evidence.memory.host_temp_bytes "
     "host_argument_bytes=evidence.memory.host_argument_bytes "

@@ -1,6 +1,7 @@
 """An inspection as ``assay inspect`` prints it: a page of sections."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Final, NamedTuple
 
 from rich.console import Console
@@ -146,13 +147,30 @@ def _memory(inspection: Inspection, memory: Memory) -> Section:
             text, style = f"DOES NOT FIT: {needed}, {_size(-headroom)} too much", "red"
     parts = {
         "temporaries": memory.temp_bytes,
+        **({"in libraries ≤": memory.library_bytes} if memory.library_bytes else {}),
         "arguments": memory.argument_bytes,
         "outputs": memory.output_bytes,
         "of them shared": memory.alias_bytes,
         "host": memory.host_bytes,
         "peak": inspection.peak_bytes,
     }
-    return Section("MEMORY", text, style, tuple(parts), [parts], numbers=len(parts))
+    items = (_held_in_libraries(memory),) if memory.library_bytes else ()
+    return Section("MEMORY", text, style, tuple(parts), [parts], numbers=len(parts), items=items)
+
+
+def memory_in_words(memory: Memory) -> str:
+    """Its bytes by their names, and what the compiler does not report."""
+    parts = (f"{each.name}={getattr(memory, each.name)}" for each in fields(memory))
+    note = f", {_held_in_libraries(memory)}" if memory.library_bytes else ""
+    return f"Memory({', '.join(parts)}){note}"
+
+
+def _held_in_libraries(memory: Memory) -> str:
+    """What of a program's memory the compiler does not report."""
+    return (
+        f"libraries hold at most {_size(memory.library_bytes)}: XLA's CPU compiler leaves "
+        "operations to them and does not report their memory"
+    )
 
 
 def _host_memory(memory: Memory, module: ModuleSummary | None) -> Section:

@@ -258,6 +258,7 @@ class Prober:
             proto, buffers = split(dumped if result.has_buffers else wrap(dumped))
             module = read(proto, buffers, platform=self.target.platform)
             memory = memory_stats(buffers) if buffers else memory
+        memory = memory.of_module(module) if memory else None
         end = result.unavailable or result.failure
         if isinstance(end, Failure) and end.kind is FailureKind.COMPILER:
             end = of_compiler(replace(end, message=shortened(end.message)), end.message)

@@ -130,3 +130,27 @@ def test_a_number_that_was_never_stored_fails() -> None:
 def test_only_the_baseline_is_a_baseline() -> None:
     assert claims.BaselineTempBytes().uses_baseline
     assert not claims.HostBytes(equal=STACK).uses_baseline
+
+
+@pytest.mark.parametrize(
+    ("spare", "outcome"), [(0, Outcome.PASSED), (-1, Outcome.INCONCLUSIVE), (-8, Outcome.FAILED)]
+)
+def test_what_libraries_may_hold_counts_towards_a_limit(spare: int, outcome: Outcome) -> None:
+    """The limit: room for both, for the compiler's figure alone, or for neither."""
+    held = with_memory(library_bytes=7)
+    for claim, reported in (
+        (claims.TempBytesAtMost(limit=formula(TEMP_BYTES + 7 + spare)), TEMP_BYTES),
+        (claims.FitsBudget(budget=formula(TEMP_BYTES + 607 + spare)), TEMP_BYTES + 600),
+    ):
+        finding = judge(claim, held)
+        assert (finding.outcome, finding.measured) == (outcome, reported)
+        assert ("libraries hold at most 7 B more" in finding.reason) == (spare > -8)
+    assert ("ynn_fusion_type" in finding.advice) == (outcome is Outcome.INCONCLUSIVE)
+
+
+def test_a_temporary_that_moves_into_a_library_is_no_improvement() -> None:
+    stored = BaselineNumber(value=TEMP_BYTES, toolchain=dict(case().evidence.toolchain.identity))
+    moved = replace(with_memory(temp_bytes=TEMP_BYTES - 7, library_bytes=7), baseline=stored)
+    assert judge(claims.BaselineTempBytes(), moved).outcome is Outcome.PASSED
+    lost = replace(with_memory(temp_bytes=TEMP_BYTES - 7), baseline=stored)
+    assert judge(claims.BaselineTempBytes(), lost).outcome is Outcome.IMPROVED

@@ -13,10 +13,12 @@ from jax import Array, lax
 
 import memsafe
 from memsafe import BudgetError
+from memsafe.budget import as_text
 from tests.memsafe.budgets import (
     COUNT,
     ROOM,
     assert_same,
+    in_libraries,
     peak_bytes,
     points,
     product,
@@ -50,10 +52,6 @@ def line_of(text: str, file: str = FILE) -> str:
     return f"{file}:{found}"
 
 
-def as_kilobytes(nbytes: int) -> str:
-    return f"{nbytes / 1e3:.2f} kB"
-
-
 def chain(a: Array, b: Array, v: Array) -> Array:
     return (a @ b) @ v  # the chain
 
@@ -84,9 +82,9 @@ def test_the_sizes_are_those_of_the_compiler(said: Said) -> None:
     arguments = points(), weights()
     text = said(product, ROOM, *arguments)
     first, *others = text.splitlines()
-    within = as_kilobytes(peak_bytes(safe(product), *arguments))
-    assert first.startswith(f"product in {as_kilobytes(ROOM)}: {within} compiled, ")
-    assert f"  as written: {as_kilobytes(peak_bytes(product, *arguments))}" in others
+    within = as_text(peak_bytes(safe(product), *arguments))
+    assert first.startswith(f"product in {as_text(ROOM)}: {within} compiled, ")
+    assert f"  as written: {as_text(peak_bytes(product, *arguments))}" in others
 
 
 def test_the_prediction_stands_beside_the_compiled_figure_and_near_it(said: Said) -> None:
@@ -140,10 +138,12 @@ def test_what_a_compiler_keeps_unforeseen_is_split_all_the_same(axis: int) -> No
 def test_a_program_that_fits_is_left_as_written(said: Said) -> None:
     plain = peak_bytes(product, points(), weights())
     text = said(product, plain, points(), weights())
-    temporary = as_kilobytes(plain - points().nbytes - 2 * weights().nbytes)
-    size = as_kilobytes(plain)
+    temporary = as_text(plain - points().nbytes - 2 * weights().nbytes)
+    size = as_text(plain)
+    held = as_text(in_libraries(product, points(), weights()))
     assert text.splitlines() == [
         f"product in {size}: {size} compiled, {temporary} of them temporary",
+        f"  at most {held} of them in libraries, which the compiler does not report",
         "  unchanged: the program as written fits the budget",
     ]
     assert "left as written" not in said(product, plain - 1, points(), weights())
@@ -244,7 +244,7 @@ def test_every_option_of_memsafe_is_one_of_explain(said: Said) -> None:
     with pytest.raises(TypeError, match="static_argnums=0"):
         memsafe.explain(f, ROOM)("sin", points(), weights(), times=3)
     donating = said(lambda x: x + 1, 10_000, points(), donate_argnums=0)
-    assert f"{as_kilobytes(points().nbytes)} compiled" in donating
+    assert f"{as_text(points().nbytes)} compiled" in donating
     with pytest.raises(BudgetError):
         memsafe.explain(lambda x: x + 1, 10_000)(points())
     assert "rewritten" not in said(chain, CHAIN_ROOM, *matrices(), rewrites=())

@@ -22,6 +22,7 @@ def test_every_fixed_name_holds_what_was_seen() -> None:
     assert (page["target"], page["toolchain"]) == ("gpu-made-up", {"jaxlib": "0.12.0"})
     assert page["memory"] == {
         "temp_bytes": 3 * GIB,
+        "library_bytes": 0,
         "argument_bytes": 2 * GIB,
         "output_bytes": 2 * GIB,
         "alias_bytes": GIB,

@@ -47,6 +47,7 @@ _MOVES: Final = {
 }
 _MEMORY: Final = {
     "temporaries": "temp_bytes",
+    "at most in libraries": "library_bytes",
     "arguments": "argument_bytes",
     "outputs": "output_bytes",
     "shared by arguments and outputs": "alias_bytes",

@@ -54,6 +54,9 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
     parts = f"{as_text(fit.result.temp_bytes)} of them temporary"
     refused = "compiled" if fit.result.compiled is not None else _REFUSED
     yield f"{name}{asked}: {as_text(fit.result.nbytes)} {refused}, {parts}"
+    if fit.result.library_bytes:
+        held = as_text(fit.result.library_bytes)
+        yield f"  at most {held} of them in libraries, which the compiler does not report"
     if fit.attempts:
         needed = as_text(fit.plain.nbytes)
         if fit.plain.compiled is None:

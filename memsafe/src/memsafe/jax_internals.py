@@ -27,6 +27,7 @@ __all__ = [
     "batched",
     "bind",
     "checks_varying_axes",
+    "compiled_modules",
     "counter_bits",
     "devices_lowered_for",
     "dispatched",
@@ -298,6 +299,16 @@ def fast_path(
     known: Any = compiled
     executable = known._executable  # noqa: SLF001
     return describe(executable, tree, arguments, results, frozenset(), (), None, list(fixed))
+
+
+def compiled_modules(compiled: Compiled) -> list[bytes]:
+    """The serialized HloModuleProtos that a program was compiled to."""
+    executable: Any = compiled.runtime_executable()
+    try:
+        modules = executable.hlo_modules()
+        return [each.as_serialized_hlo_module_proto() for each in modules]
+    except AttributeError:
+        raise InternalsMoved("hlo_modules of a loaded executable, as serialized protos") from None
 
 
 def varying_like(value: Array, other: Any) -> Array:

@@ -13,7 +13,8 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from memsafe.jax_internals import outside_of_traces, varying, varying_axes
+from memsafe.jax_internals import compiled_modules, outside_of_traces, varying, varying_axes
+from memsafe.libraries import library_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,6 +126,7 @@ class Measured:
             both; for a refused one what the compiler says it would take, or infinity.
         argument_bytes: Its arguments.
         temp_bytes: What is neither argument nor result.
+        library_bytes: The most of it that libraries allocate, which the compiler does not report.
         seconds: The time of lowering and compiling.
         compiled: The program; None if it does not compile.
     """
@@ -134,6 +136,7 @@ class Measured:
     temp_bytes: float
     seconds: float
     compiled: Compiled | None
+    library_bytes: int = 0
 
     def keeps(self, budget: int) -> bool:
         """Whether it runs within `budget`; what a compiler refused keeps none, however large."""
@@ -165,8 +168,10 @@ def measured(
                 raise
             return _refused(str(error), arguments, time.perf_counter() - begun)
     memory = compiled.memory_analysis()
+    hidden = _hidden(compiled) if place.device.platform == "cpu" else 0
+    temp_bytes = memory.temp_size_in_bytes + hidden
     taken = (
-        memory.temp_size_in_bytes
+        temp_bytes
         + memory.argument_size_in_bytes
         + memory.output_size_in_bytes
         - memory.alias_size_in_bytes
@@ -174,10 +179,16 @@ def measured(
     return Measured(
         nbytes=taken,
         argument_bytes=memory.argument_size_in_bytes,
-        temp_bytes=memory.temp_size_in_bytes,
+        temp_bytes=temp_bytes,
         seconds=time.perf_counter() - begun,
         compiled=compiled,
+        library_bytes=hidden,
     )
+
+
+def _hidden(compiled: Compiled) -> int:
+    """The most that libraries allocate, on each device."""
+    return max(map(library_bytes, compiled_modules(compiled)), default=0)
 
 
 def _placed(aval: ShapedArray, sharding: Any) -> jax.ShapeDtypeStruct:

@@ -33,6 +33,7 @@ from suites.tensor_splitting.sized import (
     within,
     workload,
 )
+from suites.tensor_splitting.stencils import StencilSizes, heat_problem, network_problem
 from suites.tensor_splitting.variants import Tried, growing_variants, planning_variants
 
 _MEGABYTE, _GIGABYTE = 10**6, 10**9
@@ -75,6 +76,10 @@ def _loop(problem: Callable[[LoopSizes], Problem], steps: int, batch: int) -> Bu
     return gradients(partial(problem, LoopSizes(steps=steps, batch=batch, width=16)), 0)
 
 
+def _stencil(problem: Callable[[StencilSizes], Problem], steps: int, side: int) -> Build:
+    return gradients(partial(problem, StencilSizes(steps=steps, side=side, rows=side // 4)), 0, 1)
+
+
 _SMALL = {"width": 32, "heads": 4, "hidden": 64, "vocabulary": 256, "rows": 40}
 _CHAIN = ChainSizes(rows=400, inner=16, columns=500, dtype=np.float64)
 
@@ -107,6 +112,8 @@ DOUBLE = (
     _executed("layers-gradient", _MEGABYTE, _loop(layers_problem, 16, 2048), _MEMSAFE_FIRST),
     _executed("recurrent-gradient", _MEGABYTE, _loop(recurrent_problem, 32, 512), _MEMSAFE_FIRST),
     _executed("branches-gradient", _MEGABYTE, _loop(branches_problem, 3, 4096), _MEMSAFE_FIRST),
+    _executed("network-gradient", _MEGABYTE, _stencil(network_problem, 3, 144), _MEMSAFE_FIRST),
+    _executed("heat-gradient", _MEGABYTE, _stencil(heat_problem, 2, 52), _MEMSAFE_FIRST),
     _executed("chain", _MEGABYTE, gradients(partial(chain_problem, _CHAIN), 0, 1, 2), _ALL),
 )
 """In double precision, where a gradient's rounding hides nothing."""

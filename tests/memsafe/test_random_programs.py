@@ -12,7 +12,7 @@ from jax.extend.core import JaxprEqn
 
 import memsafe
 from memsafe import merges, rules
-from memsafe.factors import Factor, Piece
+from memsafe.factors import Axis, Factor, Piece
 from tests.memsafe.random_programs import Outcome, Program, differences, outcome_of, programs
 
 pytestmark = pytest.mark.exhaustive
@@ -82,6 +82,16 @@ MADE_AGAIN_BY_XLA = Program(
 """It ends with a maximum whose operand plain jit makes in several fusions of jax 0.10 and 0.12."""
 
 
+STENCILS = Program(
+    sizes=(97, 64, 5),
+    steps=(("outer", 197), ("stenciled", 721)),
+    seed=87,
+    mode="plain",
+    share=0.2,
+)
+"""It is split with halos."""
+
+
 def unmasked(operand: Array, *_: Any) -> Array:
     return operand
 
@@ -111,6 +121,18 @@ def test_a_merge_that_forgets_its_mask_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, name: str, apply: Any) -> None:
     monkeypatch.setattr(rules, "RULES", {**RIGHT, name: replace(RIGHT[name], apply=apply)})
     assert any("wrong values" in fault for fault in outcome_of(ATTENTION).faults)
+
+
+def test_a_program_of_stencils_is_right_with_its_halos() -> None:
+    assert outcome_of(STENCILS) == Outcome(split=True)
+
+
+def test_a_halo_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(axis: Axis, piece: Piece) -> Array:
+        return piece.start * axis.block - axis.before + axis.has_halo
+
+    monkeypatch.setattr(Axis, "first", late)
+    assert any("wrong values" in fault for fault in outcome_of(STENCILS).faults)
 
 
 def test_memsafe_is_not_held_against_plain_jit_where_that_is_wrong() -> None:

@@ -1,0 +1,106 @@
+"""Programs over one large image or volume, each element of which comes of its neighbours.
+
+No dimension is a batch: slices of rows overlap in their halos.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from suites.tensor_splitting.problems import Function, Problem, array, normal_values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StencilSizes:
+    """``steps`` steps or layers on ``side`` rows; by hand ``rows`` at a time, which divide them."""
+
+    steps: int
+    side: int
+    rows: int
+    channels: int = 4
+    dtype: Any = np.float64
+
+
+def network_problem(sizes: StencilSizes) -> Problem:
+    """Convolutions of one square image, and a tanh after each."""
+    of = partial(array, dtype=sizes.dtype)
+    kernels = of(sizes.steps, 3, 3, sizes.channels, sizes.channels)
+    image = of(sizes.side, sizes.side, sizes.channels)
+    return _problem(network, partial(network_in_tiles, sizes.rows), kernels, image)
+
+
+def heat_problem(sizes: StencilSizes) -> Problem:
+    """Explicit steps of a nonlinear heat equation on a periodic cube."""
+    of = partial(array, dtype=sizes.dtype)
+    by_hand = partial(heat_in_tiles, sizes.rows)
+    return _problem(heat, by_hand, of(sizes.steps), of(sizes.side, sizes.side, sizes.side))
+
+
+def _problem(plain: Function, by_hand: Function, *arguments: Any) -> Problem:
+    return Problem(
+        plain=plain,
+        ways={"lax-map": by_hand},
+        arguments=arguments,
+        values=partial(normal_values, arguments),
+    )
+
+
+def network(kernels: jax.Array, image: jax.Array) -> jax.Array:
+    """``[rows, columns, channels]`` after all layers."""
+    for kernel in kernels:
+        image = _layer(image, kernel)
+    return image
+
+
+def heat(rates: jax.Array, field: jax.Array) -> jax.Array:
+    """The field after one step at each rate."""
+    for rate in rates:
+        field = _step(field, rate)
+    return field
+
+
+def network_in_tiles(rows: int, kernels: jax.Array, image: jax.Array) -> jax.Array:
+    """The same in tiles of rows: a halo row for each layer, zeros beyond the image's ends."""
+    halo, size = len(kernels), len(image)
+
+    @jax.checkpoint
+    def tile(start: jax.Array) -> jax.Array:
+        part = lax.dynamic_slice_in_dim(padded, start, rows + 2 * halo)
+        place = start - halo + jnp.arange(rows + 2 * halo)
+        inside = ((place >= 0) & (place < size))[:, None, None]
+        for kernel in kernels:
+            part = jnp.where(inside, _layer(part, kernel), 0)
+        return part[halo:-halo]
+
+    padded = jnp.pad(image, ((halo, halo), (0, 0), (0, 0)))
+    return lax.map(tile, jnp.arange(0, size, rows)).reshape(image.shape)
+
+
+def heat_in_tiles(rows: int, rates: jax.Array, field: jax.Array) -> jax.Array:
+    """The same in tiles of rows: a halo row for each step, from the other end beyond an end."""
+    halo = len(rates)
+
+    @jax.checkpoint
+    def tile(start: jax.Array) -> jax.Array:
+        return heat(rates, lax.dynamic_slice_in_dim(padded, start, rows + 2 * halo))[halo:-halo]
+
+    padded = jnp.pad(field, ((halo, halo), (0, 0), (0, 0)), mode="wrap")
+    return lax.map(tile, jnp.arange(0, len(field), rows)).reshape(field.shape)
+
+
+def _layer(image: jax.Array, kernel: jax.Array) -> jax.Array:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    (made,) = lax.conv_general_dilated(
+        image[None], kernel / 4, (1, 1), "SAME", dimension_numbers=numbers
+    )
+    return jnp.tanh(made)
+
+
+def _step(field: jax.Array, rate: jax.Array) -> jax.Array:
+    moved = sum(jnp.roll(field, shift, axis) for axis in range(3) for shift in (1, -1))
+    return field + 0.1 * rate * jnp.tanh(moved - 6 * field)

@@ -70,7 +70,7 @@ def squared(field: Array) -> Array:
 KERNELS = [normal(3, 3, 2, 2) for _ in range(4)]
 IMAGE, VOLUME, FIELD = (KERNELS, normal(96, 90, 2)), (normal(32, 31, 30),), (normal(128, 120),)
 PROGRAMS: dict[str, tuple[Function, Any, float]] = {
-    "network": (network, IMAGE, 1 / 4),
+    "network": (network, IMAGE, 1 / 8),
     "heat": (heat, VOLUME, 1 / 4),
     "bounded": (bounded, FIELD, 1 / 2),
     "gradient of network": (jax.value_and_grad(network), IMAGE, 1 / 4),
@@ -142,4 +142,4 @@ def test_the_control_without_halos_the_network_does_not_fit(
 def test_what_halos_repeat_is_in_the_operations(capsys: pytest.CaptureFixture[str]) -> None:
     explain(network, budget_of("network"))(*IMAGE)
     (line,) = [each for each in capsys.readouterr().out.splitlines() if "operations" in each]
-    assert 1.0 < float(line.split()[0]) < 1.5
+    assert 1.0 < float(line.split()[0]) < 2.5

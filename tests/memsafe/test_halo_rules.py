@@ -143,6 +143,19 @@ def test_a_kernels_gradient_is_summed_along_its_image(padding: Any, stride: int)
     )
 
 
+def test_what_lies_between_windows_is_given_no_gradient() -> None:
+    def pooled(x: Array) -> Array:
+        return lax.reduce_window(x, -np.inf, lax.max, (2, 1), (3, 1), "VALID")
+
+    assert_pieces_give_the_whole(
+        lambda x, cotangent: jax.vjp(pooled, x)[1](cotangent)[0],
+        normal(12, 4),
+        normal(4, 4),
+        primitive="select_and_scatter_add",
+        expect=[((0, None), ((0, 3),), False), ((1, 1), (1,), False)],
+    )
+
+
 @pytest.mark.parametrize("operation", [lax.max, lax.min])
 @pytest.mark.parametrize("padding", ["SAME", "VALID", ((2, 1), (0, 0))])
 @pytest.mark.parametrize(("span", "stride"), [(3, 1), (3, 2), (4, 3)])

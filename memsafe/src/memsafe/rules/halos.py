@@ -299,9 +299,11 @@ def _scatter(
     assert cut is not None
     params = {**params, "padding": _with(params["padding"], axis.dim, (0, 0))}
     (result,) = bind(equation, filled, params)
-    start = cut.before - axis.before
-    stop = start + axis.width(piece.length)
-    return [lax.slice_in_dim(result, start, stop, axis=axis.dim)]
+    below = axis.before - cut.before
+    above = axis.width(piece.length) - result.shape[axis.dim] - below
+    # Windows may leave elements out between them: those are given nothing.
+    ends = _with(((0, 0, 0),) * result.ndim, axis.dim, (below, above, 0))
+    return [lax.pad(result, jnp.zeros((), result.dtype), ends)]
 
 
 def _with(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from assay import claims
 from assay.judge.case import judge
 from assay.model.verdict import Outcome
 
-from .cases import case, collective, formula, module, processes
+from .cases import MEMORY, case, collective, formula, module, processes
 
 CLAIM = claims.CollectiveBytes(at_most=formula(100))
 
@@ -37,6 +37,17 @@ def test_bytes_that_are_not_known_are_inconclusive(unknown: dict[str, Any]) -> N
     finding = judge(CLAIM, case(module=seen))
     assert (finding.outcome, finding.measured) == (Outcome.INCONCLUSIVE, None)
     assert finding.reason.startswith("1 collectives run an unknown number of times or among")
+
+
+@pytest.mark.parametrize(("limit", "reached"), [(100, Outcome.PASSED), (99, Outcome.INCONCLUSIVE)])
+def test_what_libraries_may_hold_counts_on_each_device(limit: int, reached: Outcome) -> None:
+    seen = processes(100)
+    in_libraries = 7 * seen[0].device_count
+    memory = replace(MEMORY, library_bytes=7)
+    finding = judge(
+        claims.ProcessBytes(at_most=formula(limit)), case(processes=seen, memory=memory)
+    )
+    assert (finding.outcome, finding.measured) == (reached, 100 - in_libraries)
 
 
 @pytest.mark.parametrize("needed", [(), (50, None)])

@@ -14,7 +14,7 @@ from jax.extend.core import Literal, Var
 from memsafe.costs import work
 from memsafe.memory import Unit, equation_unit
 from memsafe.programs import nbytes
-from memsafe.rules import factors_of, has_halos, wraps
+from memsafe.rules import factors_of, has_halos, unshifted, wraps
 from memsafe.shards import Parts, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
@@ -183,7 +183,8 @@ class Graph:
         found = {v: parts for v, parts in zip(self.closed.jaxpr.invars, self.parts) if parts}  # noqa: B905 — no parts: none
         if found:
             for equation, factors in zip(self.equations, self._all_factors, strict=True):
-                found.update(propagated(equation, factors, found))
+                along = tuple(unshifted(equation, factor) for factor in factors)
+                found.update(propagated(equation, along, found))
         return found
 
     @cached_property

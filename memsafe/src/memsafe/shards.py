@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from memsafe.jax_internals import aval_of, bind, scan_operands
 from memsafe.programs import nbytes, retraced
-from memsafe.rules import factors_of
+from memsafe.rules import unshifted_factors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -134,7 +134,7 @@ def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxp
     replace: dict[int, Replacement] = {}
     for index, equation in enumerate(jaxpr.eqns):
         divided = (not isinstance(each, Literal) and known.get(each) for each in equation.invars)
-        factors = factors_of(equation) if any(divided) else ()
+        factors = unshifted_factors_of(equation) if any(divided) else ()
         whole = _displaced(equation, factors, known)
         if whole:
             replace[index] = _on_whole(equation, whole, known, mesh)

@@ -22,9 +22,10 @@ _FLOPS_IN_THE_TIME_OF_A_BYTE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockWorkload(Workload):
-    """The scanned block at given dimensions."""
+    """The scanned block at given dimensions, and what memsafe may take of a device for it."""
 
     block: Sizes
+    budget_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,11 @@ class BlockVariant(Variant):
     """A variant that says which named activations it moves to the host, or saves in their place."""
 
     moves: tuple[str, ...] = ()
+
+
+def _budget(case: Case) -> Quantity:
+    assert isinstance(case.workload, BlockWorkload)
+    return Quantity(case.workload.budget_bytes, Unit.BYTES)
 
 
 def _sizes(case: Case) -> Sizes:
@@ -135,6 +141,9 @@ ACTIVATION_PER_DEVICE = Formula(
     "layers · batch · sequence · width · 4 B / devices, for each offloaded value", _moved_per_device
 )
 """The moved activations on one device."""
+
+BUDGET = Formula("memsafe's budget", _budget)
+"""Temporaries, arguments and results together."""
 
 IN_USE = Formula("three rows in flight and the on-chip memory", _in_use)
 """What offloading may still need: one layer's row leaving, one arriving, one in use; and where the

@@ -5,7 +5,7 @@ carry names for the policy: ``hidden`` (x·w1) and ``residual`` (the stream betw
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -135,6 +135,25 @@ def block_program(sizes: Sizes, writing: Writing, devices: Sequence[Any]) -> Pro
     """The report's training step written one way."""
     mesh = mesh_of(devices)
     return training_program(sizes, mesh, partial(layers, writing, mesh))
+
+
+def budgeted_program(
+    sizes: Sizes, writing: Writing, budget_bytes: int, devices: Sequence[Any]
+) -> Program:
+    """The same step within a budget of bytes of each device."""
+    from memsafe import memsafe
+
+    program = block_program(sizes, writing, devices)
+    safely = partial(memsafe, budget=budget_bytes, device=devices[0])
+    assert program.function is not None
+    assert program.observe is not None
+    return replace(
+        program,
+        function=safely(program.function, donate_argnums=program.donate_argnums),
+        observe=safely(program.observe),
+        donate_argnums=(),
+        out_shardings=None,
+    )
 
 
 def training_program(

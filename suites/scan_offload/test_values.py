@@ -10,7 +10,16 @@ from suites.scan_offload.workloads import EXECUTED_WORKLOADS
 test_loss_and_gradients_equal_those_without_offload = Check(
     claim=claims.ValuesEqual(),
     workloads=EXECUTED_WORKLOADS,
-    variants=("*save-*", "*offload-*", "outside-*", "nested-*", "unroll-*", "custom-*", "no-remat"),
+    variants=(
+        "*save-*",
+        "*offload-*",
+        "outside-*",
+        "nested-*",
+        "unroll-*",
+        "custom-*",
+        "no-remat",
+        "memsafe*",
+    ),
     negative_control="negative-wrong-gradient",
 )
 

@@ -15,7 +15,7 @@ from suites.scan_offload.negative_controls import (
     step_twice,
     wrong_gradient,
 )
-from suites.scan_offload.programs import HIDDEN, RESIDUAL, Sizes, Writing
+from suites.scan_offload.programs import HIDDEN, RESIDUAL, Sizes, Writing, budgeted_program
 
 Build = Callable[[Sizes, Writing, Sequence[Any]], Program]
 """Builds the training step of one framework, written one way, for a target's devices."""
@@ -172,6 +172,23 @@ def written_variants(sizes: Sizes, build: Build) -> tuple[BlockVariant, ...]:
 def core_variants(sizes: Sizes, build: Build) -> tuple[BlockVariant, ...]:
     """The variants of ``CORE`` alone."""
     return tuple(variant for variant in written_variants(sizes, build) if variant.name in CORE)
+
+
+def memsafe_variants(sizes: Sizes, budget_bytes: int) -> tuple[BlockVariant, ...]:
+    """The reported program, and one without any ``jax.checkpoint``, within a budget."""
+    writings = {
+        "memsafe": Writing(offload=(RESIDUAL,), residual_at=("output",)),
+        "memsafe-no-remat": Writing(remat=()),
+    }
+    return tuple(
+        BlockVariant(
+            name=name,
+            role=Role.REMEDY,
+            reference="nothing",
+            program=partial(budgeted_program, sizes, writing, budget_bytes),
+        )
+        for name, writing in writings.items()
+    )
 
 
 def custom_vjp_variants(sizes: Sizes) -> tuple[BlockVariant, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from jax import Device
 
-__all__ = ["Budget", "as_text", "device_bytes", "parsed"]
+__all__ = ["Budget", "as_text", "device_bytes", "has_host_memory", "parsed"]
 
 Budget = int | float | str
 
@@ -57,6 +57,15 @@ def device_bytes(device: Device) -> int:
             'wanted a budget; do this: memsafe(f, budget="16GB")'
         )
     return int(statistics["bytes_limit"])
+
+
+def has_host_memory(device: Device) -> bool:
+    """Whether arrays can wait in the memory of the device's host.
+
+    A topology for GPUs lists no memories; a CPU's own memory is the host's.
+    """
+    kinds = [memory.kind for memory in device.addressable_memories()]
+    return device.platform != "cpu" and (not kinds or "pinned_host" in kinds)
 
 
 def _statistics(device: Device) -> dict[str, int] | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jax.extend.core import JaxprEqn
 
 __all__ = [
+    "HOST_BYTE",
     "LOOP_STEP",
     "fuses_with_consumer",
     "fuses_with_operands",
@@ -25,6 +26,13 @@ __all__ = [
 
 LOOP_STEP = 5e6
 """What one step of a loop costs beside its work: about 5 µs at 10¹² operations a second."""
+
+HOST_BYTE = 5e3
+"""What one byte costs that goes to the host's memory or comes back, in operations beside it.
+
+By data sheets, not measured: an H100's link (PCIe 5.0 × 16) moves 64 · 10⁹ bytes a second each way
+while two thirds of its 495 · 10¹² TF32 operations are done.
+"""
 
 _ELEMENT = 4.0
 """What one element read or written costs, in operations of a matrix product."""

@@ -16,28 +16,59 @@ NAMED_SHARE = 0.01
 
 
 class BudgetError(RuntimeError):
-    """A function cannot be made to fit its budget.
+    """A function cannot be made to fit its budget, or only at the price of more time than asked.
 
     Attributes:
         budget: The budget in bytes.
         smallest: The smallest peak reached, in bytes.
         blockers: What stands in the way, one line each, with the user's source line.
+        slowdown: The predicted time of the fastest plan that fits, as a multiple of the function's
+            own; None where no plan fits.
     """
 
-    def __init__(self, *, budget: int, smallest: float, blockers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        *,
+        budget: int,
+        smallest: float,
+        blockers: Sequence[str] = (),
+        slowdown: float | None = None,
+        most: float | None = None,
+    ) -> None:
         self.budget, self.smallest, self.blockers = budget, smallest, tuple(blockers)
-        lines = "".join(f"\n  {blocker}" for blocker in blockers)
-        over = smallest > budget
-        advice = f"give a budget of {as_text(1.01 * smallest)}" if over else "take a larger device"
-        super().__init__(
-            f"got a peak of {as_text(smallest)}, the smallest reached; wanted {as_text(budget)}; "
+        self.slowdown, self._most = slowdown, most
+        super().__init__(self._too_slow() if slowdown is not None else self._too_large())
+
+    def _too_large(self) -> str:
+        lines = "".join(f"\n  {blocker}" for blocker in self.blockers)
+        over = self.smallest > self.budget
+        larger = f"give a budget of {as_text(1.01 * self.smallest)}"
+        return (
+            f"got a peak of {as_text(self.smallest)}, the smallest reached; "
+            f"wanted {as_text(self.budget)}; "
             f"in the way, values from {NAMED_SHARE:.0%} of the peak:{lines}\n"
-            f"do this: {advice}, or change what is in the way"
+            f"do this: {larger if over else 'take a larger device'}, or change what is in the way"
+        )
+
+    def _too_slow(self) -> str:
+        return (
+            f"got a plan of {as_text(self.smallest)} that should take {self.slowdown:.1f} times as "
+            f"long as the function; wanted {as_text(self.budget)} and at most {self._most:g} "
+            f"times; do this: give max_slowdown={1.05 * (self.slowdown or 0):.1f}, or a larger "
+            "budget"
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (self.budget, self.smallest, self.blockers)
+        return _rebuilt, (self.budget, self.smallest, self.blockers, self.slowdown, self._most)
 
 
-def _rebuilt(budget: int, smallest: float, blockers: tuple[str, ...]) -> BudgetError:
-    return BudgetError(budget=budget, smallest=smallest, blockers=blockers)
+def _rebuilt(
+    budget: int,
+    smallest: float,
+    blockers: tuple[str, ...],
+    slowdown: float | None,
+    most: float | None,
+) -> BudgetError:
+    return BudgetError(
+        budget=budget, smallest=smallest, blockers=blockers, slowdown=slowdown, most=most
+    )

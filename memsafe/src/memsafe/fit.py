@@ -13,6 +13,7 @@ import jax
 from memsafe.blockers import blockers_of
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
+from memsafe.graph import Graph
 from memsafe.jax_internals import aval_of
 from memsafe.measure import Measured, measured
 from memsafe.planner import Planner
@@ -60,18 +61,29 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         return Fit(plan=written, plain=plain, result=plain, attempts=0)
     flat = gathered(flattened(program), place.shardings)
     if options.size_threshold is not None:
-        prepared, notes = options.prepared(flat, place.device.platform)
-        plan = planner.split_above(prepared, options.size_threshold, parts)
+        prepared = options.prepared(flat, place.device.platform)
+        plan = planner.split_above(prepared.program, options.size_threshold, parts)
         result = measure(emitted(plan))
         if budget is not None and not result.keeps(budget):
             raise BudgetError(
                 budget=budget, smallest=result.nbytes, blockers=blockers_of(plan, floor_of(program))
             )
-        return Fit(plan=plan, plain=plain, result=result, attempts=1, notes=notes)
+        work = Graph(flat).work
+        return Fit(
+            plan=plan, plain=plain, result=result, attempts=1, notes=prepared.notes, work=work
+        )
     assert budget is not None
-    search = Search(budget=budget, plain=plain, planner=planner, parts=parts, measure=measure)
+    search = Search(
+        budget=budget,
+        most=options.max_slowdown,
+        work=Graph(flat).work,
+        plain=plain,
+        planner=planner,
+        parts=parts,
+        measure=measure,
+    )
     sliced = for_slices(options, flat, place.device.platform)
-    return search.cheapest(sliced, recomputing(options, sliced[0], place.device.platform))
+    return search.cheapest(sliced, recomputing(options, flat, place.device))
 
 
 def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from memsafe.engine import Engine, at_hand
 from memsafe.explicit import Automatic, Axes, ByType, NoAxes, explicit_mesh
 from memsafe.jax_internals import dispatched, fast_path, without_constants
-from memsafe.options import DEFAULT_REWRITES, Asked, Options
+from memsafe.options import DEFAULT_REWRITES, MAX_SLOWDOWN, Asked, Options
 from memsafe.programs import unplaced
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
     rewrites: Sequence[str] = DEFAULT_REWRITES,
+    max_slowdown: float = MAX_SLOWDOWN,
     tensor_size_threshold: Budget | None = None,
     tensor_split_size: Budget | None = None,
 ) -> Staged[P, R]:
@@ -109,13 +110,16 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
             XLA's own loops), `online` (a softmax's maximum and sum in one pass); where the budget
             is not kept without, `directions` (what is reduced to extremes in several, made for
             each); and only if asked for `distances`, which changes rounding.
+        max_slowdown: How many times the time of `f` a plan may take, by prediction: from its
+            operations, and the bytes that move to the host and back.
         tensor_size_threshold: No tensor of more bytes is kept, whatever the peak; eXLA's option.
         tensor_split_size: Bytes of one slice; eXLA's option.
 
     Raises:
         ValueError: A budget or a name is not understood; or (when called) a function on a mesh
             with explicit axes sets shardings itself, and jax refuses its plan.
-        BudgetError: (when called) no plan keeps the budget; it names the smallest peak and why.
+        BudgetError: (when called) no plan keeps the budget and `max_slowdown`; it names the
+            smallest peak and why, or the predicted time.
     """
     asked = Asked(
         device=device,
@@ -123,6 +127,7 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         static_argnames=static_argnames,
         donate_argnums=donate_argnums,
         rewrites=rewrites,
+        max_slowdown=max_slowdown,
         tensor_size_threshold=tensor_size_threshold,
         tensor_split_size=tensor_split_size,
     )

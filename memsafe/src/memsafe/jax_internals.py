@@ -44,6 +44,7 @@ __all__ = [
     "varying",
     "varying_axes",
     "varying_like",
+    "with_memory_spaces",
     "without_constants",
     "without_unused",
 ]
@@ -227,6 +228,18 @@ def devices_lowered_for(context: Any) -> tuple[Any, Sequence[Device]]:
     if mesh is None:
         return None, getattr(axes, "device_assignment", None) or ()
     return mesh, tuple(mesh.devices.flat) if isinstance(mesh, Mesh) else ()
+
+
+def with_memory_spaces(context: Any) -> Any:
+    """A lowering rule's `context` in which transfers to another memory are lowered as such.
+
+    jax leaves them out of a program whose trace shows no other memory, and a trace does not show
+    what a primitive turns out to be.
+    """
+    module = context.module_context
+    if not hasattr(module, "all_default_mem_kind"):
+        raise InternalsMoved("ModuleContext.all_default_mem_kind")
+    return context.replace(module_context=module.replace(all_default_mem_kind=False))
 
 
 def manual_axes_of(context: Any) -> frozenset[str]:

@@ -12,6 +12,7 @@ import jax
 from memsafe.budget import Budget, device_bytes, parsed
 from memsafe.programs import with_sub_jaxprs
 from memsafe.rewrites import (
+    Rewritten,
     bystanders_apart,
     computed_in_blocks,
     euclidean_distances,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from jax.extend.core import ClosedJaxpr
 
-__all__ = ["DEFAULT_REWRITES", "REWRITES", "Asked", "Options"]
+__all__ = ["DEFAULT_REWRITES", "MAX_SLOWDOWN", "REWRITES", "Asked", "Options"]
 
 REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "redundant": redundant,
@@ -58,11 +59,21 @@ _ONLY_ON = {"reductions": ("cpu",)}
 _AT_LAST = ("directions", "sums")
 """Rewrites that take work, done where the budget is not kept without."""
 
-RECOMPUTING = ("checkpoints", "segments")
-"""What may be computed again for gradients: what loops keep, and what stands outside of loops."""
+_FOR_SLICES = ("bystanders",)
+"""Rewrites that part what a backward loop makes, for loops over slices."""
+
+RECOMPUTING = ("checkpoints", "segments", "offload")
+"""What may be computed again for gradients: what loops keep, and what stands outside of loops.
+
+And what loops keep may be moved to host memory.
+"""
 
 DEFAULT_REWRITES = (*(name for name in REWRITES if name != "distances"), *RECOMPUTING)
 """Those done unasked: that one changes rounding (cancellation)."""
+
+
+MAX_SLOWDOWN = 2.0
+"""How many times a function's own time a plan may take where nobody says: a step may double."""
 
 
 class Asked(TypedDict, total=False):
@@ -73,6 +84,7 @@ class Asked(TypedDict, total=False):
     static_argnames: str | Sequence[str]
     donate_argnums: int | Sequence[int]
     rewrites: Sequence[str]
+    max_slowdown: float
     tensor_size_threshold: Budget | None
     tensor_split_size: Budget | None
 
@@ -88,6 +100,7 @@ class Options:
         static_names: Names of such arguments.
         donated: Positions and names of the function's arguments whose memory may be reused.
         rewrites: Which rewrites are done.
+        max_slowdown: How many times the function's own time a plan may take, by prediction.
         size_threshold: Bytes above which no tensor is kept, whatever the peak (eXLA's option).
         split_size: Bytes of one slice (eXLA's option).
     """
@@ -98,6 +111,7 @@ class Options:
     static_names: tuple[str, ...]
     donated: tuple[int | str, ...]
     rewrites: tuple[str, ...]
+    max_slowdown: float
     size_threshold: int | None
     split_size: int | None
 
@@ -122,6 +136,7 @@ class Options:
             static_names=_many(asked, "static_argnames", str),
             donated=_many(asked, "donate_argnums", int),
             rewrites=rewrites,
+            max_slowdown=_times(asked),
             size_threshold=_bytes(asked, "tensor_size_threshold"),
             split_size=_bytes(asked, "tensor_split_size"),
         )
@@ -171,19 +186,21 @@ class Options:
             return self.budget
         return None if self.size_threshold is not None else device_bytes(device)
 
-    def prepared(self, closed: ClosedJaxpr, platform: str) -> tuple[ClosedJaxpr, tuple[str, ...]]:
-        """`closed` and all that it runs after the rewrites, and what they did."""
+    def prepared(self, closed: ClosedJaxpr, platform: str) -> Rewritten:
+        """`closed` and all that it runs after the rewrites."""
         return self._rewritten(closed, platform, without=_AT_LAST)
 
-    def prepared_at_last(
-        self, closed: ClosedJaxpr, platform: str
-    ) -> tuple[ClosedJaxpr, tuple[str, ...]]:
+    def prepared_as_written(self, closed: ClosedJaxpr, platform: str) -> Rewritten:
+        """`closed` after the rewrites that do not help slices alone: loops stay in pairs."""
+        return self._rewritten(closed, platform, without=(*_AT_LAST, *_FOR_SLICES))
+
+    def prepared_at_last(self, closed: ClosedJaxpr, platform: str) -> Rewritten:
         """`closed` after the rewrites that take work as well."""
         return self._rewritten(closed, platform)
 
     def _rewritten(
         self, closed: ClosedJaxpr, platform: str, without: Sequence[str] = ()
-    ) -> tuple[ClosedJaxpr, tuple[str, ...]]:
+    ) -> Rewritten:
         notes: list[str] = []
         asked = set(self.rewrites) - set(without)
 
@@ -195,7 +212,14 @@ class Options:
                     notes.extend(result.notes)
             return with_sub_jaxprs(program, rewritten)
 
-        return rewritten(closed), tuple(notes)
+        return Rewritten(program=rewritten(closed), notes=tuple(notes))
+
+
+def _times(asked: Asked) -> float:
+    given: Any = asked.get("max_slowdown", MAX_SLOWDOWN)
+    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 1:
+        raise _refused(ValueError, "max_slowdown", given, "a number from 1 on, such as 2.0")
+    return float(given)
 
 
 def _bytes(asked: Asked, option: str) -> int | None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from memsafe.budget import has_host_memory
 from memsafe.jax_internals import under_named_axes
-from memsafe.rewrites import checkpointed_loops, recomputed
+from memsafe.rewrites import checkpointed_loops, offloaded, recomputed, segmented_loops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from jax import Device
     from jax.extend.core import ClosedJaxpr
 
     from memsafe.options import Options
+    from memsafe.rewrites import Rewritten
 
-__all__ = ["Preparation", "for_slices", "recomputing"]
+__all__ = ["for_slices", "recomputing"]
 
 _LOOPS = (*((1, 2 ** (-step / 2)) for step in range(1, 8)), (1, 0.0), (2, 0.0))
 """How often loops are computed again for gradients, and the share that they keep; least first.
@@ -31,47 +34,44 @@ Two keep as much as one: while the first is computed again, what was kept of the
 0.10.2, 2026-11-25).
 """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preparation:
-    """A program that computes the same.
-
-    Attributes:
-        program: The program.
-        notes: What was rewritten.
-    """
-
-    program: ClosedJaxpr
-    notes: tuple[str, ...]
+_KEPT_ON_HOST = (1, 2, 4, 8)
+"""Of how many steps one carry is sent to the host, where the others are computed again."""
 
 
-def for_slices(options: Options, closed: ClosedJaxpr, platform: str) -> list[Preparation]:
+def for_slices(options: Options, closed: ClosedJaxpr, platform: str) -> list[Rewritten]:
     """The program as it is sliced; then rewritten by what takes work, where that changes it."""
-    found: dict[tuple[str, ...], Preparation] = {}
-    for rewritten in (options.prepared, options.prepared_at_last):
-        program, notes = rewritten(closed, platform)
-        found.setdefault(notes, Preparation(program=program, notes=notes))
-    return list(found.values())
+    first, last = (ways(closed, platform) for ways in (options.prepared, options.prepared_at_last))
+    return [first] if first.notes == last.notes else [first, last]
 
 
-def recomputing(options: Options, first: Preparation, platform: str) -> Iterator[Preparation]:
-    """`first` with values computed again for gradients, the least operations and bytes kept first.
+def recomputing(options: Options, closed: ClosedJaxpr, device: Device) -> Iterator[Rewritten]:
+    """`closed` with values computed again for gradients, the least operations and bytes kept first.
 
-    Loops first; then what is outside of them; then both.
+    Loops first; then what is outside of them; then both. At last what loops keep waits in the
+    host's memory: of all steps, or of some of them where the others are computed again.
     """
-    loops, seen = first, {first.notes}
-    for levels, share in _LOOPS if "checkpoints" in options.rewrites else ():
-        again = checkpointed_loops(first.program, levels, share)
-        if (notes := (*first.notes, *again.notes)) not in seen:
-            seen.add(notes)
-            loops = Preparation(program=again.program, notes=notes)
-            yield loops
-    starts = (first,) if loops is first else (first, loops)
+    first = again = options.prepared_as_written(closed, device.platform)
+    if "checkpoints" in options.rewrites:
+        ways = (checkpointed_loops(first.program, *each) for each in _LOOPS)
+        for again in _after(first, ways):
+            yield again
     # The unknown zero differs between devices, and so would what is the same on all of them.
-    hidden = platform == "cpu" and not under_named_axes()
-    for start in starts if "segments" in options.rewrites else ():
-        for count in _SEGMENTS:
-            again = recomputed(start.program, count, hidden=hidden)
-            if (notes := (*start.notes, *again.notes)) not in seen:
-                seen.add(notes)
-                yield Preparation(program=again.program, notes=notes)
+    is_mapped = under_named_axes()
+    if "segments" in options.rewrites:
+        hidden = device.platform == "cpu" and not is_mapped
+        for start in (first, again) if again is not first else (first,):
+            ways = (recomputed(start.program, count, hidden=hidden) for count in _SEGMENTS)
+            yield from _after(start, ways)
+    if "offload" in options.rewrites and has_host_memory(device) and not is_mapped:
+        ways = (segmented_loops(first.program, length) for length in _KEPT_ON_HOST)
+        for start in (first, *_after(first, ways)):
+            yield from _after(start, [offloaded(start.program)])
+
+
+def _after(first: Rewritten, ways: Iterable[Rewritten]) -> Iterator[Rewritten]:
+    """`first`, rewritten once more in each of these ways that changes anything."""
+    seen = {first.notes}
+    for way in ways:
+        if (notes := (*first.notes, *way.notes)) not in seen:
+            seen.add(notes)
+            yield replace(way, notes=notes)

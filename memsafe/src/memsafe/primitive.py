@@ -22,6 +22,7 @@ from memsafe.jax_internals import (
     effects_of,
     names_only,
     needs_devices,
+    with_memory_spaces,
     without_unused,
 )
 
@@ -102,7 +103,8 @@ def _typed(*_: Any, program: ClosedJaxpr, gives: Gives, **__: Any) -> tuple[list
 def _lowered(context: Any, *operands: Any, engine: Runs, **params: Any) -> Any:
     with _as_traced(params["program"]):
         planned = engine.lowered(computed(**params), context)
-        return mlir.lower_fun(lambda *arguments: list(planned(*arguments)))(context, *operands)
+        lowered = mlir.lower_fun(lambda *arguments: list(planned(*arguments)))
+        return lowered(with_memory_spaces(context), *operands)
 
 
 def _as_traced(program: ClosedJaxpr) -> AbstractContextManager[Any]:

@@ -157,9 +157,11 @@ def zero_after(results: Iterable[Array]) -> Any:
 
 
 def nbytes(atom: Var | Literal) -> int:
-    """Bytes of an array; 0 of what has none, such as a token."""
+    """Bytes of an array on its device; 0 of what has none, such as a token, and of the host's."""
     aval: Any = atom.aval
-    return int(aval.size * aval.dtype.itemsize) if hasattr(aval, "shape") else 0
+    if not hasattr(aval, "shape") or getattr(aval, "memory_space", None) is jax.memory.Space.Host:
+        return 0
+    return int(aval.size * aval.dtype.itemsize)
 
 
 def signature(closed: ClosedJaxpr) -> Hashable:

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from memsafe.blockers import blockers_of
+from memsafe.costs import HOST_BYTE
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
 from memsafe.programs import evaluate, nbytes
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from memsafe.measure import Measured
     from memsafe.plan import Plan
     from memsafe.planner import Planner
-    from memsafe.preparations import Preparation
+    from memsafe.rewrites import Rewritten
     from memsafe.shards import Parts
 
 __all__ = ["Fit", "Search", "floor_of"]
@@ -68,7 +69,8 @@ class Fit:
         result: The planned program, compiled.
         attempts: How many plans were compiled, those that did not keep it included.
         notes: What was rewritten before.
-        work: The operations of the program before what takes work was rewritten.
+        work: The operations of the program as written.
+        moved: Bytes that go to the host's memory and come back, those of all devices.
     """
 
     plan: Plan
@@ -77,11 +79,17 @@ class Fit:
     attempts: int
     notes: tuple[str, ...] = ()
     work: float = 0.0
+    moved: float = 0.0
 
     @property
     def operations(self) -> float:
         """The operations of the plan as a multiple of the program's own."""
-        return self.plan.work / max(self.work or self.plan.graph.work, 1.0)
+        return self.plan.work / max(self.work, 1.0) if self.work else 1.0
+
+    @property
+    def slowdown(self) -> float:
+        """The predicted time of the plan as a multiple of the program's own."""
+        return _cost(self.plan, self.moved) / self.work if self.work else 1.0
 
     @property
     def program(self) -> Callable[..., list[Array]]:
@@ -97,6 +105,8 @@ class Search:
 
     Attributes:
         budget: Bytes.
+        most: How many times the time of the program as written a plan may take, by prediction.
+        work: The operations of the program as written.
         plain: The program as written, compiled.
         planner: Plans programs.
         parts: How the arguments lie over several devices.
@@ -104,6 +114,8 @@ class Search:
     """
 
     budget: int
+    most: float
+    work: float
     plain: Measured
     planner: Planner
     parts: tuple[Parts, ...]
@@ -114,7 +126,7 @@ class Search:
         """The bytes of the budget without the arguments."""
         return max(self.budget - self.plain.argument_bytes, 1.0)
 
-    def cheapest(self, sliced: Sequence[Preparation], recomputing: Iterable[Preparation]) -> Fit:
+    def cheapest(self, sliced: Sequence[Rewritten], recomputing: Iterable[Rewritten]) -> Fit:
         """The program that keeps the budget with the fewest operations, as far as predicted.
 
         Slices that take few operations more come first, then values that are computed again, then
@@ -122,32 +134,45 @@ class Search:
         """
         first, *_ = sliced
         written = self.planner.plan(first.program, float("inf"), self.parts)
-        work = written.graph.work
         target = _MARGIN * self.room * min(1.0, 2 * _ratio(written, self.plain))
         plan = self.planner.plan(first.program, target, self.parts)
         limit = plan.work if plan.predicted <= target else float("inf")
         slices = [(each, _ATTEMPTS) for each in sliced]
         refusals: list[BudgetError] = []
         in_slices: list[BudgetError] = []
+        slow: list[Fit] = []
         again = self._recomputing(recomputing, target, limit, refusals)
-        is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * work
+        is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
         attempts = chain(slices, again) if is_cheap else chain(again, slices)
         compiled: list[Measured] = []
         for preparation, count in attempts:
             try:
                 plan = self._fitted(preparation, target, count, compiled)
-                return Fit(
-                    plan=plan,
-                    plain=self.plain,
-                    result=compiled[-1],
-                    attempts=len(compiled),
-                    notes=preparation.notes,
-                    work=work,
-                )
             except BudgetError as refusal:
                 refusals.append(refusal)
                 if preparation in sliced:
                     in_slices.append(refusal)
+                continue
+            fit = Fit(
+                plan=plan,
+                plain=self.plain,
+                result=compiled[-1],
+                attempts=len(compiled),
+                notes=preparation.notes,
+                work=self.work,
+                moved=preparation.moved,
+            )
+            if fit.slowdown <= self.most:
+                return fit
+            slow.append(fit)
+        if slow:
+            fit = min(slow, key=lambda each: each.slowdown)
+            raise BudgetError(
+                budget=self.budget,
+                smallest=fit.result.nbytes,
+                slowdown=fit.slowdown,
+                most=self.most,
+            )
         # What is in the way is told of the program that the user knows.
         smallest = min(refusal.smallest for refusal in refusals)
         told = min(in_slices, key=lambda refusal: refusal.smallest)
@@ -155,30 +180,46 @@ class Search:
 
     def _recomputing(
         self,
-        preparations: Iterable[Preparation],
+        preparations: Iterable[Rewritten],
         target: float,
         limit: float,
         refusals: Sequence[BudgetError],
-    ) -> Iterator[tuple[Preparation, int]]:
+    ) -> Iterator[tuple[Rewritten, int]]:
         """Those that should keep the target without slices, for fewer operations than `limit`.
 
-        Then those that need the least, in slices. And how often each may be compiled. Each of the
-        `refusals` so far corrects what is predicted of the next.
+        What moves to the host is known to the end before the cheapest of it is tried. Then those
+        that need the least, in slices. And how often each may be compiled. Each of the `refusals`
+        so far corrects what is predicted of the next.
         """
-        others: list[tuple[float, Preparation]] = []
+        others: list[tuple[float, Rewritten]] = []
+        moving: list[tuple[float, Rewritten, Plan]] = []
         scale = 1.0
-        for each in preparations:
-            plan = self.planner.plan(each.program, float("inf"), self.parts)
-            if scale * plan.predicted <= target and plan.work < limit:
-                yield each, 1
+
+        def tried(preparation: Rewritten, plan: Plan) -> Iterator[tuple[Rewritten, int]]:
+            nonlocal scale
+            if scale * plan.predicted > target or plan.work >= limit:
+                others.append((plan.predicted, preparation))
+                return
+            before = len(refusals)
+            yield preparation, 1
+            if len(refusals) > before:
                 needed = refusals[-1].smallest - self.plain.argument_bytes
                 scale = max(scale, needed / max(plan.predicted, 1.0))
-            others.append((plan.predicted, each))
+                others.append((plan.predicted, preparation))
+
+        for each in preparations:
+            plan = self.planner.plan(each.program, float("inf"), self.parts)
+            if each.moved:
+                moving.append((_cost(plan, each.moved), each, plan))
+            else:
+                yield from tried(each, plan)
+        for _, each, plan in sorted(moving, key=lambda other: other[0]):
+            yield from tried(each, plan)
         for _, each in sorted(others, key=lambda other: other[0])[:_HOPELESS]:
             yield each, _FEWER
 
     def _fitted(
-        self, preparation: Preparation, target: float, attempts: int, compiled: list[Measured]
+        self, preparation: Rewritten, target: float, attempts: int, compiled: list[Measured]
     ) -> Plan:
         """The first plan of a program that keeps the budget. Raises BudgetError.
 
@@ -212,6 +253,11 @@ class Search:
             words = "the compiler refuses it: the device has less memory than the budget"
             blockers.insert(0, words)
         raise BudgetError(budget=self.budget, smallest=smallest, blockers=blockers)
+
+
+def _cost(plan: Plan, moved: float) -> float:
+    """What a plan takes, in operations: transfers to and from the host run beside them."""
+    return max(plan.work, 2 * moved * HOST_BYTE)
 
 
 def _split_above(

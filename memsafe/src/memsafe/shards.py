@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax import lax
 from jax.extend.core import Literal
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from memsafe.jax_internals import aval_of, bind, scan_operands
 from memsafe.programs import nbytes, retraced
 from memsafe.rules import unshifted_factors_of
+from memsafe.sub_jaxprs import as_closed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from jax import Array
     from jax.extend.core import ClosedJaxpr, JaxprEqn, Var
@@ -108,12 +109,42 @@ def propagated(
     if equation.primitive.name == "sharding_constraint":
         (result,), sharding = equation.outvars, equation.params["sharding"]
         return {result: input_parts(sharding, aval_of(result).shape)}
+    if equation.primitive.name == "scan":
+        return _of_scan(equation, known)
+    if equation.primitive.name == "device_put":
+        return dict(_put(equation, known))
     found: dict[Var, list[Part]] = {}
     for factor, part in zip(factors, divisions(equation, factors, known), strict=True):
         for value, axis in zip(equation.outvars, factor.results, strict=True):
             if axis is not None and part is not None:
                 found.setdefault(value, []).append(part._replace(dim=axis.dim))
     return {value: tuple(sorted(parts)) for value, parts in found.items()}
+
+
+def _of_scan(equation: JaxprEqn, known: Mapping[Var, Parts]) -> dict[Var, Parts]:
+    """How the results of a scan lie, as its body leaves them."""
+    left = _left_by(equation, body_parts(equation, known))
+    _, carried = scan_operands(equation)
+    rows = [tuple(one._replace(dim=one.dim + 1) for one in each) for each in left[carried:]]
+    return dict(zip(equation.outvars, (*left[:carried], *rows), strict=True))
+
+
+def _put(equation: JaxprEqn, known: Mapping[Var, Parts]) -> Iterator[tuple[Var, Parts]]:
+    """How the results of a `device_put` lie: as asked, else, in another memory, as before."""
+    places = zip(equation.invars, equation.outvars, equation.params["devices"], strict=True)
+    for atom, result, asked in places:
+        before = () if isinstance(atom, Literal) else known.get(atom, ())
+        is_asked = isinstance(asked, Sharding)
+        yield result, input_parts(asked, aval_of(result).shape) if is_asked else before
+
+
+def _left_by(scan: JaxprEqn, parts: Iterable[Parts]) -> list[Parts]:
+    """How the results of one step of a scan lie, whose operands lie so."""
+    jaxpr = as_closed(scan.params["jaxpr"]).jaxpr
+    inside = dict(zip(jaxpr.invars, parts, strict=True))
+    for each in jaxpr.eqns:
+        inside.update(propagated(each, unshifted_factors_of(each), inside))
+    return [() if isinstance(a, Literal) else inside.get(a, ()) for a in jaxpr.outvars]
 
 
 def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxpr:
@@ -174,6 +205,10 @@ def _on_whole(
     return replacement
 
 
+def _devices(parts: Parts) -> int:
+    return math.prod(part.devices for part in parts)
+
+
 def body_parts(equation: JaxprEqn, known: Mapping[Var, Parts]) -> tuple[Parts, ...]:
     """How the arguments of the program that `equation` runs lie."""
     parts = [() if isinstance(a, Literal) else known.get(a, ()) for a in equation.invars]
@@ -184,7 +219,12 @@ def body_parts(equation: JaxprEqn, known: Mapping[Var, Parts]) -> tuple[Parts, .
                 tuple(one._replace(dim=one.dim - 1) for one in each if one.dim)
                 for each in parts[fixed:]
             ]
-            return (*parts[:fixed], *rows)
+            constants, carried = scan_operands(equation)
+            given = (*parts[:fixed], *rows)
+            pairs = zip(given[constants:fixed], _left_by(equation, given)[:carried], strict=True)
+            # What a loop carries lies as one of both does, on as many devices as it can.
+            carry = [max(pair, key=_devices) for pair in pairs]
+            return (*given[:constants], *carry, *rows)
         case "while":
             return tuple(parts[equation.params["cond_nconsts"] :])
         case "cond":

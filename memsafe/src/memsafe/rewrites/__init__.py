@@ -8,10 +8,11 @@ rounding beyond the order of additions, so a user asks for it.
 from memsafe.rewrites.blocks import computed_in_blocks
 from memsafe.rewrites.bystanders import bystanders_apart, sums_apart
 from memsafe.rewrites.chains import matrix_chains
-from memsafe.rewrites.checkpoints import checkpointed_loops
+from memsafe.rewrites.checkpoints import checkpointed_loops, segmented_loops
 from memsafe.rewrites.directions import one_direction_each
 from memsafe.rewrites.distances import euclidean_distances
 from memsafe.rewrites.invariants import loop_invariants
+from memsafe.rewrites.offloaded import offloaded
 from memsafe.rewrites.online import online_sums
 from memsafe.rewrites.recomputed import recomputed
 from memsafe.rewrites.reductions import short_reductions
@@ -28,12 +29,14 @@ __all__ = [
     "euclidean_distances",
     "loop_invariants",
     "matrix_chains",
+    "offloaded",
     "one_direction_each",
     "online_sums",
     "recomputed",
     "redundant",
     "reshape_sinking",
     "rolls",
+    "segmented_loops",
     "short_reductions",
     "sums_apart",
 ]

@@ -11,35 +11,36 @@ again at the next level: 3 ∛T rows for two more computations (Griewank and Wal
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
-from jax.extend.core import Var
 
-from memsafe.jax_internals import aval_of, scan_operands
+from memsafe.jax_internals import aval_of
 from memsafe.programs import evaluate, flattened, nbytes, retraced, with_sub_jaxprs
-from memsafe.rewrites.definitions import type_of
+from memsafe.rewrites.loop_pairs import Scan, loop_pairs
 from memsafe.rewrites.rewritten import Rewritten, noted
-from memsafe.sub_jaxprs import as_closed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from jax import Array
-    from jax.extend.core import ClosedJaxpr, JaxprEqn
+    from jax.extend.core import ClosedJaxpr, Var
 
     from memsafe.programs import Read
+    from memsafe.rewrites.loop_pairs import Pair
 
     _State = tuple[list[Array], list[Array]]
     """What a loop carries, and the stacks that it fills."""
 
     _Carry = TypeVar("_Carry")
 
-__all__ = ["checkpointed_loops"]
+    _Choose = Callable[[int, float, float], int]
+    """Steps, bytes of a row and of the carry → the steps of a segment, or 0."""
+
+__all__ = ["checkpointed_loops", "segmented_loops"]
 
 _FEWEST = 4
 """Loops of fewer steps are left: √4 segments of √4 steps keep as many rows."""
@@ -51,134 +52,69 @@ def checkpointed_loops(closed: ClosedJaxpr, levels: int = 1, share: float = 0.0)
     With one level they keep about `share` of it, if segments of some length keep so little;
     otherwise as little as they can. The bodies of loops are programs of their own.
     """
-    first = _once(closed, levels, share)
+    again = "once more" if levels == 1 else f"up to {levels} times more"
+    first = _once(closed, partial(_length, levels=levels, share=share), again)
     if levels == 1 or not first.notes:
         return first
     # Its notes would name the loops of single segments.
     return replace(first, program=checkpointed_loops(first.program, levels - 1).program)
 
 
-def _once(closed: ClosedJaxpr, levels: int, share: float) -> Rewritten:
+def segmented_loops(closed: ClosedJaxpr, length: int) -> Rewritten:
+    """`closed` with loops that keep the carry of each segment of `length` steps."""
+    return _once(closed, partial(_of_length, length), "once more")
+
+
+def _once(closed: ClosedJaxpr, choose: _Choose, again: str) -> Rewritten:
     notes: list[str] = []
 
     def inside(body: ClosedJaxpr) -> ClosedJaxpr:
-        found = _once(body, levels, share)
+        found = _once(body, choose, again)
         notes.extend(found.notes)
         return found.program
 
     program = with_sub_jaxprs(closed, inside)
     loops = {}
-    for pair in _pairs(program, levels, share):
-        segments = _Segments(pair)
-        loops[pair.forward] = segments.forward
-        loops[pair.backward] = segments.backward
-        notes.append(pair.noted(levels))
+    for cut in _cuts(program, choose):
+        segments = _Segments(cut)
+        loops[cut.pair.forward] = segments.forward
+        loops[cut.pair.backward] = segments.backward
+        text = f"{cut.pair.steps} steps of a scan computed {again} for its gradient"
+        notes.append(noted(cut.pair.equations[0], f"{text}, in segments of {cut.length}"))
     if loops:
         program = flattened(retraced(program, loops))
     return Rewritten(program=program, notes=tuple(notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
-    """A loop, and the loop in the other direction that reads what the first one keeps.
+class _Cut:
+    """A pair of loops in segments.
 
     Attributes:
-        equations: The two.
-        forward: The index of the first.
-        backward: The index of the second.
-        kept: By the position among the first one's stacked results, those that only the second
-            reads: the position among its rows.
+        pair: The loops.
         length: The steps of a segment.
     """
 
-    equations: tuple[JaxprEqn, JaxprEqn]
-    forward: int
-    backward: int
-    kept: dict[int, tuple[int, ...]]
+    pair: Pair
     length: int
-
-    @property
-    def steps(self) -> int:
-        """The steps of either loop."""
-        count: int = self.equations[0].params["length"]
-        return count
 
     @property
     def segments(self) -> int:
         """The segments before the last, which has the steps that are left."""
-        return self.steps // self.length - 1
-
-    def noted(self, levels: int) -> str:
-        """The line that tells the user."""
-        again = "once more" if levels == 1 else f"up to {levels} times more"
-        text = f"{self.steps} steps of a scan computed {again} for its gradient"
-        return noted(self.equations[0], f"{text}, in segments of {self.length}")
+        return self.pair.steps // self.length - 1
 
 
-def _pairs(closed: ClosedJaxpr, levels: int, share: float) -> Iterator[_Pair]:
-    """The pairs of loops that keep less in segments."""
-    equations = closed.jaxpr.eqns
-    readers: dict[Var, set[int]] = {}
-    for index, equation in enumerate(equations):
-        for atom in equation.invars:
-            if isinstance(atom, Var):
-                readers.setdefault(atom, set()).add(index)
-    results = {atom for atom in closed.jaxpr.outvars if isinstance(atom, Var)}
-    for index, equation in enumerate(equations):
-        if not _is_plain_scan(equation):
+def _cuts(closed: ClosedJaxpr, choose: _Choose) -> Iterator[_Cut]:
+    """The pairs of loops that keep less in segments; of a first loop, the first such pair."""
+    found: set[int] = set()
+    for pair in loop_pairs(closed):
+        if pair.forward in found or pair.steps < _FEWEST:
             continue
-        stacked = _Scan(equation).stacked
-        only: dict[int, set[int]] = {}
-        for at, value in enumerate(stacked):
-            if value not in results and len(readers.get(value, ())) == 1:
-                (reader,) = readers[value]
-                only.setdefault(reader, set()).add(at)
-        for backward, positions in only.items():
-            both = (index, backward), (equation, equations[backward])
-            if pair := _pair(*both, positions, levels, share):
-                yield pair
-                break
-
-
-def _is_plain_scan(equation: JaxprEqn) -> bool:
-    """Whether it is a scan without effects, of numbers: what random keys look like is jax's own."""
-    return (
-        equation.primitive.name == "scan"
-        and not equation.effects
-        and all(isinstance(type_of(value), np.dtype) for value in equation.outvars)
-    )
-
-
-def _pair(
-    indices: tuple[int, int],
-    equations: tuple[JaxprEqn, JaxprEqn],
-    positions: set[int],
-    levels: int,
-    share: float,
-) -> _Pair | None:
-    first, second = equations
-    if not (_is_plain_scan(second) and first.params["reverse"] != second.params["reverse"]):
-        return None
-    steps: int = first.params["length"]
-    if not steps == second.params["length"] >= _FEWEST:
-        return None
-    one, other = _Scan(first), _Scan(second)
-    # A loop may also read the whole of a stack.
-    stacks = [
-        at for at in sorted(positions) if one.stacked[at] not in other.operands[: other.before]
-    ]
-    rows = [tuple(at for at, row in enumerate(other.rows) if row is one.stacked[s]) for s in stacks]
-    row = sum(nbytes(one.stacked[at]) for at in stacks) / steps
-    length = _length(steps, row, sum(map(nbytes, one.carried)), levels, share)
-    if not length:
-        return None
-    return _Pair(
-        equations=equations,
-        forward=indices[0],
-        backward=indices[1],
-        kept=dict(zip(stacks, rows, strict=True)),
-        length=length,
-    )
+        row = pair.nbytes / pair.steps
+        carry = sum(map(nbytes, Scan(pair.equations[0]).carried))
+        if length := choose(pair.steps, row, carry):
+            found.add(pair.forward)
+            yield _Cut(pair=pair, length=length)
 
 
 def _length(steps: int, row: float, carry: float, levels: int, share: float) -> int:
@@ -187,7 +123,7 @@ def _length(steps: int, row: float, carry: float, levels: int, share: float) -> 
     0 if no segments keep less than all steps do.
     """
 
-    @functools.cache
+    @cache
     def least(steps: int, levels: int) -> float:
         """Bytes of rows and carries kept at once."""
         if levels == 0 or steps < _FEWEST:
@@ -205,6 +141,13 @@ def _length(steps: int, row: float, carry: float, levels: int, share: float) -> 
     return longest if kept(steps, longest, levels) < steps * row else 0
 
 
+def _of_length(length: int, steps: int, row: float, carry: float) -> int:
+    """`length`, if carries and rows of it are less than rows of all steps; else 0."""
+    segments = steps // length - 1
+    left = steps - segments * length
+    return length if segments > 1 and segments * carry + left * row < steps * row else 0
+
+
 def _lengths(steps: int) -> list[int]:
     """The lengths of segments to choose from: the longest for each number of segments.
 
@@ -213,45 +156,14 @@ def _lengths(steps: int) -> list[int]:
     return sorted({steps // count for count in range(3, steps + 1)})
 
 
-class _Scan:
-    """The parts of a scan."""
-
-    def __init__(self, equation: JaxprEqn) -> None:
-        self.equation = equation
-        self.operands = list(equation.invars)
-        self.constants, self.carries = scan_operands(equation)
-        self.body = as_closed(equation.params["jaxpr"])
-        self.unroll = equation.params["unroll"]
-
-    @property
-    def before(self) -> int:
-        """How many operands come before the rows."""
-        return self.constants + self.carries
-
-    @property
-    def rows(self) -> Sequence[object]:
-        """The operands of which each step reads one row."""
-        return self.operands[self.before :]
-
-    @property
-    def carried(self) -> Sequence[Var]:
-        """The results that are carried."""
-        return self.equation.outvars[: self.carries]
-
-    @property
-    def stacked(self) -> Sequence[Var]:
-        """The results of which each step makes one row."""
-        return self.equation.outvars[self.carries :]
-
-
 class _Segments:
     """The two loops of a pair in segments: `forward` is traced first and leaves the carries."""
 
-    def __init__(self, pair: _Pair) -> None:
-        self.pair = pair
-        self.one, self.other = map(_Scan, pair.equations)
-        self.is_reversed = bool(pair.equations[0].params["reverse"])
-        self.before_last = pair.segments * pair.length
+    def __init__(self, cut: _Cut) -> None:
+        self.cut, self.pair = cut, cut.pair
+        self.one, self.other = map(Scan, self.pair.equations)
+        self.is_reversed = bool(self.pair.equations[0].params["reverse"])
+        self.before_last = cut.segments * cut.length
         self.constants: list[Array] = []
         self.rows: list[Array] = []
         self.starts: list[Array] = []
@@ -274,7 +186,7 @@ class _Segments:
             return (carry, stacks), [made[at] for at in self.pair.kept]
 
         def segment(state: _State, first: Array) -> tuple[_State, list[Array]]:
-            after, _ = self._looped(step, state, first + self._numbers(self.pair.length))
+            after, _ = self._looped(step, state, first + self._numbers(self.cut.length))
             return after, state[0]
 
         state = (carry, stacks)
@@ -312,7 +224,7 @@ class _Segments:
 
         def segment(state: _State, given: tuple[Array, list[Array]]) -> tuple[_State, None]:
             first, start = given
-            numbers = first + self._numbers(self.pair.length)
+            numbers = first + self._numbers(self.cut.length)
             _, again = self._looped(self._kept_step, start, numbers)
             return back(state, numbers, again), None
 
@@ -346,7 +258,7 @@ class _Segments:
 
     def _firsts(self) -> Array:
         """The first step of each segment but the last."""
-        return self.pair.length * self._numbers(self.pair.segments)
+        return self.cut.length * self._numbers(self.cut.segments)
 
     @staticmethod
     def _numbers(count: int) -> Array:

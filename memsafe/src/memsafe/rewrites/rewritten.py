@@ -25,10 +25,12 @@ class Rewritten:
     Attributes:
         program: What it is now; the one that came in, where nothing changed.
         notes: One line per change, with the user's source line.
+        moved: Bytes that it sends to the host's memory and fetches back.
     """
 
     program: ClosedJaxpr
     notes: tuple[str, ...]
+    moved: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

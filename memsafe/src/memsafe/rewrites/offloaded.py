@@ -1,0 +1,104 @@
+"""What loops keep for derivatives, in host memory between the two loops of a pair.
+
+Each step of the first loop sends its row to the host, and the same step of the second one fetches
+it, so that the device holds a few rows at a time. The transfers run beside the steps. Names and
+policies of `jax.checkpoint` ask for the same, of values that autodiff may not keep
+(openxla/xla#17541); this moves what is kept, whatever it is called.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+from jax import lax
+
+from memsafe.budget import as_text
+from memsafe.programs import evaluate, retraced, with_sub_jaxprs
+from memsafe.rewrites.loop_pairs import Scan, loop_pairs
+from memsafe.rewrites.rewritten import Rewritten, noted
+
+if TYPE_CHECKING:
+    from jax import Array
+    from jax.extend.core import ClosedJaxpr
+
+    from memsafe.programs import Read, Replacement
+    from memsafe.rewrites.loop_pairs import Pair
+
+__all__ = ["offloaded"]
+
+
+_LEAST = 2**20
+"""Bytes of a stack from which on it is moved: less does not fill a link, nor a device."""
+
+
+_STEPS = 4
+"""Steps from which on a stack is moved: of fewer, the device holds as many in flight."""
+
+
+def offloaded(closed: ClosedJaxpr) -> Rewritten:
+    """`closed` with what its outermost pairs of loops keep in host memory."""
+    pairs = [pair for pair in loop_pairs(closed) if pair.steps >= _STEPS and pair.nbytes >= _LEAST]
+    if not pairs:
+        return _inside(closed)
+    sent: dict[int, set[int]] = {}
+    fetched: dict[int, set[int]] = {}
+    for pair in pairs:
+        sent.setdefault(pair.forward, set()).update(pair.kept)
+        fetched.setdefault(pair.backward, set()).update(*pair.kept.values())
+    equations = closed.jaxpr.eqns
+    loops: dict[int, Replacement] = {}
+    for index in sent.keys() | fetched.keys():
+        at = partial(_moved, sent.get(index, set()), fetched.get(index, set()))
+        loops[index] = partial(at, Scan(equations[index]))
+    notes = tuple(map(_noted, pairs))
+    moved = sum(pair.nbytes for pair in pairs)
+    return Rewritten(program=retraced(closed, loops), notes=notes, moved=moved)
+
+
+def _inside(closed: ClosedJaxpr) -> Rewritten:
+    """The same of what the loops and branches of `closed` run, if they are no pairs."""
+    changes: list[Rewritten] = []
+
+    def inside(body: ClosedJaxpr) -> ClosedJaxpr:
+        changes.append(offloaded(body))
+        return changes[-1].program
+
+    program = with_sub_jaxprs(closed, inside)
+    notes = tuple(note for each in changes for note in each.notes)
+    return Rewritten(program=program, notes=notes, moved=sum(each.moved for each in changes))
+
+
+def _noted(pair: Pair) -> str:
+    kept = f"{as_text(pair.nbytes)} that {pair.steps} steps of a scan keep for its gradient"
+    return noted(pair.equations[0], f"{kept} wait in host memory")
+
+
+def _moved(sent: set[int], fetched: set[int], scan: Scan, read: Read) -> list[Array]:
+    """The results of a loop that sends some of its stacks to the host and fetches some rows."""
+    operands = [read(atom) for atom in scan.operands]
+    constants = operands[: scan.constants]
+    params = scan.equation.params
+
+    def step(carry: list[Array], rows: list[Array]) -> tuple[list[Array], list[Array]]:
+        here = [
+            jax.device_put(row, jax.memory.Space.Device) if at in fetched else row
+            for at, row in enumerate(rows)
+        ]
+        results = evaluate(scan.body, [*constants, *carry, *here])
+        made = [
+            jax.device_put(row, jax.memory.Space.Host) if at in sent else row
+            for at, row in enumerate(results[scan.carries :])
+        ]
+        return results[: scan.carries], made
+
+    # Compilers move the whole stack in each step of an unrolled loop, or refuse it.
+    carry, stacks = lax.scan(
+        step,
+        operands[scan.constants : scan.before],
+        operands[scan.before :],
+        length=params["length"],
+        reverse=params["reverse"],
+    )
+    return [*carry, *stacks]

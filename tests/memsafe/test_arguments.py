@@ -155,6 +155,7 @@ def test_an_argument_that_is_no_array_is_refused_with_advice() -> None:
         ({"rewrites": ("chains", "magic")}, "rewrites=.*magic"),
         ({"rewrites": None}, "rewrites=None"),
         ({"rewrites": [["chains"]]}, "rewrites="),
+        *(({"max_slowdown": most}, "max_slowdown=") for most in (0.9, -1, np.nan, "2", True, None)),
         ({"tensor_split_size": "-1"}, "tensor_split_size='-1'"),
         ({"donate_argnums": 2}, "donate_argnums=2"),
         ({"donate_argnums": (0, -3)}, "donate_argnums=-3"),

@@ -55,5 +55,5 @@ def projected(inducing: Array, scale: Array, data: Array) -> Array:
 def planned(function: Callable[..., Array], *arguments: object, budget: float) -> Plan:
     program = flattened(jax.make_jaxpr(function)(*arguments))
     options = Options.checked(None, {})
-    prepared, _ = options.prepared(program, "cpu")
+    prepared = options.prepared(program, "cpu").program
     return planner_for(jax.devices("cpu")[0], options).plan(prepared, budget)

@@ -78,10 +78,10 @@ def test_those_in_the_body_of_a_loop_too() -> None:
         return total + jnp.sum((x[:, None] - Y) ** 2, -1), None
 
     before = program(lambda x: lax.scan(step, jnp.zeros((120, 130)), x)[0], X[None])
-    after, notes = Options.checked(None, {}).prepared(before, "cpu")
-    (loop,) = (each for each in after.jaxpr.eqns if each.primitive.name == "scan")
+    found = Options.checked(None, {}).prepared(before, "cpu")
+    (loop,) = (each for each in found.program.jaxpr.eqns if each.primitive.name == "scan")
     assert "reduce" in names(loop.params["jaxpr"])
-    assert len(notes) == 1
+    assert len(found.notes) == 1
 
 
 @pytest.mark.parametrize("reduced", [jnp.max, jnp.min])

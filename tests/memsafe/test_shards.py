@@ -90,3 +90,19 @@ def test_nothing_is_moved_without_need() -> None:
     for axes in (("a", "b"), ("a", None), (None, None)):
         assert made_whole(differences, *axes) == []
     assert made_whole(lambda x, y: (jnp.tanh(x), y.sum()), "b", "b") == []
+
+
+def test_what_a_scan_carries_lies_as_its_body_leaves_it_and_stacks_in_rows() -> None:
+    def steps(x: Array) -> tuple[Array, Array]:
+        def step(x: Array, _: None) -> tuple[Array, Array]:
+            there = jax.device_put(x, jax.memory.Space.Host)
+            return jax.lax.with_sharding_constraint(2 * x, along("a", "b")), there
+
+        return jax.lax.scan(step, x, None, length=5)
+
+    closed = jax.make_jaxpr(steps)(jax.ShapeDtypeStruct((ROWS, COLUMNS), np.float32))
+    graph = Graph(closed, ((Part(0, 2, ("a",)),),))
+    carried, stacked = closed.jaxpr.outvars
+    assert graph.divided[carried] == (Part(0, 2, ("a",)), Part(1, 4, ("b",)))
+    assert graph.divided[stacked] == (Part(1, 2, ("a",)), Part(2, 4, ("b",)))
+    assert (graph.size[carried], graph.size[stacked]) == (WHOLE // 8, 0)  # The host's is none.

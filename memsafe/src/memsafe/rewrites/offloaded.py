@@ -15,9 +15,11 @@ import jax
 from jax import lax
 
 from memsafe.budget import as_text
+from memsafe.jax_internals import aval_of
 from memsafe.programs import evaluate, retraced, with_sub_jaxprs
 from memsafe.rewrites.loop_pairs import Scan, loop_pairs
 from memsafe.rewrites.rewritten import Rewritten, noted
+from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
     from jax import Array
@@ -28,10 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["offloaded"]
 
-
 _LEAST = 2**20
 """Bytes of a stack from which on it is moved: less does not fill a link, nor a device."""
-
 
 _STEPS = 4
 """Steps from which on a stack is moved: of fewer, the device holds as many in flight."""
@@ -39,35 +39,41 @@ _STEPS = 4
 
 def offloaded(closed: ClosedJaxpr) -> Rewritten:
     """`closed` with what its outermost pairs of loops keep in host memory."""
+    notes: list[str] = []
+    program = _with_moves(closed, notes)
+    moved = _sent_bytes(program) - _sent_bytes(closed)
+    return Rewritten(program=program, notes=tuple(notes), moved=moved)
+
+
+def _with_moves(closed: ClosedJaxpr, notes: list[str]) -> ClosedJaxpr:
     pairs = [pair for pair in loop_pairs(closed) if pair.steps >= _STEPS and pair.nbytes >= _LEAST]
     if not pairs:
-        return _inside(closed)
+        return with_sub_jaxprs(closed, partial(_with_moves, notes=notes))
     sent: dict[int, set[int]] = {}
     fetched: dict[int, set[int]] = {}
     for pair in pairs:
         sent.setdefault(pair.forward, set()).update(pair.kept)
         fetched.setdefault(pair.backward, set()).update(*pair.kept.values())
+        notes.append(_noted(pair))
     equations = closed.jaxpr.eqns
     loops: dict[int, Replacement] = {}
     for index in sent.keys() | fetched.keys():
         at = partial(_moved, sent.get(index, set()), fetched.get(index, set()))
         loops[index] = partial(at, Scan(equations[index]))
-    notes = tuple(map(_noted, pairs))
-    moved = sum(pair.nbytes for pair in pairs)
-    return Rewritten(program=retraced(closed, loops), notes=notes, moved=moved)
+    return retraced(closed, loops)
 
 
-def _inside(closed: ClosedJaxpr) -> Rewritten:
-    """The same of what the loops and branches of `closed` run, if they are no pairs."""
-    changes: list[Rewritten] = []
-
-    def inside(body: ClosedJaxpr) -> ClosedJaxpr:
-        changes.append(offloaded(body))
-        return changes[-1].program
-
-    program = with_sub_jaxprs(closed, inside)
-    notes = tuple(note for each in changes for note in each.notes)
-    return Rewritten(program=program, notes=notes, moved=sum(each.moved for each in changes))
+def _sent_bytes(closed: ClosedJaxpr) -> int:
+    """What a program sends to the host, loops counted; one step of those without a length."""
+    found = 0
+    for equation in closed.jaxpr.eqns:
+        inner = sum(map(_sent_bytes, sub_jaxprs_of(equation).values()))
+        found += equation.params.get("length", 1) * inner
+        if equation.primitive.name == "device_put":
+            avals = map(aval_of, equation.outvars)
+            there = [each for each in avals if each.memory_space is jax.memory.Space.Host]
+            found += sum(each.size * each.dtype.itemsize for each in there)
+    return found
 
 
 def _noted(pair: Pair) -> str:

@@ -1,6 +1,7 @@
 """memsafe moves what loops keep to the host, where that takes no longer than the user allows."""
 
 import pickle
+import re
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 from jax import Array, lax
 
 from assay.targets import resolve
-from memsafe import BudgetError, memsafe
+from memsafe import BudgetError, explain, memsafe
 from memsafe.options import DEFAULT_REWRITES
 from tests.hlo.compilers import installed
 
@@ -70,6 +71,15 @@ def test_without_the_host_the_budget_is_not_kept(target: str) -> None:
     with pytest.raises(BudgetError, match="the smallest reached") as e:
         safe(target, rewrites=rewrites, max_slowdown=1e6).lower(*arguments(target))
     assert e.value.slowdown is None
+
+
+def test_the_plan_says_what_moves(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    device = resolve(target).devices()[0]
+    gradient = jax.value_and_grad(layers, (0, 1))
+    explain(gradient, BUDGET, device=device, max_slowdown=1e6)(*arguments(target))
+    said = capsys.readouterr().out
+    assert re.search(r"predicted \d+\.\d\d × the time of the program; .*B go to the host and", said)
+    assert "steps of a scan keep for its gradient wait in host memory" in said
 
 
 def test_the_values_are_those_of_the_function(target: str) -> None:

@@ -162,7 +162,7 @@ class Search:
                 work=self.work,
                 moved=preparation.moved,
             )
-            if fit.slowdown <= self.most:
+            if round(fit.slowdown, 1) <= self.most:  # No prediction is finer.
                 return fit
             slow.append(fit)
         if slow:

@@ -73,6 +73,6 @@ def test_the_derivative_of_a_maximum_is_right_where_slices_round_otherwise() -> 
         return attended.max(0).sum() + (jnp.tanh(x @ x.T) + x[:, :1]).max(0)[:37].sum()
 
     x = jnp.asarray(np.random.default_rng(0).standard_normal((300, 37)))
-    assert_same(memsafe.memsafe(jax.grad(f), 2_000_000)(x), jax.jit(jax.grad(f))(x))
+    assert_same(memsafe.memsafe(jax.grad(f), 2_250_000)(x), jax.jit(jax.grad(f))(x))
     with pytest.raises(memsafe.BudgetError, match="compared with what another loop makes of it"):
         memsafe.memsafe(jax.grad(f), 700_000)(x)

@@ -250,7 +250,7 @@ def test_a_gradient_of_blocks_of_one_matrix_keeps_a_budget(
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
     assert peak_bytes(safe, x, y) <= budget
     memsafe.explain(gradient, budget)(x, y)
-    assert operations(capsys.readouterr().out) == 1
+    assert operations(capsys.readouterr().out) <= 1
     others = [name for name in REWRITES if name not in ("blocks", "distances")]
     memsafe.explain(gradient, budget, rewrites=others)(x, y)
     assert operations(capsys.readouterr().out) > 1.4

@@ -112,8 +112,8 @@ DOUBLE = (
     _executed("layers-gradient", _MEGABYTE, _loop(layers_problem, 16, 2048), _MEMSAFE_FIRST),
     _executed("recurrent-gradient", _MEGABYTE, _loop(recurrent_problem, 32, 512), _MEMSAFE_FIRST),
     _executed("branches-gradient", _MEGABYTE, _loop(branches_problem, 3, 4096), _MEMSAFE_FIRST),
-    _executed("network-gradient", _MEGABYTE, _stencil(network_problem, 3, 144), _MEMSAFE_FIRST),
-    _executed("heat-gradient", _MEGABYTE, _stencil(heat_problem, 2, 52), _MEMSAFE_FIRST),
+    _executed("network-gradient", 7 * _MEGABYTE, _stencil(network_problem, 3, 144), _MEMSAFE_FIRST),
+    _executed("heat-gradient", 3 * _MEGABYTE, _stencil(heat_problem, 2, 52), _MEMSAFE_FIRST),
     _executed("chain", _MEGABYTE, gradients(partial(chain_problem, _CHAIN), 0, 1, 2), _ALL),
 )
 """In double precision, where a gradient's rounding hides nothing."""

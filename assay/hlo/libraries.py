@@ -24,7 +24,7 @@ _LIBRARY: Final = "kCustom"
 _COMPUTES: Final = RUNS | opcodes("async-start convolution fusion")
 _VIEWS: Final = opcodes("bitcast broadcast get-tuple-element reshape tuple")
 _LAYOUT: Final = opcodes("constant convert parameter transpose")
-"""What a fusion may hold beside a product that the library computes in blocks."""
+"""A product that is alone in its fusion but for these is computed in blocks."""
 _NOT_ELEMENTWISE: Final = opcodes("convolution dot iota pad reduce reduce-window transpose")
 """Of the operations that the library takes."""
 _NARROW: Final = frozenset({"bf16", "f16"})

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array, lax
+from jax.ad_checkpoint import checkpoint_name
 
 from assay.targets import resolve
 from memsafe import BudgetError, explain, memsafe
@@ -89,3 +90,25 @@ def test_the_values_are_those_of_the_function(target: str) -> None:
     wanted = jax.jit(jax.value_and_grad(layers, (0, 1)))(*given)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_an_offload_that_the_user_asks_for_is_lowered(target: str) -> None:
+    def asked(weights: Array, x: Array) -> Array:
+        def step(x: Array, weight: Array) -> tuple[Array, None]:
+            x = checkpoint_name(x, "row")
+            return jnp.sin(x + (x @ weight.T) @ weight), None
+
+        policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=[],
+            names_which_can_be_offloaded=["row"],
+            offload_src="device",
+            offload_dst="pinned_host",
+        )
+        body = jax.checkpoint(step, policy=policy, prevent_cse=False)
+        return jnp.mean(lax.scan(body, x, weights)[0] ** 2)
+
+    device = resolve(target).devices()[0]
+    for function, moved in ((asked, STACK_BYTES), (layers, 0)):
+        staged = memsafe(jax.value_and_grad(function, (0, 1)), "80GB", device=device)
+        memory = staged.lower(*arguments(target)).compile().memory_analysis()
+        assert memory.host_temp_size_in_bytes == moved

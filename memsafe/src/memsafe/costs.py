@@ -28,7 +28,7 @@ LOOP_STEP = 5e6
 """What one step of a loop costs beside its work: about 5 µs at 10¹² operations a second."""
 
 HOST_BYTE = 5e3
-"""What one byte costs that goes to the host's memory or comes back, in operations beside it.
+"""Operations in the time of one byte that goes to the host's memory or comes back.
 
 By data sheets, not measured: an H100's link (PCIe 5.0 × 16) moves 64 · 10⁹ bytes a second each way
 while two thirds of its 495 · 10¹² TF32 operations are done.

@@ -219,7 +219,7 @@ class Factor:
 
     @property
     def halo(self) -> float:
-        """The most indices that an array covers beside a piece's own."""
+        """The most indices that an array covers in addition to those of a piece."""
         axes = (*self.operands, *self.results)
         return max((axis.halo for axis in axes if axis is not None), default=0.0)
 

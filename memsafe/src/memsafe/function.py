@@ -105,11 +105,8 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         static_argnums: Positions of arguments that are no arrays, as of `jax.jit`.
         static_argnames: Names of such arguments.
         donate_argnums: Positions of arguments whose memory may be reused, as of `jax.jit`.
-        rewrites: What may be rewritten first: `redundant`, `invariants`, `reshapes`, `blocks` (of
-            what is cut along all its dimensions), `chains`, `reductions` (on a CPU, short sums by
-            XLA's own loops), `online` (a softmax's maximum and sum in one pass); where the budget
-            is not kept without, `directions` (what is reduced to extremes in several, made for
-            each); and only if asked for `distances`, which changes rounding.
+        rewrites: What may be rewritten first, and what may be computed again or moved to the host;
+            `docs/rewrites.md` describes each. All but `distances`, which changes rounding.
         max_slowdown: How many times the time of `f` a plan may take, by prediction: from its
             operations, and the bytes that move to the host and back.
         tensor_size_threshold: No tensor of more bytes is kept, whatever the peak; eXLA's option.

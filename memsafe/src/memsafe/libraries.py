@@ -44,7 +44,7 @@ _VIEWS = frozenset({"bitcast", "broadcast", "get-tuple-element", "reshape", "tup
 """Take no memory of their own."""
 
 _LAYOUT = frozenset({"constant", "convert", "parameter", "transpose"})
-"""What a fusion may hold beside a product that the library computes in blocks."""
+"""A product that is alone in its fusion but for these is computed in blocks."""
 
 _NOT_ELEMENTWISE = frozenset(
     {"convolution", "dot", "iota", "pad", "reduce", "reduce-window", "transpose"}

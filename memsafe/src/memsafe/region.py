@@ -300,7 +300,7 @@ class _Growth:
         return len(have), factor
 
     def complete(self) -> None:
-        """Has the loop make each index of what is kept in it once, beside what halos need.
+        """Has the loop make each index of what is kept in it once, in addition to what halos need.
 
         Raises Blocked or TilingMismatch.
         """

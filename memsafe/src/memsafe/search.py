@@ -84,7 +84,7 @@ class Fit:
     @property
     def operations(self) -> float:
         """The operations of the plan as a multiple of the program's own."""
-        return self.plan.work / max(self.work, 1.0) if self.work else 1.0
+        return self.plan.work / self.work if self.work else 1.0
 
     @property
     def slowdown(self) -> float:
@@ -256,7 +256,7 @@ class Search:
 
 
 def _cost(plan: Plan, moved: float) -> float:
-    """What a plan takes, in operations: transfers to and from the host run beside them."""
+    """What a plan takes, in operations; transfers to and from the host overlap with them."""
     return max(plan.work, 2 * moved * HOST_BYTE)
 
 

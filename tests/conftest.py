@@ -22,6 +22,9 @@ settings.load_profile("assay")
 # Tests of compiling compile. Those of the cache run pytest in a project with a cache folder of its
 # own (``tests/plugin/project.py``).
 os.environ["ASSAY_NO_CACHE"] = "1"
+# A run that a test starts is in no worker of xdist. In the first worker, pytest-benchmark would
+# warn of its timings, and pytest would end with 1 although every test passed.
+os.environ.pop("PYTEST_XDIST_WORKER", None)
 
 
 # jax keeps every program that it compiled in this process: without a bound, the exhaustive tests of
@@ -44,12 +47,6 @@ def pytest_runtest_teardown() -> None:
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     _left[0] = pages * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.fixture
-def in_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command runs in no worker of xdist, in which pytest-benchmark would warn of its timings."""
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
 
 
 _KEPT = Record(

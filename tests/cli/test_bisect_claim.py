@@ -14,8 +14,6 @@ from assay.model.evidence import Failure, FailureKind
 from assay.toolchains.pairs import RerunError
 from tests.toolchains.small_suite import AS_LISTED, RELEASES, FakeReleases, write_suite
 
-pytestmark = pytest.mark.usefixtures("in_no_worker")
-
 CLAIM = "temp-bytes-at-most"
 
 

@@ -14,8 +14,6 @@ from assay.model.target import TargetError
 from assay.toolchains.pairs import RerunError
 from tests.toolchains.small_suite import AS_LISTED, RELEASES, FakeReleases, memory, write_suite
 
-pytestmark = pytest.mark.usefixtures("in_no_worker")
-
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:

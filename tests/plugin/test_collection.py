@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from assay.plugin.collection import collect
 
 SUITES = Path(__file__).parents[2] / "suites"
-pytestmark = pytest.mark.usefixtures("in_no_worker")
 
 
 def test_a_workload_is_imported_from_where_it_is_defined_whatever_is_selected() -> None:

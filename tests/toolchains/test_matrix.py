@@ -32,8 +32,6 @@ from tests.toolchains.small_suite import (
     write_suite,
 )
 
-pytestmark = pytest.mark.usefixtures("in_no_worker")
-
 TEMP, COMPILES = "temp-bytes-at-most", "compiles"
 
 

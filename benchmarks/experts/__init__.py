@@ -1,0 +1,1 @@
+"""Programs beside the versions of them that an expert writes to save memory."""

@@ -1,0 +1,104 @@
+"""A way to write a program, compiled: its memory, its results, and its times beside others."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+from typing import Any, Final
+
+import jax  # noqa: TID251 — what is measured here is JAX itself.
+import numpy as np
+
+from memsafe import BudgetError, memsafe  # noqa: TID251 — it is measured here.
+from memsafe.measure import Place, measured  # noqa: TID251
+
+_LEAST_S: Final = 0.1
+"""A turn of a way calls it again until so long has passed: one call of a millisecond is noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to run a program.
+
+    ``nbytes`` is all that the program takes, what libraries hold on a CPU included.
+    ``setup_s`` is the time from the function to its executable. ``difference`` is the largest of
+    any result over the largest value of the plain program's.
+    """
+
+    name: str
+    run: Callable[[], Any]
+    nbytes: int
+    setup_s: float
+    call_s: float
+    difference: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A budget that memsafe did not keep, and the least that it reached."""
+
+    smallest: float
+
+
+def way(name: str, function: Callable[..., Any], values: Any, truth: Any) -> Way:
+    """``function`` compiled, and run twice; ``truth`` is what it should give, None if unknown."""
+    tree: Any
+    leaves, tree = jax.tree.flatten(values)
+    start = time.perf_counter()
+    found = measured(
+        lambda *leaves: jax.tree.leaves(function(*tree.unflatten(leaves))),
+        [jax.typeof(leaf) for leaf in leaves],
+        Place(device=jax.devices()[0]),
+    )
+    setup_s = time.perf_counter() - start
+    assert found.compiled is not None, "a CPU compiler refuses no size"
+    executable = found.compiled
+
+    def run() -> Any:
+        return jax.block_until_ready(executable(*leaves))
+
+    results = jax.device_get(run())
+    start = time.perf_counter()
+    run()
+    return Way(
+        name=name,
+        run=run,
+        nbytes=int(found.nbytes),
+        setup_s=setup_s,
+        call_s=time.perf_counter() - start,
+        difference=difference(results, results if truth is None else truth),
+    )
+
+
+def within(budget: int, function: Callable[..., Any], values: Any, truth: Any) -> Way | Refused:
+    """``function`` by memsafe within so many bytes."""
+    safe = memsafe(function, budget=budget, device=jax.devices()[0])
+    try:
+        return way("memsafe", safe, values, truth)
+    except BudgetError as refusal:
+        return Refused(smallest=refusal.smallest)
+
+
+def difference(results: Any, truth: Any) -> float:
+    """The largest difference of any result of floats, over its largest value."""
+    pairs = zip(jax.tree.leaves(results), jax.tree.leaves(truth), strict=True)
+    gaps = [
+        float(np.max(np.abs(ours - theirs)) / max(np.max(np.abs(theirs)), 1e-30))
+        for ours, theirs in pairs
+        if np.issubdtype(theirs.dtype, np.floating)
+    ]
+    return max(gaps)
+
+
+def in_turns(ways: Sequence[Way], turns: int) -> list[float]:
+    """The median time of a call of each, in seconds, all in turns."""
+    calls = [ceil(_LEAST_S / max(each.call_s, 1e-4)) for each in ways]
+    seconds: list[list[float]] = [[] for _ in ways]
+    for _ in range(turns):
+        for each, count, found in zip(ways, calls, seconds, strict=True):
+            start = time.perf_counter()
+            for _ in range(count):
+                each.run()
+            found.append((time.perf_counter() - start) / count)
+    return [median(found) for found in seconds]

@@ -17,6 +17,7 @@ from suites.tensor_splitting.loops import (
     layers_problem,
     recurrent_problem,
 )
+from suites.tensor_splitting.medians import MedianSizes, heuristic, median_problem, quantile
 from suites.tensor_splitting.neighbours import Distances, cosine, l1, l2, l2_by_products
 from suites.tensor_splitting.problems import Function, Problem
 from suites.tensor_splitting.sized import (
@@ -76,6 +77,11 @@ def _loop(problem: Callable[[LoopSizes], Problem], steps: int, batch: int) -> Bu
     return gradients(partial(problem, LoopSizes(steps=steps, batch=batch, width=16)), 0)
 
 
+def _median(points: int, plain: Function, **sizes: Any) -> Build:
+    tried = partial(median_problem, MedianSizes(points=points, **sizes), plain)
+    return gradients(tried, 0, squared=False)
+
+
 def _stencil(problem: Callable[[StencilSizes], Problem], steps: int, side: int) -> Build:
     return gradients(partial(problem, StencilSizes(steps=steps, side=side, rows=side // 4)), 0, 1)
 
@@ -114,6 +120,10 @@ DOUBLE = (
     _executed("branches-gradient", _MEGABYTE, _loop(branches_problem, 3, 4096), _MEMSAFE_FIRST),
     _executed("network-gradient", 7 * _MEGABYTE, _stencil(network_problem, 3, 144), _MEMSAFE_FIRST),
     _executed("heat-gradient", 3 * _MEGABYTE, _stencil(heat_problem, 2, 52), _MEMSAFE_FIRST),
+    _executed(
+        "median-gradient", _MEGABYTE, _median(400, heuristic, dtype=np.float64), _MEMSAFE_FIRST
+    ),
+    _executed("quantile-gradient", 2 * _MEGABYTE, _median(400, quantile, dtype=np.float64), _LATER),
     _executed("chain", _MEGABYTE, gradients(partial(chain_problem, _CHAIN), 0, 1, 2), _ALL),
 )
 """In double precision, where a gradient's rounding hides nothing."""
@@ -156,6 +166,7 @@ TIMED = (
         16 * _MEGABYTE,
         gradients(regression(8_192, 128, dtype=np.float32), 0, squared=False),
     ),
+    _timed("median-gradient", 4 * _MEGABYTE, _median(1_000, heuristic)),
     *BESIDE_CHECKPOINT,
 )
 """At the full level alone: each is timed for seconds."""

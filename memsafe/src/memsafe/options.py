@@ -23,6 +23,7 @@ from memsafe.rewrites import (
     redundant,
     reshape_sinking,
     rolls,
+    selected,
     short_reductions,
     sums_apart,
 )
@@ -36,6 +37,7 @@ __all__ = ["DEFAULT_REWRITES", "MAX_SLOWDOWN", "REWRITES", "Asked", "Options"]
 
 REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "redundant": redundant,
+    "selection": selected,
     "invariants": loop_invariants,
     "bystanders": bystanders_apart,
     "reshapes": reshape_sinking,
@@ -56,7 +58,7 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 _ONLY_ON = {"reductions": ("cpu",)}
 """Rewrites that pay with one platform's compiler."""
 
-_AT_LAST = ("directions", "sums")
+_AT_LAST = ("selection", "directions", "sums")
 """Rewrites that take work, done where the budget is not kept without."""
 
 _FOR_SLICES = ("bystanders",)

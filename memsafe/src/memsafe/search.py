@@ -132,10 +132,12 @@ class Search:
         Slices that take few operations more come first, then values that are computed again, then
         all other slices. Raises BudgetError.
         """
-        first, *_ = sliced
-        written = self.planner.plan(first.program, float("inf"), self.parts)
+        written = self.planner.plan(sliced[0].program, float("inf"), self.parts)
         target = _MARGIN * self.room * min(1.0, 2 * _ratio(written, self.plain))
-        plan = self.planner.plan(first.program, target, self.parts)
+        plans = [self.planner.plan(each.program, target, self.parts) for each in sliced]
+        if len(sliced) > 1 and plans[0].predicted > target >= plans[1].predicted:
+            sliced, plans = sliced[::-1], plans[::-1]
+        plan, *_ = plans
         limit = plan.work if plan.predicted <= target else float("inf")
         slices = [(each, _ATTEMPTS) for each in sliced]
         refusals: list[BudgetError] = []
@@ -232,7 +234,8 @@ class Search:
         for attempt in range(attempts):
             plan = self.planner.plan(program, target, self.parts)
             # The compiler keeps what seemed fused away.
-            if plan.is_plain and plan.predicted > target:
+            fused = plan.is_plain or (before is not None and not plan.loops)
+            if fused and plan.predicted > target:
                 plan = _split_above(self.planner, program, self.parts, room / 4 ** (attempt + 1))
             elif before is not None and plan.steps == before.steps:
                 target *= _SAME

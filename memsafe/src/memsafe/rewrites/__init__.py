@@ -20,6 +20,7 @@ from memsafe.rewrites.redundant import redundant
 from memsafe.rewrites.reshapes import reshape_sinking
 from memsafe.rewrites.rewritten import Rewritten
 from memsafe.rewrites.rolls import rolls
+from memsafe.rewrites.selection import selected
 
 __all__ = [
     "Rewritten",
@@ -37,6 +38,7 @@ __all__ = [
     "reshape_sinking",
     "rolls",
     "segmented_loops",
+    "selected",
     "short_reductions",
     "sums_apart",
 ]

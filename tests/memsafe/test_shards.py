@@ -1,6 +1,7 @@
 """What lies on several devices counts once for each device, whichever dimensions share them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +13,9 @@ from jax.extend.core import ClosedJaxpr
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from memsafe.graph import Graph
+from memsafe.programs import flattened
+from memsafe.rules import factors_of
+from memsafe.search import floor_of
 from memsafe.shards import Part, gathered, input_parts
 
 ROWS, COLUMNS = 8, 16
@@ -103,6 +107,54 @@ def test_what_a_scan_carries_lies_as_its_body_leaves_it_and_stacks_in_rows() -> 
     closed = jax.make_jaxpr(steps)(jax.ShapeDtypeStruct((ROWS, COLUMNS), np.float32))
     graph = Graph(closed, ((Part(0, 2, ("a",)),),))
     carried, stacked = closed.jaxpr.outvars
-    assert graph.divided[carried] == (Part(0, 2, ("a",)), Part(1, 4, ("b",)))
-    assert graph.divided[stacked] == (Part(1, 2, ("a",)), Part(2, 4, ("b",)))
+    asked = {"is_asked": True}
+    assert graph.divided[carried] == (Part(0, 2, ("a",), **asked), Part(1, 4, ("b",), **asked))
+    assert graph.divided[stacked] == (Part(1, 2, ("a",), **asked), Part(2, 4, ("b",), **asked))
     assert (graph.size[carried], graph.size[stacked]) == (WHOLE // 8, 0)  # The host's is none.
+
+
+def layer(x: Array, weights: Array, *, asked: bool) -> Array:
+    x = jax.lax.with_sharding_constraint(x, along("b")) if asked else x
+    return x @ weights
+
+
+def divided_by(*, asked: bool) -> tuple[Part, ...]:
+    """How a layer's result lies, of few rows and many weights along the same devices."""
+    shapes = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((ROWS, 4), (4, 8 * ROWS)))
+    closed = jax.make_jaxpr(partial(layer, asked=asked))(*shapes)
+    places = ((Part(0, 4, ("b",)),), (Part(1, 4, ("b",)),))
+    return Graph(closed, places).divided[closed.jaxpr.outvars[0]]
+
+
+def test_a_constraint_counts_more_than_larger_weights() -> None:
+    assert divided_by(asked=True) == (Part(0, 4, ("b",), is_asked=True),)
+    assert divided_by(asked=False) == (Part(1, 4, ("b",)),)
+
+
+def stepped(x: Array, weights: Array, moments: Array) -> Array:
+    slopes = jax.grad(lambda weights: jnp.sum((x @ weights) ** 2))(weights)
+    return 0.9 * moments + slopes
+
+
+def test_a_gradient_lies_as_the_optimiser_reads_it() -> None:
+    shapes = [jax.ShapeDtypeStruct(size, np.float32) for size in ((ROWS, 4), (4, 8), (4, 8))]
+    closed = flattened(jax.make_jaxpr(stepped)(*shapes))
+    batch, moments = (Part(0, 4, ("b",)),), (Part(1, 4, ("b",)),)
+    (slopes,) = [each for each in closed.jaxpr.eqns if each.primitive.name == "transpose"]
+    assert Graph(closed, (batch, (), moments)).divided[slopes.outvars[0]] == moments
+    assert slopes.outvars[0] not in Graph(closed, (batch, (), ())).divided
+
+
+def test_a_constraint_is_sliced_along_what_it_leaves_whole() -> None:
+    def place(x: Array) -> Array:
+        return jax.lax.with_sharding_constraint(x, along("b"))
+
+    (equation,) = jax.make_jaxpr(place)(np.zeros((ROWS, COLUMNS))).jaxpr.eqns
+    assert [factor.size for factor in factors_of(equation)] == [COLUMNS]
+
+
+def test_arguments_and_results_count_as_on_one_device() -> None:
+    closed = program(lambda x, y: (x, y.sum()))
+    whole, divided = Graph(closed), Graph(closed, ((Part(0, 4, ("b",)),), (Part(0, 4, ("b",)),)))
+    assert floor_of(whole) == 4 * (2 * ROWS + COLUMNS + 1)
+    assert floor_of(divided) == 4 * (2 * ROWS + COLUMNS) // 4 + 4

@@ -66,3 +66,18 @@ def test_what_is_much_work_is_kept_rather_than_what_is_little() -> None:
     plan = Planner(slice_bytes=matrix / 32, multiple=1).plan(closed, 1.3 * matrix)
     assert plan.predicted <= 1.3 * matrix  # The solution and both truth values take 1.5.
     assert plan.work <= 1.1 * plan.graph.work
+
+
+@pytest.mark.usefixtures("doubles")
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_a_constant_mask_is_no_reason_to_share_a_loop(*, is_constant: bool) -> None:
+    def f(x: Array, y: Array) -> Array:
+        index = jnp.arange(COUNT) if is_constant else jnp.round(x[:, 0])
+        mask = index[:, None] >= index
+        return jnp.sum(jnp.where(mask, pairs(x), 0.0)) + jnp.sum(jnp.where(mask, pairs(y), 0.0))
+
+    point = jax.ShapeDtypeStruct((COUNT, 3), float)
+    closed = flattened(jax.make_jaxpr(f)(point, point))
+    room = 5 * COUNT**2
+    plan = Planner(slice_bytes=room / 4, multiple=1).plan(closed, room)
+    assert len([step for step in plan.steps if isinstance(step, Loop)]) == (2 if is_constant else 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from memsafe.graph import Graph, Tie
 from memsafe.jax_internals import aval_of
-from memsafe.memory import usage
+from memsafe.memory import Unit, Usage, usage
 from memsafe.programs import nbytes
 from memsafe.region import Blocked, Region, Splitting
 
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Candidate",
     "Obstacle",
+    "Tangled",
     "candidate",
     "halo_work",
     "region_work",
     "reread_bytes",
     "slice_bytes",
+    "usage_of",
     "wanted_from",
 ]
 
@@ -76,14 +78,25 @@ class Candidate:
         return read | self.graph.outputs
 
 
-def candidate(graph: Graph, split: set[Var], way: int | None = None) -> Candidate:
+class Tangled(Exception):
+    """So many values cannot be split, one behind the other, that their loops are not worth it."""
+
+
+def candidate(
+    graph: Graph, split: set[Var], way: int | None = None, patience: float = float("inf")
+) -> Candidate:
     """The loops that keep none of `split`, but for what obstacles force to be kept.
 
-    `way` is how much a loop takes in to be shared, see `Splitting`.
+    `way` is how much a loop takes in to be shared, see `Splitting`. Raises Tangled once obstacles
+    were met in more than `patience` rounds.
     """
     obstacles: list[Obstacle] = []
     split = set(split)
+    rounds = 0
     while True:
+        rounds += 1
+        if rounds > patience:
+            raise Tangled
         splitting = Splitting(graph, split, way)
         regions, found = _cover(splitting)
         found = found or _untied(splitting, regions)
@@ -128,6 +141,19 @@ def _slice_bytes(graph: Graph, region: Region, length: int) -> float:
     units = [graph.units[index] for index in sorted(region.factors)]
     kept = [v for index in region.sinks for v in graph.equations[index].outvars]
     return usage(units, sliced, kept).peak().nbytes
+
+
+def usage_of(each: Candidate) -> Usage:
+    """What is alive during each of its items."""
+    wanted, graph = each.wanted(), each.graph
+    units = []
+    for item in each.order:
+        if isinstance(item, Region):
+            made = [v for _, values in wanted_from(item, graph, wanted) for v in values]
+            units.append(Unit(reads=tuple(item.inputs(graph)), makes=tuple(made)))
+        else:
+            units.append(graph.units[item])
+    return usage(units, graph.size.__getitem__, graph.outputs)
 
 
 def halo_work(graph: Graph, region: Region) -> float:

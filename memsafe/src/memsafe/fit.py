@@ -65,9 +65,8 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         plan = planner.split_above(prepared.program, options.size_threshold, parts)
         result = measure(emitted(plan))
         if budget is not None and not result.keeps(budget):
-            raise BudgetError(
-                budget=budget, smallest=result.nbytes, blockers=blockers_of(plan, floor_of(program))
-            )
+            blockers = blockers_of(plan, floor_of(plan.graph))
+            raise BudgetError(budget=budget, smallest=result.nbytes, blockers=blockers)
         work = Graph(flat).work
         return Fit(
             plan=plan, plain=plain, result=result, attempts=1, notes=prepared.notes, work=work
@@ -83,7 +82,8 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         measure=measure,
     )
     sliced = for_slices(options, flat, place.device.platform)
-    return search.cheapest(sliced, recomputing(options, flat, place.device))
+    again = recomputing(options, flat, place.device, parts, search.room)
+    return search.cheapest(sliced, again)
 
 
 def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:

@@ -15,7 +15,7 @@ from memsafe.costs import work
 from memsafe.memory import Unit, equation_unit
 from memsafe.programs import nbytes
 from memsafe.rules import factors_of, has_halos, unshifted, wraps
-from memsafe.shards import Parts, divisions, propagated
+from memsafe.shards import Parts, as_read, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
@@ -181,11 +181,13 @@ class Graph:
     def divided(self) -> dict[Var, Parts]:
         """How values lie over several devices."""
         found = {v: parts for v, parts in zip(self.closed.jaxpr.invars, self.parts) if parts}  # noqa: B905 — no parts: none
-        if found:
-            for equation, factors in zip(self.equations, self._all_factors, strict=True):
-                along = tuple(unshifted(equation, factor) for factor in factors)
-                found.update(propagated(equation, along, found))
-        return found
+        if not found:
+            return found
+        pairs = zip(self.equations, self._all_factors, strict=True)
+        along = [tuple(unshifted(each, factor) for factor in factors) for each, factors in pairs]
+        for equation, factors in zip(self.equations, along, strict=True):
+            found.update(propagated(equation, factors, found))
+        return as_read(self.equations, along, found)
 
     @cached_property
     def sub_jaxprs(self) -> dict[int, dict[str, ClosedJaxpr]]:
@@ -252,6 +254,16 @@ class Graph:
         values = self.equations[one].outvars
         compared = [atom for atom in variables(self.equations[comparison]) if atom in values]
         return Tie(value=compared[0], comparison=comparison, between=between)
+
+    @cached_property
+    def constant(self) -> int:
+        """The equations that depend on no input, such as those of a causal mask."""
+        mask = 0
+        for index, reads in enumerate(self.reads):
+            makers = [self.definition.get(value, -1) for value in reads]
+            if all(maker >= 0 and mask >> maker & 1 for maker in makers):
+                mask |= 1 << index
+        return mask
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:

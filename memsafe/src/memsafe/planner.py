@@ -18,13 +18,13 @@ from memsafe.candidates import (
     region_work,
     reread_bytes,
     slice_bytes,
+    usage_of,
     wanted_from,
 )
 from memsafe.costs import LOOP_STEP
 from memsafe.emit import step_signature, traced_step
 from memsafe.graph import Graph
-from memsafe.keeping import recomputed_groups, thresholds, values_above
-from memsafe.memory import Unit, Usage, usage
+from memsafe.keeping import recomputed_groups, thresholds, untangled, values_above
 from memsafe.plan import Loop, Plan, Whole
 from memsafe.programs import signature
 from memsafe.region import Region
@@ -87,6 +87,8 @@ class Planner:
         depth: How many loops may stand inside each other.
         plans: The plans it has made, by program, budget and depth.
         steps: Single steps of loops, as programs.
+        graphs: The programs that it has planned.
+        candidates: Those that keep nothing above a size, by program and size in bytes.
     """
 
     slice_bytes: float
@@ -94,15 +96,20 @@ class Planner:
     depth: int = _DEPTH
     plans: dict[Hashable, Plan] = field(default_factory=dict)
     steps: dict[Hashable, ClosedJaxpr] = field(default_factory=dict)
+    graphs: dict[Hashable, Graph] = field(default_factory=dict)
+    candidates: dict[Graph, dict[int, Candidate | None]] = field(default_factory=dict)
 
     def plan(self, closed: ClosedJaxpr, budget: float, parts: tuple[Parts, ...] = ()) -> Plan:
         """The cheapest plan found within `budget` bytes beside the arguments, or the smallest.
 
         `parts` says how the arguments lie over several devices; bytes are then one device's.
         """
-        key = (signature(closed), self.depth, _magnitude(budget), parts)
+        program = signature(closed), parts
+        key = (program, self.depth, _magnitude(budget))
         if key not in self.plans:
-            self.plans[key] = self._found(Graph(closed, parts), budget)
+            if program not in self.graphs:
+                self.graphs[program] = Graph(closed, parts)
+            self.plans[key] = self._found(self.graphs[program], budget)
         return self.plans[key]
 
     def split_above(
@@ -152,12 +159,12 @@ class Planner:
     def _candidates(self, graph: Graph, budget: float) -> list[Candidate]:
         """Candidates that should work, the cheapest first; then the others."""
         sizes = thresholds(graph, budget)
-        seen: dict[int, tuple[float, float, Candidate]] = {}
+        seen: dict[int, tuple[float, float, Candidate | None]] = {}
 
         def fits(at: int) -> bool:
             if at not in seen:
-                each = candidate(graph, values_above(graph, sizes[at]))
-                estimate = self._estimate(each, budget)
+                each = self._above(graph, sizes[at])
+                estimate = self._estimate(each, budget) if each else (math.inf, math.inf)
                 seen[at] = (*estimate, each)
             return seen[at][0] <= budget
 
@@ -173,7 +180,15 @@ class Planner:
             next((at for at in range(len(sizes)) if fits(at)), None)
         good = sorted((one for one in seen.values() if one[0] <= budget), key=lambda one: one[1])
         bad = sorted((one for one in seen.values() if one[0] > budget), key=lambda one: one[0])
-        return [each for _, _, each in good] or [each for _, _, each in bad[:1]]
+        return [each for *_, each in good if each] or [each for *_, each in bad[:1] if each]
+
+    def _above(self, graph: Graph, threshold: int) -> Candidate | None:
+        """The candidate that keeps nothing of `threshold` bytes; None where that gets tangled."""
+        known = self.candidates.setdefault(graph, {})
+        if threshold not in known:
+            is_tangled = any(found is None and size > threshold for size, found in known.items())
+            known[threshold] = None if is_tangled else untangled(graph, threshold)
+        return known[threshold]
 
     def _lean(self, chosen: Candidate, plan: Plan, budget: float) -> Plan:
         """`plan`, of `chosen`, with less to compile, where that fits and does not cost much."""
@@ -218,7 +233,7 @@ class Planner:
         self, each: Candidate, budget: float, *, fitting: bool = False
     ) -> tuple[float, float]:
         """Predicted peak and cost, trusting that a slice too large can be split again."""
-        graph, found = each.graph, _usage(each)
+        graph, found = each.graph, usage_of(each)
         transient = [
             self._transient(graph, item, _left(budget, alive), fitting=fitting)
             for item, alive in zip(each.order, found.during, strict=True)
@@ -254,7 +269,7 @@ class Planner:
 
     def _realized(self, each: Candidate, budget: float, *, fitting: bool = False) -> Plan:
         """The plan of `each`, with loops inside loops planned too."""
-        graph, wanted, found = each.graph, each.wanted(), _usage(each)
+        graph, wanted, found = each.graph, each.wanted(), usage_of(each)
         steps: list[Loop | Whole] = []
         transient: list[float] = []
         for item, alive in zip(each.order, found.during, strict=True):
@@ -352,19 +367,6 @@ def _left(budget: float, alive: float) -> float:
 def _halo_work(graph: Graph, step: Loop | Whole) -> float:
     """The operations of all the halos of a loop."""
     return halo_work(graph, step.region) * step.count if isinstance(step, Loop) else 0.0
-
-
-def _usage(each: Candidate) -> Usage:
-    """What is alive during each of its items."""
-    wanted, graph = each.wanted(), each.graph
-    units = []
-    for item in each.order:
-        if isinstance(item, Region):
-            made = [v for _, values in wanted_from(item, graph, wanted) for v in values]
-            units.append(Unit(reads=tuple(item.inputs(graph)), makes=tuple(made)))
-        else:
-            units.append(graph.units[item])
-    return usage(units, graph.size.__getitem__, graph.outputs)
 
 
 def _looped(each: Candidate) -> int:

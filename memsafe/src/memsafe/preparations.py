@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memsafe.budget import has_host_memory
+from memsafe.graph import Graph
 from memsafe.jax_internals import under_named_axes
 from memsafe.rewrites import checkpointed_loops, offloaded, recomputed, segmented_loops
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from memsafe.options import Options
     from memsafe.rewrites import Rewritten
+    from memsafe.shards import Parts
 
 __all__ = ["for_slices", "recomputing"]
 
@@ -44,8 +47,20 @@ def for_slices(options: Options, closed: ClosedJaxpr, platform: str) -> list[Rew
     return [first] if first.notes == last.notes else [first, last]
 
 
-def recomputing(options: Options, closed: ClosedJaxpr, device: Device) -> Iterator[Rewritten]:
+_LARGE = 0.5
+"""The share of the budget above which no value waits for the gradient: no two of them fit."""
+
+
+def recomputing(
+    options: Options,
+    closed: ClosedJaxpr,
+    device: Device,
+    parts: tuple[Parts, ...] = (),
+    room: float = float("inf"),
+) -> Iterator[Rewritten]:
     """`closed` with values computed again for gradients, the least operations and bytes kept first.
+
+    `parts` says how the arguments lie over several devices, `room` the bytes of one beside them.
 
     Loops first; then what is outside of them; then both. At last what loops keep waits in the
     host's memory: of all steps, or of some of them where the others are computed again.
@@ -60,7 +75,10 @@ def recomputing(options: Options, closed: ClosedJaxpr, device: Device) -> Iterat
     if "segments" in options.rewrites:
         hidden = device.platform == "cpu" and not is_mapped
         for start in (first, again) if again is not first else (first,):
-            ways = (recomputed(start.program, count, hidden=hidden) for count in _SEGMENTS)
+            size = Graph(start.program, parts).size.__getitem__
+            most = _LARGE * room
+            cut = partial(recomputed, start.program, hidden=hidden, size=size, most=most)
+            ways = (cut(count) for count in _SEGMENTS)
             yield from _after(start, ways)
     if "offload" in options.rewrites and has_host_memory(device) and not is_mapped:
         ways = (segmented_loops(first.program, length) for length in _KEPT_ON_HOST)

@@ -186,15 +186,17 @@ class Splitting:
     def merge(self, region: Region, sinks: list[int]) -> bool:
         """Takes into `region` each of `sinks`, in order, that shares values with it and can.
 
-        Whether none of those that share values was left out.
+        Whether none of those that share values was left out. A mask that all layers of a model
+        read is nothing to share a loop for.
         """
-        mask, all_in = region.mask, True
+        constant = self.graph.constant
+        mask, all_in = region.mask & ~constant, True
         feasibility = Feasibility(splitting=self, region=region)
         for sink in sinks:
             if not self.cones[sink] & mask:
                 continue
             if self._taken_in(feasibility, sink):
-                mask = region.mask
+                mask = region.mask & ~constant
             else:
                 all_in = False
         return all_in

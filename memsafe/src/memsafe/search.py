@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jax import Array
     from jax.extend.core import ClosedJaxpr
 
+    from memsafe.graph import Graph
     from memsafe.measure import Measured
     from memsafe.plan import Plan
     from memsafe.planner import Planner
@@ -251,7 +252,7 @@ class Search:
             refused = 0.9 if result.compiled is not None else _REFUSED
             target = min(target, plan.predicted) * min(refused, _MARGIN * room / needed)
         assert best is not None
-        blockers = blockers_of(best, floor_of(program))
+        blockers = blockers_of(best, floor_of(best.graph))
         if smallest <= self.budget:
             words = "the compiler refuses it: the device has less memory than the budget"
             blockers.insert(0, words)
@@ -271,9 +272,10 @@ def _split_above(
     return finer.split_above(prepared, int(nbytes), parts)
 
 
-def floor_of(program: ClosedJaxpr) -> float:
-    """The bytes of the arguments and results."""
-    return sum(nbytes(atom) for atom in (*program.jaxpr.invars, *program.jaxpr.outvars))
+def floor_of(graph: Graph) -> float:
+    """The bytes of the arguments and results, on one device."""
+    jaxpr = graph.closed.jaxpr
+    return sum(graph.size.get(atom, nbytes(atom)) for atom in (*jaxpr.invars, *jaxpr.outvars))
 
 
 def _ratio(written: Plan, plain: Measured) -> float:

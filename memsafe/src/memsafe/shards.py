@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from memsafe.factors import Axis, Factor
     from memsafe.programs import Replacement
 
-__all__ = ["Part", "Parts", "body_parts", "divisions", "gathered", "input_parts", "propagated"]
+__all__ = [
+    "Part",
+    "Parts",
+    "as_read",
+    "body_parts",
+    "divisions",
+    "gathered",
+    "input_parts",
+    "propagated",
+]
 
 
 class Part(NamedTuple):
@@ -37,12 +46,17 @@ class Part(NamedTuple):
         dim: The dimension.
         devices: How many it is divided over.
         axes: The axes of the mesh that these devices are along, which divide no other dimension.
+        is_asked: Whether the program asks for it (`with_sharding_constraint`), here or before.
     """
 
     dim: int
     devices: int
     axes: tuple[Any, ...]
+    is_asked: bool = False
 
+
+_PLACED = frozenset(("sharding_constraint", "device_put"))
+"""Primitives that say where their result lies."""
 
 Parts = tuple[Part, ...]
 """Of one array: the dimensions that are divided."""
@@ -70,14 +84,15 @@ def divisions(
 ) -> list[Part | None]:
     """How each factor is divided over devices.
 
-    Devices divide one factor of an equation: that of the largest operand, which then moves least.
+    Devices divide one factor of an equation: one that the program asks for, else that of the
+    largest operand, which then moves least, else that of a result.
     """
     wishes = [_wish(equation, factor, known) for factor in factors]
-    order = sorted(range(len(factors)), key=lambda at: -wishes[at][0])
+    order = sorted(range(len(factors)), key=lambda at: wishes[at][:2], reverse=True)
     found: list[Part | None] = [None] * len(factors)
     taken: set[Any] = set()
     for at in order:
-        part = wishes[at][1]
+        part = wishes[at][2]
         if part is not None and taken.isdisjoint(part.axes):
             found[at] = part
             taken.update(part.axes)
@@ -86,13 +101,17 @@ def divisions(
 
 def _wish(
     equation: JaxprEqn, factor: Factor, known: Mapping[Var, Parts]
-) -> tuple[int, Part | None]:
-    """The bytes of the largest operand that is divided along `factor`, and how it is."""
-    best: tuple[int, Part | None] = (0, None)
+) -> tuple[bool, int, Part | None]:
+    """Whether the program asks for it, the bytes of the largest divided operand, and how it is."""
+    best: tuple[bool, int, Part | None] = (False, -1, None)
     for atom, axis in zip(equation.invars, factor.operands, strict=True):
         part = _along(atom, axis, known)
-        if part is not None and nbytes(atom) > best[0]:
-            best = nbytes(atom), part
+        if part is not None and (part.is_asked, nbytes(atom)) > best[:2]:
+            best = part.is_asked, nbytes(atom), part
+    for atom, axis in zip(equation.outvars, factor.results, strict=True):
+        part = _along(atom, axis, known)
+        if part is not None and best[2] is None:
+            best = False, 0, part
     return best
 
 
@@ -108,7 +127,8 @@ def propagated(
     """How the results of `equation` lie, if each stays where its operands are."""
     if equation.primitive.name == "sharding_constraint":
         (result,), sharding = equation.outvars, equation.params["sharding"]
-        return {result: input_parts(sharding, aval_of(result).shape)}
+        parts = input_parts(sharding, aval_of(result).shape)
+        return {result: tuple(part._replace(is_asked=True) for part in parts)}
     if equation.primitive.name == "scan":
         return _of_scan(equation, known)
     if equation.primitive.name == "device_put":
@@ -119,6 +139,40 @@ def propagated(
             if axis is not None and part is not None:
                 found.setdefault(value, []).append(part._replace(dim=axis.dim))
     return {value: tuple(sorted(parts)) for value, parts in found.items()}
+
+
+def as_read(
+    equations: Sequence[JaxprEqn], factors: Sequence[Sequence[Factor]], known: Mapping[Var, Parts]
+) -> dict[Var, Parts]:
+    """`known`, and how values lie that nothing divides but all that reads them does alike.
+
+    So lie the gradients of weights whose optimiser's state is divided, and the zeros that
+    something divided is added to: compilers follow what is asked of results too.
+    """
+    found = dict(known)
+    wished: dict[Var, list[Parts]] = {}
+    for equation, along in zip(reversed(equations), reversed(factors), strict=True):
+        is_fixed = equation.primitive.name in _PLACED
+        for value in equation.outvars:
+            wishes = wished.get(value, [()])
+            if not found.get(value) and not is_fixed and len(set(wishes)) == 1 and wishes[0]:
+                found[value] = wishes[0]
+        for value, parts in _wished(equation, along, found).items():
+            wished.setdefault(value, []).append(parts)
+    return found
+
+
+def _wished(
+    equation: JaxprEqn, factors: Sequence[Factor], known: Mapping[Var, Parts]
+) -> dict[Var, Parts]:
+    """How an equation divides each value that it reads, of those of which nothing is known."""
+    read = [atom for atom in equation.invars if not isinstance(atom, Literal)]
+    found: dict[Var, list[Part]] = {value: [] for value in read if not known.get(value)}
+    for factor, part in zip(factors, divisions(equation, factors, known), strict=True):
+        for atom, axis in zip(equation.invars, factor.operands, strict=True):
+            if part is not None and axis is not None and atom in found:
+                found[atom].append(part._replace(dim=axis.dim, is_asked=False))
+    return {value: tuple(sorted(set(parts))) for value, parts in found.items()}
 
 
 def _of_scan(equation: JaxprEqn, known: Mapping[Var, Parts]) -> dict[Var, Parts]:

@@ -157,3 +157,45 @@ def test_what_a_callback_gives_is_asked_for_once() -> None:
     again = recomputed(written, 4)
     assert again.notes
     assert names(again.program).count("pure_callback") == LAYERS
+
+
+def masked(weights: list[Array], x: Array) -> Array:
+    """Every layer selects by the same mask, as large as its values and made of no argument."""
+    mask = jnp.arange(x.shape[0])[:, None] >= jnp.arange(x.shape[1])
+    for weight in weights:
+        x = jnp.tanh(jnp.where(mask, x, -1.0) @ weight)
+    return jnp.mean(x**2)
+
+
+def held_types(closed: ClosedJaxpr) -> set[Any]:
+    barriers = [each for each in closed.jaxpr.eqns if each.primitive.name == "optimization_barrier"]
+    return {atom.aval.dtype for barrier in barriers for atom in barrier.invars}
+
+
+def test_no_segment_waits_for_a_mask() -> None:
+    written, given = gradient(masked)
+    again = recomputed(written, 4)
+    assert held_types(again.program) == {np.dtype(float)}
+    assert same_bits(written, again.program, *given)
+
+
+def attending(weights: list[Array], x: Array) -> Array:
+    """Each layer compares all rows with each other: that is the largest value."""
+    for weight in weights:
+        x = jnp.tanh(x + jnp.exp(-jnp.abs(x @ x.T)) @ x @ weight)
+    return jnp.mean(x**2)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_segment_waits_for_what_is_sliced(*, whole: bool) -> None:
+    batch = 64
+    written, given = gradient(attending, batch)
+    most = float("inf") if whole else 8.0 * batch * WIDTH
+    again = recomputed(written, 5, most=most)
+    barriers = [each for each in again.program.jaxpr.eqns if len(each.invars) > 1]
+    held = [
+        atom.aval for each in barriers if "barrier" in str(each.primitive) for atom in each.invars
+    ]
+    assert held
+    assert all(aval.shape != (batch, batch) for aval in held)
+    assert same_bits(written, again.program, *given)

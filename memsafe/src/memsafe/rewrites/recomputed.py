@@ -11,7 +11,7 @@ backward pass begins with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
@@ -19,13 +19,14 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, Var
 
 from memsafe.budget import as_text
+from memsafe.costs import fuses_with_consumer
 from memsafe.jax_internals import as_written, aval_of, bind
 from memsafe.memory import equation_unit, usage
 from memsafe.programs import flattened, nbytes, traced_like, zero_after
 from memsafe.rewrites.rewritten import Rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jax import Array
     from jax.extend.core import JaxprEqn
@@ -39,23 +40,33 @@ _WINDOW = 0.5
 """A cut may lie so far from its place, in bytes of a segment, to keep less."""
 
 
-def recomputed(closed: ClosedJaxpr, segments: int, *, hidden: bool = False) -> Rewritten:
+def recomputed(
+    closed: ClosedJaxpr,
+    segments: int,
+    *,
+    hidden: bool = False,
+    size: Callable[[Var], float] = nbytes,
+    most: float = float("inf"),
+) -> Rewritten:
     """`closed` with what its backward pass reads computed again, but that of the last segment.
+
+    `size` gives the bytes of a value on one device. Values of more than `most` are taken to be
+    computed in slices: nothing waits for a whole one, and none counts as kept.
 
     `hidden` is for compilers that look behind barriers and merge what is computed twice, such as
     XLA for CPUs in jax 0.10: what is computed again starts from values less a zero unknown to them.
     """
-    found = _Forward.of(closed)
+    found = _Forward.of(closed, size, most)
     again = found.segments(segments)
     if not again:
         return Rewritten(program=closed, notes=())
 
     def run(*arguments: Array) -> list[Array]:
         readers = {each.reader: each for each in again}
-        return _evaluated(closed, arguments, readers, found.behind, hidden=hidden)
+        return _evaluated(closed, arguments, readers, found, hidden=hidden)
 
-    size = sum(nbytes(value) for each in again for value in each.dropped)
-    note = f"{as_text(size)} for the gradient computed again, in {len(again) + 1} segments"
+    left = sum(size(value) for each in again for value in each.dropped)
+    note = f"{as_text(left)} for the gradient computed again, in {len(again) + 1} segments"
     return Rewritten(program=flattened(traced_like(run, closed)), notes=(note,))
 
 
@@ -64,7 +75,8 @@ class _Again:
     """What is computed again at once.
 
     Attributes:
-        reader: The equation before which it is.
+        reader: The equation before which it is: the first that reads any of it, or one before that
+            where less is alive.
         dropped: The values that are not kept until then.
         equations: The equations that make them, by index.
     """
@@ -86,25 +98,37 @@ class _Forward:
         live: For each equation before the peak, the bytes made by then that others before the
             peak read later.
         behind: The last equation up to the peak that each value depends on; -1 of constants.
+        last: The last equation that reads each value; of a result the end.
+        cheap: The equations whose values come pointwise from little, such as a mask.
+        size: The bytes of a value on one device.
+        most: The bytes of the largest value that is ever whole.
     """
 
     equations: Sequence[JaxprEqn]
     definition: dict[Var, int]
     peak: int
     readers: dict[Var, int]
-    live: list[int]
+    live: list[float]
     behind: dict[Var, int]
+    last: dict[Var, int]
+    cheap: frozenset[int]
+    size: Callable[[Var], float]
+    most: float
 
     @classmethod
-    def of(cls, closed: ClosedJaxpr) -> _Forward:
+    def of(cls, closed: ClosedJaxpr, size: Callable[[Var], float], most: float) -> _Forward:
         """The forward pass of a program."""
         equations = closed.jaxpr.eqns
         definition = {value: at for at, each in enumerate(equations) for value in each.outvars}
         kept = {atom for atom in closed.jaxpr.outvars if isinstance(atom, Var)}
-        during = usage([equation_unit(each) for each in equations], nbytes, kept).during
+
+        def whole(value: Var) -> float:
+            return nbytes_of if (nbytes_of := size(value)) <= most else 0
+
+        during = usage([equation_unit(each) for each in equations], whole, kept).during
         peak = max(range(len(during)), key=during.__getitem__, default=-1)
         readers: dict[Var, int] = {}
-        change = [0] * (peak + 2)
+        change = [0.0] * (peak + 2)
         last: dict[Var, int] = {}
         for at, equation in enumerate(equations):
             for value in _read(equation):
@@ -116,42 +140,64 @@ class _Forward:
                 elif made <= peak:
                     last[value] = at
         for value, at in last.items():
-            change[definition[value]] += nbytes(value)
-            change[at] -= nbytes(value)
-        live = [sum(change[: at + 1]) for at in range(peak + 1)]
+            change[definition[value]] += whole(value)
+            change[at] -= whole(value)
         readers = {value: at for value, at in readers.items() if value not in kept}
         return cls(
             equations=equations,
             definition=definition,
             peak=peak,
             readers=readers,
-            live=live,
+            live=list(accumulate(change[: peak + 1])),
             behind=_behind(equations, peak),
+            last=_last_reads(closed),
+            cheap=_cheap(equations, size),
+            size=size,
+            most=most,
         )
+
+    def is_whole(self, value: Var) -> bool:
+        """Whether a value is ever there as one."""
+        return self.size(value) <= self.most
 
     def segments(self, count: int) -> list[_Again]:
         """What is computed again with so many segments, the last of which is kept."""
         found: list[_Again] = []
         kept: set[Var] = set()
+        earliest = self.peak + 1
         cuts = self._cuts(count)
         for first, end in reversed(list(pairwise([0, *cuts]))):
             left = [v for v in self.readers if first <= self.definition[v] < end and v not in kept]
-            dropped = tuple(v for v in left if not self._is_fixed(self.definition[v]))
+            dropped = tuple(v for v in left if self._is_to_drop(self.definition[v]))
             needed, sources = self._needed(dropped, first, kept)
             kept |= sources
             if dropped:
-                reader = min(self.readers[value] for value in dropped)
-                found.append(_Again(reader=reader, dropped=dropped, equations=needed))
+                latest = min(self.readers[value] for value in dropped)
+                earliest = self._place(end, min(earliest, latest), latest)
+                found.append(_Again(reader=earliest, dropped=dropped, equations=needed))
         return found
+
+    def _place(self, end: int, earliest: int, latest: int) -> int:
+        """Where least is alive of what is made after `end`: the last such equation."""
+        change = dict.fromkeys(range(earliest, latest + 1), 0.0)
+        for index in range(end, latest):
+            for value in self.equations[index].outvars:
+                last = self.last.get(value, -1)
+                if last >= earliest:
+                    change[max(index + 1, earliest)] += self.size(value)
+                    if last < latest:
+                        change[last + 1] -= self.size(value)
+        alive = dict(zip(change, accumulate(change.values()), strict=True))
+        return min(alive, key=lambda at: (alive[at], -at))
 
     def _cuts(self, count: int) -> list[int]:
         """Where segments end, but the last: near equal bytes left, where little is live."""
-        left = [0] * (self.peak + 1)
-        for value in self.readers:
-            left[self.definition[value]] += nbytes(value)
+        left = [0.0] * (self.peak + 1)
+        for value in filter(self.is_whole, self.readers):
+            left[self.definition[value]] += self.size(value)
         one = max(sum(left) / count, 1.0)
         total = 0.0
-        best: dict[int, tuple[int, int]] = {}
+        best: dict[int, tuple[float, int]] = {}
         for at, nbytes_left in enumerate(left):
             total += nbytes_left
             place = round(total / one)
@@ -173,17 +219,37 @@ class _Forward:
             needed.add(at)
             for value in _read(self.equations[at]):
                 made = self.definition.get(value)
-                if made is None or made < first or value in kept or self._is_fixed(made):
+                if made is None or value in kept or self._is_source(made, first):
                     sources.add(value)
                 else:
                     waiting.append(made)
         return tuple(sorted(needed)), sources
+
+    def _is_to_drop(self, index: int) -> bool:
+        """Whether what an equation makes is dropped; what is cheap needs no memory of its own."""
+        return index not in self.cheap and not self._is_fixed(index)
+
+    def _is_source(self, index: int, first: int) -> bool:
+        """Whether what an equation makes is kept for a segment that begins with `first`."""
+        return self._is_fixed(index) or (index < first and index not in self.cheap)
 
     def _is_fixed(self, index: int) -> bool:
         """Whether an equation is computed only once."""
         equation = self.equations[index]
         name = equation.primitive.name
         return bool(equation.effects) or name in _NEVER or _compares(equation)
+
+
+def _cheap(equations: Sequence[JaxprEqn], size: Callable[[Var], float]) -> frozenset[int]:
+    """The equations whose values come pointwise from little: not worth keeping, nor waiting for."""
+    found: set[int] = set()
+    sources: dict[Var, float] = {}
+    for index, equation in enumerate(equations):
+        behind = sum(sources.get(value, size(value)) for value in set(_read(equation)))
+        if fuses_with_consumer(equation) and 8 * behind <= sum(map(size, equation.outvars)):
+            found.add(index)
+            sources.update(dict.fromkeys(equation.outvars, behind))
+    return frozenset(found)
 
 
 def _behind(equations: Sequence[JaxprEqn], peak: int) -> dict[Var, int]:
@@ -215,7 +281,7 @@ def _evaluated(
     closed: ClosedJaxpr,
     arguments: Sequence[Array],
     again: dict[int, _Again],
-    behind: dict[Var, int],
+    forward: _Forward,
     *,
     hidden: bool,
 ) -> list[Array]:
@@ -223,14 +289,14 @@ def _evaluated(
     jaxpr = closed.jaxpr
     values: dict[Var, Array] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     values.update(zip(jaxpr.invars, arguments, strict=True))
-    last = _last_reads(closed)
+    last, behind = forward.last, forward.behind
     made: list[Var] = []
     for index, equation in enumerate(jaxpr.eqns):
         if index in again:
-            alive = [value for value in made if last[value] >= index]
-            least = max(map(behind.__getitem__, alive))
+            alive = [v for v in made if last[v] >= index and forward.is_whole(v)]
+            least = max(map(behind.__getitem__, alive), default=-1)
             late = [value for value in alive if behind[value] == least]
-            _compute_again(jaxpr.eqns, again[index], values, late, hidden=hidden)
+            _compute_again(forward, again[index], values, late, hidden=hidden)
             made = late[-1:]
         _compute(equation, values)
         made += [value for value in equation.outvars if value in last]
@@ -246,7 +312,7 @@ def _last_reads(closed: ClosedJaxpr) -> dict[Var, int]:
 
 
 def _compute_again(
-    equations: Sequence[JaxprEqn],
+    forward: _Forward,
     again: _Again,
     values: dict[Var, Array],
     late: Sequence[Var],
@@ -258,10 +324,10 @@ def _compute_again(
     These are what the backward pass made of later segments. Otherwise nothing would say that this
     comes after it: a compiler may begin early, and end the rest at last.
     """
-    indices = set(again.equations)
+    equations, indices = forward.equations, set(again.equations)
     own = {value for index in indices for value in equations[index].outvars}
     sources = list(dict.fromkeys(v for at in again.equations for v in _read(equations[at])))
-    sources = [value for value in sources if value not in own]
+    sources = [value for value in sources if value not in own and forward.is_whole(value)]
     tied = list(dict.fromkeys((*sources, *late)))
     local = dict(values)
     held = lax.optimization_barrier([values[value] for value in tied])

@@ -6,6 +6,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from jax.sharding import NamedSharding
+
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind, varying
 
@@ -43,10 +45,13 @@ def apply_unchanged(
 
 def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """Every dimension of the results; operands that are stretched along it are carried whole."""
+    return () if equation.params.get("sharding") is not None else _factors_of_shape(equation)
+
+
+def _factors_of_shape(equation: JaxprEqn) -> tuple[Factor, ...]:
     operands = [_shape(atom) for atom in equation.invars]
     shape = _shape(equation.outvars[0])
-    is_placed = equation.params.get("sharding") is not None
-    if is_placed or any(_shape(result) != shape for result in equation.outvars):
+    if any(_shape(result) != shape for result in equation.outvars):
         return ()
     if not all(_stretches(operand, shape) for operand in operands):
         return ()
@@ -90,6 +95,17 @@ def _barrier_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     return _factors(equation) if len(equation.invars) == 1 else ()
 
 
+def _placed_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
+    """Those along which the constraint leaves an array whole: a slice is placed as the array is."""
+    sharding = equation.params["sharding"]
+    if not isinstance(sharding, NamedSharding):
+        return ()
+    free = {dim for dim, names in enumerate(sharding.spec) if names in (None, ())}
+    free.update(range(len(sharding.spec), len(_shape(equation.outvars[0]))))
+    factors = _factors_of_shape(equation)
+    return tuple(each for each in factors if each.results[0] and each.results[0].dim in free)
+
+
 def _varied(
     equation: JaxprEqn, _factor: Factor, operands: Sequence[Array], _piece: Piece
 ) -> list[Array]:
@@ -107,5 +123,6 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "bitcast_convert_type": Rule(factors=_bitcast_factors, apply=apply_unchanged),
         "pvary": Rule(factors=_factors, apply=_varied),
         "optimization_barrier": Rule(factors=_barrier_factors, apply=apply_unchanged),
+        "sharding_constraint": Rule(factors=_placed_factors, apply=apply_unchanged),
     }
 )

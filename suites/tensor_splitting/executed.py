@@ -9,6 +9,7 @@ import numpy as np
 
 from assay import Level, Scope, Workload
 from suites.tensor_splitting.chains import ChainSizes, chain_problem
+from suites.tensor_splitting.draws import DrawSizes, draws_problem
 from suites.tensor_splitting.formulas import SplitWorkload
 from suites.tensor_splitting.kernels import by_differences, by_products
 from suites.tensor_splitting.loops import (
@@ -124,6 +125,12 @@ DOUBLE = (
         "median-gradient", _MEGABYTE, _median(400, heuristic, dtype=np.float64), _MEMSAFE_FIRST
     ),
     _executed("quantile-gradient", 2 * _MEGABYTE, _median(400, quantile, dtype=np.float64), _LATER),
+    _executed(
+        "draws",
+        _MEGABYTE,
+        gradients(partial(draws_problem, DrawSizes(points=800)), 0, 1),
+        _MEMSAFE_FIRST,
+    ),
     _executed("chain", _MEGABYTE, gradients(partial(chain_problem, _CHAIN), 0, 1, 2), _ALL),
 )
 """In double precision, where a gradient's rounding hides nothing."""

@@ -46,6 +46,20 @@ def _ordered(pool: Pool, rng: Random) -> list[Array]:
     return [rng.choice((jnp.sort(decided(x), axis=axis), jnp.take_along_axis(x, order, axis)))]
 
 
+def _ranked(pool: Pool, rng: Random) -> list[Array]:
+    """A value with a quantile of all its elements, or with those of some ranks."""
+    x = pool.real(rng, 2)
+    order = decided(x).ravel()
+    share = rng.random()
+    chosen = (
+        jnp.quantile(order, share),
+        jnp.median(order),
+        jnp.mean(jnp.sort(order)[-min(3, order.size) :]),
+        jnp.sort(order)[int(share * order.size)],
+    )
+    return [jnp.tanh(x - rng.choice(chosen))]
+
+
 def _extremes(pool: Pool, rng: Random) -> list[Array]:
     """A value's extremes along two of its dimensions, whose derivatives compare it with both."""
     x = decided(pool.real(rng, 2))
@@ -245,6 +259,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "normalised": normalised,
     "accumulated": accumulated,
     "ordered": _ordered,
+    "ranked": _ranked,
     "extremes": _extremes,
     "positions": positions,
     "compared": compared,

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["blockers_of", "described", "located"]
 
+_ADVICE = {
+    "rng_bit_generator": "; use threefry2x32 keys (jax_default_prng_impl), or draw a part at a "
+    "time with split keys",
+}
+"""What to do about a primitive without a rule."""
+
 _SHOWN = 5
 """The values that are named, at most."""
 
@@ -45,7 +51,8 @@ def _alive(plan: Plan, least: float) -> Iterator[str]:
             text += ": it is a result"
         elif obstacle := obstacles.get(value) or _alone(plan.graph, value):
             equation = plan.graph.equations[obstacle.equation]
-            text += f": {obstacle.why} ({equation.primitive.name}{located(equation)})"
+            name = equation.primitive.name
+            text += f": {obstacle.why} ({name}{located(equation)}){_ADVICE.get(name, '')}"
         elif _is_stacked(plan.graph, value):
             text += ": each step leaves a row; jax.checkpoint around the step recomputes it"
         yield text

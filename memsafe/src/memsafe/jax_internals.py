@@ -186,13 +186,18 @@ def without_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
 def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
     """The bits of a `random_bits` equation for each key, by counters, that a loop can slice.
 
-    None where its key is of another kind than threefry's, or counters are not partitionable.
+    None where its key is of another kind than threefry's and one `rbg` key, or where threefry's
+    counters are not partitionable.
     """
     import jax
-    from jax.extend.random import threefry_prng_impl
+    from jax.extend.random import rbg_prng_impl, threefry_prng_impl, unsafe_rbg_prng_impl
 
     settings: Any = jax.config
     implementation = getattr(key.dtype, "_impl", None)
+    if implementation in (rbg_prng_impl, unsafe_rbg_prng_impl) and key.ndim == 0:
+        width, shape = equation.params["bit_width"], equation.params["shape"]
+        drawn: Array = implementation.random_bits(jax.random.key_data(key), width, shape)
+        return drawn
     if implementation != threefry_prng_impl or not settings.jax_threefry_partitionable:
         return None
 

@@ -15,6 +15,7 @@ from memsafe.rewrites import (
     Rewritten,
     bystanders_apart,
     computed_in_blocks,
+    counted_draws,
     euclidean_distances,
     loop_invariants,
     matrix_chains,
@@ -37,6 +38,7 @@ __all__ = ["DEFAULT_REWRITES", "MAX_SLOWDOWN", "REWRITES", "Asked", "Options"]
 
 REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "redundant": redundant,
+    "draws": counted_draws,
     "selection": selected,
     "invariants": loop_invariants,
     "bystanders": bystanders_apart,
@@ -55,8 +57,8 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
-_ONLY_ON = {"reductions": ("cpu",)}
-"""Rewrites that pay with one platform's compiler."""
+_ONLY_ON = {"reductions": ("cpu",), "draws": ("cpu", "gpu")}
+"""Rewrites that pay with one platform's compiler, or are right with some."""
 
 _AT_LAST = ("selection", "directions", "sums")
 """Rewrites that take work, done where the budget is not kept without."""

@@ -11,6 +11,7 @@ from memsafe.rewrites.chains import matrix_chains
 from memsafe.rewrites.checkpoints import checkpointed_loops, segmented_loops
 from memsafe.rewrites.directions import one_direction_each
 from memsafe.rewrites.distances import euclidean_distances
+from memsafe.rewrites.draws import counted_draws
 from memsafe.rewrites.invariants import loop_invariants
 from memsafe.rewrites.offloaded import offloaded
 from memsafe.rewrites.online import online_sums
@@ -27,6 +28,7 @@ __all__ = [
     "bystanders_apart",
     "checkpointed_loops",
     "computed_in_blocks",
+    "counted_draws",
     "euclidean_distances",
     "loop_invariants",
     "matrix_chains",

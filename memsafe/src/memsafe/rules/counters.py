@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Piece
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "Wide", "plus", "times"]
 
 _WORD = 1 << 32
 _HALF = 16
 
 
-class _Wide(NamedTuple):
+class Wide(NamedTuple):
     """A 64-bit unsigned number, as two words of 32 bits."""
 
     high: Array
@@ -51,21 +51,21 @@ def _iota_of_piece(
     shape = list(whole)
     shape[axis.dim] = piece.length * axis.block
     start = lax.convert_element_type(piece.start, jnp.uint32) * jnp.uint32(axis.block)
-    total = _Wide(jnp.zeros((), jnp.uint32), jnp.zeros((), jnp.uint32))
+    total = Wide(jnp.zeros((), jnp.uint32), jnp.zeros((), jnp.uint32))
     for dim, size in enumerate(shape):
         index = lax.iota(jnp.uint32, size) + (start if dim == axis.dim else jnp.uint32(0))
-        term = _times(index, math.prod(whole[dim + 1 :]))
+        term = times(index, math.prod(whole[dim + 1 :]))
         along = [size if other == dim else 1 for other in range(len(shape))]
-        total = _plus(total, _Wide(term.high.reshape(along), term.low.reshape(along)))
+        total = plus(total, Wide(term.high.reshape(along), term.low.reshape(along)))
     # Where 32 bits count them all, the upper word is a constant that needs no memory.
     high = total.high if math.prod(whole) > _WORD else jnp.uint32(0)
     return [jnp.broadcast_to(word, shape) for word in (high, total.low)]
 
 
-def _times(index: Array, stride: int) -> _Wide:
+def times(index: Array, stride: int) -> Wide:
     """The product with a number of 64 bits, modulo 2**64."""
     low, high = jnp.uint32(stride % _WORD), jnp.uint32(stride // _WORD)
-    return _Wide(_upper_word(index, stride % _WORD) + index * high, index * low)
+    return Wide(_upper_word(index, stride % _WORD) + index * high, index * low)
 
 
 def _upper_word(left: Array, right: int) -> Array:
@@ -79,10 +79,11 @@ def _upper_word(left: Array, right: int) -> Array:
     return found
 
 
-def _plus(left: _Wide, right: _Wide) -> _Wide:
+def plus(left: Wide, right: Wide) -> Wide:
+    """The sum modulo 2**64."""
     low = left.low + right.low
     carry: Any = low < right.low
-    return _Wide(left.high + right.high + carry.astype(jnp.uint32), low)
+    return Wide(left.high + right.high + carry.astype(jnp.uint32), low)
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(

@@ -18,7 +18,7 @@ from memsafe.rewrites import counted_draws
 from memsafe.rules import factors_of, rule_of
 from memsafe.rules.philox import PHILOX_BITS
 from tests.hlo.compilers import installed
-from tests.memsafe.budgets import peak_bytes
+from tests.memsafe.budgets import assert_same, peak_bytes
 from tests.memsafe.pieces import assert_pieces_give_the_whole
 from tests.memsafe.rewrites.reading import names, program, same_bits
 
@@ -130,7 +130,7 @@ def test_a_matrix_of_draws_takes_a_quarter(implementation: str) -> None:
     key, x = jax.random.key(3, impl=implementation), jnp.linspace(0, 1, 600, dtype=np.float32)
     budget = peak_bytes(noisy, key, x) // 4
     safe = memsafe(noisy, budget)
-    np.testing.assert_allclose(safe(key, x), jax.jit(noisy)(key, x), rtol=1e-6)
+    assert_same(safe(key, x), jax.jit(noisy)(key, x), 1e-6)
     assert peak_bytes(safe, key, x) <= budget
     with pytest.raises(BudgetError, match="use threefry2x32 keys"):
         memsafe(noisy, budget, rewrites=("redundant",))(key, x)

@@ -117,7 +117,8 @@ WRITTEN: dict[str, Callable[[Array], Array]] = {
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_gradient_goes_to_the_same_elements(name: str) -> None:
-    x = numbers()
+    """All differ: of equal ones, the sort of a quantile may take any (jax 0.12: it is not stable)."""
+    x = jnp.asarray(np.random.default_rng(0).permutation(SIZE), np.float32)
     closed = written(jax.grad(lambda x: jnp.sum(WRITTEN[name](x) ** 2)), x)
     rewritten = selected(closed).program
     assert not has_sort(rewritten)

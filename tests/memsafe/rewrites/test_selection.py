@@ -117,7 +117,7 @@ WRITTEN: dict[str, Callable[[Array], Array]] = {
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_gradient_goes_to_the_same_elements(name: str) -> None:
-    """All differ: of equal ones, the sort of a quantile may take any (jax 0.12: it is not stable)."""
+    """All differ: of equal ones, the sort of a quantile takes any in jax 0.12."""
     x = jnp.asarray(np.random.default_rng(0).permutation(SIZE), np.float32)
     closed = written(jax.grad(lambda x: jnp.sum(WRITTEN[name](x) ** 2)), x)
     rewritten = selected(closed).program

@@ -146,3 +146,30 @@ def test_what_is_not_linear_in_a_sum_is_not_split(made: Callable[[Array], Array]
         return lax.scan(lambda c, _: (c, made(x[:, 0])), 0.0, None, length=STEPS)[1]
 
     assert_stays_whole(f, X, primitive="scan")
+
+
+def test_rows_that_a_loop_adds_over_the_batch_are_merged() -> None:
+    def f(x: Array, weights: Array) -> Array:
+        def step(state: tuple[Array, Array], at: Array) -> tuple[tuple[Array, Array], None]:
+            x, stack = state
+            before = lax.dynamic_index_in_dim(stack, at, keepdims=False)
+            row = before + x.T @ x
+            x = jnp.tanh(x @ weights[0])
+            return (x, lax.dynamic_update_index_in_dim(stack, row, at + 1, 0)), None
+
+        start = (x, jnp.concatenate([weights, weights[:1]]))
+        return lax.scan(step, start, jnp.arange(STEPS))[0][1]
+
+    expect = [((None, 0, None, None), (None, None), True)]
+    assert_pieces_give_the_whole(f, X, STACK, expect=expect, primitive="scan")
+
+
+def test_a_row_that_the_batch_chooses_is_not_split() -> None:
+    def f(x: Array, weights: Array) -> Array:
+        def step(stack: Array, at: Array) -> tuple[Array, None]:
+            place = (at + jnp.sum(x).astype(jnp.int32)) % STEPS
+            return lax.dynamic_update_index_in_dim(stack, x.T @ x, place, 0), None
+
+        return lax.scan(step, weights, jnp.arange(STEPS))[0]
+
+    assert_stays_whole(f, X, STACK, primitive="scan")

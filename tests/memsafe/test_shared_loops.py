@@ -81,3 +81,35 @@ def test_a_constant_mask_is_no_reason_to_share_a_loop(*, is_constant: bool) -> N
     room = 5 * COUNT**2
     plan = Planner(slice_bytes=room / 4, multiple=1).plan(closed, room)
     assert len([step for step in plan.steps if isinstance(step, Loop)]) == (2 if is_constant else 1)
+
+
+def nested(least: float) -> list[Loop]:
+    """All loops of the plan of two heads of attention and their gradient, in little room."""
+
+    def loss(x: Array) -> Array:
+        q = x.reshape(256, 2, 16).swapaxes(0, 1)
+        for _ in range(2):
+            q = jnp.tanh(jax.nn.softmax(q @ q.swapaxes(1, 2)) @ q)
+        return jnp.sum(q**2)
+
+    x = jax.ShapeDtypeStruct((256, 32), "float32")
+    closed = flattened(jax.make_jaxpr(jax.grad(loss))(x))
+    planner = Planner(slice_bytes=16e6, multiple=8, least=least)
+    return list(planner.plan(closed, ROOM).all_loops())
+
+
+ROOM = 30_000.0
+"""For arrays of 32 kB, more than one of which is alive."""
+
+
+def finest(least: float) -> float:
+    """The bytes of the smallest slice."""
+    return min(one.transient for one in nested(least) if one.inner is None)
+
+
+def test_slices_of_loops_in_loops_fill_a_256th_of_the_budget() -> None:
+    assert finest(0.0) > ROOM / 256 / 2  # Half of it, for slices of whole indices.
+
+
+def test_slices_of_loops_in_loops_were_of_8_bytes_without() -> None:
+    assert finest(1.0) == 8

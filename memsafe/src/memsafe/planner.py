@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Planner"]
 
-
 _TRIED = 3
 """How many candidates are planned to the last loop before the smallest is taken."""
 
@@ -61,6 +60,8 @@ _FREE = 1.1
 _FREE_INSIDE = 1.5
 """The same inside a loop, where what is saved is a part of the whole."""
 
+_CRUMBS = 256
+"""A step of loops in loops may take such a share of the budget; they had slices of 8 bytes."""
 
 _WAY = 16
 """How many kept equations a loop takes in, in a plan that is lean.
@@ -89,6 +90,7 @@ class Planner:
         steps: Single steps of loops, as programs.
         graphs: The programs that it has planned.
         candidates: Those that keep nothing above a size, by program and size in bytes.
+        least: The bytes that every step may take, however deep it is; 0: a share of the budget.
     """
 
     slice_bytes: float
@@ -98,14 +100,17 @@ class Planner:
     steps: dict[Hashable, ClosedJaxpr] = field(default_factory=dict)
     graphs: dict[Hashable, Graph] = field(default_factory=dict)
     candidates: dict[Graph, dict[int, Candidate | None]] = field(default_factory=dict)
+    least: float = 0.0
 
     def plan(self, closed: ClosedJaxpr, budget: float, parts: tuple[Parts, ...] = ()) -> Plan:
         """The cheapest plan found within `budget` bytes beside the arguments, or the smallest.
 
         `parts` says how the arguments lie over several devices; bytes are then one device's.
         """
+        if not self.least:
+            return replace(self, least=budget / _CRUMBS).plan(closed, budget, parts)
         program = signature(closed), parts
-        key = (program, self.depth, _magnitude(budget))
+        key = (program, self.depth, _magnitude(budget), _magnitude(self.least))
         if key not in self.plans:
             if program not in self.graphs:
                 self.graphs[program] = Graph(closed, parts)
@@ -235,7 +240,7 @@ class Planner:
         """Predicted peak and cost, trusting that a slice too large can be split again."""
         graph, found = each.graph, usage_of(each)
         transient = [
-            self._transient(graph, item, _left(budget, alive), fitting=fitting)
+            self._transient(graph, item, self._left(budget, alive), fitting=fitting)
             for item, alive in zip(each.order, found.during, strict=True)
         ]
         cost = each.work
@@ -273,7 +278,7 @@ class Planner:
         steps: list[Loop | Whole] = []
         transient: list[float] = []
         for item, alive in zip(each.order, found.during, strict=True):
-            available = _left(budget, alive)
+            available = self._left(budget, alive)
             if isinstance(item, Region):
                 loop = self._loop(graph, item, wanted, available, fitting=fitting)
                 steps.append(loop)
@@ -328,6 +333,10 @@ class Planner:
         """The bytes of a slice beyond which it is split again although it fits."""
         return 8 * self.slice_bytes
 
+    def _left(self, budget: float, alive: float) -> float:
+        """What a step may take: the rest of the budget, but never so little that loops crawl."""
+        return max(budget - alive, budget / 64, self.least)
+
     def _whole(self, graph: Graph, index: int, available: float) -> Whole:
         plans = self._body_plans(graph, index, available)
         changed = {name: plan for name, plan in plans.items() if not plan.is_plain}
@@ -357,11 +366,6 @@ class Planner:
             wished = least + useful / taken * (length - least)
             length = _rounded(region.size, least, int(wished), self.multiple)
         return length
-
-
-def _left(budget: float, alive: float) -> float:
-    """What a step may take: the rest of the budget, but never so little that loops crawl."""
-    return max(budget - alive, budget / 64)
 
 
 def _halo_work(graph: Graph, step: Loop | Whole) -> float:

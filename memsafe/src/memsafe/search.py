@@ -10,7 +10,7 @@ from memsafe.blockers import blockers_of
 from memsafe.costs import HOST_BYTE
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
-from memsafe.programs import evaluate, nbytes
+from memsafe.programs import evaluate, nbytes, signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -210,7 +210,12 @@ class Search:
                 scale = max(scale, needed / max(plan.predicted, 1.0))
                 others.append((plan.predicted, preparation))
 
+        seen = set()
         for each in preparations:
+            key = signature(each.program)
+            if key in seen:  # In loops of few steps, two levels of segments are one.
+                continue
+            seen.add(key)
             plan = self.planner.plan(each.program, float("inf"), self.parts)
             if each.moved:
                 moving.append((_cost(plan, each.moved), each, plan))

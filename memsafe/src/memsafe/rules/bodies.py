@@ -8,7 +8,9 @@ al. 2021, section 3) and Shardy propagate the same three states over devices.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 import jax.numpy as jnp
@@ -19,7 +21,7 @@ from memsafe.factors import Axis
 from memsafe.jax_internals import bind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from jax import Array
     from jax.extend.core import ClosedJaxpr, JaxprEqn
@@ -33,8 +35,15 @@ Kind = Axis | bool
 
 WHOLE, SUMMED = False, True
 
-ADDED = frozenset(("add", "add_any", "concatenate", "select_n", "sub"))
-"""Of operands that are all parts these make a part; the first of `select_n` is whole."""
+_ALL = slice(None)
+ADDED: Mapping[str, slice] = MappingProxyType(
+    {
+        **dict.fromkeys(("add", "add_any", "concatenate", "sub"), _ALL),
+        "dynamic_update_slice": slice(2),
+        "select_n": slice(1, None),
+    }
+)
+"""Of parts as these operands they make a part; their other operands are whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +127,10 @@ class _Run:
         kinds = [self._kind(operand) for operand in equation.invars]
         if equation.primitive.name not in ADDED or SUMMED not in kinds:
             return operands
-        first = equation.primitive.name == "select_n"
-        return operands[:first] + [
-            value if kind is SUMMED else _first_alone(value, self.piece)
-            for value, kind in zip(operands[first:], kinds[first:], strict=True)
+        added = range(len(operands))[ADDED[equation.primitive.name]]
+        return [
+            _first_alone(value, self.piece) if at in added and kind is WHOLE else value
+            for at, (value, kind) in enumerate(zip(operands, kinds, strict=True))
         ]
 
     def _on_piece(

@@ -30,7 +30,7 @@ _NAMES = """
 _RESHAPED = frozenset(_NAMES.split())
 """Of a sum of parts they make the sum of what they make of each part."""
 
-_SCALED = {"div": (0,), "dot_general": (0, 1), "mul": (0, 1)}
+_SCALED = {"div": (0,), "dot_general": (0, 1), "dynamic_slice": (0,), "mul": (0, 1)}
 """The same of one part and something whole: which operand may be the part."""
 
 
@@ -253,7 +253,8 @@ def _keeps_sums(equation: JaxprEqn, kinds: Sequence[Kind]) -> bool:
             for atom in (*equation.invars, *equation.outvars)
         )
     if name in ADDED:
-        return name != "select_n" or not kinds[0]
+        added = range(len(kinds))[ADDED[name]]
+        return all(at in added for at, kind in enumerate(kinds) if kind is SUMMED)
     places = [at for at, kind in enumerate(kinds) if kind is SUMMED]
     return len(places) == 1 and places[0] in _SCALED.get(name, ())
 

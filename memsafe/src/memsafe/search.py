@@ -140,17 +140,19 @@ class Search:
             sliced, plans = sliced[::-1], plans[::-1]
         plan, *_ = plans
         limit = plan.work if plan.predicted <= target else float("inf")
-        slices = [(each, _ATTEMPTS) for each in sliced]
+        slices = [(each, target, _ATTEMPTS) for each in sliced]
         refusals: list[BudgetError] = []
         in_slices: list[BudgetError] = []
         slow: list[Fit] = []
-        again = self._recomputing(recomputing, target, limit, refusals)
+        # Compilers fuse what a plan counts as kept.
+        scale = min(1.0, 1 / _ratio(written, self.plain))
+        again = self._recomputing(recomputing, target, limit, scale, refusals)
         is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
         attempts = chain(slices, again) if is_cheap else chain(again, slices)
         compiled: list[Measured] = []
-        for preparation, count in attempts:
+        for preparation, aim, count in attempts:
             try:
-                plan = self._fitted(preparation, target, count, compiled)
+                plan = self._fitted(preparation, aim, count, compiled)
             except BudgetError as refusal:
                 refusals.append(refusal)
                 if preparation in sliced:
@@ -186,25 +188,26 @@ class Search:
         preparations: Iterable[Rewritten],
         target: float,
         limit: float,
+        scale: float,
         refusals: Sequence[BudgetError],
-    ) -> Iterator[tuple[Rewritten, int]]:
+    ) -> Iterator[tuple[Rewritten, float, int]]:
         """Those that should keep the target without slices, for fewer operations than `limit`.
 
         What moves to the host is known to the end before the cheapest of it is tried. Then those
-        that need the least, in slices. And how often each may be compiled. Each of the `refusals`
-        so far corrects what is predicted of the next.
+        that need the least, in slices. Each with what its plan may need by prediction, and how
+        often it may be compiled. `scale` is what is needed of what is predicted; each of the
+        `refusals` so far corrects it.
         """
         others: list[tuple[float, Rewritten]] = []
         moving: list[tuple[float, Rewritten, Plan]] = []
-        scale = 1.0
 
-        def tried(preparation: Rewritten, plan: Plan) -> Iterator[tuple[Rewritten, int]]:
+        def tried(preparation: Rewritten, plan: Plan) -> Iterator[tuple[Rewritten, float, int]]:
             nonlocal scale
             if scale * plan.predicted > target or plan.work >= limit:
                 others.append((plan.predicted, preparation))
                 return
             before = len(refusals)
-            yield preparation, 1
+            yield preparation, target / scale, 1
             if len(refusals) > before:
                 needed = refusals[-1].smallest - self.plain.argument_bytes
                 scale = max(scale, needed / max(plan.predicted, 1.0))
@@ -224,7 +227,7 @@ class Search:
         for _, each, plan in sorted(moving, key=lambda other: other[0]):
             yield from tried(each, plan)
         for _, each in sorted(others, key=lambda other: other[0])[:_HOPELESS]:
-            yield each, _FEWER
+            yield each, target / scale, _FEWER
 
     def _fitted(
         self, preparation: Rewritten, target: float, attempts: int, compiled: list[Measured]

@@ -97,7 +97,6 @@ class _Forward:
         readers: The first equation after the peak that reads a value, of the values made before.
         live: For each equation before the peak, the bytes made by then that others before the
             peak read later.
-        behind: The last equation up to the peak that each value depends on; -1 of constants.
         last: The last equation that reads each value; of a result the end.
         cheap: The equations whose values come pointwise from little, such as a mask.
         size: The bytes of a value on one device.
@@ -109,7 +108,6 @@ class _Forward:
     peak: int
     readers: dict[Var, int]
     live: list[float]
-    behind: dict[Var, int]
     last: dict[Var, int]
     cheap: frozenset[int]
     size: Callable[[Var], float]
@@ -149,7 +147,6 @@ class _Forward:
             peak=peak,
             readers=readers,
             live=list(accumulate(change[: peak + 1])),
-            behind=_behind(equations, peak),
             last=_last_reads(closed),
             cheap=_cheap(equations, size),
             size=size,
@@ -252,17 +249,6 @@ def _cheap(equations: Sequence[JaxprEqn], size: Callable[[Var], float]) -> froze
     return frozenset(found)
 
 
-def _behind(equations: Sequence[JaxprEqn], peak: int) -> dict[Var, int]:
-    """The last equation up to the peak that each value depends on; -1 of constants."""
-    behind: dict[Var, int] = {}
-    for at, equation in enumerate(equations):
-        read = _read(equation)
-        own = at if read and at <= peak else -1
-        last = max([own, *(behind.get(value, -1) for value in read)])
-        behind.update(dict.fromkeys(equation.outvars, last))
-    return behind
-
-
 def _compares(equation: JaxprEqn) -> bool:
     """Whether it asks which numbers are equal, as the derivative of a maximum does.
 
@@ -285,21 +271,22 @@ def _evaluated(
     *,
     hidden: bool,
 ) -> list[Array]:
-    """The outputs of a program that computes values again where `again` says."""
+    """The outputs of a program that computes values again where `again` says.
+
+    What is computed again waits for all that the backward pass has left by then.
+    """
     jaxpr = closed.jaxpr
     values: dict[Var, Array] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     values.update(zip(jaxpr.invars, arguments, strict=True))
-    last, behind = forward.last, forward.behind
     made: list[Var] = []
     for index, equation in enumerate(jaxpr.eqns):
         if index in again:
-            alive = [v for v in made if last[v] >= index and forward.is_whole(v)]
-            least = max(map(behind.__getitem__, alive), default=-1)
-            late = [value for value in alive if behind[value] == least]
-            _compute_again(forward, again[index], values, late, hidden=hidden)
-            made = late[-1:]
+            alive = [v for v in made if forward.last[v] >= index and forward.is_whole(v)]
+            _compute_again(forward, again[index], values, alive, hidden=hidden)
+            made = []
         _compute(equation, values)
-        made += [value for value in equation.outvars if value in last]
+        if index > forward.peak:
+            made += [value for value in equation.outvars if value in forward.last]
     return [atom.val if isinstance(atom, Literal) else values[atom] for atom in jaxpr.outvars]
 
 
@@ -322,7 +309,8 @@ def _compute_again(
     """Make the dropped values of the values before the segment, once all `late` ones are there.
 
     These are what the backward pass made of later segments. Otherwise nothing would say that this
-    comes after it: a compiler may begin early, and end the rest at last.
+    comes after it: a compiler may begin early, and end the rest at last, such as the gradients of
+    weights, which keep what they read.
     """
     equations, indices = forward.equations, set(again.equations)
     own = {value for index in indices for value in equations[index].outvars}

@@ -83,6 +83,26 @@ def test_three_segments_take_less_memory(function: Callable[..., Any], share: fl
     assert temp_bytes(again.program, given) <= share * temp_bytes(written, given)
 
 
+def waiting(closed: ClosedJaxpr) -> list[bool]:
+    """Of each weight's gradient, whether something that is computed again waits for it."""
+    barriers = [each for each in closed.jaxpr.eqns if each.primitive.name == "optimization_barrier"]
+    tied = {value for each in barriers for value in each.outvars}
+    return [value in tied for value in closed.jaxpr.outvars[1 : LAYERS + 1]]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_segments_wait_for_the_gradients_of_later_weights(function: Callable[..., Any]) -> None:
+    written, _ = gradient(function)
+    found = waiting(recomputed(written, 4).program)
+    # Nothing is computed after the first segment, and the last gradient may be there at the peak.
+    assert all(found[LAYERS // 4 : -1])
+    assert not found[0]
+
+
+def test_the_control_of_waiting_has_no_barrier() -> None:
+    assert not any(waiting(gradient(layers)[0]))
+
+
 def test_each_product_is_computed_at_most_once_more() -> None:
     written, _ = gradient(layers)
     again = recomputed(written, 4)

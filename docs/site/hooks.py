@@ -30,6 +30,7 @@ OUTSIDE = (
     "SECURITY.md",
     "benchmarks/README.md",
     "results/README.md",
+    "memsafe/DESIGN.md",
     "memsafe/README.md",
     "memsafe/docs/*.md",
     "suites/*/*.md",

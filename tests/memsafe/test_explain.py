@@ -14,6 +14,7 @@ from jax import Array, lax
 import memsafe
 from memsafe import BudgetError
 from memsafe.budget import as_text
+from memsafe.measure import Measured, measured
 from tests.memsafe.budgets import (
     COUNT,
     ROOM,
@@ -203,6 +204,39 @@ def test_a_refusal_names_what_is_large_and_what_keeps_it() -> None:
     assert "arguments and results alone" in others[0]
     assert any("of exp at" in line and "rev cannot be split" in line for line in others[1:])
     assert "give a budget" in advice
+
+
+def balanced(x: Array) -> Array:
+    """Rows and columns are scaled in turns, each by sums that no slice of it has alone."""
+    k = jnp.exp(-((x[:, None] - x[None]) ** 2).sum(-1))
+    k = k / k.sum(0)
+    k = k / k.sum(1)[:, None]
+    return jnp.sum(k / k.sum(0))
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, most: float) -> tuple[str, int]:
+    """What a refusal advises, and how many programs were compiled before it."""
+    count = 0
+
+    def counted(*arguments: Any, **options: Any) -> Measured:
+        nonlocal count
+        count += 1
+        return measured(*arguments, **options)
+
+    monkeypatch.setattr("memsafe.fit.measured", counted)
+    with pytest.raises(BudgetError) as caught:
+        memsafe.memsafe(jax.grad(balanced), 20_000, max_slowdown=most)(points())
+    return str(caught.value).splitlines()[-1], count
+
+
+def test_after_a_plan_that_is_too_slow_no_smaller_one_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advice, count = refused(monkeypatch, 2.0)
+    assert "give a larger budget or max_slowdown" in advice
+    patient_advice, patient_count = refused(monkeypatch, 1e6)
+    assert "give a budget of" in patient_advice
+    assert count < patient_count
 
 
 def test_a_refusal_does_not_name_what_is_slight() -> None:

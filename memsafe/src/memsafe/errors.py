@@ -34,20 +34,24 @@ class BudgetError(RuntimeError):
         blockers: Sequence[str] = (),
         slowdown: float | None = None,
         most: float | None = None,
+        quick: float | None = None,
     ) -> None:
         self.budget, self.smallest, self.blockers = budget, smallest, tuple(blockers)
-        self.slowdown, self._most = slowdown, most
+        self.slowdown, self._most, self._quick = slowdown, most, quick
         super().__init__(self._too_slow() if slowdown is not None else self._too_large())
 
     def _too_large(self) -> str:
         lines = "".join(f"\n  {blocker}" for blocker in self.blockers)
-        over = self.smallest > self.budget
-        larger = f"give a budget of {as_text(1.01 * self.smallest)}"
+        larger = "take a larger device"
+        if self.smallest > self.budget:
+            larger = "give a larger budget or max_slowdown"
+            if self._quick is not None:
+                larger = f"give a budget of {as_text(1.01 * self._quick)}"
         return (
             f"got a peak of {as_text(self.smallest)}, the smallest reached; "
             f"wanted {as_text(self.budget)}; "
             f"in the way, values from {NAMED_SHARE:.0%} of the peak:{lines}\n"
-            f"do this: {larger if over else 'take a larger device'}, or change what is in the way"
+            f"do this: {larger}, or change what is in the way"
         )
 
     def _too_slow(self) -> str:
@@ -59,7 +63,8 @@ class BudgetError(RuntimeError):
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (self.budget, self.smallest, self.blockers, self.slowdown, self._most)
+        known = self.budget, self.smallest, self.blockers, self.slowdown, self._most, self._quick
+        return _rebuilt, known
 
 
 def _rebuilt(
@@ -68,7 +73,13 @@ def _rebuilt(
     blockers: tuple[str, ...],
     slowdown: float | None,
     most: float | None,
+    quick: float | None,
 ) -> BudgetError:
     return BudgetError(
-        budget=budget, smallest=smallest, blockers=blockers, slowdown=slowdown, most=most
+        budget=budget,
+        smallest=smallest,
+        blockers=blockers,
+        slowdown=slowdown,
+        most=most,
+        quick=quick,
     )

@@ -66,7 +66,8 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         result = measure(emitted(plan))
         if budget is not None and not result.keeps(budget):
             blockers = blockers_of(plan, floor_of(plan.graph))
-            raise BudgetError(budget=budget, smallest=result.nbytes, blockers=blockers)
+            smallest = result.nbytes
+            raise BudgetError(budget=budget, smallest=smallest, blockers=blockers, quick=smallest)
         work = Graph(flat).work
         return Fit(
             plan=plan, plain=plain, result=result, attempts=1, notes=prepared.notes, work=work

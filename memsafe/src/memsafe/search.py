@@ -149,25 +149,16 @@ class Search:
         again = self._recomputing(recomputing, target, limit, scale, refusals)
         is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
         attempts = chain(slices, again) if is_cheap else chain(again, slices)
-        compiled: list[Measured] = []
+        compiled: list[Fit] = []
         for preparation, aim, count in attempts:
             try:
-                plan = self._fitted(preparation, aim, count, compiled)
+                fit = self._fitted(preparation, aim, count, compiled)
             except BudgetError as refusal:
                 refusals.append(refusal)
                 if preparation in sliced:
                     in_slices.append(refusal)
                 continue
-            fit = Fit(
-                plan=plan,
-                plain=self.plain,
-                result=compiled[-1],
-                attempts=len(compiled),
-                notes=preparation.notes,
-                work=self.work,
-                moved=preparation.moved,
-            )
-            if round(fit.slowdown, 1) <= self.most:  # No prediction is finer.
+            if self._is_quick(fit):
                 return fit
             slow.append(fit)
         if slow:
@@ -181,7 +172,14 @@ class Search:
         # What is in the way is told of the program that the user knows.
         smallest = min(refusal.smallest for refusal in refusals)
         told = min(in_slices, key=lambda refusal: refusal.smallest)
-        raise BudgetError(budget=self.budget, smallest=smallest, blockers=told.blockers)
+        quick = min((each.result.nbytes for each in compiled if self._is_quick(each)), default=None)
+        raise BudgetError(
+            budget=self.budget, smallest=smallest, blockers=told.blockers, quick=quick
+        )
+
+    def _is_quick(self, fit: Fit) -> bool:
+        """Whether a plan should not take more time than asked. No prediction is finer."""
+        return round(fit.slowdown, 1) <= self.most
 
     def _recomputing(
         self,
@@ -230,11 +228,12 @@ class Search:
             yield each, target / scale, _FEWER
 
     def _fitted(
-        self, preparation: Rewritten, target: float, attempts: int, compiled: list[Measured]
-    ) -> Plan:
+        self, preparation: Rewritten, target: float, attempts: int, compiled: list[Fit]
+    ) -> Fit:
         """The first plan of a program that keeps the budget. Raises BudgetError.
 
-        What is compiled is added to `compiled`.
+        What is compiled is added to `compiled`. After a plan that takes too much time, no smaller
+        one is tried: it would take longer.
         """
         program, plain, room = preparation.program, self.plain, self.room
         best: Plan | None = None
@@ -251,11 +250,22 @@ class Search:
                 continue
             before = plan
             result = self.measure(emitted(plan))
-            compiled.append(result)
+            fit = Fit(
+                plan=plan,
+                plain=plain,
+                result=result,
+                attempts=len(compiled) + 1,
+                notes=preparation.notes,
+                work=self.work,
+                moved=preparation.moved,
+            )
+            compiled.append(fit)
             if result.keeps(self.budget):
-                return plan
+                return fit
             if best is None or result.nbytes < smallest:
                 smallest, best = min(smallest, result.nbytes), plan
+            if not self._is_quick(fit):
+                break
             needed = result.nbytes - plain.argument_bytes
             refused = 0.9 if result.compiled is not None else _REFUSED
             target = min(target, plan.predicted) * min(refused, _MARGIN * room / needed)

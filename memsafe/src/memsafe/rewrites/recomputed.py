@@ -62,8 +62,7 @@ def recomputed(
         return Rewritten(program=closed, notes=())
 
     def run(*arguments: Array) -> list[Array]:
-        readers = {each.reader: each for each in again}
-        return _evaluated(closed, arguments, readers, found, hidden=hidden)
+        return _evaluated(closed, arguments, again, found, hidden=hidden)
 
     left = sum(size(value) for each in again for value in each.dropped)
     note = f"{as_text(left)} for the gradient computed again, in {len(again) + 1} segments"
@@ -266,7 +265,7 @@ def _read(equation: JaxprEqn) -> list[Var]:
 def _evaluated(
     closed: ClosedJaxpr,
     arguments: Sequence[Array],
-    again: dict[int, _Again],
+    again: Sequence[_Again],
     forward: _Forward,
     *,
     hidden: bool,
@@ -280,10 +279,11 @@ def _evaluated(
     values.update(zip(jaxpr.invars, arguments, strict=True))
     made: list[Var] = []
     for index, equation in enumerate(jaxpr.eqns):
-        if index in again:
+        if due := [each for each in again if each.reader == index]:
             alive = [v for v in made if forward.last[v] >= index and forward.is_whole(v)]
-            _compute_again(forward, again[index], values, alive, hidden=hidden)
             made = []
+            for each in due:
+                _compute_again(forward, each, values, alive, hidden=hidden)
         _compute(equation, values)
         if index > forward.peak:
             made += [value for value in equation.outvars if value in forward.last]

@@ -21,6 +21,7 @@ from suites.tensor_splitting.loops import (
 from suites.tensor_splitting.medians import MedianSizes, heuristic, median_problem, quantile
 from suites.tensor_splitting.neighbours import Distances, cosine, l1, l2, l2_by_products
 from suites.tensor_splitting.problems import Function, Problem
+from suites.tensor_splitting.residual import ResidualSizes, residual_problem
 from suites.tensor_splitting.sized import (
     Build,
     attention,
@@ -88,6 +89,7 @@ def _stencil(problem: Callable[[StencilSizes], Problem], steps: int, side: int) 
 
 
 _SMALL = {"width": 32, "heads": 4, "hidden": 64, "vocabulary": 256, "rows": 40}
+_RESIDUAL = ResidualSizes(blocks=6, batch=8, side=16, channels=8, dtype=np.float64)
 _CHAIN = ChainSizes(rows=400, inner=16, columns=500, dtype=np.float64)
 
 _ALL = on(Level.QUICK, *_LIVE, variants=_BY_HAND)
@@ -121,6 +123,12 @@ DOUBLE = (
     _executed("branches-gradient", _MEGABYTE, _loop(branches_problem, 3, 4096), _MEMSAFE_FIRST),
     _executed("network-gradient", 7 * _MEGABYTE, _stencil(network_problem, 3, 144), _MEMSAFE_FIRST),
     _executed("heat-gradient", 3 * _MEGABYTE, _stencil(heat_problem, 2, 52), _MEMSAFE_FIRST),
+    _executed(
+        "residual-gradient",
+        12 * _MEGABYTE,
+        gradients(partial(residual_problem, _RESIDUAL), 0, 1),
+        _LATER,
+    ),
     _executed(
         "median-gradient", _MEGABYTE, _median(400, heuristic, dtype=np.float64), _MEMSAFE_FIRST
     ),

@@ -12,6 +12,7 @@ from suites.tensor_splitting.attention import AttentionSizes, cudnn_problem
 from suites.tensor_splitting.chains import ChainSizes, chain_problem
 from suites.tensor_splitting.kernels import by_differences, by_products
 from suites.tensor_splitting.neighbours import cosine, l1, l2, l2_by_products
+from suites.tensor_splitting.residual import ResidualSizes, residual_problem
 from suites.tensor_splitting.sized import (
     attention,
     decoder,
@@ -141,6 +142,22 @@ TRANSFORMERS = (
     ),
 )
 
+NETWORKS = (
+    workload(
+        "residual-gradient",
+        with_room(
+            70 * _MEGABYTE,
+            gradients(
+                partial(residual_problem, ResidualSizes(blocks=8, batch=32, side=32, channels=32)),
+                0,
+                1,
+            ),
+        ),
+        on(_FULL, _H100),
+    ),
+)
+"""Half of what a residual network's values take on a GPU: whole blocks are computed again."""
+
 BESIDE_FLASH = (
     workload(
         "attention-flash",
@@ -162,4 +179,4 @@ BESIDE_CUDNN = (
 )
 """The room is what the claim leaves beside the kernel's own temporaries, 537 MB and 34 MB."""
 
-COMPILED = (*MATRICES, *REGRESSIONS, *TRANSFORMERS, *BESIDE_FLASH, *BESIDE_CUDNN)
+COMPILED = (*MATRICES, *REGRESSIONS, *TRANSFORMERS, *NETWORKS, *BESIDE_FLASH, *BESIDE_CUDNN)

@@ -146,10 +146,10 @@ class Search:
         slow: list[Fit] = []
         # Compilers fuse what a plan counts as kept.
         scale = min(1.0, 1 / _ratio(written, self.plain))
-        again = self._recomputing(recomputing, target, limit, scale, refusals)
+        compiled: list[Fit] = []
+        again = self._recomputing(recomputing, target, limit, scale, compiled)
         is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
         attempts = chain(slices, again) if is_cheap else chain(again, slices)
-        compiled: list[Fit] = []
         for preparation, aim, count in attempts:
             try:
                 fit = self._fitted(preparation, aim, count, compiled)
@@ -187,14 +187,14 @@ class Search:
         target: float,
         limit: float,
         scale: float,
-        refusals: Sequence[BudgetError],
+        compiled: Sequence[Fit],
     ) -> Iterator[tuple[Rewritten, float, int]]:
         """Those that should keep the target without slices, for fewer operations than `limit`.
 
         What moves to the host is known to the end before the cheapest of it is tried. Then those
         that need the least, in slices. Each with what its plan may need by prediction, and how
-        often it may be compiled. `scale` is what is needed of what is predicted; each of the
-        `refusals` so far corrects it.
+        often it may be compiled. `scale` is what is needed of what is predicted; each plan
+        `compiled` so far corrects it, but for what libraries hold, which no prediction knows.
         """
         others: list[tuple[float, Rewritten]] = []
         moving: list[tuple[float, Rewritten, Plan]] = []
@@ -204,11 +204,12 @@ class Search:
             if scale * plan.predicted > target or plan.work >= limit:
                 others.append((plan.predicted, preparation))
                 return
-            before = len(refusals)
             yield preparation, target / scale, 1
-            if len(refusals) > before:
-                needed = refusals[-1].smallest - self.plain.argument_bytes
-                scale = max(scale, needed / max(plan.predicted, 1.0))
+            result = compiled[-1].result
+            if not result.keeps(self.budget):
+                needed = result.nbytes - result.library_bytes - self.plain.argument_bytes
+                if needed < float("inf"):
+                    scale = max(scale, needed / max(plan.predicted, 1.0))
                 others.append((plan.predicted, preparation))
 
         seen = set()

@@ -1,4 +1,4 @@
-"""A residual network with batch normalisation, whose statistics no slice of the batch has alone."""
+"""A residual network with batch norm, whose statistics no slice of the batch has alone."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -113,3 +113,12 @@ def test_slices_of_loops_in_loops_fill_a_256th_of_the_budget() -> None:
 
 def test_slices_of_loops_in_loops_were_of_8_bytes_without() -> None:
     assert finest(1.0) == 8
+
+
+def test_a_budget_of_nothing_has_the_smallest_plan() -> None:
+    def product(x: Array) -> Array:
+        return jnp.tanh(x @ x.T) @ x
+
+    closed = flattened(jax.make_jaxpr(product)(jax.ShapeDtypeStruct((256, 4), jnp.float32)))
+    plan = Planner(slice_bytes=16e6, multiple=8).plan(closed, 0.0)
+    assert plan.loops

@@ -108,7 +108,8 @@ class Planner:
         `parts` says how the arguments lie over several devices; bytes are then one device's.
         """
         if not self.least:
-            return replace(self, least=budget / _CRUMBS).plan(closed, budget, parts)
+            least = max(budget / _CRUMBS, 1.0)
+            return replace(self, least=least).plan(closed, budget, parts)
         program = signature(closed), parts
         key = (program, self.depth, _magnitude(budget), _magnitude(self.least))
         if key not in self.plans:

@@ -102,7 +102,8 @@ def outcome_of(program: Program) -> Outcome:
         try:
             safe = jax.jit(_safe(program, budget)).lower(*arguments).compile()
         except memsafe.BudgetError as error:
-            kept = error.smallest <= error.budget or error.budget != budget
+            fits = error.slowdown is None and error.smallest <= error.budget
+            kept = fits or error.budget != budget
             return Outcome(refused=True, faults=(f"refused: {error}",) if kept else ())
         got = _numbers(safe(*arguments))
         faults = differences(got, _numbers(plain(*arguments)))

@@ -233,8 +233,7 @@ class Search:
     ) -> Fit:
         """The first plan of a program that keeps the budget. Raises BudgetError.
 
-        What is compiled is added to `compiled`. After a plan that takes too much time, no smaller
-        one is tried: it would take longer.
+        What is compiled is added to `compiled`.
         """
         program, plain, room = preparation.program, self.plain, self.room
         best: Plan | None = None
@@ -265,8 +264,6 @@ class Search:
                 return fit
             if best is None or result.nbytes < smallest:
                 smallest, best = min(smallest, result.nbytes), plan
-            if not self._is_quick(fit):
-                break
             needed = result.nbytes - plain.argument_bytes
             refused = 0.9 if result.compiled is not None else _REFUSED
             target = min(target, plan.predicted) * min(refused, _MARGIN * room / needed)

@@ -47,7 +47,7 @@ ATTENTION = Program(
     steps=(("attended", 54), ("selected", 73)),
     seed=10,
     mode="plain",
-    share=0.48,
+    share=0.5,
 )
 """It is split where slices do not divide it, and it decides by positions and by values."""
 

@@ -1,6 +1,6 @@
 """``benchmarks.experts``: which versions by hand count, and what does not pass."""
 
-from math import inf
+from math import inf, nan
 
 import pytest
 from rich.console import Console
@@ -49,6 +49,7 @@ def test_equal_times_pass() -> None:
         pytest.param([_point(40, 1.0, 1.31), _point(30, 5.0, 1.0)], id="slower once"),
         pytest.param([_point(50, 1.0, inf)], id="refused"),
         pytest.param([_point(50, 1.0, 0.5, difference=0.1)], id="wrong"),
+        pytest.param([_point(50, 1.0, 0.5, difference=nan), _point(40, 1.0, 0.5)], id="no number"),
         pytest.param([], id="nothing measured"),
     ],
 )

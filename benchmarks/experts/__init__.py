@@ -1,1 +1,1 @@
-"""Programs beside the versions of them that an expert writes to save memory."""
+"""Programs, and the versions of them that an expert writes to save memory."""

@@ -30,7 +30,7 @@ from suites.tensor_splitting.stencils import StencilSizes, heat_problem, network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A problem, which of its ways an expert would take, and what else is measured beside them.
+    """A problem, which of its ways an expert would take, and what else is timed with them.
 
     Without ``ways`` all of the problem's count.
     """

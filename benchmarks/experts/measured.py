@@ -1,4 +1,4 @@
-"""A way to write a program, compiled: its memory, its results, and its times beside others."""
+"""A way to write a program, compiled: its memory, its results and its time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -88,7 +88,7 @@ def difference(results: Any, truth: Any) -> float:
         for ours, theirs in pairs
         if np.issubdtype(theirs.dtype, np.floating)
     ]
-    return max(gaps)
+    return float(np.max(gaps))  # NaN if any is.
 
 
 def in_turns(ways: Sequence[Way], turns: int) -> list[float]:

@@ -197,7 +197,13 @@ def test_a_median_of_all_pairs_takes_a_quarter(function: Callable[..., Any]) -> 
         memsafe.memsafe(function, budget, rewrites=("redundant", "reshapes"))(x)
 
 
-def test_a_median_that_fits_is_sorted() -> None:
-    x = jnp.asarray(np.random.default_rng(0).standard_normal((150, 3)), np.float32)
-    text = str(memsafe.explain(lambda x: jnp.median(distances(x)), "10MB")(x))
-    assert "selected" not in text
+@pytest.mark.parametrize(("share", "is_selected"), [(1, False), (1 / 4, True)])
+def test_a_median_that_fits_is_sorted(
+    share: float, capsys: pytest.CaptureFixture[str], *, is_selected: bool
+) -> None:
+    def median(x: Array) -> Array:
+        return jnp.median(distances(x))
+
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((400, 2)), np.float32)
+    memsafe.explain(median, int(share * peak_bytes(median, x)))(x)
+    assert ("sorted elements selected" in capsys.readouterr().out) == is_selected

@@ -28,14 +28,27 @@ def test_a_plan_fits_where_two_indices_seem_to_take_less_than_one(budget: float)
     assert not plan.is_plain
 
 
+REGRESSION = tuple(
+    jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((128, 3), (3,), (8192, 3))
+)
+
+
 @pytest.mark.parametrize("budget", [20.5e6, 16e6, 10e6])
 def test_a_solve_is_kept_where_what_is_made_of_it_fits_in_shorter_slices(budget: float) -> None:
     """Of two indices no more seems alive than of one, of all of them twice what is left."""
-    arguments = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((128, 3), (3,), (8192, 3)))
-    plan = planned(jax.grad(projected, (0, 1)), *arguments, budget=budget)
+    plan = planned(jax.grad(projected, (0, 1)), *REGRESSION, budget=budget)
     assert plan.predicted <= budget
     assert not plan.is_plain
     assert plan.work <= 1.05 * plan.graph.work
+
+
+def test_a_solve_is_made_twice_rather_than_called_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept, it would leave room for short slices only; each of them calls a solve."""
+    plan = planned(jax.grad(projected, (0, 1)), *REGRESSION, budget=5e6)
+    monkeypatch.setattr("memsafe.candidates.SOLVE_CALL", 0.0)
+    kept = planned(jax.grad(projected, (0, 1)), *REGRESSION, budget=5e6)
+    assert max(loop.count for loop in plan.loops) <= 8
+    assert max(loop.count for loop in kept.loops) >= 64
 
 
 def projected(inducing: Array, scale: Array, data: Array) -> Array:

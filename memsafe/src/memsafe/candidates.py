@@ -6,6 +6,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from memsafe.costs import LOOP_STEP, SOLVE_CALL
 from memsafe.graph import Graph, Tie
 from memsafe.jax_internals import aval_of
 from memsafe.memory import Unit, Usage, usage
@@ -28,6 +29,7 @@ __all__ = [
     "region_work",
     "reread_bytes",
     "slice_bytes",
+    "step_work",
     "usage_of",
     "wanted_from",
 ]
@@ -175,6 +177,17 @@ def reread_bytes(graph: Graph, region: Region) -> float:
             pairs = zip(equation.invars, factor.operands, strict=True)
             found += sum(nbytes(atom) for atom, axis in pairs if axis is None)
     return found
+
+
+def step_work(graph: Graph, region: Region) -> float:
+    """The operations of a step of a loop beside those of its slice, in time."""
+    waits = sum(
+        graph.equations[index].primitive.name == "triangular_solve" and factor.operands[0] is None
+        for index in region.factors
+        for factor in region.versions(index)
+    )
+    again = reread_bytes(graph, region) + halo_work(graph, region)
+    return LOOP_STEP + SOLVE_CALL * waits + again
 
 
 def wanted_from(region: Region, graph: Graph, wanted: set[Var]) -> list[tuple[int, list[Var]]]:

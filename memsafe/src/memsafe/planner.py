@@ -18,10 +18,10 @@ from memsafe.candidates import (
     region_work,
     reread_bytes,
     slice_bytes,
+    step_work,
     usage_of,
     wanted_from,
 )
-from memsafe.costs import LOOP_STEP
 from memsafe.emit import step_signature, traced_step
 from memsafe.graph import Graph
 from memsafe.keeping import recomputed_groups, thresholds, untangled, values_above
@@ -249,8 +249,7 @@ class Planner:
             if isinstance(item, Region):
                 whole = slice_bytes(graph, item, item.size)
                 steps = max(1.0, whole / max(min(nbytes, self.soft), 1.0))
-                again = reread_bytes(graph, item) + halo_work(graph, item)
-                cost += steps * (LOOP_STEP + again)
+                cost += steps * step_work(graph, item)
         return found.peak(transient).nbytes, cost
 
     def _transient(

@@ -1,16 +1,19 @@
 """Slices are as long as fits, also where the memory model is no straight line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jax import Array
 
+from memsafe.emit import emitted
 from memsafe.fit import planner_for
 from memsafe.options import Options
 from memsafe.plan import Plan
 from memsafe.programs import flattened
+from memsafe.sub_jaxprs import sub_jaxprs_of
 
 
 def discrepancy(x: Array, y: Array) -> Array:
@@ -63,6 +66,41 @@ def projected(inducing: Array, scale: Array, data: Array) -> Array:
     own = jnp.linalg.cholesky(kernel(inducing, inducing) + unit)
     held = jax.scipy.linalg.solve_triangular(own, kernel(inducing, data), lower=True)
     return jnp.linalg.slogdet(held @ held.T + unit)[1] + jnp.sum(held**2)
+
+
+def test_a_slice_of_one_index_is_summed_without_its_dimension(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """XLA's library for CPUs is slow at sums that keep a dimension of one index."""
+    x, y = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((4, 512, 64), (4, 512, 1)))
+    found = planned(norms_of_pairs, x, y, budget=1.5e6)
+    assert [loop.length for loop in found.loops] == [1]
+    sums = kept_of_one_index(found, x, y)
+    monkeypatch.setattr("memsafe.merges._kept_ones", lambda *_: [])
+    as_written = kept_of_one_index(found, x, y)
+    assert len(sums) == len(as_written)
+    assert not any(sums)
+    assert any(as_written)
+
+
+def norms_of_pairs(x: Array, y: Array) -> Array:
+    """Of each point, the sum of its kernel with others times what they hold."""
+    kernel = jnp.exp(x @ x.swapaxes(1, 2))
+    return jnp.sum(kernel * y, 1)
+
+
+def kept_of_one_index(plan: Plan, *arguments: object) -> list[bool]:
+    """Of each sum of a planned program, whether it keeps a dimension of one index."""
+
+    def inside(jaxpr: Any) -> Iterator[bool]:
+        for equation in jaxpr.eqns:
+            if equation.primitive.name == "reduce_sum":
+                shape, axes = equation.invars[0].aval.shape, equation.params["axes"]
+                yield any(size == 1 and at not in axes for at, size in enumerate(shape))
+            for body in sub_jaxprs_of(equation).values():
+                yield from inside(body.jaxpr)
+
+    return list(inside(jax.make_jaxpr(emitted(plan))(*arguments).jaxpr))
 
 
 def planned(function: Callable[..., Array], *arguments: object, budget: float) -> Plan:

@@ -12,7 +12,8 @@ from jax import lax
 from jax.extend.core import Literal
 
 from memsafe.factors import Piece
-from memsafe.jax_internals import aval_of, bind, under_named_axes, varying_like
+from memsafe.jax_internals import aval_of, under_named_axes, varying_like
+from memsafe.merges import reduced
 from memsafe.plan import Loop, Plan, Whole
 from memsafe.programs import flattened, signature_of, zero_after
 from memsafe.slice_body import sliced_results
@@ -75,7 +76,7 @@ def _whole(
         programs = {name: emitted(plan) for name, plan in whole.sub_jaxprs.items()}
         results = rebuilt(equation, operands, programs)
     else:
-        results = bind(equation, operands)
+        results = reduced(equation, operands)
     return zip(equation.outvars, results, strict=True)
 
 

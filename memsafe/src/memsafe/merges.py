@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax.core import ShapedArray
 
-from memsafe.jax_internals import bind
+from memsafe.jax_internals import as_written, bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Axis, Factor, Piece
 
-__all__ = ["AND", "MAX", "MIN", "OR", "PRODUCT", "SUM", "XOR", "Monoid", "masked"]
+__all__ = ["AND", "MAX", "MIN", "OR", "PRODUCT", "SUM", "XOR", "Monoid", "masked", "reduced"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,37 @@ class Monoid:
                 lax.convert_element_type(operand, self._held_in(operand.dtype))
                 for operand in operands
             ]
+        return reduced(equation, operands, params)
+
+
+def reduced(
+    equation: JaxprEqn, operands: Sequence[Array], params: dict[str, Any] | None = None
+) -> list[Array]:
+    """The equation on `operands`; a sum without the dimensions of one index that it would keep.
+
+    Slices of one index have them. XLA's library for CPUs takes 31 to 34 ms (one core, and waits
+    for another) for sums of the products of 3.2 million floats in an array of 1 × 100,000 × 32
+    along its second or third dimension, and 1 ms in one of 100,000 × 32 (2 cores, jax 0.10.2,
+    2026-11-26).
+    """
+    params = dict(equation.params if params is None else params)
+    kept = _kept_ones(equation, operands)
+    if not kept:
         return bind(equation, operands, params)
+    operand, axes = operands[0], params["axes"]
+    params["axes"] = tuple(axis - sum(one < axis for one in kept) for axis in axes)
+    places = [one - sum(axis < one for axis in axes) for one in kept]
+    with as_written(equation):
+        (total,) = bind(equation, [lax.squeeze(operand, kept)], params)
+        return [lax.expand_dims(total, places)]
+
+
+def _kept_ones(equation: JaxprEqn, operands: Sequence[Array]) -> list[int]:
+    """The dimensions of one index that a sum keeps."""
+    if equation.primitive.name != "reduce_sum" or equation.params.get("out_sharding") is not None:
+        return []
+    axes, shape = equation.params["axes"], operands[0].shape
+    return [dim for dim, size in enumerate(shape) if size == 1 and dim not in axes]
 
 
 def masked(operand: Array, axis: Axis, piece: Piece, value: Any) -> Array:

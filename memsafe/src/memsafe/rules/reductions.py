@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 
 from memsafe.factors import Axis, Factor, Rule
-from memsafe.merges import AND, MAX, MIN, OR, PRODUCT, SUM, XOR, Monoid
+from memsafe.merges import AND, MAX, MIN, OR, PRODUCT, SUM, XOR, Monoid, reduced
 from memsafe.rules.elementwise import apply_unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from jax import Array
     from jax.extend.core import JaxprEqn
+
+    from memsafe.factors import Piece
 
 __all__ = ["RULES"]
 
@@ -62,6 +65,13 @@ def _kept(equation: JaxprEqn) -> tuple[Factor, ...]:
     )
 
 
+def _apply(
+    equation: JaxprEqn, _factor: Factor, operands: Sequence[Array], _piece: Piece
+) -> list[Array]:
+    """The equation as it is written: its parameters tell no shape."""
+    return reduced(equation, operands)
+
+
 _MERGES = {
     "reduce_sum": SUM,
     "reduce_prod": PRODUCT,
@@ -73,6 +83,6 @@ _MERGES = {
 }
 
 RULES: Mapping[str, Rule] = MappingProxyType(
-    {name: Rule(factors=_factors(merge), apply=apply_unchanged) for name, merge in _MERGES.items()}
+    {name: Rule(factors=_factors(merge), apply=_apply) for name, merge in _MERGES.items()}
     | {"reduce": Rule(factors=_kept, apply=apply_unchanged)}
 )

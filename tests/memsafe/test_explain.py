@@ -215,12 +215,20 @@ def balanced(x: Array) -> Array:
 
 @pytest.mark.parametrize(
     ("most", "advice"),
-    [(2.0, "give a larger budget or max_slowdown"), (1e6, "give a budget of")],
+    [(1.05, "give a larger budget or max_slowdown"), (1e6, "give a budget of")],
 )
 def test_a_budget_is_advised_only_if_a_quick_plan_keeps_it(most: float, advice: str) -> None:
     with pytest.raises(BudgetError) as caught:
         memsafe.memsafe(jax.grad(balanced), 20_000, max_slowdown=most)(points())
     assert advice in str(caught.value).splitlines()[-1]
+
+
+def test_what_slices_do_again_takes_less_time_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    safe = memsafe.memsafe(jax.grad(balanced), 60_000)
+    assert safe(points()).shape == points().shape
+    monkeypatch.setattr("memsafe.fit._CACHED", {})
+    with pytest.raises(BudgetError, match="times as long"):
+        memsafe.memsafe(jax.grad(balanced), 60_000)(points())
 
 
 def test_a_refusal_does_not_name_what_is_slight() -> None:

@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memsafe.costs import LOOP_STEP, SOLVE_CALL
+from memsafe.costs import LOOP_STEP, SOLVE_CALL, elementwise_work
 from memsafe.graph import Graph, Tie
 from memsafe.jax_internals import aval_of
 from memsafe.memory import Unit, Usage, usage
@@ -61,6 +61,7 @@ class Candidate:
         order: Indices of equations computed whole, and regions, as they follow each other.
         obstacles: The values that would have been split but for an obstacle.
         work: Operations, recomputed ones included.
+        in_slices: Those of them that touch elements of slices.
     """
 
     graph: Graph
@@ -69,6 +70,7 @@ class Candidate:
     order: list[int | Region]
     obstacles: list[Obstacle]
     work: float = field(default=0)
+    in_slices: float = field(default=0)
 
     def reads(self, item: int | Region) -> list[Var]:
         """What an equation or a loop reads."""
@@ -117,6 +119,7 @@ def candidate(
         order=order,
         obstacles=obstacles,
         work=whole + looped,
+        in_slices=sum(_in_slices(graph, region) for region in regions),
     )
 
 
@@ -288,6 +291,12 @@ def _score(graph: Graph, region: Region, factor: Factor) -> tuple[float, ...]:
 def region_work(graph: Graph, region: Region) -> float:
     """The operations of a loop, without those of halos."""
     return sum(graph.works[index] * len(region.versions(index)) for index in region.factors)
+
+
+def _in_slices(graph: Graph, region: Region) -> float:
+    """Those of them that touch elements."""
+    works = ((elementwise_work(graph.equations[at]), at) for at in region.factors)
+    return sum(work * len(region.versions(at)) for work, at in works)
 
 
 def _cheapest(splitting: Splitting, sink: int, blocked: Sequence[Blocked]) -> list[Obstacle]:

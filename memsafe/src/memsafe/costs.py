@@ -19,6 +19,7 @@ __all__ = [
     "HOST_BYTE",
     "LOOP_STEP",
     "SOLVE_CALL",
+    "elementwise_work",
     "fuses_with_consumer",
     "fuses_with_operands",
     "updates_in_place",
@@ -83,7 +84,12 @@ def updates_in_place(equation: JaxprEqn) -> bool:
 
 def work(equation: JaxprEqn) -> float:
     """Operations of one equation, of matrix products and of touching elements."""
-    return _products(equation) + _ELEMENT * _touched(equation)
+    return _products(equation) + elementwise_work(equation)
+
+
+def elementwise_work(equation: JaxprEqn) -> float:
+    """The part of it that is of touching elements."""
+    return _ELEMENT * _touched(equation)
 
 
 def _touched(equation: JaxprEqn) -> int:

@@ -71,6 +71,7 @@ class Plan:
         live: The values alive at that moment, largest first.
         fullest: The step that runs at that moment.
         work: Operations, recomputed ones included; comparable within one program only.
+        time: The same, where elements of slices count as what they take of others' time.
         obstacles: Why values had to be kept that a better plan would not keep.
     """
 
@@ -80,6 +81,7 @@ class Plan:
     live: tuple[Var, ...]
     fullest: Loop | Whole | None
     work: float
+    time: float
     obstacles: tuple[Obstacle, ...]
 
     @property

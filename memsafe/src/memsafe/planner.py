@@ -85,6 +85,7 @@ class Planner:
     Attributes:
         slice_bytes: The bytes of a slice that keep such a device busy; more would not be faster.
         multiple: What the length of a slice is rounded to.
+        cached: What an element of a slice costs of the time of one in a whole array.
         depth: How many loops may stand inside each other.
         plans: The plans it has made, by program, budget and depth.
         steps: Single steps of loops, as programs.
@@ -95,6 +96,7 @@ class Planner:
 
     slice_bytes: float
     multiple: int
+    cached: float = 1.0
     depth: int = _DEPTH
     plans: dict[Hashable, Plan] = field(default_factory=dict)
     steps: dict[Hashable, ClosedJaxpr] = field(default_factory=dict)
@@ -287,13 +289,15 @@ class Planner:
                 steps.append(self._whole(graph, item, available))
                 transient.append(self._transient(graph, item, available, fitting=fitting))
         reached = found.peak(transient)
+        work = each.work + sum(_halo_work(graph, step) for step in steps)
         return Plan(
             graph=graph,
             steps=tuple(steps),
             predicted=reached.nbytes,
             live=found.live(reached.unit, graph.size.__getitem__),
             fullest=steps[reached.unit] if steps else None,
-            work=each.work + sum(_halo_work(graph, step) for step in steps),
+            work=work,
+            time=work - (1 - self.cached) * each.in_slices,
             obstacles=tuple(each.obstacles),
         )
 

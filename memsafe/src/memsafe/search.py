@@ -277,7 +277,7 @@ class Search:
 
 def _cost(plan: Plan, moved: float) -> float:
     """What a plan takes, in operations; transfers to and from the host overlap with them."""
-    return max(plan.work, 2 * moved * HOST_BYTE)
+    return max(plan.time, 2 * moved * HOST_BYTE)
 
 
 def _split_above(

@@ -1,13 +1,13 @@
 """Whether memsafe is right on random programs: ``python -m benchmarks.memsafe_programs``.
 
-Each number from ``--seed`` on is a program (`tests.memsafe.random_programs.numbered`): some of
-what memsafe knows, in some order, differentiated or not, with some budget. Its results in double
-precision must be plain jit's to 1e-9 of the largest entry, integers and truth values exactly, and
-what is compiled must keep the budget, unless memsafe refuses it. Where plain jit itself is wrong
-(it makes a value twice, with two roundings, so that none equals the maximum), memsafe is held
-against the operations one by one, and the program is counted. Exits with 1 where a program is
-wrong, over its budget or breaks memsafe, and where less than a tenth of all were split. Ctrl-C ends
-it early: what was run is counted, and ``--seed`` goes on from there.
+Each number from ``--seed`` on is a program (`tests.memsafe.random_programs.numbered`): some of what
+memsafe knows, in some order, differentiated or not, on 1 to 4 devices, with some budget. Its
+results in double precision must be plain jit's to 1e-9 of the largest entry, integers and truth
+values exactly, and what is compiled must keep the budget, unless memsafe refuses it. Where plain
+jit itself is wrong (it makes a value twice, with two roundings, so that none equals the maximum),
+memsafe is held against the operations one by one, and the program is counted. Exits with 1 where a
+program is wrong, over its budget or breaks memsafe, and where less than a tenth of all were split.
+Ctrl-C ends it early: what was run is counted, and ``--seed`` goes on from there.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from rich.console import Console  # noqa: TID251 — a benchmark is a door of it
 from tests.memsafe.random_programs import Program, numbered, outcome_of
 
 _SPLIT_AT_LEAST: Final = 0.1
+_DEVICES: Final = 4
 _PROGRAMS_BETWEEN_CLEARINGS: Final = 50
 _KINDS: Final = (
     "programs",
@@ -39,6 +40,7 @@ def main() -> int:
     """Prints what became of the programs, each fault as it is met; 1 if there is any."""
     arguments = _parser().parse_args()
     console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
+    jax.config.update("jax_num_cpu_devices", _DEVICES)
     begun, counts = time.perf_counter(), Counter[str]()
     with contextlib.suppress(KeyboardInterrupt):
         for seed in range(arguments.seed, arguments.seed + arguments.count):

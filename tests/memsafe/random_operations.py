@@ -242,6 +242,20 @@ def _looped(pool: Pool, rng: Random) -> list[Array]:
     return [lax.cond(jnp.mean(decided(x)) > 0.15, body, lambda x: jnp.tanh(inside(x)), x)]
 
 
+def _stepped(pool: Pool, rng: Random) -> list[Array]:
+    """A state after many steps, of which a gradient keeps what checkpoints may make again."""
+    x, seed = pool.real(rng, 2), rng.random()
+    many, last = rng.choice((12, 25, 36)), rng.random() < 0.5
+    state = bounded(x.reshape(-1, x.shape[-1]))[: max(1, LARGEST // (8 * x.shape[-1]))]
+
+    def step(state: Array, turn: Array) -> tuple[Array, Array]:
+        moved = 0.9 * state + 0.1 * jnp.sin(turn)
+        after = _like(moved, _some(Pool(reals=[moved]), Random(seed)))
+        return after, after.mean(0) if last else after[0]
+
+    return list(lax.scan(step, state, jnp.arange(float(many)), reverse=rng.random() < 0.5))
+
+
 def _some(pool: Pool, rng: Random) -> list[Array]:
     """One or two simple operations in a row."""
     for _ in range(rng.randint(1, 2)):
@@ -276,4 +290,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "called": _called,
     "looped": _looped,
     "stenciled": stenciled,
+    "stepped": _stepped,
 }

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies
 from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import memsafe
 from tests.memsafe.random_operations import OPERATIONS
@@ -22,6 +23,8 @@ _SMALL: Final = (1, 2, 3, 5, 6, 8)
 _GROWING: Final = ("outer", "contracted", "attended")
 _SHARES: Final = (0.2, 0.4, 0.6, 0.8, 1.1)
 _MODES: Final = ("plain", "gradient", "through")
+_DEVICES: Final = (1, 1, 1, 2, 4)
+_DIMENSIONS: Final = (None, 0, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,8 @@ class Program:
         seed: The seed of its arguments and results.
         mode: `plain`; `gradient`: memsafe around the gradient; `through`: the gradient of memsafe.
         share: The budget, from 0 (arguments and results alone) to 1 (what plain jit takes).
+        devices: How many devices compute it, if the process has them; the budget is one device's.
+        along: Of each argument, the dimension that lies over the devices where they divide it.
     """
 
     sizes: tuple[int, int, int]
@@ -41,6 +46,8 @@ class Program:
     seed: int
     mode: str
     share: float
+    devices: int = 1
+    along: tuple[int | None, ...] = (None, None, None)
 
     def arguments(self) -> list[np.ndarray]:
         """Three arrays of doubles."""
@@ -48,6 +55,27 @@ class Program:
         rows, others, columns = self.sizes
         shapes = ((rows, columns), (others, columns), (4, rows))
         return [numbers.standard_normal(shape) for shape in shapes]
+
+    def placed(self) -> list[Array]:
+        """The arguments where they lie."""
+        arguments = [jnp.asarray(each) for each in self.arguments()]
+        if self.is_on_one_device:
+            return arguments
+        mesh = Mesh(np.array(jax.devices()[: self.devices]), ("d",))
+        specs = [self._spec(*pair) for pair in zip(arguments, self.along, strict=True)]
+        return [
+            jax.device_put(each, NamedSharding(mesh, spec))
+            for each, spec in zip(arguments, specs, strict=True)
+        ]
+
+    @property
+    def is_on_one_device(self) -> bool:
+        return self.devices == 1 or self.devices > len(jax.devices())
+
+    def _spec(self, argument: Array, dim: int | None) -> PartitionSpec:
+        if dim is None or argument.shape[dim] % self.devices:
+            return PartitionSpec()
+        return PartitionSpec(*[None] * dim, "d")
 
     def __call__(self, *arguments: Array) -> list[Array]:
         """The results: some of the values made, each with a ramp added so that none is noise."""
@@ -93,21 +121,21 @@ def outcome_of(program: Program) -> Outcome:
     several fusions make a value, each with its own rounding, and none equals the maximum of it.
     """
     with jax.enable_x64(new_val=True):
-        arguments = [jnp.asarray(each) for each in program.arguments()]
+        arguments = program.placed()
         plain = jax.jit(_written(program)).lower(*arguments).compile()
         taken = plain.memory_analysis()
         floor = taken.argument_size_in_bytes + taken.output_size_in_bytes
         peak = floor + taken.temp_size_in_bytes - taken.alias_size_in_bytes
         budget = round(floor + program.share * (peak - floor))
         try:
-            safe = jax.jit(_safe(program, budget)).lower(*arguments).compile()
+            safe = _safe(program, budget).lower(*arguments).compile()
         except memsafe.BudgetError as error:
             fits = error.slowdown is None and error.smallest <= error.budget
             kept = fits or error.budget != budget
             return Outcome(refused=True, faults=(f"refused: {error}",) if kept else ())
         got = _numbers(safe(*arguments))
         faults = differences(got, _numbers(plain(*arguments)))
-        plain_is_wrong = bool(faults) and not differences(got, _one_by_one(program, arguments))
+        plain_is_wrong = bool(faults) and not differences(got, _one_by_one(program))
         faults = [] if plain_is_wrong else faults
         reached = safe.memory_analysis()
         nbytes = (
@@ -130,10 +158,12 @@ def _written(program: Program) -> Callable[..., Any]:
     return _called(program if program.mode == "plain" else jax.value_and_grad(program.loss, every))
 
 
-def _safe(program: Program, budget: int) -> Callable[..., Any]:
+def _safe(program: Program, budget: int) -> Any:
     if program.mode == "through":
-        return jax.value_and_grad(memsafe.memsafe(_called(program.loss), budget), (0, 1, 2))
-    return memsafe.memsafe(_written(program), budget)
+        within = memsafe.memsafe(_called(program.loss), budget)
+        return jax.jit(jax.value_and_grad(within, (0, 1, 2)))
+    safe = memsafe.memsafe(_written(program), budget)
+    return jax.jit(safe) if program.is_on_one_device else safe  # In jit, placements are unknown.
 
 
 def _called(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,10 +175,10 @@ def _called(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _one_by_one(program: Program, arguments: Sequence[Array]) -> list[np.ndarray]:
+def _one_by_one(program: Program) -> list[np.ndarray]:
     """The results with nothing fused: every value is made once."""
     with jax.disable_jit():
-        results = _numbers(_written(program)(*arguments))
+        results = _numbers(_written(program)(*map(jnp.asarray, program.arguments())))
     finite = all(np.isfinite(each).all() for each in results)
     assert finite, "got a program whose results are no numbers, wanted well-conditioned ones"
     return results
@@ -186,6 +216,8 @@ def numbered(seed: int) -> Program:
         seed=rng.randrange(1000),
         mode=rng.choice(_MODES),
         share=rng.choice(_SHARES),
+        devices=rng.choice(_DEVICES),
+        along=tuple(rng.choices(_DIMENSIONS, k=3)),
     )
 
 
@@ -201,4 +233,6 @@ def programs() -> strategies.SearchStrategy[Program]:
         seed=seeds,
         mode=one_of(_MODES),
         share=one_of(_SHARES[1:]),
+        devices=one_of(_DEVICES),
+        along=strategies.tuples(*[one_of(_DIMENSIONS)] * 3),
     )

@@ -1,0 +1,1 @@
+"""Programs of libraries that memsafe was not built on, within shares of their memory."""

@@ -46,9 +46,18 @@ def network(kernels: jax.Array, scales: jax.Array, images: jax.Array) -> jax.Arr
 
 
 def network_in_blocks(kernels: jax.Array, scales: jax.Array, images: jax.Array) -> jax.Array:
-    """The same, each block computed again for the gradient."""
-    block = jax.checkpoint(_block)
-    return lax.scan(lambda x, of: (block(x, *of), None), images, (kernels, scales))[0]
+    """The same in segments of two blocks, each block computed again for the gradient."""
+
+    @jax.checkpoint
+    def block(x: jax.Array, of: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        return _block(x, *of), None
+
+    @jax.checkpoint
+    def segment(x: jax.Array, of: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        return lax.scan(block, x, of)
+
+    pairs = [each.reshape(-1, 2, *each.shape[1:]) for each in (kernels, scales)]
+    return lax.scan(segment, images, tuple(pairs))[0]
 
 
 def _block(images: jax.Array, kernels: jax.Array, scales: jax.Array) -> jax.Array:

@@ -11,7 +11,7 @@ from jax import Array
 from memsafe.emit import emitted
 from memsafe.fit import planner_for
 from memsafe.options import Options
-from memsafe.plan import Plan
+from memsafe.plan import Loop, Plan
 from memsafe.programs import flattened
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
@@ -108,3 +108,25 @@ def planned(function: Callable[..., Array], *arguments: object, budget: float) -
     options = Options.checked(None, {})
     prepared = options.prepared(program, "cpu").program
     return planner_for(jax.devices("cpu")[0], options).plan(prepared, budget)
+
+
+@pytest.mark.parametrize(
+    ("steps", "batch", "slices"), [(1024, 64, 4), (8, 64 * 128, 16)], ids=["many", "few"]
+)
+def test_slices_that_run_many_steps_are_as_long_as_fits(
+    steps: int, batch: int, slices: int
+) -> None:
+    """Each slice runs all the steps of a scan, which cost time however short the slice is."""
+    states = jax.ShapeDtypeStruct((steps, batch, 128), jnp.float32)
+    weights = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+    plan = planned(jax.grad(recurrent), weights, states, budget=60e6)
+    assert [step.count for step in plan.steps if isinstance(step, Loop)] == [slices]
+
+
+def recurrent(weights: Array, inputs: Array) -> Array:
+    def step(state: Array, x: Array) -> tuple[Array, Array]:
+        after = jnp.tanh(x + state @ weights)
+        return after, after
+
+    states = jax.lax.scan(step, inputs[0], inputs)[1]
+    return jnp.sum(jnp.tanh(states @ weights) ** 2)

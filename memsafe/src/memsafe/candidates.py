@@ -25,6 +25,7 @@ __all__ = [
     "Obstacle",
     "Tangled",
     "candidate",
+    "fixed_share",
     "halo_work",
     "region_work",
     "reread_bytes",
@@ -75,6 +76,11 @@ class Candidate:
     def reads(self, item: int | Region) -> list[Var]:
         """What an equation or a loop reads."""
         return _reads(self.graph, item)
+
+    @property
+    def in_loops(self) -> int:
+        """How many equations its loops compute, one that several compute as often."""
+        return sum(len(one.versions(at)) for one in self.regions for at in one.factors)
 
     def wanted(self) -> set[Var]:
         """The values that some item reads, or the program returns."""
@@ -191,6 +197,12 @@ def step_work(graph: Graph, region: Region) -> float:
     )
     again = reread_bytes(graph, region) + halo_work(graph, region)
     return LOOP_STEP + SOLVE_CALL * waits + again
+
+
+def fixed_share(graph: Graph, region: Region) -> float:
+    """What each slice costs however short it is, halos and the steps of scans, over all work."""
+    fixed = halo_work(graph, region) + LOOP_STEP * sum(graph.steps[at] for at in region.factors)
+    return fixed / max(region_work(graph, region), 1.0)
 
 
 def wanted_from(region: Region, graph: Graph, wanted: set[Var]) -> list[tuple[int, list[Var]]]:

@@ -22,6 +22,8 @@ __all__ = [
     "elementwise_work",
     "fuses_with_consumer",
     "fuses_with_operands",
+    "gives_its_operands",
+    "loop_steps",
     "updates_in_place",
     "work",
 ]
@@ -60,7 +62,10 @@ it is not measured.
 """
 
 _FACTORISATIONS = frozenset(("cholesky", "lu", "qr", "eigh", "svd"))
-_POINTWISE = frozenset((*elementwise.RULES, *shapes.RULES, *rolls.RULES, "dynamic_slice"))
+_BARRIER = "optimization_barrier"
+_POINTWISE = frozenset((*elementwise.RULES, *shapes.RULES, *rolls.RULES, "dynamic_slice")) - {
+    _BARRIER
+}
 _READERS = frozenset((*_POINTWISE, *reductions.RULES, *counting.RULES, "argmax", "argmin"))
 _IN_PLACE = frozenset(
     (*elementwise.RULES, "dynamic_update_slice", "scan", "while", "scatter", "scatter-add")
@@ -82,6 +87,11 @@ def updates_in_place(equation: JaxprEqn) -> bool:
     return equation.primitive.name in _IN_PLACE
 
 
+def gives_its_operands(equation: JaxprEqn) -> bool:
+    """Whether the results are the operands themselves, in the same memory."""
+    return equation.primitive.name == _BARRIER
+
+
 def work(equation: JaxprEqn) -> float:
     """Operations of one equation, of matrix products and of touching elements."""
     return _products(equation) + elementwise_work(equation)
@@ -92,9 +102,19 @@ def elementwise_work(equation: JaxprEqn) -> float:
     return _ELEMENT * _touched(equation)
 
 
+def loop_steps(equation: JaxprEqn) -> float:
+    """The steps of the scans that an equation runs; how often a `while` turns is not known."""
+    inner = sum(
+        loop_steps(each) for body in sub_jaxprs_of(equation).values() for each in body.jaxpr.eqns
+    )
+    return float(equation.params.get("length", 1)) * (inner + (equation.primitive.name == "scan"))
+
+
 def _touched(equation: JaxprEqn) -> int:
     """The elements read or written; of an array that a slice is cut from or put into, as many."""
     name = equation.primitive.name
+    if gives_its_operands(equation):
+        return 0
     if name == "dynamic_slice":
         return 2 * _elements(equation.outvars[0])
     if name == "dynamic_update_slice":

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
 
-from memsafe.costs import work
+from memsafe.costs import loop_steps, work
 from memsafe.memory import Unit, equation_unit
 from memsafe.programs import nbytes
 from memsafe.rules import factors_of, has_halos, unshifted, wraps
@@ -199,6 +199,19 @@ class Graph:
     def units(self) -> list[Unit]:
         """Each equation computed by itself, for the memory model."""
         return [equation_unit(equation) for equation in self.equations]
+
+    @cached_property
+    def largest(self) -> float:
+        """The most bytes that one equation reads and makes, but for what is fused."""
+        own = (unit for unit in self.units if not unit.absorbed)
+        return max(
+            (sum(self.size[v] for v in {*each.reads, *each.makes}) for each in own), default=0
+        )
+
+    @cached_property
+    def steps(self) -> list[float]:
+        """The steps of loops that each equation runs."""
+        return [loop_steps(equation) for equation in self.equations]
 
     @cached_property
     def works(self) -> list[float]:

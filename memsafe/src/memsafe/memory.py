@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jax.extend.core import Literal
 
-from memsafe.costs import fuses_with_consumer, fuses_with_operands, updates_in_place
+from memsafe.costs import (
+    fuses_with_consumer,
+    fuses_with_operands,
+    gives_its_operands,
+    updates_in_place,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -32,6 +37,7 @@ class Unit:
         absorbs: It computes pointwise operands itself.
         absorbed: Its result may be computed inside what uses it.
         in_place: A result may take an operand's memory.
+        same: Operands that are results as well, each with that result.
     """
 
     reads: tuple[Var, ...]
@@ -39,6 +45,7 @@ class Unit:
     absorbs: bool = False
     absorbed: bool = False
     in_place: bool = False
+    same: tuple[tuple[Var, Var], ...] = ()
 
 
 class Peak(NamedTuple):
@@ -85,7 +92,13 @@ def equation_unit(equation: JaxprEqn) -> Unit:
         absorbs=fuses_with_operands(equation),
         absorbed=fuses_with_consumer(equation),
         in_place=updates_in_place(equation),
+        same=_same(equation) if gives_its_operands(equation) else (),
     )
+
+
+def _same(equation: JaxprEqn) -> tuple[tuple[Var, Var], ...]:
+    pairs = zip(equation.invars, equation.outvars, strict=True)
+    return tuple((operand, result) for operand, result in pairs if not isinstance(operand, Literal))
 
 
 def usage(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[Var]) -> Usage:
@@ -114,7 +127,10 @@ def _stored(units: Sequence[Unit], size: Callable[[Var], float], kept: Collectio
         behind = 0.0
         if unit.absorbed:
             behind = sum(sources.get(v, size(v)) for v in unit.reads)
+        borrowed = {result for _, result in unit.same}
         for value in unit.makes:
+            if value in borrowed:
+                continue
             using = users.get(value, [])
             absorbed = (
                 unit.absorbed
@@ -136,10 +152,12 @@ def _last_uses(units: Sequence[Unit], stored: set[Var], kept: Collection[Var]) -
         unit = units[index]
         until = index
         for value in unit.makes:
-            if value not in stored:
+            if value not in stored and not unit.same:
                 until = max(until, last.get(value, index))
         for value in unit.makes:
             last.setdefault(value, index)
+        for value, result in unit.same:
+            last[value] = max(last.get(value, -1), last[result])
         for value in unit.reads:
             last[value] = max(last.get(value, -1), until)
     return last

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from memsafe.candidates import (
     Candidate,
     candidate,
+    fixed_share,
     halo_work,
-    region_work,
     reread_bytes,
     slice_bytes,
     step_work,
@@ -72,7 +72,7 @@ compiles half as long again.
 """
 
 _HALO = 8
-"""So many times its halo is the length of a slice where there is room: an eighth is done again."""
+"""So many times what each slice costs however short, a slice takes where there is room."""
 
 _LEAN = 1.08
 """A lean plan may do so much more work than one whose loops are shared at any price."""
@@ -91,6 +91,7 @@ class Planner:
         steps: Single steps of loops, as programs.
         graphs: The programs that it has planned.
         candidates: Those that keep nothing above a size, by program and size in bytes.
+        looped: All candidates, by program and what they split.
         least: The bytes that every step may take, however deep it is; 0: a share of the budget.
     """
 
@@ -102,6 +103,7 @@ class Planner:
     steps: dict[Hashable, ClosedJaxpr] = field(default_factory=dict)
     graphs: dict[Hashable, Graph] = field(default_factory=dict)
     candidates: dict[Graph, dict[int, Candidate | None]] = field(default_factory=dict)
+    looped: dict[Hashable, Candidate] = field(default_factory=dict)
     least: float = 0.0
 
     def plan(self, closed: ClosedJaxpr, budget: float, parts: tuple[Parts, ...] = ()) -> Plan:
@@ -162,7 +164,7 @@ class Planner:
 
     @property
     def _free(self) -> float:
-        return _FREE_INSIDE if self.depth < _DEPTH else _FREE
+        return _FREE if self.depth == _DEPTH else _FREE_INSIDE
 
     def _candidates(self, graph: Graph, budget: float) -> list[Candidate]:
         """Candidates that should work, the cheapest first; then the others."""
@@ -198,12 +200,17 @@ class Planner:
             known[threshold] = None if is_tangled else untangled(graph, threshold)
         return known[threshold]
 
+    def _candidate(self, graph: Graph, split: set[Var], way: int | None = None) -> Candidate:
+        if (key := (graph, frozenset(split), way)) not in self.looped:
+            self.looped[key] = candidate(graph, split, way)
+        return self.looped[key]
+
     def _lean(self, chosen: Candidate, plan: Plan, budget: float) -> Plan:
         """`plan`, of `chosen`, with less to compile, where that fits and does not cost much."""
         if len(chosen.graph.equations) <= _WAY:
             return plan
-        other = candidate(chosen.graph, chosen.split, _WAY)
-        if _looped(other) >= _looped(chosen) or other.work > _LEAN * chosen.work:
+        other = self._candidate(chosen.graph, chosen.split, _WAY)
+        if other.in_loops >= chosen.in_loops or other.work > _LEAN * chosen.work:
             return plan
         lean = self._realized(other, budget)
         return lean if lean.predicted <= budget else plan
@@ -220,7 +227,7 @@ class Planner:
             return cost, chosen, plan
         for _ in range(_ROUNDS):
             others = [
-                candidate(chosen.graph, chosen.split - group)
+                self._candidate(chosen.graph, chosen.split - group)
                 for group in recomputed_groups(chosen, budget)[:_KEPT]
             ]
             rated = [
@@ -310,7 +317,8 @@ class Planner:
             loop = Loop(region=region, length=region.least, leaving=leaving, transient=one)
             divided = (graph.divided.get(value, ()) for value in region.inputs(graph))
             room = available if one > available else self.soft
-            inner = self._inner(self._step(graph, loop), room, ((), (), *divided))
+            within = replace(self, depth=self.depth - 1)
+            inner = within.plan(self._step(graph, loop), room, ((), (), *divided))
             worth = one > available or inner.work <= _FREE * inner.graph.work
             if inner.predicted < one and worth:
                 return replace(loop, inner=inner, transient=inner.predicted)
@@ -324,9 +332,6 @@ class Planner:
         if key not in self.steps:
             self.steps[key] = traced_step(graph, loop)
         return self.steps[key]
-
-    def _inner(self, body: ClosedJaxpr, room: float, parts: tuple[Parts, ...]) -> Plan:
-        return replace(self, depth=self.depth - 1).plan(body, room, parts)
 
     def _nests(self, one: float, available: float) -> bool:
         """Whether a single index needs so much that a loop should stand inside the loop."""
@@ -347,11 +352,9 @@ class Planner:
         return Whole(equation=index, sub_jaxprs=changed)
 
     def _length(self, graph: Graph, region: Region, available: float, *, fitting: bool) -> int:
-        """The slice that is as long as is useful and fits.
+        """The slice that is as long as is useful and fits, by the prediction of two indices.
 
-        With `fitting` it is shortened where it would take more than is left by the prediction of
-        its own length, not only by that of two indices. That trusts the prediction more, and so
-        only betters plans that fit.
+        With `fitting` also by that of its own length, which is trusted only to better plans.
         """
         least = region.least
         one = slice_bytes(graph, region, least)
@@ -359,10 +362,11 @@ class Planner:
         again = reread_bytes(graph, region)
         useful = max(min(self.slice_bytes, room), min(again / 4, room / 2), one / 32)
         more = slice_bytes(graph, region, 2 * least) - one
-        if more <= 0 and region.size > least:  # What is fused may differ in slices so short.
-            more = (slice_bytes(graph, region, region.size) - one) * least / (region.size - least)
-        halo = _HALO * region.size * halo_work(graph, region) / max(region_work(graph, region), 1.0)
-        useful = max(useful, min(room, halo * more / least))
+        if region.size > least:  # In slices so short, something else may be the largest.
+            rest = slice_bytes(graph, region, region.size) - one
+            more = max(more, rest * least / (region.size - least))
+        longer = _HALO * region.size * fixed_share(graph, region)
+        useful = max(useful, min(room, longer * more / least))
         wished = least * (1 + useful / more) if more > 0 else region.size
         length = _rounded(region.size, least, int(min(wished, region.size)), self.multiple)
         taken = slice_bytes(graph, region, length) - one
@@ -375,11 +379,6 @@ class Planner:
 def _halo_work(graph: Graph, step: Loop | Whole) -> float:
     """The operations of all the halos of a loop."""
     return halo_work(graph, step.region) * step.count if isinstance(step, Loop) else 0.0
-
-
-def _looped(each: Candidate) -> int:
-    """How many equations its loops compute, one that several compute as often."""
-    return sum(len(one.versions(at)) for one in each.regions for at in one.factors)
 
 
 def _rounded(size: int, least: int, wished: int, multiple: int) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from memsafe.blockers import blockers_of
-from memsafe.costs import HOST_BYTE
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
-from memsafe.programs import evaluate, nbytes, signature
+from memsafe.programs import evaluate, nbytes
+from memsafe.recomputation import Attempt, Recomputation, cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,9 +29,6 @@ __all__ = ["Fit", "Search", "floor_of"]
 _ATTEMPTS = 6
 """How often a plan is compiled before the budget is given up."""
 
-_FEWER = 2
-"""The same of a program that computes values again, in slices: others keep less."""
-
 _CHEAP = 1.5
 """Slices that do at most so much more are tried first: a forward pass done twice is 4/3.
 
@@ -44,8 +40,15 @@ jax 0.10.2, 2026-11-25).
 _NEAR = 1.5
 """Slices that should take so many times the budget are tried before values are computed again."""
 
-_HOPELESS = 2
-"""How many programs are compiled of those that should not fit, by prediction."""
+_LONG = 500
+"""The equations from which values are computed again before the program is planned in slices.
+
+A residual network of 937 equations takes 34 s to plan in slices, and 1 s for each way to compute
+values again (2 cores, jax 0.10.2, 2026-11-26).
+"""
+
+_FAR = 2.0
+"""A plan in slices is not compiled that should take so many times the time allowed."""
 
 _MARGIN = 0.95
 """The share of a budget that is planned for, since the compiler's figure will differ."""
@@ -90,7 +93,7 @@ class Fit:
     @property
     def slowdown(self) -> float:
         """The predicted time of the plan as a multiple of the program's own."""
-        return _cost(self.plan, self.moved) / self.work if self.work else 1.0
+        return cost(self.plan, self.moved) / self.work if self.work else 1.0
 
     @property
     def program(self) -> Callable[..., list[Array]]:
@@ -130,103 +133,78 @@ class Search:
     def cheapest(self, sliced: Sequence[Rewritten], recomputing: Iterable[Rewritten]) -> Fit:
         """The program that keeps the budget with the fewest operations, as far as predicted.
 
-        Slices that take few operations more come first, then values that are computed again, then
-        all other slices. Raises BudgetError.
+        Raises BudgetError.
         """
         written = self.planner.plan(sliced[0].program, float("inf"), self.parts)
-        target = _MARGIN * self.room * min(1.0, 2 * _ratio(written, self.plain))
-        plans = [self.planner.plan(each.program, target, self.parts) for each in sliced]
-        if len(sliced) > 1 and plans[0].predicted > target >= plans[1].predicted:
-            sliced, plans = sliced[::-1], plans[::-1]
-        plan, *_ = plans
-        limit = plan.work if plan.predicted <= target else float("inf")
-        slices = [(each, target, _ATTEMPTS) for each in sliced]
+        ratio = _ratio(written, self.plain)
+        target = _MARGIN * self.room * min(1.0, 2 * ratio)
+        # Compilers fuse what a plan counts as kept.
+        again = Recomputation(
+            search=self, programs=iter(recomputing), target=target, scale=min(1.0, 1 / ratio)
+        )
         refusals: list[BudgetError] = []
         in_slices: list[BudgetError] = []
-        slow: list[Fit] = []
-        # Compilers fuse what a plan counts as kept.
-        scale = min(1.0, 1 / _ratio(written, self.plain))
-        compiled: list[Fit] = []
-        again = self._recomputing(recomputing, target, limit, scale, compiled)
-        is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
-        attempts = chain(slices, again) if is_cheap else chain(again, slices)
-        for preparation, aim, count in attempts:
+        slow: list[tuple[float, float]] = []
+        for preparation, aim, tries in self._attempts(written, sliced, again):
             try:
-                fit = self._fitted(preparation, aim, count, compiled)
+                fit = self._fitted(preparation, aim, tries, again.compiled)
             except BudgetError as refusal:
+                if refusal.slowdown is not None:
+                    slow.append((refusal.slowdown, refusal.smallest))
+                    continue
                 refusals.append(refusal)
                 if preparation in sliced:
                     in_slices.append(refusal)
                 continue
-            if self._is_quick(fit):
+            if self._is_quick(fit.slowdown):
                 return fit
-            slow.append(fit)
+            slow.append((fit.slowdown, fit.result.nbytes))
         if slow:
-            fit = min(slow, key=lambda each: each.slowdown)
+            slowdown, smallest = min(slow)
             raise BudgetError(
-                budget=self.budget,
-                smallest=fit.result.nbytes,
-                slowdown=fit.slowdown,
-                most=self.most,
+                budget=self.budget, smallest=smallest, slowdown=slowdown, most=self.most
             )
         # What is in the way is told of the program that the user knows.
         smallest = min(refusal.smallest for refusal in refusals)
         told = min(in_slices, key=lambda refusal: refusal.smallest)
-        quick = min((each.result.nbytes for each in compiled if self._is_quick(each)), default=None)
+        quick = [fit.result.nbytes for fit in again.compiled if self._is_quick(fit.slowdown)]
         raise BudgetError(
-            budget=self.budget, smallest=smallest, blockers=told.blockers, quick=quick
+            budget=self.budget,
+            smallest=smallest,
+            blockers=told.blockers,
+            quick=min(quick, default=None),
         )
 
-    def _is_quick(self, fit: Fit) -> bool:
-        """Whether a plan should not take more time than asked. No prediction is finer."""
-        return round(fit.slowdown, 1) <= self.most
+    def _attempts(
+        self, written: Plan, sliced: Sequence[Rewritten], again: Recomputation
+    ) -> Iterator[Attempt]:
+        """What is tried: slices that take few operations more, values computed again, other slices.
 
-    def _recomputing(
-        self,
-        preparations: Iterable[Rewritten],
-        target: float,
-        limit: float,
-        scale: float,
-        compiled: Sequence[Fit],
-    ) -> Iterator[tuple[Rewritten, float, int]]:
-        """Those that should keep the target without slices, for fewer operations than `limit`.
-
-        What moves to the host is known to the end before the cheapest of it is tried. Then those
-        that need the least, in slices. Each with what its plan may need by prediction, and how
-        often it may be compiled. `scale` is what is needed of what is predicted; each plan
-        `compiled` so far corrects it, but for what libraries hold, which no prediction knows.
+        Slices of a long program take long to find: there, values computed again come first.
         """
-        others: list[tuple[float, Rewritten]] = []
-        moving: list[tuple[float, Rewritten, Plan]] = []
+        graph = written.graph
+        fits_whole = again.scale * graph.largest <= again.target
+        if fits_whole and len(graph.equations) > _LONG:
+            yield from again.whole(self.most * self.work)
+        target = again.target
+        plans = [self.planner.plan(each.program, target, self.parts) for each in sliced]
+        if len(sliced) > 1 and plans[0].predicted > target >= plans[1].predicted:
+            sliced, plans = sliced[::-1], plans[::-1]
+        plan, *_ = plans
+        slices = [Attempt(each, target, _ATTEMPTS) for each in sliced]
+        is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
+        if is_cheap:
+            yield from slices
+        limit = plan.work if plan.predicted <= target else float("inf")
+        yield from again.whole(limit)
+        yield from again.on_the_host(limit)
+        yield from again.in_slices()
+        if not is_cheap:
+            yield from slices
 
-        def tried(preparation: Rewritten, plan: Plan) -> Iterator[tuple[Rewritten, float, int]]:
-            nonlocal scale
-            if scale * plan.predicted > target or plan.work >= limit:
-                others.append((plan.predicted, preparation))
-                return
-            yield preparation, target / scale, 1
-            result = compiled[-1].result
-            if not result.keeps(self.budget):
-                needed = result.nbytes - result.library_bytes - self.plain.argument_bytes
-                if needed < float("inf"):
-                    scale = max(scale, needed / max(plan.predicted, 1.0))
-                others.append((plan.predicted, preparation))
-
-        seen = set()
-        for each in preparations:
-            key = signature(each.program)
-            if key in seen:  # In loops of few steps, two levels of segments are one.
-                continue
-            seen.add(key)
-            plan = self.planner.plan(each.program, float("inf"), self.parts)
-            if each.moved:
-                moving.append((_cost(plan, each.moved), each, plan))
-            else:
-                yield from tried(each, plan)
-        for _, each, plan in sorted(moving, key=lambda other: other[0]):
-            yield from tried(each, plan)
-        for _, each in sorted(others, key=lambda other: other[0])[:_HOPELESS]:
-            yield each, target / scale, _FEWER
+    def _is_quick(self, slowdown: float) -> bool:
+        """Whether a plan should not take more time than asked. No prediction is finer."""
+        return round(slowdown, 1) <= self.most
 
     def _fitted(
         self, preparation: Rewritten, target: float, attempts: int, compiled: list[Fit]
@@ -249,6 +227,14 @@ class Search:
                 target *= _SAME
                 continue
             before = plan
+            slowdown = cost(plan, preparation.moved) / self.work if self.work else 1.0
+            if attempts > 1 and slowdown > _FAR * self.most and plan.predicted <= target:
+                raise BudgetError(
+                    budget=self.budget,
+                    smallest=min(plain.argument_bytes + plan.predicted, self.budget),
+                    slowdown=slowdown,
+                    most=self.most,
+                )
             result = self.measure(emitted(plan))
             fit = Fit(
                 plan=plan,
@@ -273,11 +259,6 @@ class Search:
             words = "the compiler refuses it: the device has less memory than the budget"
             blockers.insert(0, words)
         raise BudgetError(budget=self.budget, smallest=smallest, blockers=blockers)
-
-
-def _cost(plan: Plan, moved: float) -> float:
-    """What a plan takes, in operations; transfers to and from the host overlap with them."""
-    return max(plan.time, 2 * moved * HOST_BYTE)
 
 
 def _split_above(

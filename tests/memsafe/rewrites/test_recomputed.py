@@ -11,6 +11,8 @@ import pytest
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from memsafe.graph import Graph
+from memsafe.memory import usage
 from memsafe.rewrites import recomputed
 from tests.memsafe.rewrites.reading import names, normal, program, same_bits
 
@@ -65,13 +67,13 @@ def temp_bytes(closed: ClosedJaxpr, given: list[Array]) -> int:
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-@pytest.mark.parametrize("segments", [2, 4, 7])
+@pytest.mark.parametrize(("segments", "parts"), [(2, 1), (4, 1), (7, 1), (2, 2), (2, 4), (3, 3)])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_gradient_in_segments_has_the_same_bits(
-    function: Callable[..., Any], segments: int, *, hidden: bool
+    function: Callable[..., Any], segments: int, parts: int, *, hidden: bool
 ) -> None:
     written, given = gradient(function)
-    again = recomputed(written, segments, hidden=hidden)
+    again = recomputed(written, segments, parts, hidden=hidden)
     assert again.notes
     assert same_bits(written, again.program, *given)
 
@@ -81,6 +83,36 @@ def test_three_segments_take_less_memory(function: Callable[..., Any], share: fl
     written, given = gradient(function, batch=4096)
     again = recomputed(written, 3, hidden=True)
     assert temp_bytes(again.program, given) <= share * temp_bytes(written, given)
+
+
+def test_parts_of_segments_take_less_memory() -> None:
+    written, given = gradient(layers, batch=4096)
+    whole, parted = (recomputed(written, 2, parts, hidden=True) for parts in (1, 3))
+    assert temp_bytes(parted.program, given) <= 0.7 * temp_bytes(whole.program, given)
+    assert parted.notes[0].endswith("2 segments of 3 parts")
+
+
+def stacked(weights: Array, x: Array) -> Array:
+    """Each layer's gradient is added into the same array, which later segments hand on."""
+    for weight in weights:
+        x = jnp.tanh(x @ weight)
+    return jnp.mean(x**2)
+
+
+def test_nothing_is_kept_for_what_a_barrier_only_hands_on() -> None:
+    def flat(weights: Array, x: Array) -> list[Array]:
+        return [jax.grad(stacked)(weights, x)]
+
+    written = program(flat, normal(LAYERS, WIDTH, WIDTH), normal(4096, WIDTH))
+    again = recomputed(written, 4).program
+    barriers = [each for each in again.jaxpr.eqns if each.primitive.name == "optimization_barrier"]
+    assert all(len(each.invars) > 1 for each in barriers)
+    assert predicted_bytes(again) <= 0.65 * predicted_bytes(written)
+
+
+def predicted_bytes(closed: ClosedJaxpr) -> float:
+    graph = Graph(closed)
+    return usage(graph.units, graph.size.__getitem__, graph.outputs).peak().nbytes
 
 
 def waiting(closed: ClosedJaxpr) -> list[bool]:

@@ -6,6 +6,11 @@ reads are computed again from the values before the segment, when the backward p
 This is what `jax.checkpoint` around each block does (Chen et al. 2016, "Training deep nets with
 sublinear memory cost", section 3), with blocks found in the program. The last segment is kept: the
 backward pass begins with it.
+
+A segment may have parts. Then the backward pass computes it once for its last part, and keeps of it
+only what the other parts start from; these are computed once more, one at a time. Segments of four
+parts do 7/4 of the forward pass again, and need a quarter of the memory (Griewank and Walther 2000,
+"Revolve", algorithm 799, with two levels).
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ _WINDOW = 0.5
 def recomputed(
     closed: ClosedJaxpr,
     segments: int,
+    parts: int = 1,
     *,
     hidden: bool = False,
     size: Callable[[Var], float] = nbytes,
@@ -50,22 +56,24 @@ def recomputed(
 ) -> Rewritten:
     """`closed` with what its backward pass reads computed again, but that of the last segment.
 
-    `size` gives the bytes of a value on one device. Values of more than `most` are taken to be
-    computed in slices: nothing waits for a whole one, and none counts as kept.
+    Each segment has so many `parts`. `size` gives the bytes of a value on one device. Values of
+    more than `most` are taken to be computed in slices: nothing waits for a whole one, and none
+    counts as kept.
 
     `hidden` is for compilers that look behind barriers and merge what is computed twice, such as
     XLA for CPUs in jax 0.10: what is computed again starts from values less a zero unknown to them.
     """
     found = _Forward.of(closed, size, most)
-    again = found.segments(segments)
+    again = found.segments(segments, parts)
     if not again:
         return Rewritten(program=closed, notes=())
 
     def run(*arguments: Array) -> list[Array]:
         return _evaluated(closed, arguments, again, found, hidden=hidden)
 
-    left = sum(size(value) for each in again for value in each.dropped)
-    note = f"{as_text(left)} for the gradient computed again, in {len(again) + 1} segments"
+    left = sum(size(value) for value in {value for each in again for value in each.dropped})
+    ways = f"{len(again) + 1} segments" if parts == 1 else f"{segments} segments of {parts} parts"
+    note = f"{as_text(left)} for the gradient computed again, in {ways}"
     return Rewritten(program=flattened(traced_like(run, closed)), notes=(note,))
 
 
@@ -156,22 +164,64 @@ class _Forward:
         """Whether a value is ever there as one."""
         return self.size(value) <= self.most
 
-    def segments(self, count: int) -> list[_Again]:
-        """What is computed again with so many segments, the last of which is kept."""
+    def segments(self, count: int, parts: int = 1) -> list[_Again]:
+        """What is computed again with so many segments of so many parts, the last of which is kept.
+
+        The forward pass itself leaves what the parts of the last segment start from.
+        """
+        pieces = list(pairwise([0, *self._cuts(count * parts)]))
+        own = max(len(pieces) - parts + 1, 0)
+        whole = [pieces[max(end - parts, 0) : end] for end in range(own, 0, -parts)]
         found: list[_Again] = []
         kept: set[Var] = set()
         earliest = self.peak + 1
-        cuts = self._cuts(count)
-        for first, end in reversed(list(pairwise([0, *cuts]))):
-            left = [v for v in self.readers if first <= self.definition[v] < end and v not in kept]
-            dropped = tuple(v for v in left if self._is_to_drop(self.definition[v]))
-            needed, sources = self._needed(dropped, first, kept)
-            kept |= sources
-            if dropped:
-                latest = min(self.readers[value] for value in dropped)
-                earliest = self._place(end, min(earliest, latest), latest)
-                found.append(_Again(reader=earliest, dropped=dropped, equations=needed))
+        for segment in (*([piece] for piece in reversed(pieces[own:])), *whole):
+            for end, dropped, equations in self._parts(segment, kept):
+                readers = [self.readers[value] for value in dropped if value in self.readers]
+                if readers:
+                    latest = max(min(readers), earliest)
+                    earliest = self._place(end, min(earliest, latest), latest)
+                if dropped:
+                    found.append(_Again(reader=earliest, dropped=dropped, equations=equations))
         return found
+
+    def _parts(
+        self, segment: Sequence[tuple[int, int]], kept: set[Var]
+    ) -> list[tuple[int, tuple[Var, ...], tuple[int, ...]]]:
+        """Of each part of a segment its end, what is dropped, and how it is made; the last first.
+
+        Adds to `kept` what they start from. With the last part comes what the others start from.
+        """
+        *others, (first, end) = segment
+        start = others[0][0] if others else first
+        within: set[Var] = set()
+        found = []
+        for at, stop in reversed(others):
+            dropped = self._left(at, stop, kept | within)
+            needed, sources = self._needed(dropped, at, kept | within)
+            within |= {value for value in sources - kept if self._is_within(value, start)}
+            kept |= sources - within
+            found.append((stop, dropped, needed))
+        between = sorted(within, key=self.definition.__getitem__)
+        dropped = (*self._left(first, end, kept), *between)
+        needed, sources = self._needed(dropped, start, kept)
+        kept |= sources
+        return [(end, dropped, needed), *found]
+
+    def _is_within(self, value: Var, first: int) -> bool:
+        """Whether a segment that begins with `first` makes a value, and may make it again."""
+        made = self.definition.get(value)
+        return made is not None and not self._is_source(made, first)
+
+    def _left(self, first: int, end: int, kept: set[Var]) -> tuple[Var, ...]:
+        """What the backward pass reads of these equations, but what is kept or cheap."""
+        return tuple(
+            value
+            for value in self.readers
+            if first <= self.definition[value] < end
+            and value not in kept
+            and self._is_to_drop(self.definition[value])
+        )
 
     def _place(self, end: int, earliest: int, latest: int) -> int:
         """Where least is alive of what is made after `end`: the last such equation."""

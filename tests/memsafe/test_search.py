@@ -1,0 +1,76 @@
+"""What is tried first, and what is not tried, where a program does not fit."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import Array
+
+from memsafe import BudgetError, explain, fit, memsafe, search
+from tests.memsafe.budgets import peak_bytes, points
+
+pytestmark = pytest.mark.usefixtures("doubles")
+
+WIDTH, LAYERS, BATCH = 16, 8, 2**16
+
+
+@jax.grad
+def gradient(weights: list[Array], x: Array) -> Array:
+    """Layers, which slices of the batch compute without computing anything again."""
+    for weight in weights:
+        x = jnp.tanh(x @ weight)
+    return jnp.mean(x**2)
+
+
+def given() -> tuple[list[Array], Array]:
+    keys = jax.random.split(jax.random.key(0), LAYERS + 1)
+    return [jax.random.normal(key, (WIDTH, WIDTH)) for key in keys[1:]], jax.random.normal(
+        keys[0], (BATCH, WIDTH)
+    )
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_a_long_program_is_computed_again_before_it_is_sliced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_long: bool
+) -> None:
+    if is_long:
+        monkeypatch.setattr(search, "_LONG", LAYERS)
+    explain(gradient, int(0.8 * peak_bytes(gradient, *given())))(*given())
+    assert ("computed again, in" in capsys.readouterr().out) == is_long
+
+
+@jax.grad
+def balanced(x: Array) -> Array:
+    """Rows and columns are scaled in turns: a slice of one needs all slices of the other."""
+    k = jnp.exp(-((x[:, None] - x[None]) ** 2).sum(-1))
+    for _ in range(3):
+        k = k / k.sum(0)
+        k = k / k.sum(1)[:, None]
+    return jnp.sum(k / k.sum(0))
+
+
+def compilations(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often a program is compiled until it fits or is refused."""
+    count = 0
+    measured = fit.measured
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal count
+        count += 1
+        return measured(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "measured", counted)
+        with suppress(BudgetError):
+            call()
+    return count
+
+
+def test_a_plan_far_too_slow_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def within(most: float) -> Callable[[], Any]:
+        return lambda: memsafe(balanced, 60_000, max_slowdown=most)(points())
+
+    assert compilations(within(1.0), monkeypatch) < compilations(within(1e6), monkeypatch)

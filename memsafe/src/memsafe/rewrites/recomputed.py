@@ -179,7 +179,7 @@ class _Forward:
             for end, dropped, equations in self._parts(segment, kept):
                 readers = [self.readers[value] for value in dropped if value in self.readers]
                 if readers:
-                    latest = max(min(readers), earliest)
+                    latest = min(readers)
                     earliest = self._place(end, min(earliest, latest), latest)
                 if dropped:
                     found.append(_Again(reader=earliest, dropped=dropped, equations=equations))

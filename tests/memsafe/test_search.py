@@ -38,7 +38,7 @@ def test_a_long_program_is_computed_again_before_it_is_sliced(
 ) -> None:
     if is_long:
         monkeypatch.setattr(search, "_LONG", LAYERS)
-    explain(gradient, int(0.8 * peak_bytes(gradient, *given())))(*given())
+    explain(gradient, int(0.9 * peak_bytes(gradient, *given())))(*given())
     assert ("computed again, in" in capsys.readouterr().out) == is_long
 
 
@@ -70,7 +70,9 @@ def compilations(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> in
 
 
 def test_a_plan_far_too_slow_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    def within(most: float) -> Callable[[], Any]:
-        return lambda: memsafe(balanced, 60_000, max_slowdown=most)(points())
+    def compiled(times: float) -> int:
+        monkeypatch.setattr(search, "_FAR", times)
+        within = memsafe(balanced, 100_000, max_slowdown=1.0)
+        return compilations(lambda: within(points()), monkeypatch)
 
-    assert compilations(within(1.0), monkeypatch) < compilations(within(1e6), monkeypatch)
+    assert compiled(0.5) < compiled(1e6)

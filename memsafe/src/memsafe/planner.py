@@ -74,6 +74,9 @@ compiles half as long again.
 _HALO = 8
 """So many times what each slice costs however short, a slice takes where there is room."""
 
+_FAR = 2
+"""A slice is shortened that should take so many times what is useful: two indices say little."""
+
 _LEAN = 1.08
 """A lean plan may do so much more work than one whose loops are shared at any price."""
 
@@ -352,25 +355,21 @@ class Planner:
         return Whole(equation=index, sub_jaxprs=changed)
 
     def _length(self, graph: Graph, region: Region, available: float, *, fitting: bool) -> int:
-        """The slice that is as long as is useful and fits, by the prediction of two indices.
-
-        With `fitting` also by that of its own length, which is trusted only to better plans.
-        """
+        """The slice that is as long as is useful and fits; with `fitting` by its own prediction."""
         least = region.least
         one = slice_bytes(graph, region, least)
         room = max(available - one, 0.0)
         again = reread_bytes(graph, region)
         useful = max(min(self.slice_bytes, room), min(again / 4, room / 2), one / 32)
         more = slice_bytes(graph, region, 2 * least) - one
-        if region.size > least:  # In slices so short, something else may be the largest.
-            rest = slice_bytes(graph, region, region.size) - one
-            more = max(more, rest * least / (region.size - least))
+        if more <= 0 and region.size > least:  # What is fused may differ in slices so short.
+            more = (slice_bytes(graph, region, region.size) - one) * least / (region.size - least)
         longer = _HALO * region.size * fixed_share(graph, region)
         useful = max(useful, min(room, longer * more / least))
         wished = least * (1 + useful / more) if more > 0 else region.size
         length = _rounded(region.size, least, int(min(wished, region.size)), self.multiple)
         taken = slice_bytes(graph, region, length) - one
-        if fitting and taken > max(room, useful):
+        if taken > (max(room, useful) if fitting else _FAR * useful):
             wished = least + useful / taken * (length - least)
             length = _rounded(region.size, least, int(wished), self.multiple)
         return length

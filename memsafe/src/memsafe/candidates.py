@@ -189,7 +189,7 @@ def reread_bytes(graph: Graph, region: Region) -> float:
 
 
 def step_work(graph: Graph, region: Region) -> float:
-    """The operations of a step of a loop beside those of its slice, in time."""
+    """What each step of a loop costs in addition to its slice, in operations."""
     waits = sum(
         graph.equations[index].primitive.name == "triangular_solve" and factor.operands[0] is None
         for index in region.factors

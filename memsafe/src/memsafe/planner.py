@@ -94,7 +94,7 @@ class Planner:
         steps: Single steps of loops, as programs.
         graphs: The programs that it has planned.
         candidates: Those that keep nothing above a size, by program and size in bytes.
-        looped: All candidates, by program and what they split.
+        looped: Those asked for by the values that they split, by program.
         least: The bytes that every step may take, however deep it is; 0: a share of the budget.
     """
 

@@ -9,8 +9,8 @@ backward pass begins with it.
 
 A segment may have parts. Then the backward pass computes it once for its last part, and keeps of it
 only what the other parts start from; these are computed once more, one at a time. Segments of four
-parts do 7/4 of the forward pass again, and need a quarter of the memory (Griewank and Walther 2000,
-"Revolve", algorithm 799, with two levels).
+parts compute up to 7/4 of the forward pass again, and hold a quarter of a segment at once (Griewank
+and Walther 2000, "Revolve", algorithm 799, with two levels).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from memsafe import storing
 from memsafe.jax_internals import aval_of
 from memsafe.rules import counting, elementwise, reductions, rolls, shapes
 from memsafe.sub_jaxprs import sub_jaxprs_of
@@ -63,10 +64,10 @@ it is not measured.
 """
 
 _FACTORISATIONS = frozenset(("cholesky", "lu", "qr", "eigh", "svd"))
-_BARRIER = "optimization_barrier"
-_POINTWISE = frozenset((*elementwise.RULES, *shapes.RULES, *rolls.RULES, "dynamic_slice")) - {
-    _BARRIER
-}
+_BARRIERS = frozenset(("optimization_barrier", storing.NAME))
+_POINTWISE = (
+    frozenset((*elementwise.RULES, *shapes.RULES, *rolls.RULES, "dynamic_slice")) - _BARRIERS
+)
 _READERS = frozenset((*_POINTWISE, *reductions.RULES, *counting.RULES, "argmax", "argmin"))
 _IN_PLACE = frozenset(
     (*elementwise.RULES, "dynamic_update_slice", "scan", "while", "scatter", "scatter-add")
@@ -90,7 +91,7 @@ def updates_in_place(equation: JaxprEqn) -> bool:
 
 def gives_its_operands(equation: JaxprEqn) -> bool:
     """Whether the results are the operands themselves, in the same memory."""
-    return equation.primitive.name == _BARRIER
+    return equation.primitive.name in _BARRIERS
 
 
 def work(equation: JaxprEqn) -> float:

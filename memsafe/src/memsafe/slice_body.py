@@ -9,6 +9,7 @@ from jax.extend.core import Literal
 
 from memsafe.jax_internals import bind
 from memsafe.rules import rule_of
+from memsafe.storing import stored
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -71,11 +72,13 @@ class _Slices:
         self.whole = dict(zip(region.inputs(graph), inputs, strict=True))
         self.made: dict[Var, dict[Axis | None, Array]] = {}
         self.windows = _windows(graph, region, self.whole)
+        self.shifted = _shifted(graph, region)
 
     def take(self, equation: JaxprEqn, factor: Factor, results: Sequence[Array]) -> None:
         """Keeps the results of an equation on the slice."""
         for value, axis, result in zip(equation.outvars, factor.results, results, strict=True):
-            self.made.setdefault(value, {})[axis] = result
+            kept = stored(result) if value in self.shifted else result
+            self.made.setdefault(value, {})[axis] = kept
 
     def read(self, atom: Var | Literal, axis: Axis | None) -> Array:
         """The value of an operand, sliced along `axis` where the equation carries one."""
@@ -116,3 +119,15 @@ def _windows(graph: Graph, region: Region, whole: Collection[Var]) -> dict[Var, 
                 else:
                     cuts.append(axis)
     return found
+
+
+def _shifted(graph: Graph, region: Region) -> set[Var]:
+    """The values that are read at several shifts."""
+    read: dict[tuple[Var, Axis], set[Axis]] = {}
+    for index in region.factors:
+        operands = graph.equations[index].invars
+        for factor in region.versions(index):
+            for atom, axis in zip(operands, factor.operands, strict=True):
+                if axis is not None and not isinstance(atom, Literal):
+                    read.setdefault((atom, axis.exact), set()).add(axis)
+    return {value for (value, _), shifts in read.items() if len(shifts) > 1}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jax.sharding import NamedSharding
 
+from memsafe import storing
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind, varying
 
@@ -123,6 +124,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "bitcast_convert_type": Rule(factors=_bitcast_factors, apply=apply_unchanged),
         "pvary": Rule(factors=_factors, apply=_varied),
         "optimization_barrier": Rule(factors=_barrier_factors, apply=apply_unchanged),
+        storing.NAME: Rule(factors=_factors, apply=apply_unchanged),
         "sharding_constraint": Rule(factors=_placed_factors, apply=apply_unchanged),
     }
 )

@@ -11,7 +11,7 @@ import pytest
 from jax import Array, lax
 from jax.extend.core import JaxprEqn
 
-from memsafe import BudgetError, explain, graph, memsafe, rules
+from memsafe import BudgetError, explain, graph, memsafe, rules, slice_body
 from memsafe.factors import Axis, Factor
 
 from .budgets import assert_same, peak_bytes
@@ -143,3 +143,17 @@ def test_what_halos_repeat_is_in_the_operations(capsys: pytest.CaptureFixture[st
     explain(network, budget_of("network"))(*IMAGE)
     (line,) = [each for each in capsys.readouterr().out.splitlines() if "operations" in each]
     assert 1.0 < float(line.split()[0]) < 2.5
+
+
+def operations_of_a_slice() -> float:
+    """What XLA counts: a loop's body once, and again what it computes in several readers."""
+    safe = memsafe(jax.grad(heat), tensor_size_threshold="16kB", tensor_split_size="32kB")
+    return float(safe.lower(*VOLUME).compile().cost_analysis()["flops"])
+
+
+def test_what_a_slice_reads_at_several_shifts_is_computed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    once = operations_of_a_slice()
+    monkeypatch.setattr(slice_body, "stored", lambda value: value)
+    assert 1.5 * once < operations_of_a_slice()

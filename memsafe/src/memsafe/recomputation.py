@@ -20,8 +20,8 @@ __all__ = ["Attempt", "Recomputation", "cost"]
 _HOPELESS = 2
 """How many programs are compiled of those that should not fit, by prediction."""
 
-_FEWER = 2
-"""How often these are planned in slices: others keep less."""
+_FEWER = 3
+"""How often these are compiled in slices: others keep less."""
 
 
 class Attempt(NamedTuple):
@@ -39,6 +39,15 @@ class Attempt(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
+class _Way:
+    """A program with values computed again, and its plan without slices."""
+
+    program: Rewritten
+    plan: Plan
+    is_tried: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
 class Recomputation:
     """Programs with values computed again, each of which is tried once without slices.
 
@@ -49,8 +58,7 @@ class Recomputation:
         scale: What is needed of what is predicted. Each plan that is compiled corrects it, but for
             what libraries hold, which no prediction knows.
         compiled: All that the search compiled.
-        others: Those that should not fit, with what they need by prediction.
-        moving: Those that send values to the host, with their cost and plan.
+        known: Those looked at.
     """
 
     search: Search
@@ -58,45 +66,50 @@ class Recomputation:
     target: float
     scale: float
     compiled: list[Fit] = field(default_factory=list)
-    others: list[tuple[float, Rewritten]] = field(default_factory=list)
-    moving: list[tuple[float, Rewritten, Plan]] = field(default_factory=list)
+    known: dict[Hashable, _Way] = field(default_factory=dict)
 
-    def whole(self, limit: float) -> Iterator[Attempt]:
-        """Those that should keep the target without slices, for fewer operations than `limit`."""
-        seen: set[Hashable] = set()
-        for each in self.programs:
-            key = signature(each.program)
-            if key in seen:  # In loops of few steps, two levels of segments are one.
-                continue
-            seen.add(key)
-            plan = self.search.planner.plan(each.program, float("inf"), self.search.parts)
-            if each.moved:
-                self.moving.append((cost(plan, each.moved), each, plan))
-            else:
-                yield from self._tried(each, plan, limit)
+    def whole(self, limit: float, close: float = 1.0) -> Iterator[Attempt]:
+        """Those that should keep the target without slices, in less time than `limit`.
+
+        One that needs up to `close` times the target, by prediction, is compiled as well.
+        """
+        for way in self._ways():
+            if not way.program.moved and self.scale * way.plan.predicted <= close * self.target:
+                yield from self._tried(way, limit)
 
     def on_the_host(self, limit: float) -> Iterator[Attempt]:
         """The same of those that send values to the host, the cheapest first."""
-        for _, each, plan in sorted(self.moving, key=lambda other: other[0]):
-            yield from self._tried(each, plan, limit)
+        moving = [way for way in self._ways() if way.program.moved]
+        for way in sorted(moving, key=lambda way: cost(way.plan, way.program.moved)):
+            if self.scale * way.plan.predicted <= self.target:
+                yield from self._tried(way, limit)
 
     def in_slices(self) -> Iterator[Attempt]:
-        """Those that need the least of all that did not fit."""
-        for _, each in sorted(self.others, key=lambda other: other[0])[:_HOPELESS]:
-            yield Attempt(each, self.target / self.scale, _FEWER)
+        """Those that need the least."""
+        for way in sorted(self._ways(), key=lambda way: way.plan.predicted)[:_HOPELESS]:
+            yield Attempt(way.program, self.target / self.scale, _FEWER)
 
-    def _tried(self, program: Rewritten, plan: Plan, limit: float) -> Iterator[Attempt]:
-        if self.scale * plan.predicted > self.target or plan.work >= limit:
-            self.others.append((plan.predicted, program))
+    def _ways(self) -> Iterator[_Way]:
+        """Each program once: in loops of few steps, two levels of segments are one."""
+        yield from tuple(self.known.values())
+        for each in self.programs:
+            key = signature(each.program)
+            if key not in self.known:
+                plan = self.search.planner.plan(each.program, float("inf"), self.search.parts)
+                self.known[key] = _Way(program=each, plan=plan)
+                yield self.known[key]
+
+    def _tried(self, way: _Way, limit: float) -> Iterator[Attempt]:
+        plan, search = way.plan, self.search
+        if way.is_tried or plan.time >= limit:
             return
-        yield Attempt(program, self.target / self.scale, 1)
-        search = self.search
+        way.is_tried = True
+        yield Attempt(way.program, max(self.target / self.scale, plan.predicted), 1)
         result = self.compiled[-1].result
         if not result.keeps(search.budget):
             needed = result.nbytes - result.library_bytes - search.plain.argument_bytes
             if needed < float("inf"):
                 self.scale = max(self.scale, needed / max(plan.predicted, 1.0))
-            self.others.append((plan.predicted, program))
 
 
 def cost(plan: Plan, moved: float) -> float:

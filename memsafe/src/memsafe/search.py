@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,20 @@ They are faster than that, for a slice stays in the caches: the gradient of a 16
 jax 0.10.2, 2026-11-25).
 """
 
+_SLOWER = 1.25
+"""Unless slices should take so many times the time as written, and whole values less than they.
+
+A GPT of 4 layers at 0.43 of its memory takes 0.98 of its time in slices, by prediction 1.39, and
+0.7 with its layers computed again, by prediction 1.26 (2 cores, jax 0.10.2, 2026-11-26).
+"""
+
+_CLOSE = 1.1
+"""How many times the target a program may need that is compiled: no prediction is finer.
+
+`jax.checkpoint` around each layer of a GPT needs 0.89 of what is predicted (4 layers, jax 0.10.2,
+CPU, 2026-11-26).
+"""
+
 _NEAR = 1.5
 """Slices that should take so many times the budget are tried before values are computed again."""
 
@@ -53,11 +68,22 @@ _FAR = 2.0
 _MARGIN = 0.95
 """The share of a budget that is planned for, since the compiler's figure will differ."""
 
+_LIBRARY_POWER = 2.0
+"""The power of the target with which what a plan needs falls, where libraries hold most of it.
+
+Of an encoder's gradient plans for 38, 21 and 12 MB need 291, 56 and 20 MB, of which libraries hold
+170, 25 and 4 MB. In 86 MB it takes 0.3 times its time with the second, 0.6 with the third (2 cores,
+jax 0.10.2, 2026-11-26).
+"""
+
 _SAME = 0.7
 """What is planned for next where a smaller target gave the plan that was compiled before.
 
 Less than the planner's step: targets within a tenth share a plan.
 """
+
+_SMALLER = 6
+"""How many smaller targets are looked at for another plan."""
 
 _REFUSED = 0.5
 """What is planned for next where the compiler refused: its device may hold less than the budget."""
@@ -192,10 +218,12 @@ class Search:
             sliced, plans = sliced[::-1], plans[::-1]
         plan, *_ = plans
         slices = [Attempt(each, target, _ATTEMPTS) for each in sliced]
+        limit = plan.time if plan.predicted <= target else float("inf")
         is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
         if is_cheap:
+            if plan.time > _SLOWER * self.work:
+                yield from again.whole(plan.time, _CLOSE)
             yield from slices
-        limit = plan.work if plan.predicted <= target else float("inf")
         yield from again.whole(limit)
         yield from again.on_the_host(limit)
         yield from again.in_slices()
@@ -215,18 +243,14 @@ class Search:
         """
         program, plain, room = preparation.program, self.plain, self.room
         best: Plan | None = None
-        before: Plan | None = None
+        before: tuple[Plan, float] | None = None
         smallest = plain.nbytes
+        needs: list[tuple[float, Measured]] = []
         for attempt in range(attempts):
-            plan = self.planner.plan(program, target, self.parts)
-            # The compiler keeps what seemed fused away.
-            fused = plan.is_plain or (before is not None and not plan.loops)
-            if fused and plan.predicted > target:
-                plan = _split_above(self.planner, program, self.parts, room / 4 ** (attempt + 1))
-            elif before is not None and plan.steps == before.steps:
-                target *= _SAME
-                continue
-            before = plan
+            found = self._other(program, target, before, room / 4 ** (attempt + 1))
+            if found is None:
+                break
+            before = plan, target = found
             slowdown = cost(plan, preparation.moved) / self.work if self.work else 1.0
             if attempts > 1 and slowdown > _FAR * self.most and plan.predicted <= target:
                 raise BudgetError(
@@ -250,15 +274,49 @@ class Search:
                 return fit
             if best is None or result.nbytes < smallest:
                 smallest, best = min(smallest, result.nbytes), plan
-            needed = result.nbytes - plain.argument_bytes
             refused = 0.9 if result.compiled is not None else _REFUSED
-            target = min(target, plan.predicted) * min(refused, _MARGIN * room / needed)
+            needs.append((min(target, plan.predicted), result))
+            share = _narrowed(needs, plain.argument_bytes, _MARGIN * room)
+            target = needs[-1][0] * min(refused, share)
         assert best is not None
         blockers = blockers_of(best, floor_of(best.graph))
         if smallest <= self.budget:
             words = "the compiler refuses it: the device has less memory than the budget"
             blockers.insert(0, words)
         raise BudgetError(budget=self.budget, smallest=smallest, blockers=blockers)
+
+    def _other(
+        self, program: ClosedJaxpr, target: float, before: tuple[Plan, float] | None, most: float
+    ) -> tuple[Plan, float] | None:
+        """A plan for a target, or a smaller one, that is not the plan before; and its target.
+
+        `most` is the largest value that is kept where the compiler keeps what seemed fused away.
+        """
+        for _ in range(_SMALLER):
+            plan = self.planner.plan(program, target, self.parts)
+            fused = plan.is_plain or (before is not None and not plan.loops)
+            if fused and plan.predicted > target:
+                return _split_above(self.planner, program, self.parts, most), target
+            if before is None or plan.steps != before[0].steps:
+                return plan, target
+            target *= _SAME
+        return None
+
+
+def _narrowed(needs: Sequence[tuple[float, Measured]], own: float, room: float) -> float:
+    """The share of the last target that should need `room` beside `own` bytes of arguments.
+
+    What is needed is taken as a power of the target, by the last two that were compiled.
+    """
+    target, result = needs[-1]
+    needed = result.nbytes - own
+    power = _LIBRARY_POWER if 2 * result.library_bytes > needed else 1.0
+    if len(needs) > 1:
+        before, other = needs[-2]
+        more = other.nbytes - own
+        if needed < more < float("inf") and target < before:
+            power = math.log(more / needed) / math.log(before / target)
+    return math.exp(math.log(room / needed) / min(max(power, 1.0), 4.0))
 
 
 def _split_above(

@@ -33,17 +33,12 @@ def stored(value: Array) -> Array:
     return made
 
 
-@jax.jit
-def _call(value: Array) -> Array:
-    return lax.optimization_barrier(value)
-
-
-def _not_inlined(value: Array) -> Array:
+def _called(value: Array) -> Array:
+    made: Array
     with set_xla_metadata(inlineable="false"):
-        return _call(value)
+        made = jax.jit(lax.optimization_barrier)(value)
+    return made
 
 
 mlir.register_lowering(_STORED, mlir.lower_fun(lambda value: value, multiple_results=False))
-mlir.register_lowering(
-    _STORED, mlir.lower_fun(_not_inlined, multiple_results=False), platform="cpu"
-)
+mlir.register_lowering(_STORED, mlir.lower_fun(_called, multiple_results=False), platform="cpu")

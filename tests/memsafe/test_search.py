@@ -10,6 +10,7 @@ import pytest
 from jax import Array
 
 from memsafe import BudgetError, explain, fit, memsafe, search
+from memsafe.measure import Measured
 from tests.memsafe.budgets import peak_bytes, points
 
 pytestmark = pytest.mark.usefixtures("doubles")
@@ -40,6 +41,50 @@ def test_a_long_program_is_computed_again_before_it_is_sliced(
         monkeypatch.setattr(search, "_LONG", LAYERS)
     explain(gradient, int(0.9 * peak_bytes(gradient, *given())))(*given())
     assert ("computed again, in" in capsys.readouterr().out) == is_long
+
+
+@pytest.mark.parametrize(("element", "is_whole"), [(0.5, False), (8.0, True)])
+def test_whole_values_come_first_where_slices_are_slower(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    element: float,
+    *,
+    is_whole: bool,
+) -> None:
+    monkeypatch.setattr(fit, "_CACHED", {"cpu": element})
+    explain(gradient, int(0.9 * peak_bytes(gradient, *given())))(*given())
+    assert ("computed again, in" in capsys.readouterr().out) == is_whole
+
+
+@pytest.mark.parametrize(
+    ("compiled", "room", "share"),
+    [
+        ([(40.0, 800.0, 0)], 200.0, 1 / 4),
+        ([(40.0, 800.0, 500)], 200.0, 1 / 2),
+        ([(40.0, 800.0, 500), (20.0, 400.0, 0)], 200.0, 1 / 2),
+        ([(40.0, 800.0, 0), (20.0, 200.0, 0)], 50.0, 1 / 2),
+        ([(40.0, 800.0, 0), (20.0, 1000.0, 0)], 200.0, 1 / 5),
+        ([(40.0, float("inf"), 0)], 200.0, 1.0),
+    ],
+)
+def test_the_next_plan_aims_at_the_room_there_is(
+    compiled: list[tuple[float, float, int]], room: float, share: float
+) -> None:
+    needs = [
+        (
+            target,
+            Measured(
+                nbytes=needed + 7,
+                argument_bytes=7,
+                temp_bytes=needed,
+                seconds=0,
+                compiled=None,
+                library_bytes=libraries,
+            ),
+        )
+        for target, needed, libraries in compiled
+    ]
+    assert search.narrowed(needs, own=7, room=room) == pytest.approx(share)
 
 
 @jax.grad

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memsafe.rewrites import Rewritten
     from memsafe.shards import Parts
 
-__all__ = ["Fit", "Search", "floor_of"]
+__all__ = ["Fit", "Search", "floor_of", "narrowed"]
 
 _ATTEMPTS = 6
 """How often a plan is compiled before the budget is given up."""
@@ -276,7 +276,7 @@ class Search:
                 smallest, best = min(smallest, result.nbytes), plan
             refused = 0.9 if result.compiled is not None else _REFUSED
             needs.append((min(target, plan.predicted), result))
-            share = _narrowed(needs, plain.argument_bytes, _MARGIN * room)
+            share = narrowed(needs, plain.argument_bytes, _MARGIN * room)
             target = needs[-1][0] * min(refused, share)
         assert best is not None
         blockers = blockers_of(best, floor_of(best.graph))
@@ -303,13 +303,16 @@ class Search:
         return None
 
 
-def _narrowed(needs: Sequence[tuple[float, Measured]], own: float, room: float) -> float:
+def narrowed(needs: Sequence[tuple[float, Measured]], own: float, room: float) -> float:
     """The share of the last target that should need `room` beside `own` bytes of arguments.
 
-    What is needed is taken as a power of the target, by the last two that were compiled.
+    What is needed is taken as a power of the target, by the last two that were compiled. The share
+    is 1 where a compiler did not say what it needs.
     """
     target, result = needs[-1]
     needed = result.nbytes - own
+    if not 0 < needed < float("inf"):
+        return 1.0
     power = _LIBRARY_POWER if 2 * result.library_bytes > needed else 1.0
     if len(needs) > 1:
         before, other = needs[-2]

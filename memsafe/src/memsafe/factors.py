@@ -58,6 +58,10 @@ class Axis(NamedTuple):
         """The same blocks without a halo."""
         return Axis(self.dim, self.block)
 
+    def steps_with(self, other: Axis) -> bool:
+        """Whether both have the same blocks, and differ in halos at most."""
+        return self.dim == other.dim and self.block == other.block
+
     def first(self, piece: Piece) -> Array:
         """The first element that a piece covers; it may lie below the array."""
         return piece.start * self.block - self.before
@@ -69,7 +73,7 @@ class Axis(NamedTuple):
     def covers(self, other: Axis) -> bool:
         """Whether every element that `other` covers is covered, with what it has to be."""
         return self == other or (
-            self.exact == other.exact
+            self.steps_with(other)
             and self.before >= other.before
             and self.after >= other.after
             and self.wraps >= other.wraps
@@ -207,7 +211,7 @@ class Factor:
         pairs = [*zip(self.operands, other.operands, strict=True)]
         pairs += zip(self.results, other.results, strict=True)
         if self.merge != other.merge or any(
-            one != another and (one is None or another is None or one.exact != another.exact)
+            one != another and (one is None or another is None or not one.steps_with(another))
             for one, another in pairs
         ):
             return None

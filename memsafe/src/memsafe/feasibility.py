@@ -67,8 +67,10 @@ class Feasibility:
         made = [axis for axis in (each.results[carrier.result] for each in have) if axis]
         if any(one.covers(axis) for one in made):
             return []
-        widened = any(one.exact == axis.exact for one in made)
-        if not carrier.ways or (have and value not in self.splitting.split and not widened):
+        if not carrier.ways:
+            return None
+        is_taken = have and value not in self.splitting.split
+        if is_taken and not any(one.steps_with(axis) for one in made):
             return None
         return [] if carrier.operands is None else self._sliced(carrier.operands)
 

@@ -113,7 +113,7 @@ def _windows(graph: Graph, region: Region, whole: Collection[Var]) -> dict[Var, 
                 cuts = found.setdefault(atom, [])
                 for at, one in enumerate(cuts):
                     both = one.joined(axis)
-                    if one.exact == axis.exact and both.halo <= region.size // 2:
+                    if one.steps_with(axis) and both.halo <= region.size // 2:
                         cuts[at] = both
                         break
                 else:

@@ -1,0 +1,1 @@
+"""memsafe beside what other projects do against memory, on the same programs."""

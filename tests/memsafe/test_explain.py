@@ -224,11 +224,11 @@ def test_a_budget_is_advised_only_if_a_quick_plan_keeps_it(most: float, advice: 
 
 
 def test_what_slices_do_again_takes_less_time_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    safe = memsafe.memsafe(jax.grad(balanced), 60_000)
+    safe = memsafe.memsafe(jax.grad(balanced), 40_000)
     assert safe(points()).shape == points().shape
     monkeypatch.setattr("memsafe.fit._CACHED", {})
     with pytest.raises(BudgetError, match="times as long"):
-        memsafe.memsafe(jax.grad(balanced), 60_000)(points())
+        memsafe.memsafe(jax.grad(balanced), 40_000)(points())
 
 
 def test_a_refusal_does_not_name_what_is_slight() -> None:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax import Array
 
+from memsafe.graph import Graph
 from memsafe.plan import Loop, Plan
 from memsafe.planner import Planner
 from memsafe.programs import flattened
@@ -122,3 +123,22 @@ def test_a_budget_of_nothing_has_the_smallest_plan() -> None:
     closed = flattened(jax.make_jaxpr(product)(jax.ShapeDtypeStruct((256, 4), jnp.float32)))
     plan = Planner(slice_bytes=16e6, multiple=8).plan(closed, 0.0)
     assert plan.loops
+
+
+@pytest.mark.parametrize(("is_seen", "along"), [(True, "queries"), (False, "points")])
+def test_an_argument_in_another_shape_is_no_value_to_slice(
+    monkeypatch: pytest.MonkeyPatch, *, is_seen: bool, along: str
+) -> None:
+    sizes = {"queries": 64, "points": 20_000}
+    if not is_seen:
+        monkeypatch.setattr(Graph, "views", {})
+
+    def nearest(queries: Array, points: Array) -> Array:
+        closest, _ = jax.lax.top_k(-((queries[:, None] - points[None]) ** 2).sum(-1), 10)
+        return closest
+
+    shapes = [jax.ShapeDtypeStruct((size, 16), "float32") for size in sizes.values()]
+    closed = flattened(jax.make_jaxpr(nearest)(*shapes))
+    plan = Planner(slice_bytes=1e5, multiple=1).plan(closed, 4e5)
+    (loop,) = [step for step in plan.steps if isinstance(step, Loop)]
+    assert loop.region.size == sizes[along]

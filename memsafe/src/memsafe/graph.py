@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,9 @@ class Carrier:
     factor: Factor | int
     ways: int
     operands: tuple[tuple[Var, Axis | None], ...] | None
+
+
+_RESHAPING = frozenset(("broadcast_in_dim", "expand_dims", "reshape", "squeeze"))
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,12 @@ class Graph:
     @cached_property
     def units(self) -> list[Unit]:
         """Each equation computed by itself, for the memory model."""
-        return [equation_unit(equation) for equation in self.equations]
+        return [self._unit(equation) for equation in self.equations]
+
+    def _unit(self, equation: JaxprEqn) -> Unit:
+        unit = equation_unit(equation)
+        same = tuple((self.views[each], each) for each in equation.outvars if each in self.views)
+        return replace(unit, same=same) if same else unit
 
     @cached_property
     def largest(self) -> float:
@@ -227,6 +235,18 @@ class Graph:
     def inputs(self) -> frozenset[Var]:
         """The program's arguments and constants."""
         return frozenset((*self.closed.jaxpr.invars, *self.closed.jaxpr.constvars))
+
+    @cached_property
+    def views(self) -> dict[Var, Var]:
+        """The arguments in other shapes, which take no memory of their own, and their sources."""
+        found: dict[Var, Var] = {}
+        for equation, reads in zip(self.equations, self.reads, strict=True):
+            if equation.primitive.name in _RESHAPING and len(reads) == len(equation.invars) == 1:
+                (source,), (value,) = reads, equation.outvars
+                is_there = source in found or source in self.inputs
+                if is_there and nbytes(source) == nbytes(value):
+                    found[value] = source
+        return found
 
     @cached_property
     def outputs(self) -> frozenset[Var]:

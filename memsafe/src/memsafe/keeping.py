@@ -36,7 +36,9 @@ def thresholds(graph: Graph, budget: float) -> list[int]:
 
     Sizes below a thousandth of `budget` are left out, and sizes within a fifth are one.
     """
-    sizes = {graph.size[v] for v in graph.definition if v not in graph.outputs}
+    sizes = {
+        graph.size[v] for v in graph.definition if v not in graph.views and v not in graph.outputs
+    }
     found: list[int] = []
     for size in sorted((size for size in sizes if size * 1000 > budget), reverse=True):
         if not found or size * 1.2 < found[-1]:
@@ -58,9 +60,10 @@ def untangled(graph: Graph, threshold: int) -> Candidate | None:
 def values_above(graph: Graph, threshold: int) -> set[Var]:
     """The values of at least `threshold` bytes: all results of an equation, or none."""
     found: set[Var] = set()
+    kept = graph.outputs | graph.views.keys()
     for equation in graph.equations:
         large = any(graph.size[value] >= threshold for value in equation.outvars)
-        if large and not any(value in graph.outputs for value in equation.outvars):
+        if large and kept.isdisjoint(equation.outvars):
             found.update(equation.outvars)
     return found
 

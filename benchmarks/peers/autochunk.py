@@ -33,8 +33,6 @@ SHARE: Final = 0.2
 SLOWDOWN: Final = 1.1
 LONGER: Final = 3.2
 ROOM: Final = 80e9
-FAR: Final = 32
-"""Times the length as written from which nothing longer is tried."""
 FINENESS: Final = 2
 """How often the step of a doubling is halved: the last one is 2 ** 0.25."""
 MULTIPLE: Final = 8
@@ -50,7 +48,7 @@ def main() -> int:
     if asked.table in ("memory", "both"):
         good.append(_memory(console, names))
     if asked.table in ("length", "both"):
-        good.append(_length(console, names))
+        good.append(_length(console, names, asked.most))
     console.print(f"jax {jax.__version__} for {TARGET}")
     console.print("PASS" if all(good) else "FAIL")
     return 0 if all(good) else 1
@@ -83,7 +81,7 @@ def _cells(found: Compiled | Refused, plain: Compiled) -> tuple[str, str, str]:
     return sizes, f"{found.operations:.2f} ×", f"{found.slowdown:.2f} ×"
 
 
-def _length(console: Console, names: list[str]) -> bool:
+def _length(console: Console, names: list[str], most: int) -> bool:
     heads = ("network", "as written", "memsafe", "ratio", "predicted time there")
     table, good = Table(*heads, box=MARKDOWN), True
     for name in names:
@@ -92,7 +90,9 @@ def _length(console: Console, names: list[str]) -> bool:
         slowdowns: dict[int, float] = {}
 
         def fits_plainly(length: int, network: Network = network) -> bool:
-            return written(_program(network, length)).nbytes <= ROOM
+            is_good = written(_program(network, length)).nbytes <= ROOM
+            console.print(f"as written, {length:,}: {'fits' if is_good else 'too large'}")
+            return is_good
 
         def fits_safely(
             length: int, network: Network = network, slowdowns: dict[int, float] = slowdowns
@@ -100,12 +100,14 @@ def _length(console: Console, names: list[str]) -> bool:
             found = within(_program(network, length), ROOM)
             if isinstance(found, Compiled):
                 slowdowns[length] = found.slowdown
-            return isinstance(found, Compiled)
+            is_good = isinstance(found, Compiled)
+            console.print(f"memsafe, {length:,}: {'fits' if is_good else 'refused'}")
+            return is_good
 
         plain = longest(fits_plainly, network.length, sys.maxsize)
-        safe = longest(fits_safely, plain, FAR * plain)
+        safe = longest(fits_safely, plain, most * plain)
         good &= safe >= LONGER * plain
-        least = "≥ " if safe >= FAR * plain else ""
+        least = "≥ " if safe >= most * plain else ""
         ratio = f"{least}{safe / max(plain, 1):.1f} ×"
         slowdown = f"{slowdowns[safe]:.2f} ×" if safe in slowdowns else "–"
         table.add_row(name, f"{plain:,} {network.unit}", f"{safe:,}", ratio, slowdown)
@@ -138,6 +140,9 @@ def _program(network: Network, length: int) -> Program:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--only", default="", help="networks whose name has this in it")
+    parser.add_argument(
+        "--most", type=int, default=32, help="times the length as written, and nothing longer"
+    )
     parser.add_argument("--table", choices=("memory", "length", "both"), default="both")
     return parser
 

@@ -5,26 +5,31 @@ memsafe knows, in some order, differentiated or not, on 1 to 4 devices, with som
 results in double precision must be plain jit's to 1e-9 of the largest entry, integers and truth
 values exactly, and what is compiled must keep the budget, unless memsafe refuses it. Where plain
 jit itself is wrong (it makes a value twice, with two roundings, so that none equals the maximum),
-memsafe is held against the operations one by one, and the program is counted. Exits with 1 where a
-program is wrong, over its budget or breaks memsafe, and where less than a tenth of all were split.
-Ctrl-C ends it early: what was run is counted, and ``--seed`` goes on from there.
+memsafe is held against the operations one by one, and the program is counted. So is one at which
+XLA ends the process as written, on which memsafe says nothing. Exits with 1 where a program is
+wrong, over its budget or breaks memsafe, and where less than a tenth of all were split. Ctrl-C ends
+it early: what was run is counted, and ``--seed`` goes on from there.
 """
 
 import argparse
 import contextlib
+import multiprocessing
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Final
 
-import jax  # noqa: TID251 — its caches of thousands of programs are cleared here.
+import jax  # noqa: TID251 — its devices are set here.
 from rich.console import Console  # noqa: TID251 — a benchmark is a door of its own.
 
-from tests.memsafe.random_programs import Program, numbered, outcome_of
+from tests.memsafe.random_programs import compiled_as_written, numbered, outcome_of
 
 _SPLIT_AT_LEAST: Final = 0.1
 _DEVICES: Final = 4
-_PROGRAMS_BETWEEN_CLEARINGS: Final = 50
+_PROGRAMS_OF_A_PROCESS: Final = 50  # A process keeps what it compiles.
 _KINDS: Final = (
     "programs",
     "split",
@@ -33,20 +38,24 @@ _KINDS: Final = (
     "wrong values",
     "over budget",
     "crashes",
+    "XLA ends the process as written",
 )
+
+Found = tuple[list[str], list[str]]
+"""What became of a program: lines that tell faults, and kinds to count."""
 
 
 def main() -> int:
     """Prints what became of the programs, each fault as it is met; 1 if there is any."""
     arguments = _parser().parse_args()
     console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
-    jax.config.update("jax_num_cpu_devices", _DEVICES)
     begun, counts = time.perf_counter(), Counter[str]()
+    seeds = range(arguments.seed, arguments.seed + arguments.count)
     with contextlib.suppress(KeyboardInterrupt):
-        for seed in range(arguments.seed, arguments.seed + arguments.count):
-            counts.update(_counted(console, numbered(seed)))
-            if seed % _PROGRAMS_BETWEEN_CLEARINGS == 0:
-                jax.clear_caches()
+        for lines, kinds in _each(seeds):
+            for line in lines:
+                console.print(line)
+            counts.update(kinds)
     for kind in _KINDS:
         console.print(f"{kind}: {counts[kind]}")
     console.print(f"seconds: {time.perf_counter() - begun:.0f}")
@@ -57,21 +66,54 @@ def main() -> int:
     return 0 if good and whole else 1
 
 
-def _counted(console: Console, program: Program) -> list[str]:
-    """What became of a program, as kinds to count."""
+def _each(seeds: range) -> Iterator[Found]:
+    """What became of each program, in processes that XLA may end."""
+    while seeds:
+        some, seeds = seeds[:_PROGRAMS_OF_A_PROCESS], seeds[_PROGRAMS_OF_A_PROCESS:]
+        done = 0
+        with _process() as process, contextlib.suppress(BrokenProcessPool):
+            for found in process.map(_found, some):
+                done += 1
+                yield found
+        if done < len(some):
+            yield _ended(some[done])
+            seeds = range(some[done] + 1, seeds.stop)
+
+
+def _process() -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, mp_context=context, initializer=_on_devices)
+
+
+def _on_devices() -> None:
+    jax.config.update("jax_num_cpu_devices", _DEVICES)
+
+
+def _ended(seed: int) -> Found:
+    """Of a program that ended its process: whether it does so without memsafe too."""
+    told = f"the process ended\n  {numbered(seed)}"
+    with _process() as process:
+        try:
+            process.submit(compiled_as_written, numbered(seed)).result()
+        except BrokenProcessPool:
+            return [f"as written, {told}"], ["programs", "XLA ends the process as written"]
+    return [told], ["programs", "crashes"]
+
+
+def _found(seed: int) -> Found:
+    """What became of a program."""
+    program = numbered(seed)
     try:
         outcome = outcome_of(program)
     except Exception as error:  # noqa: BLE001 — a crash is what is looked for.
-        console.print(f"{type(error).__name__}: {error}\n  {program}")
-        return ["programs", "crashes"]
-    for fault in outcome.faults:
-        console.print(f"{fault}\n  {program}")
+        return [f"{type(error).__name__}: {error}\n  {program}"], ["programs", "crashes"]
+    lines = [f"{fault}\n  {program}" for fault in outcome.faults]
     if outcome.plain_is_wrong:
-        console.print(f"plain jit is wrong, memsafe is not\n  {program}")
+        lines.append(f"plain jit is wrong, memsafe is not\n  {program}")
     wrong = any(not fault.startswith("over budget") for fault in outcome.faults)
     over = any(fault.startswith("over budget") for fault in outcome.faults)
     flags = (True, outcome.split, outcome.refused, outcome.plain_is_wrong, wrong, over)
-    return [kind for kind, holds in zip(_KINDS, flags, strict=False) if holds]
+    return lines, [kind for kind, holds in zip(_KINDS, flags, strict=False) if holds]
 
 
 def _parser() -> argparse.ArgumentParser:

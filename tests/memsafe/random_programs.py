@@ -122,7 +122,7 @@ def outcome_of(program: Program) -> Outcome:
     """
     with jax.enable_x64(new_val=True):
         arguments = program.placed()
-        plain = jax.jit(_written(program)).lower(*arguments).compile()
+        plain = compiled_as_written(program)
         taken = plain.memory_analysis()
         floor = taken.argument_size_in_bytes + taken.output_size_in_bytes
         peak = floor + taken.temp_size_in_bytes - taken.alias_size_in_bytes
@@ -151,6 +151,12 @@ def outcome_of(program: Program) -> Outcome:
         plain_is_wrong=plain_is_wrong,
         faults=tuple(faults),
     )
+
+
+def compiled_as_written(program: Program) -> Any:
+    """`program` by plain jit, in double precision."""
+    with jax.enable_x64(new_val=True):
+        return jax.jit(_written(program)).lower(*program.placed()).compile()
 
 
 def _written(program: Program) -> Callable[..., Any]:

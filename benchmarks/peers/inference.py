@@ -1,8 +1,8 @@
 """Forward passes of the four kinds of network that AutoChunk is measured on, as users write them.
 
 Each is of one example, in single precision, by its length: tokens of a prompt, patches of an
-image, residues, rows of a latent image. The paper names the networks, not their sizes: GPT-2, ViT-B
-and Stable Diffusion 1 lend theirs, and AlphaFold 2 those of its blocks.
+image, residues, rows of a latent image. The sizes are those of GPT-2, ViT-B/16, AlphaFold 2 and
+Stable Diffusion 1; those of the paper were not at hand.
 """
 
 from collections.abc import Callable

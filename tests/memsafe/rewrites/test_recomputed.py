@@ -132,6 +132,16 @@ def test_each_product_is_computed_at_most_once_more() -> None:
     assert 0 < extra <= LAYERS
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_no_product_is_computed_again_where_they_are_kept(*, hidden: bool) -> None:
+    written, given = gradient(residual, batch=4096)
+    again = recomputed(written, 4, products=True, hidden=hidden)
+    assert names(again.program).count("dot_general") == names(written).count("dot_general")
+    assert names(again.program).count("rsqrt") > names(written).count("rsqrt")
+    assert same_bits(written, again.program, *given)
+    assert again.notes[0].endswith("products kept")
+
+
 def test_minus_zero_and_nan_keep_their_bits() -> None:
     def odd(weights: list[Array], x: Array) -> Array:
         for weight in weights:

@@ -10,7 +10,8 @@ backward pass begins with it.
 A segment may have parts. Then the backward pass computes it once for its last part, and keeps of it
 only what the other parts start from; these are computed once more, one at a time. Segments of four
 parts compute up to 7/4 of the forward pass again, and hold a quarter of a segment at once (Griewank
-and Walther 2000, "Revolve", algorithm 799, with two levels).
+and Walther 2000, "Revolve", algorithm 799, with two levels). Or products are kept, and only what
+comes of them in next to no operations is computed again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, Var
 
 from memsafe.budget import as_text
-from memsafe.costs import fuses_with_consumer
+from memsafe.costs import fuses_with_consumer, fuses_with_operands
+from memsafe.graph import variables
 from memsafe.jax_internals import as_written, aval_of, bind
 from memsafe.memory import equation_unit, usage
 from memsafe.programs import flattened, nbytes, traced_like, zero_after
@@ -50,6 +52,7 @@ def recomputed(
     segments: int,
     parts: int = 1,
     *,
+    products: bool = False,
     hidden: bool = False,
     size: Callable[[Var], float] = nbytes,
     most: float = float("inf"),
@@ -58,12 +61,13 @@ def recomputed(
 
     Each segment has so many `parts`. `size` gives the bytes of a value on one device. Values of
     more than `most` are taken to be computed in slices: nothing waits for a whole one, and none
-    counts as kept.
+    counts as kept. With `products` only what comes of others pointwise, or as a reduction, is
+    computed again; products, convolutions, loops and the like are kept.
 
     `hidden` is for compilers that look behind barriers and merge what is computed twice, such as
     XLA for CPUs in jax 0.10: what is computed again starts from values less a zero unknown to them.
     """
-    found = _Forward.of(closed, size, most)
+    found = _Forward.of(closed, size, most, products=products)
     again = found.segments(segments, parts)
     if not again:
         return Rewritten(program=closed, notes=())
@@ -74,6 +78,7 @@ def recomputed(
     left = sum(size(value) for value in {value for each in again for value in each.dropped})
     ways = f"{len(again) + 1} segments" if parts == 1 else f"{segments} segments of {parts} parts"
     note = f"{as_text(left)} for the gradient computed again, in {ways}"
+    note += ", products kept" if products else ""
     return Rewritten(program=flattened(traced_like(run, closed)), notes=(note,))
 
 
@@ -108,6 +113,7 @@ class _Forward:
         cheap: The equations whose values come pointwise from little, such as a mask.
         size: The bytes of a value on one device.
         most: The bytes of the largest value that is ever whole.
+        products: Only what comes pointwise, or of a reduction, is computed again.
     """
 
     equations: Sequence[JaxprEqn]
@@ -119,9 +125,12 @@ class _Forward:
     cheap: frozenset[int]
     size: Callable[[Var], float]
     most: float
+    products: bool
 
     @classmethod
-    def of(cls, closed: ClosedJaxpr, size: Callable[[Var], float], most: float) -> _Forward:
+    def of(
+        cls, closed: ClosedJaxpr, size: Callable[[Var], float], most: float, *, products: bool
+    ) -> _Forward:
         """The forward pass of a program."""
         equations = closed.jaxpr.eqns
         definition = {value: at for at, each in enumerate(equations) for value in each.outvars}
@@ -136,7 +145,7 @@ class _Forward:
         change = [0.0] * (peak + 2)
         last: dict[Var, int] = {}
         for at, equation in enumerate(equations):
-            for value in _read(equation):
+            for value in variables(equation):
                 made = definition.get(value, peak + 1)
                 if made <= peak < at:
                     readers.setdefault(value, at)
@@ -158,6 +167,7 @@ class _Forward:
             cheap=_cheap(equations, size),
             size=size,
             most=most,
+            products=products,
         )
 
     def is_whole(self, value: Var) -> bool:
@@ -240,7 +250,8 @@ class _Forward:
         """Where segments end, but the last: near equal bytes left, where little is live."""
         left = [0.0] * (self.peak + 1)
         for value in filter(self.is_whole, self.readers):
-            left[self.definition[value]] += self.size(value)
+            if not self._is_fixed(self.definition[value]):
+                left[self.definition[value]] += self.size(value)
         one = max(sum(left) / count, 1.0)
         total = 0.0
         best: dict[int, tuple[float, int]] = {}
@@ -263,7 +274,7 @@ class _Forward:
             if at in needed:
                 continue
             needed.add(at)
-            for value in _read(self.equations[at]):
+            for value in variables(self.equations[at]):
                 made = self.definition.get(value)
                 if made is None or value in kept or self._is_source(made, first):
                     sources.add(value)
@@ -282,8 +293,9 @@ class _Forward:
     def _is_fixed(self, index: int) -> bool:
         """Whether an equation is computed only once."""
         equation = self.equations[index]
-        name = equation.primitive.name
-        return bool(equation.effects) or name in _NEVER or _compares(equation)
+        is_product = self.products and not fuses_with_operands(equation)
+        is_fixed = equation.primitive.name in _NEVER or _compares(equation)
+        return bool(equation.effects) or is_product or is_fixed
 
 
 def _cheap(equations: Sequence[JaxprEqn], size: Callable[[Var], float]) -> frozenset[int]:
@@ -291,7 +303,7 @@ def _cheap(equations: Sequence[JaxprEqn], size: Callable[[Var], float]) -> froze
     found: set[int] = set()
     sources: dict[Var, float] = {}
     for index, equation in enumerate(equations):
-        behind = sum(sources.get(value, size(value)) for value in set(_read(equation)))
+        behind = sum(sources.get(value, size(value)) for value in set(variables(equation)))
         if fuses_with_consumer(equation) and 8 * behind <= sum(map(size, equation.outvars)):
             found.add(index)
             sources.update(dict.fromkeys(equation.outvars, behind))
@@ -306,10 +318,6 @@ def _compares(equation: JaxprEqn) -> bool:
     if equation.primitive.name not in ("eq", "ne"):
         return False
     return all(jnp.issubdtype(aval_of(atom).dtype, jnp.inexact) for atom in equation.invars)
-
-
-def _read(equation: JaxprEqn) -> list[Var]:
-    return [atom for atom in equation.invars if not isinstance(atom, Literal)]
 
 
 def _evaluated(
@@ -343,7 +351,7 @@ def _evaluated(
 def _last_reads(closed: ClosedJaxpr) -> dict[Var, int]:
     """The last equation that reads each value; of a result the end."""
     jaxpr = closed.jaxpr
-    last = {value: at for at, equation in enumerate(jaxpr.eqns) for value in _read(equation)}
+    last = {value: at for at, equation in enumerate(jaxpr.eqns) for value in variables(equation)}
     results = (atom for atom in jaxpr.outvars if isinstance(atom, Var))
     return last | dict.fromkeys(results, len(jaxpr.eqns))
 
@@ -364,7 +372,7 @@ def _compute_again(
     """
     equations, indices = forward.equations, set(again.equations)
     own = {value for index in indices for value in equations[index].outvars}
-    sources = list(dict.fromkeys(v for at in again.equations for v in _read(equations[at])))
+    sources = list(dict.fromkeys(v for at in again.equations for v in variables(equations[at])))
     sources = [value for value in sources if value not in own and forward.is_whole(value)]
     tied = list(dict.fromkeys((*sources, *late)))
     local = dict(values)

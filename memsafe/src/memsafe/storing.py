@@ -24,6 +24,7 @@ __all__ = ["NAME", "stored"]
 NAME = "memsafe_stored"
 
 _STORED = Primitive(NAME)
+_STORED.def_impl(lambda value: value)
 _STORED.def_abstract_eval(lambda value: value)
 
 

@@ -12,6 +12,7 @@ import pytest
 from jax import Array, lax
 from jax.extend.core import Primitive
 
+from memsafe import storing
 from memsafe.factors import Factor, Piece, Rule
 from memsafe.rules import elementwise, rule_of
 
@@ -70,6 +71,7 @@ OTHERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "regularized_incomplete_beta": (lax.betainc, (FEW, FEW, FEW)),
     "select_n": (lax.select_n, (WHOLE > 0, ODD, VALUES)),
     "zeta": (lax.zeta, (VALUES + 1, VALUES)),
+    storing.NAME: (storing.stored, (ODD,)),
 }
 SERIES = {"igamma", "igamma_grad_a", "igammac", "polygamma", "regularized_incomplete_beta", "zeta"}
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
@@ -129,7 +131,7 @@ def test_every_name_is_a_primitive_of_this_jax_or_of_a_newer_one() -> None:
         for value in vars(importlib.import_module(f"jax._src.{module}")).values()
         if isinstance(value, Primitive)
     }
-    assert elementwise.RULES.keys() - there <= {"log2", "one_minus_square"}
+    assert elementwise.RULES.keys() - there <= {"log2", "one_minus_square", storing.NAME}
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,9 @@ def _each(seeds: range) -> Iterator[Found]:
         some, seeds = seeds[:_PROGRAMS_OF_A_PROCESS], seeds[_PROGRAMS_OF_A_PROCESS:]
         done = 0
         with _process() as process, contextlib.suppress(BrokenProcessPool):
-            for found in process.map(_found, some):
+            for seed in some:  # One at a time, so that Ctrl-C waits for no others.
+                yield process.submit(_found, seed).result()
                 done += 1
-                yield found
         if done < len(some):
             yield _ended(some[done])
             seeds = range(some[done] + 1, seeds.stop)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ from jax import Array
 
 from memsafe import BudgetError, explain, fit, memsafe, search
 from memsafe.measure import Measured
+from memsafe.recomputation import Recomputation
+from memsafe.rewrites import Rewritten
 from tests.memsafe.budgets import peak_bytes, points
 
 pytestmark = pytest.mark.usefixtures("doubles")
@@ -121,3 +124,28 @@ def test_a_plan_far_too_slow_is_not_compiled(monkeypatch: pytest.MonkeyPatch) ->
         return compilations(lambda: within(points()), monkeypatch)
 
     assert compiled(0.5) < compiled(1e6)
+
+
+@pytest.mark.parametrize(("is_told_apart", "tried"), [(True, 2), (False, 1)])
+def test_what_keeps_products_corrects_no_other_prediction(
+    *, is_told_apart: bool, tried: int
+) -> None:
+    wrong = Measured(nbytes=10.0, argument_bytes=0, temp_bytes=10.0, seconds=0, compiled=None)
+    plan = SimpleNamespace(predicted=1.0, time=1.0, work=1.0)
+    planner = SimpleNamespace(plan=lambda *_: plan)
+    plain = SimpleNamespace(argument_bytes=0)
+    ways = [
+        Rewritten(program=jax.make_jaxpr(jnp.sin)(1.0), notes=(), products=is_told_apart),
+        Rewritten(program=jax.make_jaxpr(jnp.cos)(1.0), notes=()),
+    ]
+    again = Recomputation(
+        search=cast("Any", SimpleNamespace(planner=planner, parts=(), budget=5, plain=plain)),
+        programs=iter(ways),
+        target=5.0,
+        scale=1.0,
+    )
+    found = []
+    for attempt in again.whole(float("inf")):
+        again.compiled.append(cast("Any", SimpleNamespace(result=wrong)))
+        found.append(attempt)
+    assert len(found) == tried

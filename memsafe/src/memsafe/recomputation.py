@@ -55,8 +55,9 @@ class Recomputation:
         search: The search that tries them.
         programs: Those not looked at yet.
         target: What a plan may need, in bytes.
-        scale: What is needed of what is predicted. Each plan that is compiled corrects it, but for
-            what libraries hold, which no prediction knows.
+        scale: What is needed of what is predicted, at least.
+        corrected: The same of what was compiled, without what libraries hold, which no prediction
+            knows: where products are kept, and where not. What fuses into a product differs.
         compiled: All that the search compiled.
         known: Those looked at.
     """
@@ -65,6 +66,7 @@ class Recomputation:
     programs: Iterator[Rewritten]
     target: float
     scale: float
+    corrected: dict[bool, float] = field(default_factory=dict)
     compiled: list[Fit] = field(default_factory=list)
     known: dict[Hashable, _Way] = field(default_factory=dict)
 
@@ -74,20 +76,20 @@ class Recomputation:
         One that needs up to `close` times the target, by prediction, is compiled as well.
         """
         for way in self._ways():
-            if not way.program.moved and self.scale * way.plan.predicted <= close * self.target:
+            if not way.program.moved and self._needed(way) <= close * self.target:
                 yield from self._tried(way, limit)
 
     def on_the_host(self, limit: float) -> Iterator[Attempt]:
         """The same of those that send values to the host, the cheapest first."""
         moving = [way for way in self._ways() if way.program.moved]
         for way in sorted(moving, key=lambda way: cost(way.plan, way.program.moved)):
-            if self.scale * way.plan.predicted <= self.target:
+            if self._needed(way) <= self.target:
                 yield from self._tried(way, limit)
 
     def in_slices(self) -> Iterator[Attempt]:
         """Those that need the least."""
         for way in sorted(self._ways(), key=lambda way: way.plan.predicted)[:_HOPELESS]:
-            yield Attempt(way.program, self.target / self.scale, _FEWER)
+            yield Attempt(way.program, self.target / self._scale(way), _FEWER)
 
     def _ways(self) -> Iterator[_Way]:
         """Each program once: in loops of few steps, two levels of segments are one."""
@@ -104,12 +106,19 @@ class Recomputation:
         if way.is_tried or plan.time >= limit:
             return
         way.is_tried = True
-        yield Attempt(way.program, max(self.target / self.scale, plan.predicted), 1)
+        yield Attempt(way.program, max(self.target / self._scale(way), plan.predicted), 1)
         result = self.compiled[-1].result
         if not result.keeps(search.budget):
             needed = result.nbytes - result.library_bytes - search.plain.argument_bytes
             if needed < float("inf"):
-                self.scale = max(self.scale, needed / max(plan.predicted, 1.0))
+                reached = needed / max(plan.predicted, 1.0)
+                self.corrected[way.program.products] = max(self._scale(way), reached)
+
+    def _needed(self, way: _Way) -> float:
+        return self._scale(way) * way.plan.predicted
+
+    def _scale(self, way: _Way) -> float:
+        return max(self.scale, self.corrected.get(way.program.products, 0.0))
 
 
 def cost(plan: Plan, moved: float) -> float:

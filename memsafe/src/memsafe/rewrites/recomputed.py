@@ -77,9 +77,9 @@ def recomputed(
 
     left = sum(size(value) for value in {value for each in again for value in each.dropped})
     ways = f"{len(again) + 1} segments" if parts == 1 else f"{segments} segments of {parts} parts"
-    note = f"{as_text(left)} for the gradient computed again, in {ways}"
-    note += ", products kept" if products else ""
-    return Rewritten(program=flattened(traced_like(run, closed)), notes=(note,))
+    kept = ", products kept" if products else ""
+    note = f"{as_text(left)} for the gradient computed again, in {ways}{kept}"
+    return Rewritten(program=flattened(traced_like(run, closed)), notes=(note,), products=products)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

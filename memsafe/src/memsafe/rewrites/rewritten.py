@@ -26,11 +26,13 @@ class Rewritten:
         program: What it is now; the one that came in, where nothing changed.
         notes: One line per change, with the user's source line.
         moved: Bytes that it sends to the host's memory and fetches back.
+        products: Products are kept, and what comes of them is computed again.
     """
 
     program: ClosedJaxpr
     notes: tuple[str, ...]
     moved: int = 0
+    products: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

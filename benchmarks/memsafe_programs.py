@@ -5,10 +5,11 @@ memsafe knows, in some order, differentiated or not, on 1 to 4 devices, with som
 results in double precision must be plain jit's to 1e-9 of the largest entry, integers and truth
 values exactly, and what is compiled must keep the budget, unless memsafe refuses it. Where plain
 jit itself is wrong (it makes a value twice, with two roundings, so that none equals the maximum),
-memsafe is held against the operations one by one, and the program is counted. So is one at which
-XLA ends the process as written, on which memsafe says nothing. Exits with 1 where a program is
-wrong, over its budget or breaks memsafe, and where less than a tenth of all were split. Ctrl-C ends
-it early: what was run is counted, and ``--seed`` goes on from there.
+memsafe is held against the operations one by one, and the program is counted. Programs run in other
+processes. Where one ends, and ends again at the program as written, that is XLA's fault and counted
+apart. Exits with 1 where a program is wrong, over its budget or breaks memsafe, and where less than
+a tenth of all were split. Ctrl-C ends it early: what was run is counted, and ``--seed`` goes on
+from there.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Final
@@ -52,7 +53,7 @@ def main() -> int:
     begun, counts = time.perf_counter(), Counter[str]()
     seeds = range(arguments.seed, arguments.seed + arguments.count)
     with contextlib.suppress(KeyboardInterrupt):
-        for lines, kinds in _each(seeds):
+        for lines, kinds in outcomes(seeds, _found, _written):
             for line in lines:
                 console.print(line)
             counts.update(kinds)
@@ -66,17 +67,22 @@ def main() -> int:
     return 0 if good and whole else 1
 
 
-def _each(seeds: range) -> Iterator[Found]:
-    """What became of each program, in processes that XLA may end."""
+def outcomes(
+    seeds: range, found: Callable[[int], Found], written: Callable[[int], object]
+) -> Iterator[Found]:
+    """What ``found`` says of each program, in processes that may end.
+
+    Where one does, whether ``written`` ends another says whose fault it is.
+    """
     while seeds:
         some, seeds = seeds[:_PROGRAMS_OF_A_PROCESS], seeds[_PROGRAMS_OF_A_PROCESS:]
         done = 0
         with _process() as process, contextlib.suppress(BrokenProcessPool):
             for seed in some:  # One at a time, so that Ctrl-C waits for no others.
-                yield process.submit(_found, seed).result()
+                yield process.submit(found, seed).result()
                 done += 1
         if done < len(some):
-            yield _ended(some[done])
+            yield _ended(some[done], written)
             seeds = range(some[done] + 1, seeds.stop)
 
 
@@ -89,15 +95,19 @@ def _on_devices() -> None:
     jax.config.update("jax_num_cpu_devices", _DEVICES)
 
 
-def _ended(seed: int) -> Found:
+def _ended(seed: int, written: Callable[[int], object]) -> Found:
     """Of a program that ended its process: whether it does so without memsafe too."""
     told = f"the process ended\n  {numbered(seed)}"
     with _process() as process:
         try:
-            process.submit(compiled_as_written, numbered(seed)).result()
+            process.submit(written, seed).result()
         except BrokenProcessPool:
             return [f"as written, {told}"], ["programs", "XLA ends the process as written"]
     return [told], ["programs", "crashes"]
+
+
+def _written(seed: int) -> None:
+    compiled_as_written(numbered(seed))
 
 
 def _found(seed: int) -> Found:

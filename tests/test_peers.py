@@ -1,5 +1,6 @@
 """``benchmarks.peers``: what is counted, what passes beside a peer, and what does not."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from benchmarks.peers import inference, jax_networks
+from benchmarks.peers import autochunk, inference, jax_networks, training
 from benchmarks.peers.autochunk import longest
 from benchmarks.peers.fitted import Compiled
 from benchmarks.peers.products import products_of
@@ -86,6 +87,36 @@ def test_as_many_bytes_and_products_as_the_peer_pass() -> None:
 @pytest.mark.parametrize("best", [_point(31, 1.1), _point(30, 1.2), None])
 def test_more_bytes_or_products_than_the_peer_fail(best: Compiled | None) -> None:
     assert not is_on_or_below(best, PEER)
+
+
+@pytest.mark.parametrize(
+    ("text", "only", "words"),
+    [
+        (None, "", "No such file"),
+        ("{}", "", "curves"),
+        ("nothing", "", "Expecting value"),
+        ('{"curves": {}}', "absent", "wanted a part of one of MLP"),
+    ],
+)
+def test_curves_that_cannot_be_read_are_misuse(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str | None,
+    only: str,
+    words: str,
+) -> None:
+    curves = tmp_path / "curves.json"
+    if text is not None:
+        curves.write_text(text)
+    monkeypatch.setattr("sys.argv", ["training", str(curves), "--only", only])
+    assert training.main() == 2
+    assert words in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_network_that_there_is_not_is_misuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["autochunk", "--only", "absent"])
+    assert autochunk.main() == 2
 
 
 @pytest.mark.parametrize(

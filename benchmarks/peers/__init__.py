@@ -1,1 +1,1 @@
-"""memsafe beside what other projects do against memory, on the same programs."""
+"""memsafe and other projects that save memory, compared on the same programs."""

@@ -44,7 +44,10 @@ def main() -> int:
     asked = _parser().parse_args()
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
     names = [name for name in NETWORKS if asked.only in name]
-    good = [bool(names)]
+    if not names:
+        console.print(f"got --only {asked.only}; wanted a part of one of {', '.join(NETWORKS)}")
+        return 2
+    good: list[bool] = []
     if asked.table in ("memory", "both"):
         good.append(_memory(console, names))
     if asked.table in ("length", "both"):

@@ -39,14 +39,16 @@ jax 0.10.2, 2026-11-25).
 """
 
 _SLOWER = 1.25
-"""Unless slices should take so many times the time as written, and whole values less than they.
+"""From so many times the time as written, by prediction, slices may come second.
+
+Then programs with whole values computed again that should take less time are tried first.
 
 A GPT of 4 layers at 0.43 of its memory takes 0.98 of its time in slices, by prediction 1.39, and
 0.7 with its layers computed again, by prediction 1.26 (2 cores, jax 0.10.2, 2026-11-26).
 """
 
 _CLOSE = 1.1
-"""How many times the target a program may need that is compiled: no prediction is finer.
+"""A program is compiled that should need at most so many times the target: predictions are rough.
 
 `jax.checkpoint` around each layer of a GPT needs 0.89 of what is predicted (4 layers, jax 0.10.2,
 CPU, 2026-11-26).
@@ -69,9 +71,9 @@ _MARGIN = 0.95
 """The share of a budget that is planned for, since the compiler's figure will differ."""
 
 _LIBRARY_POWER = 2.0
-"""The power of the target with which what a plan needs falls, where libraries hold most of it.
+"""The exponent with which a plan's memory depends on its target, where libraries hold most of it.
 
-Of an encoder's gradient plans for 38, 21 and 12 MB need 291, 56 and 20 MB, of which libraries hold
+Of an encoder's gradient, plans for 38, 21 and 12 MB need 291, 56 and 20 MB, of which libraries hold
 170, 25 and 4 MB. In 86 MB it takes 0.3 times its time with the second, 0.6 with the third (2 cores,
 jax 0.10.2, 2026-11-26).
 """
@@ -304,10 +306,11 @@ class Search:
 
 
 def narrowed(needs: Sequence[tuple[float, Measured]], own: float, room: float) -> float:
-    """The share of the last target that should need `room` beside `own` bytes of arguments.
+    """What to multiply the last target by, so that the next plan needs `room` bytes.
 
-    What is needed is taken as a power of the target, by the last two that were compiled. The share
-    is 1 where a compiler did not say what it needs.
+    `needs` are the targets so far, with what was compiled; `own` bytes of each are arguments. A
+    plan's memory is taken to be a power of its target, with the exponent of the last two plans. The
+    result is 1 where a compiler did not say what it needs.
     """
     target, result = needs[-1]
     needed = result.nbytes - own

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 from jax import Array
 
-from memsafe import BudgetError, explain, fit, memsafe, search
+from memsafe import BudgetError, costs, explain, fit, memsafe, plan, search
 from memsafe.measure import Measured
 from memsafe.recomputation import Recomputation
 from memsafe.rewrites import Rewritten
@@ -57,6 +57,27 @@ def test_whole_values_come_first_where_slices_are_slower(
     monkeypatch.setattr(fit, "_CACHED", {"cpu": element})
     explain(gradient, int(0.9 * peak_bytes(gradient, *given())))(*given())
     assert ("computed again, in" in capsys.readouterr().out) == is_whole
+
+
+@jax.grad
+def in_steps(weight: Array, x: Array) -> Array:
+    """Of a scan, each slice of the batch runs all steps."""
+    return jnp.mean(jax.lax.scan(lambda x, _: (jnp.tanh(x @ weight), None), x, length=64)[0] ** 2)
+
+
+@pytest.mark.parametrize(("step", "is_whole"), [(costs.LOOP_STEP, True), (0.0, False)])
+def test_each_step_of_a_scan_in_slices_takes_time(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    step: float,
+    *,
+    is_whole: bool,
+) -> None:
+    monkeypatch.setattr(plan, "LOOP_STEP", step)
+    weights, _ = given()
+    arguments = weights[0], jnp.ones((2**12, WIDTH))
+    explain(in_steps, int(0.3 * peak_bytes(in_steps, *arguments)))(*arguments)
+    assert ("computed once more" in capsys.readouterr().out) == is_whole
 
 
 @pytest.mark.parametrize(
@@ -131,8 +152,8 @@ def test_what_keeps_products_corrects_no_other_prediction(
     *, is_told_apart: bool, tried: int
 ) -> None:
     wrong = Measured(nbytes=10.0, argument_bytes=0, temp_bytes=10.0, seconds=0, compiled=None)
-    plan = SimpleNamespace(predicted=1.0, time=1.0, work=1.0)
-    planner = SimpleNamespace(plan=lambda *_: plan)
+    one = SimpleNamespace(predicted=1.0, elapsed=1.0, work=1.0)
+    planner = SimpleNamespace(plan=lambda *_: one)
     plain = SimpleNamespace(argument_bytes=0)
     ways = [
         Rewritten(program=jax.make_jaxpr(jnp.sin)(1.0), notes=(), products=is_told_apart),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from memsafe.costs import LOOP_STEP
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -88,6 +90,26 @@ class Plan:
     def loops(self) -> tuple[Loop, ...]:
         """The loops at this level."""
         return tuple(step for step in self.steps if isinstance(step, Loop))
+
+    @property
+    def elapsed(self) -> float:
+        """`time`, and what the steps of its loops take beside their operations."""
+        return self.time + LOOP_STEP * self.loop_steps
+
+    @property
+    def loop_steps(self) -> float:
+        """How often the bodies of loops run: slices, and the steps of each scan in each slice."""
+        return sum(map(self._loop_steps, self.steps))
+
+    def _loop_steps(self, step: Loop | Whole) -> float:
+        own = self.graph.steps
+        if isinstance(step, Loop):
+            region = step.region
+            within = sum(own[at] * len(region.versions(at)) for at in region.factors)
+            return step.count * (1 + (step.inner.loop_steps if step.inner else within))
+        times: int = self.graph.equations[step.equation].params.get("length", 1)
+        more = sum(one.loop_steps - sum(one.graph.steps) for one in step.sub_jaxprs.values())
+        return own[step.equation] + times * more
 
     @property
     def is_plain(self) -> bool:

@@ -103,7 +103,7 @@ class Recomputation:
 
     def _tried(self, way: _Way, limit: float) -> Iterator[Attempt]:
         plan, search = way.plan, self.search
-        if way.is_tried or plan.time >= limit:
+        if way.is_tried or plan.elapsed >= limit:
             return
         way.is_tried = True
         yield Attempt(way.program, max(self.target / self._scale(way), plan.predicted), 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from memsafe.blockers import blockers_of
+from memsafe.costs import LOOP_STEP
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
 from memsafe.programs import evaluate, nbytes
@@ -211,20 +212,21 @@ class Search:
         Slices of a long program take long to find: there, values computed again come first.
         """
         graph = written.graph
+        own = self.work + LOOP_STEP * written.loop_steps
         fits_whole = again.scale * graph.largest <= again.target
         if fits_whole and len(graph.equations) > _LONG:
-            yield from again.whole(self.most * self.work)
+            yield from again.whole(self.most * own)
         target = again.target
         plans = [self.planner.plan(each.program, target, self.parts) for each in sliced]
         if len(sliced) > 1 and plans[0].predicted > target >= plans[1].predicted:
             sliced, plans = sliced[::-1], plans[::-1]
         plan, *_ = plans
         slices = [Attempt(each, target, _ATTEMPTS) for each in sliced]
-        limit = plan.time if plan.predicted <= target else float("inf")
+        limit = plan.elapsed if plan.predicted <= target else float("inf")
         is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
         if is_cheap:
-            if plan.time > _SLOWER * self.work:
-                yield from again.whole(plan.time, _CLOSE)
+            if plan.elapsed > _SLOWER * own:
+                yield from again.whole(plan.elapsed, _CLOSE)
             yield from slices
         yield from again.whole(limit)
         yield from again.on_the_host(limit)

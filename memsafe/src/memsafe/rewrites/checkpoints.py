@@ -125,20 +125,20 @@ def _length(steps: int, row: float, carry: float, levels: int, share: float) -> 
 
     @cache
     def least(steps: int, levels: int) -> float:
-        """Bytes of rows and carries kept at once."""
+        """Bytes of rows and carries kept at once; a step makes its row beside the stack of all."""
         if levels == 0 or steps < _FEWEST:
-            return steps * row
+            return (steps + (steps > 1)) * row
         return min(kept(steps, length, levels) for length in _lengths(steps))
 
     def kept(steps: int, length: int, levels: int) -> float:
         segments = steps // length - 1
         return segments * carry + least(steps - segments * length, levels - 1)
 
-    lengths = _lengths(steps)
+    lengths, whole = _lengths(steps), least(steps, 0)
     best = min(lengths, key=lambda length: kept(steps, length, levels))
-    good = [each for each in lengths if kept(steps, each, levels) <= share * steps * row]
+    good = [each for each in lengths if kept(steps, each, levels) <= share * whole]
     longest = max(good, default=best)
-    return longest if kept(steps, longest, levels) < steps * row else 0
+    return longest if kept(steps, longest, levels) < whole else 0
 
 
 def _of_length(length: int, steps: int, row: float, carry: float) -> int:
@@ -218,6 +218,8 @@ class _Segments:
             return (carry, stacks), None
 
         def back(state: _State, numbers: Array, again: list[Array]) -> _State:
+            if self._is_one(numbers):
+                return step(state, (numbers[0], again))[0]
             unroll = self.other.unroll
             after, _ = lax.scan(step, state, (numbers, again), reverse=True, unroll=unroll)
             return after
@@ -250,6 +252,12 @@ class _Segments:
         state: _Carry,
         numbers: Array,
     ) -> tuple[_Carry, list[Array]]:
+        """The steps of these numbers: the carry, and the stacks of rows; of one step its rows.
+
+        XLA unrolls a loop of one step. Rows that nobody stacks can be computed where they are read.
+        """
+        if self._is_one(numbers):
+            return step(state, numbers[0])
         return lax.scan(step, state, numbers, unroll=self.one.unroll)
 
     def _place(self, number: Array) -> Array:
@@ -259,6 +267,10 @@ class _Segments:
     def _firsts(self) -> Array:
         """The first step of each segment but the last."""
         return self.cut.length * self._numbers(self.cut.segments)
+
+    @staticmethod
+    def _is_one(numbers: Array) -> bool:
+        return numbers.size == 1
 
     @staticmethod
     def _numbers(count: int) -> Array:

@@ -12,6 +12,7 @@ from jax import Array
 
 from memsafe import BudgetError, costs, explain, fit, memsafe, plan, search
 from memsafe.measure import Measured
+from memsafe.prospects import Prospects
 from memsafe.recomputation import Recomputation
 from memsafe.rewrites import Rewritten
 from tests.memsafe.budgets import peak_bytes, points
@@ -36,14 +37,12 @@ def given() -> tuple[list[Array], Array]:
     )
 
 
-@pytest.mark.parametrize("is_long", [True, False])
-def test_a_long_program_is_computed_again_before_it_is_sliced(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_long: bool
+def test_a_long_program_is_sliced_where_that_takes_less_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if is_long:
-        monkeypatch.setattr(search, "_LONG", LAYERS)
+    monkeypatch.setattr(search, "LONG", 1)
     explain(gradient, int(0.9 * peak_bytes(gradient, *given())))(*given())
-    assert ("computed again, in" in capsys.readouterr().out) == is_long
+    assert "computed again, in" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("element", "is_whole"), [(0.5, False), (8.0, True)])
@@ -140,11 +139,70 @@ def compilations(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> in
 
 def test_a_plan_far_too_slow_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(times: float) -> int:
-        monkeypatch.setattr(search, "_FAR", times)
+        monkeypatch.setattr(search, "FAR", times)
         within = memsafe(balanced, 100_000, max_slowdown=1.0)
         return compilations(lambda: within(points()), monkeypatch)
 
     assert compiled(0.5) < compiled(1e6)
+
+
+def test_a_long_program_is_refused_after_fewer_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled(long: int) -> int:
+        monkeypatch.setattr(search, "LONG", long)
+        within = memsafe(balanced, 20_000, max_slowdown=1e6)
+        return compilations(lambda: within(points()), monkeypatch)
+
+    assert compiled(1) < compiled(10**6)
+
+
+def fit_of(predicted: float, needed: float, libraries: int = 0) -> search.Fit:
+    """What stands for a plan without arguments, compiled; results take 100 bytes of it."""
+    result = Measured(
+        nbytes=needed + libraries,
+        argument_bytes=0,
+        temp_bytes=0,
+        seconds=0,
+        compiled=None,
+        library_bytes=libraries,
+    )
+    return cast("Any", SimpleNamespace(plan=SimpleNamespace(predicted=predicted), result=result))
+
+
+PROSPECTS = Prospects(room=100.0, results=100.0, arguments=0.0)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "before", "is_far"),
+    [
+        (180.0, fit_of(200.0, 300.0), True),
+        (160.0, fit_of(200.0, 300.0), False),
+        (180.0, fit_of(200.0, 200.0), False),
+        (180.0, fit_of(200.0, 200.0, libraries=100), False),
+    ],
+)
+def test_a_plan_is_far_if_it_needs_too_much_as_the_last_did(
+    predicted: float, before: search.Fit, *, is_far: bool
+) -> None:
+    assert PROSPECTS.is_far(fit_of(predicted, 0).plan, before) == is_far
+
+
+@pytest.mark.parametrize(
+    ("predicted", "before", "is_repeated"),
+    [
+        (196.0, fit_of(200.0, 220.0), True),
+        (190.0, fit_of(200.0, 220.0), False),
+        (196.0, fit_of(200.0, 210.0), False),
+        (196.0, fit_of(200.0, 200.0, libraries=20), True),
+    ],
+)
+def test_a_plan_no_smaller_is_tried_only_near_the_budget(
+    predicted: float, before: search.Fit, *, is_repeated: bool
+) -> None:
+    assert PROSPECTS.is_repeated(fit_of(predicted, 0).plan, before) == is_repeated
+
+
+def test_the_next_target_is_what_should_fill_the_room() -> None:
+    assert PROSPECTS.nearer(200.0, fit_of(200.0, 300.0)) == pytest.approx(150.0)
 
 
 @pytest.mark.parametrize(("is_told_apart", "tried"), [(True, 2), (False, 1)])

@@ -32,16 +32,23 @@ class Feasibility:
         splitting: The values that are never kept.
         region: The loop.
         hopeless: Values along an axis that the loop cannot make in slices.
+        possible: Those that nothing keeps out of the loop, while it has as many sinks.
+        grown: That number.
     """
 
     splitting: Splitting
     region: Region
     hopeless: set[Sliced] = field(default_factory=set)
+    possible: set[Sliced] = field(default_factory=set)
+    grown: int = 0
 
     def may_take(self, sink: int, factor: Factor) -> bool:
         """Whether nothing keeps `sink` out but what growing itself may still meet."""
         if sink in self.region.factors:
             return True
+        if self.grown != len(self.region.sinks):
+            self.grown = len(self.region.sinks)
+            self.possible.clear()
         operands = self.splitting.graph.made_operands(sink, factor)
         needed_by: dict[Sliced, Sliced | None] = {}
         todo: list[Sliced | None] = [None]  # The sink itself.
@@ -54,9 +61,10 @@ class Feasibility:
                     stuck = needed_by[stuck]
                 return False
             for need in needs:
-                if need not in needed_by:
+                if need not in needed_by and need not in self.possible:
                     needed_by[need] = each
                     todo.append(need)
+        self.possible.update(needed_by)
         return True
 
     def _needs(self, need: Sliced) -> list[Sliced] | None:

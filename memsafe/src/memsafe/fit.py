@@ -19,7 +19,7 @@ from memsafe.measure import Measured, measured
 from memsafe.planner import Planner
 from memsafe.preparations import for_slices, recomputing
 from memsafe.programs import evaluate, flattened, nbytes
-from memsafe.search import Fit, Search, floor_of
+from memsafe.search import FAR, Fit, Search, floor_of
 from memsafe.shards import gathered, input_parts
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def planner_for(device: Device, options: Options) -> Planner:
     wanted = options.split_size or slice_bytes
     size = min(wanted, options.size_threshold or wanted)
     cached = _CACHED.get(device.platform, 1.0)
-    return Planner(slice_bytes=size, multiple=multiple, cached=cached)
+    most = FAR * options.max_slowdown
+    return Planner(slice_bytes=size, multiple=multiple, cached=cached, most=most)
 
 
 def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from memsafe.region import Region
     from memsafe.slice_body import Leaving
 
-__all__ = ["Loop", "Plan", "Whole"]
+__all__ = ["LONG", "Loop", "Plan", "Whole", "rounded"]
+
+LONG = 500
+"""The equations of a program from which each plan takes seconds to find and to compile.
+
+A residual network of 1,402 equations takes 8 to 23 s to plan, and a decoder of 1,436 takes 7 to
+12 s to compile in slices (2 cores, jax 0.10.2, 2026-11-26).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +141,16 @@ class Plan:
             else:
                 for plan in step.sub_jaxprs.values():
                     yield from plan.all_loops()
+
+
+def rounded(size: int, least: int, wished: int, multiple: int) -> int:
+    """About `wished` indices: a divisor of `size` where one is near, else a round number."""
+    if wished >= size:
+        return size
+    near = [n for n in range(wished, max(least, wished // 2), -1) if size % n == 0]
+    for length in near:
+        if length % multiple == 0:
+            return length
+    if near:
+        return near[0]
+    return max(least, wished // multiple * multiple or wished)

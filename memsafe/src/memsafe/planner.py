@@ -25,7 +25,7 @@ from memsafe.candidates import (
 from memsafe.emit import step_signature, traced_step
 from memsafe.graph import Graph
 from memsafe.keeping import recomputed_groups, thresholds, untangled, values_above
-from memsafe.plan import Loop, Plan, Whole
+from memsafe.plan import LONG, Loop, Plan, Whole, rounded
 from memsafe.programs import signature
 from memsafe.region import Region
 from memsafe.shards import body_parts
@@ -96,6 +96,7 @@ class Planner:
         candidates: Those that keep nothing above a size, by program and size in bytes.
         looped: Those asked for by the values that they split, by program.
         least: The bytes that every step may take, however deep it is; 0: a share of the budget.
+        most: How many times the time of its program a plan may take, to be improved any further.
     """
 
     slice_bytes: float
@@ -108,6 +109,7 @@ class Planner:
     candidates: dict[Graph, dict[int, Candidate | None]] = field(default_factory=dict)
     looped: dict[Hashable, Candidate] = field(default_factory=dict)
     least: float = 0.0
+    most: float = math.inf
 
     def plan(self, closed: ClosedJaxpr, budget: float, parts: tuple[Parts, ...] = ()) -> Plan:
         """The cheapest plan found within `budget` bytes beside the arguments, or the smallest.
@@ -154,7 +156,7 @@ class Planner:
         Those keep less, which leaves room to keep what is the most work to make again.
         """
         cost, chosen, plan = self._refined(chosen, plan, budget)
-        if plan.work <= self._free * plan.graph.work:
+        if plan.work <= self._free * plan.graph.work or self._is_far(plan, cost):
             return self._lean(chosen, plan, budget)
         sparer = sorted(others, key=lambda other: len(other.split))
         for each in [other for other in sparer if len(other.split) > len(chosen.split)][:_SPARER]:
@@ -164,6 +166,11 @@ class Planner:
                 if other_cost < cost:
                     return self._lean(other, other_plan, budget)
         return self._lean(chosen, plan, budget)
+
+    def _is_far(self, plan: Plan, cost: float) -> bool:
+        """Whether a plan takes so long, of a program that takes long to plan, that none will do."""
+        is_long = self.depth == _DEPTH and len(plan.graph.equations) > LONG
+        return is_long and self.cached * cost > self.most * plan.graph.work
 
     @property
     def _free(self) -> float:
@@ -367,30 +374,17 @@ class Planner:
         longer = _HALO * region.size * fixed_share(graph, region)
         useful = max(useful, min(room, longer * more / least))
         wished = least * (1 + useful / more) if more > 0 else region.size
-        length = _rounded(region.size, least, int(min(wished, region.size)), self.multiple)
+        length = rounded(region.size, least, int(min(wished, region.size)), self.multiple)
         taken = slice_bytes(graph, region, length) - one
         if taken > (max(room, useful) if fitting else _FAR * useful):
             wished = least + useful / taken * (length - least)
-            length = _rounded(region.size, least, int(wished), self.multiple)
+            length = rounded(region.size, least, int(wished), self.multiple)
         return length
 
 
 def _halo_work(graph: Graph, step: Loop | Whole) -> float:
     """The operations of all the halos of a loop."""
     return halo_work(graph, step.region) * step.count if isinstance(step, Loop) else 0.0
-
-
-def _rounded(size: int, least: int, wished: int, multiple: int) -> int:
-    """About `wished` indices: a divisor of `size` where one is near, else a round number."""
-    if wished >= size:
-        return size
-    near = [n for n in range(wished, max(least, wished // 2), -1) if size % n == 0]
-    for length in near:
-        if length % multiple == 0:
-            return length
-    if near:
-        return near[0]
-    return max(least, wished // multiple * multiple or wished)
 
 
 def _magnitude(budget: float) -> int:

@@ -118,6 +118,7 @@ class Splitting:
         self.above = list(graph.ancestors)
         self.covered = 0
         self.known_seeds: dict[int, list[Factor]] = {}
+        self.known_ways: dict[tuple[int, int], list[Factor]] = {}
         self.cones = self._cones()
         self.cheap = self._cheap()
 
@@ -203,10 +204,7 @@ class Splitting:
 
     def _taken_in(self, feasibility: Feasibility, sink: int) -> bool:
         region = feasibility.region
-        for finest in self.seeds(sink):
-            if finest.size % region.size:
-                continue
-            factor = finest.coarser(finest.size // region.size)
+        for factor in self._ways(sink, region.size):
             if not feasibility.may_take(sink, factor):
                 continue
             try:
@@ -215,6 +213,13 @@ class Splitting:
                 continue
             return True
         return False
+
+    def _ways(self, sink: int, size: int) -> list[Factor]:
+        """The factors of `sink` that slice its large operands, with so many indices."""
+        if (sink, size) not in self.known_ways:
+            fine = (factor for factor in self.seeds(sink) if not factor.size % size)
+            self.known_ways[sink, size] = [each.coarser(each.size // size) for each in fine]
+        return self.known_ways[sink, size]
 
     def extend(self, region: Region, sink: int, factor: Factor) -> None:
         """Takes `sink` and what makes its operands into `region`, or raises and changes nothing."""

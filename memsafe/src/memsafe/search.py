@@ -10,7 +10,9 @@ from memsafe.blockers import blockers_of
 from memsafe.costs import LOOP_STEP
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
+from memsafe.plan import LONG
 from memsafe.programs import evaluate, nbytes
+from memsafe.prospects import Prospects
 from memsafe.recomputation import Attempt, Recomputation, cost
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from memsafe.rewrites import Rewritten
     from memsafe.shards import Parts
 
-__all__ = ["Fit", "Search", "floor_of", "narrowed"]
+__all__ = ["FAR", "Fit", "Search", "floor_of", "narrowed"]
 
 _ATTEMPTS = 6
 """How often a plan is compiled before the budget is given up."""
@@ -58,15 +60,18 @@ CPU, 2026-11-26).
 _NEAR = 1.5
 """Slices that should take so many times the budget are tried before values are computed again."""
 
-_LONG = 500
-"""The equations from which values are computed again before the program is planned in slices.
+_EQUAL = 1.02
+"""The same for a long program where no slice stays in a cache: what should take less time is first.
 
-A residual network of 937 equations takes 34 s to plan in slices, and 1 s for each way to compute
-values again (2 cores, jax 0.10.2, 2026-11-26).
+The gradient of a decoder at 0.75 of its memory should take 1.03 times the time in slices, and 1.01
+with its products kept (1,436 equations, for an H100, jax 0.10.2, 2026-11-26).
 """
 
-_FAR = 2.0
-"""A plan in slices is not compiled that should take so many times the time allowed."""
+FAR = 2.0
+"""A plan in slices is not compiled that should take so many times the time allowed.
+
+Nor is one of a long program that should take any more than that.
+"""
 
 _MARGIN = 0.95
 """The share of a budget that is planned for, since the compiler's figure will differ."""
@@ -209,13 +214,9 @@ class Search:
     ) -> Iterator[Attempt]:
         """What is tried: slices that take few operations more, values computed again, other slices.
 
-        Slices of a long program take long to find: there, values computed again come first.
+        Of slices and of values computed again, those come first that should take less time.
         """
-        graph = written.graph
         own = self.work + LOOP_STEP * written.loop_steps
-        fits_whole = again.scale * graph.largest <= again.target
-        if fits_whole and len(graph.equations) > _LONG:
-            yield from again.whole(self.most * own)
         target = again.target
         plans = [self.planner.plan(each.program, target, self.parts) for each in sliced]
         if len(sliced) > 1 and plans[0].predicted > target >= plans[1].predicted:
@@ -223,16 +224,22 @@ class Search:
         plan, *_ = plans
         slices = [Attempt(each, target, _ATTEMPTS) for each in sliced]
         limit = plan.elapsed if plan.predicted <= target else float("inf")
+        is_long = len(plan.graph.equations) > LONG
         is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
         if is_cheap:
-            if plan.elapsed > _SLOWER * own:
+            slower = _EQUAL if is_long and self.planner.cached == 1 else _SLOWER
+            if plan.elapsed > slower * own:
                 yield from again.whole(plan.elapsed, _CLOSE)
             yield from slices
+            limit = float("inf") if is_long else limit  # They do not fit, whatever was predicted.
         yield from again.whole(limit)
         yield from again.on_the_host(limit)
         yield from again.in_slices()
         if not is_cheap:
             yield from slices
+            if is_long:
+                yield from again.whole(float("inf"))
+                yield from again.on_the_host(float("inf"))
 
     def _is_quick(self, slowdown: float) -> bool:
         """Whether a plan should not take more time than asked. No prediction is finer."""
@@ -251,12 +258,15 @@ class Search:
         smallest = plain.nbytes
         needs: list[tuple[float, Measured]] = []
         for attempt in range(attempts):
-            found = self._other(program, target, before, room / 4 ** (attempt + 1))
+            most = room / 4 ** (attempt + 1)
+            found = self._other(program, target, before, most)
+            if attempts > 1 and len(program.jaxpr.eqns) > LONG:
+                found = found and self._promising(preparation, found, before, compiled)
             if found is None:
                 break
             before = plan, target = found
-            slowdown = cost(plan, preparation.moved) / self.work if self.work else 1.0
-            if attempts > 1 and slowdown > _FAR * self.most and plan.predicted <= target:
+            slowdown = self._slowdown(preparation, plan)
+            if attempts > 1 and self._is_too_slow(plan, slowdown) and plan.predicted <= target:
                 raise BudgetError(
                     budget=self.budget,
                     smallest=min(plain.argument_bytes + plan.predicted, self.budget),
@@ -282,12 +292,48 @@ class Search:
             needs.append((min(target, plan.predicted), result))
             share = narrowed(needs, plain.argument_bytes, _MARGIN * room)
             target = needs[-1][0] * min(refused, share)
-        assert best is not None
+        best = best or self.planner.plan(program, target, self.parts)
         blockers = blockers_of(best, floor_of(best.graph))
         if smallest <= self.budget:
             words = "the compiler refuses it: the device has less memory than the budget"
             blockers.insert(0, words)
         raise BudgetError(budget=self.budget, smallest=smallest, blockers=blockers)
+
+    def _slowdown(self, preparation: Rewritten, plan: Plan) -> float:
+        return cost(plan, preparation.moved) / self.work if self.work else 1.0
+
+    def _is_too_slow(self, plan: Plan, slowdown: float) -> bool:
+        """Whether a plan in slices is not worth compiling."""
+        if len(plan.graph.equations) > LONG:
+            return not self._is_quick(slowdown)
+        return slowdown > FAR * self.most
+
+    def _promising(
+        self,
+        preparation: Rewritten,
+        found: tuple[Plan, float],
+        before: tuple[Plan, float] | None,
+        compiled: Sequence[Fit],
+    ) -> tuple[Plan, float] | None:
+        """`found`, or a plan for a smaller target; None where neither should come near the budget.
+
+        What was compiled tells by how much predictions are too low.
+        """
+        plan, target = found
+        if self._is_too_slow(plan, self._slowdown(preparation, plan)):
+            return found if plan.predicted <= target else None
+        prospects = Prospects.of(self.budget, self.plain)
+        sliced = [fit for fit in compiled if fit.plan.loops]
+        if not plan.loops or not sliced:
+            return found
+        if prospects.is_far(plan, sliced[-1]):
+            target = prospects.nearer(target, sliced[-1])
+            plan = self.planner.plan(preparation.program, target, self.parts)
+            if prospects.is_far(plan, sliced[-1]):
+                return None
+        if before is not None and prospects.is_repeated(plan, sliced[-1]):
+            return None
+        return plan, target
 
     def _other(
         self, program: ClosedJaxpr, target: float, before: tuple[Plan, float] | None, most: float

@@ -27,6 +27,7 @@ from assay.model.timing import Change, Sensitivity
 TURNS: Final = 1000
 WIDTH: Final = 64
 SLOWDOWNS: Final = (1.0, 1.05, 2.0, 10.0, 100.0)
+SLOWDOWNS_OF_A_GPU: Final = (1.0, 1.02, 1.05, 1.1)
 WANTED: Final = 0.95
 _QUESTION: Final = AtMost(limit=1.0, sensitivity=Sensitivity(least=0.02, seen=0.05))
 _BUSY: Final = "import time\nend = time.time() + {}\nwhile time.time() < end: sum(range(10000))"
@@ -132,14 +133,16 @@ def main() -> int:
     parser.add_argument("--comparisons", type=int, default=200, help="of a program with itself")
     parser.add_argument("--neighbours", type=int, default=0, help="busy processes beside it")
     parser.add_argument("--seconds", type=float, default=400.0, help="begin no round after this")
+    parser.add_argument("--platform", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    rows = {factor: Row() for factor in SLOWDOWNS}
+    os.environ["JAX_PLATFORMS"] = options.platform
+    slowdowns = SLOWDOWNS if options.platform == "cpu" else SLOWDOWNS_OF_A_GPU
+    rows = {factor: Row() for factor in slowdowns}
     chance, end = random.Random(0), time.monotonic() + options.seconds  # noqa: S311 - an order
     loads = []
     with _neighbours(options.neighbours, options.seconds + 60):
         while len(rows[1.0].seconds) < options.comparisons and time.monotonic() < end:
-            for factor in chance.sample((1.0, *SLOWDOWNS), len(SLOWDOWNS) + 1):
+            for factor in chance.sample((1.0, *slowdowns), len(slowdowns) + 1):
                 rows[factor].add(*compare(factor))
             loads.append(os.getloadavg()[0])
             sys.stderr.write(f"{_counts(rows)}\n")

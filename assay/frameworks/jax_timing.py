@@ -227,6 +227,7 @@ def calibrate(device: jax.Device) -> Calibration:
         )
 
 
+TO_HOST, TO_DEVICE = "MemcpyD2H", "MemcpyH2D"
 _GPU = "/device:GPU:"
 # libtpu always adds a plane /device:CUSTOM:Megascale Trace, which is not a device.
 _TPU = "/device:TPU:"
@@ -248,20 +249,30 @@ def device_times(profiles: Sequence[bytes], runs: int) -> DeviceTimes | None:
     gpus, tpus, hosts = (
         [plane for plane in planes if plane.name.startswith(kind)] for kind in (_GPU, _TPU, _HOST)
     )
-    works = [_work(plane) for plane in gpus or tpus or hosts]
+    works = [device_work(plane) for plane in gpus or tpus or hosts]
 
-    def seconds(prefix: str) -> float:
-        named = ([each for each in events if each.name.startswith(prefix)] for events in works)
-        return sum(map(_covered, named)) / runs
+    def seconds(wanted: Callable[[str], bool]) -> float:
+        named = ([each for each in events if wanted(each.name)] for events in works)
+        return sum(map(covered, named)) / runs
 
-    if not (busy := seconds("")):
+    if not (busy := seconds(lambda _: True)):
         return None
     if not gpus:
         return DeviceTimes(busy=busy)
-    return DeviceTimes(busy=busy, to_host=seconds("MemcpyD2H"), to_device=seconds("MemcpyH2D"))
+    return DeviceTimes(
+        busy=busy,
+        to_host=seconds(lambda name: name.startswith(TO_HOST)),
+        to_device=seconds(lambda name: name.startswith(TO_DEVICE)),
+        # Of two sets of intervals, what is in both is what the sum counts twice.
+        hidden=seconds(_crosses_link) + seconds(lambda name: not _crosses_link(name)) - busy,
+    )
 
 
-def _work(plane: Any) -> list[Any]:
+def _crosses_link(name: str) -> bool:
+    return name.startswith((TO_HOST, TO_DEVICE))
+
+
+def device_work(plane: Any) -> list[Any]:
     """The events of the plane that are work of the device."""
     lines = [line for line in plane.lines if line.name == _MODULES]
     if not lines or plane.name.startswith(_GPU):
@@ -272,7 +283,7 @@ def _work(plane: Any) -> list[Any]:
     return events
 
 
-def _covered(events: Iterable[Any]) -> float:
+def covered(events: Iterable[Any]) -> float:
     """The seconds in which at least one of the events lasted."""
     total = until = 0.0
     for start, end in sorted((event.start_ns, event.end_ns) for event in events):

@@ -105,11 +105,15 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTimes:
-    """Seconds of one run in a profile: computation and transfers; None if the profile lacks it."""
+    """Seconds of one run in a profile: computation and transfers; None if the profile lacks it.
+
+    ``hidden`` are those of transfers to and from the host during which the device did other work.
+    """
 
     busy: float
     to_host: float | None = None
     to_device: float | None = None
+    hidden: float | None = None
 
 
 _MACHINE: Final = ("cores", "cpu", "device", "driver", "governor")

@@ -169,6 +169,7 @@ def _times_info(times: Times, variant: VariantTimes, directory: Path) -> dict[st
         device_busy_seconds=device.busy if device else None,
         device_to_host_seconds=device.to_host if device else None,
         host_to_device_seconds=device.to_device if device else None,
+        hidden_transfer_seconds=device.hidden if device else None,
         not_profiled=times.not_profiled or None,
         machine=asdict(times.machine) if times.machine else None,
         calibration_before_seconds=_medians(times.before),

@@ -86,7 +86,7 @@ def difference(results: Any, truth: Any) -> float:
     gaps = [
         float(np.max(np.abs(ours - theirs)) / max(np.max(np.abs(theirs)), 1e-30))
         for ours, theirs in pairs
-        if np.issubdtype(theirs.dtype, np.floating)
+        if jax.numpy.issubdtype(theirs.dtype, np.floating)
     ]
     return float(np.max(gaps))  # NaN if any is.
 

@@ -5,7 +5,7 @@ from math import prod
 
 from assay import Case, Formula, Quantity, Unit, Variant, Workload
 from assay.claims.measurement import module_of
-from suites.scan_offload.programs import HIDDEN, Sizes
+from suites.scan_offload.programs import HIDDEN, NO_BUDGET, Budget, Sizes
 
 _F32_BYTES = 4
 _ROWS_IN_FLIGHT = 3
@@ -25,7 +25,7 @@ class BlockWorkload(Workload):
     """The scanned block at given dimensions, and what memsafe may take of a device for it."""
 
     block: Sizes
-    budget_bytes: int = 0
+    budget: Budget = NO_BUDGET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class BlockVariant(Variant):
 
 def _budget(case: Case) -> Quantity:
     assert isinstance(case.workload, BlockWorkload)
-    return Quantity(case.workload.budget_bytes, Unit.BYTES)
+    return Quantity(case.workload.budget.of(case.evidence.device_count), Unit.BYTES)
 
 
 def _sizes(case: Case) -> Sizes:

@@ -43,6 +43,22 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Bytes of each of so many devices; of fewer, which hold more each, as much together."""
+
+    each: int
+    devices: int = 1
+
+    def of(self, devices: int) -> int:
+        """Bytes of each of so many."""
+        return self.each * max(self.devices, devices) // devices
+
+
+NO_BUDGET = Budget(each=0)
+"""Where memsafe is not tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
     """One way to write the model: what is saved, what offloaded, where names and remat stand."""
 
@@ -138,13 +154,13 @@ def block_program(sizes: Sizes, writing: Writing, devices: Sequence[Any]) -> Pro
 
 
 def budgeted_program(
-    sizes: Sizes, writing: Writing, budget_bytes: int, devices: Sequence[Any]
+    sizes: Sizes, writing: Writing, budget: Budget, devices: Sequence[Any]
 ) -> Program:
-    """The same step within a budget of bytes of each device."""
+    """The same step within a budget."""
     from memsafe import memsafe
 
     program = block_program(sizes, writing, devices)
-    safely = partial(memsafe, budget=budget_bytes, device=devices[0])
+    safely = partial(memsafe, budget=budget.of(len(devices)), device=devices[0])
     assert program.function is not None
     assert program.observe is not None
     return replace(

@@ -15,7 +15,14 @@ from suites.scan_offload.negative_controls import (
     step_twice,
     wrong_gradient,
 )
-from suites.scan_offload.programs import HIDDEN, RESIDUAL, Sizes, Writing, budgeted_program
+from suites.scan_offload.programs import (
+    HIDDEN,
+    RESIDUAL,
+    Budget,
+    Sizes,
+    Writing,
+    budgeted_program,
+)
 
 Build = Callable[[Sizes, Writing, Sequence[Any]], Program]
 """Builds the training step of one framework, written one way, for a target's devices."""
@@ -174,7 +181,7 @@ def core_variants(sizes: Sizes, build: Build) -> tuple[BlockVariant, ...]:
     return tuple(variant for variant in written_variants(sizes, build) if variant.name in CORE)
 
 
-def memsafe_variants(sizes: Sizes, budget_bytes: int) -> tuple[BlockVariant, ...]:
+def memsafe_variants(sizes: Sizes, budget: Budget) -> tuple[BlockVariant, ...]:
     """The reported program, and one without any ``jax.checkpoint``, within a budget."""
     writings = {
         "memsafe": Writing(offload=(RESIDUAL,), residual_at=("output",)),
@@ -185,7 +192,7 @@ def memsafe_variants(sizes: Sizes, budget_bytes: int) -> tuple[BlockVariant, ...
             name=name,
             role=Role.REMEDY,
             reference="nothing",
-            program=partial(budgeted_program, sizes, writing, budget_bytes),
+            program=partial(budgeted_program, sizes, writing, budget),
         )
         for name, writing in writings.items()
     )

@@ -1,12 +1,14 @@
 """A profile tells how long a device worked and moved data; overlapping work counts once.
 
 ``cpu.xplane.pb`` is a profile of five runs of tanh(m @ m) on 256 × 256, taken on a CPU with jax
-0.12.0.1. No profile of a GPU or TPU was at hand: their planes are built here, by the names that
-XLA's profiler gives them.
+0.12.0.1. ``h200-offload.xplane.pb.gz`` is one of a step of suite scan_offload's program on an H200,
+one device's share with its residual offloaded (26 November 2026, jax 0.11.2). No profile of a TPU
+was at hand: its planes are built here, by the names that XLA's profiler gives them.
 """
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +28,7 @@ Event = tuple[str, int, int]
 """A name, a begin and a length, in microseconds."""
 
 MILLION = 10**6
+H200 = gzip.decompress(Path(__file__).with_name("h200-offload.xplane.pb.gz").read_bytes())
 BUSY = 0.000530088
 """Seconds of a run in ``cpu.xplane.pb``, as a reader of its protobuf messages sums them."""
 
@@ -69,8 +72,24 @@ def test_a_gpus_streams_overlap_and_its_transfers_are_told_apart() -> None:
     )
     seen = device_times([gpu], 2)
     assert seen == DeviceTimes(
-        busy=pytest.approx(35e-6), to_host=pytest.approx(15e-6), to_device=pytest.approx(5e-6)
+        busy=pytest.approx(35e-6),
+        to_host=pytest.approx(15e-6),
+        to_device=pytest.approx(5e-6),
+        hidden=pytest.approx(10e-6),  # 10 µs under the fusion, 10 under the gemm.
     )
+
+
+def test_an_h200_moves_32_stacks_each_way_and_hides_none() -> None:
+    seen = device_times([H200], 1)
+    assert seen is not None
+    stack = 16 * 4096 * 2048 * 4 * 32
+    assert seen.to_host is not None
+    assert seen.to_device is not None
+    # PCIe 5.0 with 16 lanes: 64e9 bytes a second at most.
+    assert 50e9 < stack / seen.to_host < 64e9
+    assert 50e9 < stack / seen.to_device < 64e9
+    assert seen.hidden == pytest.approx(0.0, abs=1e-5)
+    assert seen.busy == pytest.approx(1.015, rel=1e-3)
 
 
 def test_a_tpus_modules_are_its_work_and_its_transfers_are_unknown() -> None:

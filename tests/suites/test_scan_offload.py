@@ -15,7 +15,13 @@ from assay.model.evidence import Evidence
 from assay.model.target import TargetName
 from assay.model.workload import Role, Workload, matches_any
 from suites.scan_offload.formulas import BlockWorkload
-from suites.scan_offload.workloads import COMPILED, EXECUTED_WORKLOADS, WORKLOADS
+from suites.scan_offload.programs import Budget
+from suites.scan_offload.workloads import (
+    COMPILED,
+    EXECUTED_WORKLOADS,
+    SMALL_BUDGET,
+    WORKLOADS,
+)
 
 SUITE = Path(__file__).parents[2] / "suites" / "scan_offload"
 TARGETS = ("gpu-h100:8", "tpu-v5p:2x2x2", "cpu:8")
@@ -177,3 +183,21 @@ def test_a_known_defect_excuses_no_remedy() -> None:
                     and matches_any(workload.name, defect.workloads)
                     for defect in workload.known_defects
                 ), variant.name
+
+
+def test_fewer_devices_have_the_same_budget_together() -> None:
+    budget = Budget(each=100, devices=8)
+    assert [budget.of(devices) for devices in (1, 2, 8, 16)] == [800, 400, 100, 100]
+
+
+@pytest.mark.exhaustive
+def test_memsafe_fits_the_small_block_on_one_gpu_and_the_plain_one_does_not() -> None:
+    target, limit = "gpu-h100:1", SMALL_BUDGET.of(1)
+    with Observer([TargetName.parse(target)], 300) as observer:
+        needed = {
+            name: observer.observe(BLOCK, BLOCK.variant(name), target).memory
+            for name in ("memsafe", "nothing")
+        }
+    assert needed["memsafe"] is not None
+    assert needed["nothing"] is not None
+    assert needed["memsafe"].device_bytes <= limit < needed["nothing"].device_bytes

@@ -42,11 +42,13 @@ library has one thread. XLA does 8·10¹⁰ operations of products in a second (
 2 cores, jax 0.10.2, 2026-11-26).
 """
 
-HOST_BYTE = 5e3
+HOST_BYTE = 4.3e3
 """Operations in the time of one byte that goes to the host's memory or comes back.
 
-By data sheets, not measured: an H100's link (PCIe 5.0 × 16) moves 64 · 10⁹ bytes a second each way
-while two thirds of its 495 · 10¹² TF32 operations are done.
+An H200's link (PCIe 5.0 × 16) moves 55.3 · 10⁹ bytes a second each way. In that time a step of
+suite scan_offload's program does 240 · 10¹² operations, and products alone (TF32) 362 · 10¹². Of
+two plans for it, 1.66 and 1.97 times the time were predicted, and 1.58 and 1.87 measured (jax
+0.11.2, 2026-11-26, docs/device.md).
 """
 
 _ELEMENT = 4.0

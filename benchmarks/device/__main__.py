@@ -1,0 +1,205 @@
+"""What a live GPU says: ``python -m benchmarks.device FOLDER``.
+
+Runs the suites, their programs' memory and transfers, upstream's scan offload at full size, memsafe
+beside its peers, and the error rates of timings. Everything is written to FOLDER; what it has is
+not run again, so that an interrupted run goes on. Prints a table last. ``--programs N`` runs
+memsafe's random programs on N processor cores meanwhile.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from benchmarks.device.offload import VARIANTS
+from benchmarks.device.programs import AGAIN
+from benchmarks.device.tables import tables
+
+_PARTS: Final = 4
+_STAGES: Final = ("suites", "programs", "offload", "peers", "large", "times", "alarms")
+_TOGETHER: Final = (
+    ("suites", "programs"),
+    ("peers",),
+    ("large",),
+    ("offload",),
+    ("times",),
+    ("alarms",),
+)
+"""The stages that share the GPU; the others have it alone."""
+
+_NO_GRAPHS: Final = "--xla_gpu_enable_command_buffer="
+_BY_FLAGS: Final = (
+    ("offload-residual-input", _NO_GRAPHS),
+    ("memsafe", _NO_GRAPHS),
+)
+"""Variants compiled once more without CUDA graphs, in which transfers and kernels take turns."""
+
+_GRACE_S: Final = 10.0
+
+
+def _memory(fraction: float) -> dict[str, str]:
+    """Settings of jax for a process that takes a part of the GPU's memory as it needs it."""
+    return {
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": str(fraction),
+    }
+
+
+_SHARE, _QUARTER, _WHOLE = _memory(0.15), _memory(0.23), _memory(0.92)
+_CPU: Final = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+}
+
+
+@dataclass(kw_only=True)
+class Job:
+    """A command that may have to be run several times; ``log`` has what it printed."""
+
+    command: Sequence[str]
+    log: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Run the command in a process group of its own."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603 - its own words
+                self.command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.settings},
+                start_new_session=True,
+            )
+
+    def is_done(self) -> bool:
+        """Whether it has ended; where it asks to go on, it is started again."""
+        assert self.process is not None
+        code = self.process.poll()
+        if code == AGAIN:
+            self.start()
+        return code is not None and code != AGAIN
+
+    def stop(self) -> None:
+        """End it, first with Ctrl-C."""
+        assert self.process is not None
+        for sent in (signal.SIGINT, signal.SIGKILL):
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, sent)
+                try:
+                    self.process.wait(_GRACE_S)
+                except subprocess.TimeoutExpired:
+                    continue
+
+
+def jobs(stage: str, folder: Path) -> Iterator[Job]:
+    """The commands of a stage that run at the same time."""
+
+    def job(name: str, *words: str, memory: dict[str, str] = _SHARE) -> Job:
+        command = (sys.executable, "-u", "-m", *words)
+        return Job(command=command, log=folder / f"{name}.log", settings=memory)
+
+    if stage in ("suites", "times"):
+        chosen = sorted(map(str, Path("suites").glob("*/test_*.py")))
+        wanted = [each for each in chosen if ("test_time" in each) == (stage == "times")]
+        workers = "--assay-timing-seconds=2" if stage == "times" else "-n=8"
+        results = f"--assay-results-dir={folder / stage}"
+        target = ("--assay-target=gpu", "--assay-level=device", results)
+        yield job(stage, "pytest", "-p", "assay.plugin", *wanted, *target, "-q", workers)
+    elif stage in ("programs", "peers"):
+        for part in range(1, _PARTS + 1):
+            file = folder / f"{stage}-{part}.jsonl"
+            of_part = (f"benchmarks.device.{stage}", str(file), "--part", f"{part}/{_PARTS}")
+            if stage == "programs":
+                yield job(file.stem, *of_part)
+            else:
+                yield job(file.stem, *of_part, "--lock", str(folder / "lock"), memory=_QUARTER)
+    elif stage == "large":
+        file = folder / "large.jsonl"
+        yield job(stage, "benchmarks.device.peers", str(file), "--large", memory=_WHOLE)
+    elif stage == "alarms":
+        words = ("benchmarks.timing_alarms", "--platform", "cuda", "--seconds", "45")
+        yield job(stage, *words, memory=_WHOLE)
+
+
+def offload(folder: Path) -> Iterator[Job]:
+    """The variants one after the other, each with the GPU and a process of its own."""
+    file = folder / "offload.jsonl"
+    known = file.read_text() if file.exists() else ""
+    for variant, flags in (*((each, "") for each in VARIANTS), *_BY_FLAGS):
+        name = f"{variant} {flags}".strip()
+        if f'"{name}"' not in known:
+            of = ("benchmarks.device.offload", str(file), "--variant", variant, "--name", name)
+            command = (sys.executable, "-u", "-m", *of)
+            settings = {**_WHOLE, **({"XLA_FLAGS": flags} if flags else {})}
+            yield Job(command=command, log=folder / "offload.log", settings=settings)
+
+
+def random_programs(folder: Path, count: int) -> Iterator[Job]:
+    """Memsafe's random programs, from other seeds in each process."""
+    for at in range(count):
+        seed = ("--seed", str(400_000 + 10_000 * at), "--count", "10000")
+        command = (sys.executable, "-u", "-m", "benchmarks.memsafe_programs", *seed)
+        yield Job(command=command, log=folder / f"random-{at}.log", settings=_CPU)
+
+
+def run(some: Sequence[Job], until: float) -> None:
+    """Run jobs at the same time, at the longest until a moment."""
+    for job in some:
+        job.start()
+    going = list(some)
+    while going and time.monotonic() < until:
+        time.sleep(0.2)
+        going = [job for job in going if not job.is_done()]
+    for job in some:
+        job.stop()
+
+
+def main() -> int:
+    """Runs the stages, and prints what FOLDER has."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--stages", default=",".join(_STAGES), help="default: %(default)s")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="of all stages together")
+    parser.add_argument("--most", default="", help="of single stages, such as suites=120,times=60")
+    parser.add_argument("--programs", type=int, default=0, help="processes of random programs")
+    options = parser.parse_args()
+    wanted = options.stages.split(",")
+    if unknown := set(wanted) - {*_STAGES, ""}:
+        parser.error(f"got stages {sorted(unknown)}; wanted some of {', '.join(_STAGES)}")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    pairs = (each.split("=") for each in options.most.split(",") if each)
+    most = {stage: float(seconds) for stage, seconds in pairs}
+    begun = time.monotonic()
+    end = begun + options.seconds
+    beside = list(random_programs(options.folder, options.programs))
+    for job in beside:
+        job.start()
+    for together in _TOGETHER:
+        stages = [stage for stage in together if stage in wanted]
+        until = min(end, time.monotonic() + min([most.get(each, inf) for each in stages] or [inf]))
+        if "offload" in stages:
+            for job in offload(options.folder):
+                run([job], until)
+                if time.monotonic() > until:
+                    break
+        else:
+            run([job for stage in stages for job in jobs(stage, options.folder)], until)
+        if stages:
+            sys.stdout.write(f"{' and '.join(stages)}: {time.monotonic() - begun:.0f} s\n")
+            sys.stdout.flush()
+    for job in beside:
+        job.stop()
+    sys.stdout.write("\n".join(tables(options.folder)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 from typing import ClassVar
 
 from assay.claims.measurement import (
@@ -166,8 +166,10 @@ def _failures(
 class FitsDevice(Claim):
     """The step's temp + argument + output − alias is within the device's memory.
 
-    The TPU compiler refuses a program that does not fit and names the size; the GPU compiler
-    accepts anything, so there the sum is compared with the device model.
+    The TPU compiler refuses a program that does not fit and names the size. The GPU compiler
+    accepts anything where no GPU is, so there the sum is compared with the device model. On a live
+    GPU it allocates arrays to try kernels on. What should fit and cannot be allocated is not
+    judged: other programs hold the memory.
     """
 
     name: str = "fits-device"
@@ -178,10 +180,12 @@ class FitsDevice(Claim):
         stop_unless_available(evidence)
         failure = evidence.failure
         if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
+            capacity_bytes = failure.capacity_bytes or evidence.device_memory_bytes
+            should_fit = (failure.needed_bytes or inf) <= (capacity_bytes or 0)
             return Finding(
-                outcome=Outcome.FAILED,
+                outcome=Outcome.INCONCLUSIVE if should_fit else Outcome.FAILED,
                 measured=failure.needed_bytes,
-                limit=failure.capacity_bytes,
+                limit=capacity_bytes,
                 reason=describe(failure),
                 advice=_MAKE_IT_FIT,
                 failure=failure,

@@ -132,7 +132,8 @@ class ValuesEqual(Claim):
     Measures the smallest tolerance that accepts the worst array; this module derives it. Equal
     values that are not finite, in equal places, are equal. On targets that match ``exact_on`` the
     limit is 0. Elsewhere it is ``relative_tolerance``, by default 2⁻¹⁰: the rounding of TF32
-    (10-bit significand, NVIDIA A100 white paper), in which GPUs multiply f32 matrices.
+    (10-bit significand, NVIDIA A100 white paper). A program runs with f32 products, unless it or
+    the user sets ``jax_default_matmul_precision``; with TF32, rounding grows from step to step.
 
     ``truth`` is a function without arguments that returns arrays in the structure of the results
     (tuples, lists and dicts), for instance computed by numpy. It may also be an ``.npz`` file whose

@@ -13,9 +13,12 @@ from assay.targets.presence import recognise
 
 _MESSAGE_CHARACTERS = 400
 _SIZE = r"([0-9.]+)([KMGT]?)i?B?"
-# libtpu's two wordings (0.0.51): a little over the device's memory, and far over it.
+# libtpu's two wordings (0.0.51): a little over the device's memory, and far over it. That of a live
+# GPU's allocator (jaxlib 0.11.2), which tells no capacity.
 _OUT_OF_MEMORY = re.compile(
-    rf"Used {_SIZE} of {_SIZE} hbm|\({_SIZE}\) exceeds available HBM \({_SIZE}\)", re.IGNORECASE
+    rf"Used {_SIZE} of {_SIZE} hbm|\({_SIZE}\) exceeds available HBM \({_SIZE}\)"
+    rf"|trying to allocate {_SIZE} with",
+    re.IGNORECASE,
 )
 # A kernel that asks for more on-chip memory than there is compiles on no device, however large.
 _ON_CHIP = re.compile(r"space[= ](vmem|smem|cmem|sflag)|shared memory", re.IGNORECASE)
@@ -74,7 +77,7 @@ def _out_of_memory(text: str, message: str) -> Failure:
     numbers = [each for each in found.groups() if each is not None] if found else []
     pairs = zip(numbers[::2], numbers[1::2], strict=True)
     sizes = [round(float(number) * 1024.0 ** _EXPONENT[unit.upper()]) for number, unit in pairs]
-    needed, capacity = sizes or (None, None)
+    needed, capacity = (*sizes, None, None)[:2]
     return Failure(
         kind=FailureKind.OUT_OF_MEMORY,
         message=message,

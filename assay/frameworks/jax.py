@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import jax
 import numpy as np
@@ -82,11 +83,16 @@ class JaxFramework(JaxTiming):
         return Compiled(compiled.runtime_executable(), dumped)
 
     def execute(self, program: Program) -> tuple[Tensor, ...]:
-        """Run ``program.observe`` on ``program.values()`` and bring the results to the host."""
+        """Run ``program.observe`` on ``program.values()`` and bring the results to the host.
+
+        Products of f32 are computed in f32, unless the user or the program sets a precision: an
+        accelerator rounds them to TF32 or bf16, and two ways to write a program differ by that.
+        """
         assert program.values is not None
         assert program.observe is not None
         observe, values, shardings = program.observe, program.values, program.in_shardings
-        with (program.context or nullcontext)(), jax.default_device(own_of(self.devices)[0]):
+        here = jax.default_device(own_of(self.devices)[0])
+        with self._full_precision(), (program.context or nullcontext)(), here:
             if shardings is None:
                 results = jax.jit(observe)(*values())
             elif jax.distributed.is_initialized():
@@ -99,6 +105,13 @@ class JaxFramework(JaxTiming):
         check_results(results, self.devices)
         leaves = jax.tree_util.tree_leaves_with_path(gathered(results))
         return tuple(tensor_of(jax.tree_util.keystr(path), leaf) for path, leaf in leaves)
+
+    def _full_precision(self) -> AbstractContextManager[Any]:
+        settings: Any = jax.config
+        if self.platform == "cpu" or settings.jax_default_matmul_precision is not None:
+            return nullcontext()
+        full: AbstractContextManager[Any] = jax.default_matmul_precision("highest")
+        return full
 
 
 def _equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:

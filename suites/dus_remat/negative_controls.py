@@ -127,5 +127,5 @@ def _one_row_wrong(build: Callable[[Sequence[Any]], Program], devices: Sequence[
 
 def _with_a_row_off(observe: Callable[..., Any], stack: jax.Array, *others: jax.Array) -> Any:
     seen = observe(stack, *others)
-    wrong = jax.tree.map(lambda rows: rows.at[-1].multiply(1.001), seen["stacks"])
+    wrong = jax.tree.map(lambda rows: rows.at[-1].multiply(1.01), seen["stacks"])
     return {**seen, "stacks": wrong}

@@ -6,6 +6,7 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge, judge_negative_control
+from assay.model.claim import Case
 from assay.model.evidence import FailureKind
 from assay.model.summary import Peak
 from assay.model.verdict import Outcome
@@ -47,6 +48,24 @@ def test_running_out_of_memory_fails_the_fit_with_both_sizes() -> None:
         == "it runs out of memory: needs 20.0 GiB, the device has 16.0 GiB: Used 20G of 16G hbm"
     )
     assert judge(claims.Compiles(), evidence).outcome is Outcome.PASSED
+
+
+def _not_allocated(nbytes: int) -> Case:
+    """On a live GPU of 16 GiB, whose allocator tells no capacity."""
+    refused = replace(OUT_OF_MEMORY, needed_bytes=nbytes, capacity_bytes=None)
+    return case(failure=refused, memory=None, module=None, device_memory_bytes=16 * 2**30)
+
+
+def test_what_no_gpu_could_allocate_fails_the_fit() -> None:
+    finding = judge(claims.FitsDevice(), _not_allocated(20 * 2**30))
+    assert finding.outcome is Outcome.FAILED
+    # A negative control needs both numbers.
+    assert (finding.measured, finding.limit) == (20 * 2**30, 16 * 2**30)
+
+
+def test_what_should_fit_and_cannot_be_allocated_is_not_judged() -> None:
+    finding = judge(claims.FitsDevice(), _not_allocated(10 * 2**30))
+    assert finding.outcome is Outcome.INCONCLUSIVE
 
 
 def test_an_out_of_memory_error_without_sizes_proves_no_control() -> None:

@@ -12,7 +12,7 @@ from jax import Array
 
 from memsafe import BudgetError, costs, explain, fit, memsafe, plan, search
 from memsafe.measure import Measured
-from memsafe.prospects import Prospects
+from memsafe.prospects import TOO_FAR, Prospects
 from memsafe.recomputation import Recomputation
 from memsafe.rewrites import Rewritten
 from tests.memsafe.budgets import peak_bytes, points
@@ -153,6 +153,17 @@ def test_a_long_program_is_refused_after_fewer_plans(monkeypatch: pytest.MonkeyP
         return compilations(lambda: within(points()), monkeypatch)
 
     assert compiled(1) < compiled(10**6)
+
+
+@pytest.mark.parametrize(("far", "is_told"), [(TOO_FAR, True), (0.0, False)])
+def test_of_a_long_programs_slow_plan_the_time_is_told(
+    far: float, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
+) -> None:
+    monkeypatch.setattr(search, "LONG", 1)
+    monkeypatch.setattr(search, "TOO_FAR", far)
+    with pytest.raises(BudgetError) as refusal:
+        memsafe(balanced, 100_000, max_slowdown=1.0)(points())
+    assert (refusal.value.slowdown is not None) == is_told
 
 
 def fit_of(predicted: float, needed: float, libraries: int = 0) -> search.Fit:

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from memsafe.plan import Plan
     from memsafe.search import Fit
 
-__all__ = ["Prospects"]
+__all__ = ["TOO_FAR", "Prospects"]
 
-_TOO_FAR = 1.4
+TOO_FAR = 1.4
 """A plan is not compiled that should need so many times the room, as the plans before it did.
 
 The compiler needs 2.1 times the prediction for the first plan of a decoder, 1.9 for the second, and
@@ -58,7 +58,7 @@ class Prospects:
 
         What libraries hold is left out: no prediction knows it.
         """
-        return self._ratio(before) * self._own(plan) > _TOO_FAR * self.room
+        return self._ratio(before) * self._own(plan) > TOO_FAR * self.room
 
     def is_repeated(self, plan: Plan, before: Fit) -> bool:
         """Whether a plan of the same program needs no less than one that needed too much."""

@@ -12,7 +12,7 @@ from memsafe.emit import emitted
 from memsafe.errors import BudgetError
 from memsafe.plan import LONG
 from memsafe.programs import evaluate, nbytes
-from memsafe.prospects import Prospects
+from memsafe.prospects import TOO_FAR, Prospects
 from memsafe.recomputation import Attempt, Recomputation, cost
 
 if TYPE_CHECKING:
@@ -266,13 +266,18 @@ class Search:
                 break
             before = plan, target = found
             slowdown = self._slowdown(preparation, plan)
-            if attempts > 1 and self._is_too_slow(plan, slowdown) and plan.predicted <= target:
-                raise BudgetError(
-                    budget=self.budget,
-                    smallest=min(plain.argument_bytes + plan.predicted, self.budget),
-                    slowdown=slowdown,
-                    most=self.most,
-                )
+            if attempts > 1 and self._is_too_slow(plan, slowdown):
+                is_long = len(plan.graph.equations) > LONG
+                if plan.predicted <= (TOO_FAR if is_long else 1.0) * target:
+                    needed = plain.argument_bytes + plan.predicted
+                    raise BudgetError(
+                        budget=self.budget,
+                        smallest=min(needed, self.budget) if plan.predicted <= target else needed,
+                        slowdown=slowdown,
+                        most=self.most,
+                    )
+                if is_long:
+                    break
             result = self.measure(emitted(plan))
             fit = Fit(
                 plan=plan,
@@ -321,7 +326,7 @@ class Search:
         """
         plan, target = found
         if self._is_too_slow(plan, self._slowdown(preparation, plan)):
-            return found if plan.predicted <= target else None
+            return found
         prospects = Prospects.of(self.budget, self.plain)
         sliced = [fit for fit in compiled if fit.plan.loops]
         if not plan.loops or not sliced:

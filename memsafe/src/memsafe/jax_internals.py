@@ -85,6 +85,8 @@ def bind(
     wrote itself takes the line of the call that it is in.
     """
     given = equation.params if params is None else params
+    if equation.primitive.name == "pvary":  # A slice or a barrier may say so already.
+        return [varying(operands[0], given["axes"])]
     functions, keywords = (), dict(given)
     if hasattr(equation.primitive, "get_bind_params"):
         bound = equation.primitive.get_bind_params(dict(given))

@@ -27,7 +27,7 @@ from jax.extend.core import ClosedJaxpr, Literal, Var
 from memsafe.budget import as_text
 from memsafe.costs import fuses_with_consumer, fuses_with_operands
 from memsafe.graph import variables
-from memsafe.jax_internals import as_written, aval_of, bind
+from memsafe.jax_internals import as_written, aval_of, bind, varying_axes
 from memsafe.memory import equation_unit, usage
 from memsafe.programs import flattened, nbytes, traced_like, zero_after
 from memsafe.rewrites.rewritten import Rewritten
@@ -366,9 +366,8 @@ def _compute_again(
 ) -> None:
     """Make the dropped values of the values before the segment, once all `late` ones are there.
 
-    These are what the backward pass made of later segments. Otherwise nothing would say that this
-    comes after it: a compiler may begin early, and end the rest at last, such as the gradients of
-    weights, which keep what they read.
+    These are what the backward pass made of later segments. A compiler may otherwise begin early,
+    and end the rest at last, such as the gradients of weights, which keep what they read.
     """
     equations, indices = forward.equations, set(again.equations)
     own = {value for index in indices for value in equations[index].outvars}
@@ -380,17 +379,18 @@ def _compute_again(
     local.update(zip(tied, held, strict=True))
     values.update({value: local[value] for value in late})
     if hidden:
-        zero = sum(zero_after([local[value]]) for value in late)
-        local.update({source: _less(local[source], zero) for source in sources})
+        zeros = [zero_after([local[value]]) for value in late]
+        local.update({source: _less(local[source], zeros) for source in sources})
     for index in again.equations:
         _compute(equations[index], local)
     values.update({value: local[value] for value in again.dropped})
 
 
-def _less(value: Array, zero: Array) -> Array:
-    """`value` less a zero; bit for bit the same, also for −0."""
+def _less(value: Array, zeros: Sequence[Array]) -> Array:
+    """`value` less the zeros that vary over no other mapped axes; the same bits, also for −0."""
     if not jnp.issubdtype(value.dtype, jnp.number):
         return value
+    zero = sum(each for each in zeros if varying_axes(each) <= varying_axes(value))
     return value - lax.convert_element_type(zero, value.dtype)
 
 

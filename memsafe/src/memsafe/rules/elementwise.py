@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding
 
 from memsafe import storing
 from memsafe.factors import Axis, Factor, Rule
-from memsafe.jax_internals import bind, varying
+from memsafe.jax_internals import bind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,13 +107,6 @@ def _placed_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     return tuple(each for each in factors if each.results[0] and each.results[0].dim in free)
 
 
-def _varied(
-    equation: JaxprEqn, _factor: Factor, operands: Sequence[Array], _piece: Piece
-) -> list[Array]:
-    """What its devices hold may differ from here on; a loop's slice may say so already."""
-    return [varying(operands[0], equation.params["axes"])]
-
-
 def _shape(atom: Any) -> tuple[int, ...]:
     return tuple(atom.aval.shape)
 
@@ -122,7 +115,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     {name: Rule(factors=_factors, apply=apply_unchanged) for name in NAMES}
     | {
         "bitcast_convert_type": Rule(factors=_bitcast_factors, apply=apply_unchanged),
-        "pvary": Rule(factors=_factors, apply=_varied),
+        "pvary": Rule(factors=_factors, apply=apply_unchanged),
         "optimization_barrier": Rule(factors=_barrier_factors, apply=apply_unchanged),
         storing.NAME: Rule(factors=_factors, apply=apply_unchanged),
         "sharding_constraint": Rule(factors=_placed_factors, apply=apply_unchanged),

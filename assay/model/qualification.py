@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from assay.model.units import Unit
@@ -164,6 +165,14 @@ class RulesUsed:
     packaged_sha256: str = ""
     dropped: tuple[Demand, ...] = ()
     added: tuple[Demand, ...] = ()
+
+
+def own_version() -> str:
+    """The version of Assay; empty where it runs from a folder and is not installed."""
+    try:
+        return version("assay-xla")
+    except PackageNotFoundError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

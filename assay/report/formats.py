@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
+from assay.model.qualification import own_version
 from assay.model.units import Unit
 from assay.model.verdict import ExitCode, Invocation, Outcome, Record
 from assay.report.causes import stands_alone
@@ -236,7 +236,7 @@ def _sarif(records: Sequence[Record], invocation: Invocation) -> str:
         "tool": {
             "driver": {
                 "name": "Assay",
-                "version": version("assay-xla"),
+                "version": own_version(),
                 "rules": list(map(_rule, rules)),
             }
         },

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,6 +17,7 @@ from assay.model.qualification import (
     Mismatch,
     Producer,
     Qualification,
+    own_version,
 )
 from assay.store import baselines, records, rules
 from assay.store.evidence import GROWTH, KEPT_HLO, PROGRAMS, RERUNS, TIMES
@@ -58,7 +58,7 @@ class Verification(NamedTuple):
 def producer(suites: Path) -> Producer:
     """What decides here; outside a git checkout the commit is empty."""
     return Producer(
-        version=version("assay-xla"),
+        version=own_version(),
         commit=commit_of(_PACKAGE).removesuffix("-dirty"),  # the digests tell what differs
         sha256=digest_of(_PACKAGE),
         suites_sha256=digest_of(suites) if suites.is_dir() else "",

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -425,3 +426,16 @@ def test_a_name_that_leads_elsewhere_is_missing_evidence(tmp_path: Path, name: s
     change(tmp_path, lambda raw: raw["pages"].update({name: ""}))
     missing = [each for each in verify(tmp_path).mismatches if each.is_missing]
     assert [each.subjects for each in missing] == [(name,)]
+
+
+def test_assay_that_is_not_installed_decides_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert certificate.producer(tmp_path).version
+
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("assay.model.qualification.version", missing)
+    made = certificate.producer(tmp_path)
+    assert (made.version, len(made.sha256)) == ("", 64)

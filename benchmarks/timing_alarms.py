@@ -123,7 +123,7 @@ def _missed(rows: dict[float, Row]) -> Iterator[str]:
         of = len(row.seconds)
         if factor == 1 and row.slower:
             yield f"{row.slower} false alarms in {of}"
-        if factor > 1 and row.slower < WANTED * of:
+        if factor >= 1 + _QUESTION.sensitivity.seen and row.slower < WANTED * of:
             yield f"{factor:g} times: {row.slower} of {of} found, wanted {WANTED:.0%}"
 
 

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from math import inf, prod
+from math import prod
 from typing import ClassVar
 
 from assay.claims.measurement import (
@@ -13,6 +13,7 @@ from assay.claims.measurement import (
     noted,
     result_of_run,
     stop,
+    stop_if_crowded,
     stop_unless_available,
     stop_unless_compiled,
     traced_of,
@@ -180,12 +181,11 @@ class FitsDevice(Claim):
         stop_unless_available(evidence)
         failure = evidence.failure
         if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
-            capacity_bytes = failure.capacity_bytes or evidence.device_memory_bytes
-            should_fit = (failure.needed_bytes or inf) <= (capacity_bytes or 0)
+            stop_if_crowded(evidence)
             return Finding(
-                outcome=Outcome.INCONCLUSIVE if should_fit else Outcome.FAILED,
+                outcome=Outcome.FAILED,
                 measured=failure.needed_bytes,
-                limit=capacity_bytes,
+                limit=failure.capacity_bytes or evidence.device_memory_bytes,
                 reason=describe(failure),
                 advice=_MAKE_IT_FIT,
                 failure=failure,

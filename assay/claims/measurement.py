@@ -43,6 +43,21 @@ def stop_unless_available(seen: Evidence | Times) -> None:
         stop(Outcome.UNSUPPORTED, seen.unavailable.reason, seen.unavailable.remedy)
 
 
+def stop_if_crowded(evidence: Evidence) -> None:
+    """Raise ``Stopped`` where a live device could not allocate what its memory would hold."""
+    failure = evidence.failure
+    if failure is None or failure.needed_bytes is None or failure.capacity_bytes is not None:
+        return
+    if failure.needed_bytes <= (evidence.device_memory_bytes or 0):
+        stop(
+            Outcome.INCONCLUSIVE,
+            f"the device's memory holds {format_bytes(failure.needed_bytes)}, and they could not "
+            "be allocated: other programs use it",
+            "end the other programs, or run with fewer workers",
+            failure,
+        )
+
+
 def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
     """Raise ``Stopped`` where there is no executable; one that then did not run left one.
 
@@ -57,6 +72,7 @@ def stop_unless_executed(case: Case, evidence: Evidence) -> None:
     stop_unless_available(evidence)
     if evidence.failure is None:
         return
+    stop_if_crowded(evidence)
     failed = describe(evidence.failure)
     if evidence is case.evidence:
         stop(Outcome.FAILED, f"nothing to measure: {failed}", failure=evidence.failure)

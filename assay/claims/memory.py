@@ -10,6 +10,7 @@ from assay.claims.measurement import (
     module_of,
     noted,
     stop,
+    stop_if_crowded,
     stop_unless_placement_shows,
     with_libraries,
 )
@@ -124,6 +125,7 @@ class FitsBudget(Claim):
     judges_compiled: ClassVar[bool] = True
 
     def judge(self, case: Case) -> Finding:
+        stop_if_crowded(case.evidence)
         failure = case.evidence.failure
         refused = failure if failure and failure.kind is FailureKind.OUT_OF_MEMORY else None
         needed = refused.needed_bytes if refused else None

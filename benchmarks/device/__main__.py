@@ -1,9 +1,9 @@
 """What a live GPU says: ``python -m benchmarks.device FOLDER``.
 
 Runs the suites, their programs' memory and transfers, upstream's scan offload at full size, memsafe
-beside its peers, and the error rates of timings. Everything is written to FOLDER; what it has is
-not run again, so that an interrupted run goes on. Prints a table last. ``--programs N`` runs
-memsafe's random programs on N processor cores meanwhile.
+and hand-written versions, and the error rates of timings. Everything is written to FOLDER. Programs
+that it has are not run again; the suites and the error rates are. Prints a table last.
+``--programs N`` runs memsafe's random programs on N processor cores meanwhile.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 The program of openxla/xla#17541 on a mesh of 4 × 2 devices leaves each a batch of 16 sequences of
 4,096. Of each variant: its step time, device memory, and what part of its transfers is hidden
-behind kernels. One line of JSON for each; those that FILE has are not run again.
+behind kernels. It is written to FILE as one line of JSON.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def measured(tools: Any, variant: Any, sizes: Sizes) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measures the first variant that FILE lacks; each in a process of its own, for its peak."""
+    """Measures one variant; each has a process of its own, for the most memory of a process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("file", type=Path)
     parser.add_argument("--variant", required=True, choices=VARIANTS)

@@ -1,4 +1,4 @@
-"""memsafe beside versions by hand, run on a device: ``python -m benchmarks.device.peers FILE``.
+"""Times of memsafe and of hand-written versions: ``python -m benchmarks.device.peers FILE``.
 
 Each program runs as written, by hand, and by memsafe in shares of its temporaries, all in turns.
 The time that memsafe predicts stands beside the time measured. Then programs that do not fit as
@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import jax  # noqa: TID251 - what is measured here is JAX itself.
 import ml_dtypes
-import numpy as np
 from filelock import FileLock
 
 from benchmarks.device.profiles import profiled
@@ -48,7 +47,7 @@ _MOST_SLOWDOWN: Final = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A program, the ways by hand that are run beside it, and shares of its temporaries."""
+    """A program, its hand-written versions to compare with, and shares of its temporaries."""
 
     name: str
     problem: Build
@@ -59,8 +58,7 @@ class Case:
 Turns = Callable[[list[Way]], tuple[list[float], list[dict[str, Any]]]]
 """The seconds of each way, measured in turns, and the profile of one call of each."""
 
-Work = Callable[[], list[dict[str, Any]]]
-
+Row = dict[str, Any]
 _BF16: Final = ml_dtypes.bfloat16
 _RESNET: Final = partial(
     residual_problem, ResidualSizes(blocks=16, batch=512, side=32, channels=64)
@@ -91,13 +89,13 @@ CASES: Final = (
     Case(name="nearest neighbours, 100,000", problem=nearest(100_000, l2), ways=("lax-map",)),
     Case(name="kernel product, 49,152", problem=kernel(49_152, by_differences), ways=("lax-map",)),
     Case(
-        name="SGPR gradient, 434,874 × 1,000",
-        problem=gradients(regression(434_874, 1_000, dtype=np.float32), 0, squared=False),
+        name="SGPR gradient, 434,874 × 1,000, double",
+        problem=gradients(regression(434_874, 1_000), 0, squared=False),
         ways=("lax-map",),
     ),
     Case(
         name="neural ODE",
-        problem=partial(grids.neural_ode, 64, 65_536, 128),
+        problem=partial(grids.neural_ode, 64, 32_768, 128),
         ways=("nested", "remat"),
     ),
     Case(
@@ -124,8 +122,9 @@ LARGE: Final = (
 """Programs with the bytes that memsafe is given; as written, none fits a device."""
 
 
-def compared(case: Case, turns: Turns) -> Iterator[dict[str, Any]]:
+def compared(case: Case, turns: Turns) -> list[Row]:
     """A row for each way to run the program."""
+    rows: list[Row] = []
     problem = case.problem()
     with jax.enable_x64(problem.is_double):
         values = jax.device_put(problem.values())
@@ -138,7 +137,7 @@ def compared(case: Case, turns: Turns) -> Iterator[dict[str, Any]]:
             try:
                 ways.append(way(name, problem.ways[name], values, truth))
             except Exception as error:  # noqa: BLE001 - written down
-                yield {"way": name, "error": f"{type(error).__name__}: {str(error)[:500]}"}
+                rows.append({"way": name, "error": f"{type(error).__name__}: {str(error)[:500]}"})
                 continue
             predicted.append(None)
         for share in case.shares:
@@ -146,23 +145,27 @@ def compared(case: Case, turns: Turns) -> Iterator[dict[str, Any]]:
             try:
                 made, slowdown = _within(budget, problem.plain, values, truth)
             except BudgetError as refusal:
-                yield {"way": f"memsafe {share:g}", "refused": refusal.smallest, "budget": budget}
+                told = {"refused": refusal.smallest, "budget": budget}
+                rows.append({"way": f"memsafe {share:g}", **told})
                 continue
             ways.append(made)
             predicted.append(slowdown)
     seconds, profiles = turns(ways)
     for made, guess, one, profile in zip(ways, predicted, seconds, profiles, strict=True):
-        yield {
-            "busy_s": profile["busy_s"],
-            "kernels": profile["kernels"],
-            "way": made.name,
-            "bytes": made.nbytes,
-            "seconds": one,
-            "over_plain": one / seconds[0],
-            "predicted": guess,
-            "setup_s": made.setup_s,
-            "difference": made.difference,
-        }
+        rows.append(
+            {
+                "busy_s": profile["busy_s"],
+                "kernels": profile["kernels"],
+                "way": made.name,
+                "bytes": made.nbytes,
+                "seconds": one,
+                "over_plain": one / seconds[0],
+                "predicted": guess,
+                "setup_s": made.setup_s,
+                "difference": made.difference,
+            }
+        )
+    return rows
 
 
 def _within(budget: int, function: Any, values: Any, truth: Any) -> tuple[Way, float]:
@@ -191,11 +194,7 @@ def _within(budget: int, function: Any, values: Any, truth: Any) -> tuple[Way, f
     return made, fit.slowdown
 
 
-def _listed(of: Callable[..., Iterator[dict[str, Any]]], *given: Any) -> list[dict[str, Any]]:
-    return list(of(*given))
-
-
-def large(build: Build, budget: float) -> list[dict[str, Any]]:
+def large(build: Build, budget: float) -> list[Row]:
     """One program that only memsafe fits: its bytes as compiled and as measured, its seconds."""
     problem = build()
     device = jax.devices()[0]
@@ -247,8 +246,8 @@ def main() -> int:
         with lock:
             return in_turns(ways, _TURNS), [profiled(each.run) for each in ways]
 
-    works: list[tuple[str, Work]] = [
-        (case.name, partial(_listed, compared, case, turns)) for case in CASES
+    works: list[tuple[str, Callable[[], list[Row]]]] = [
+        (case.name, partial(compared, case, turns)) for case in CASES
     ]
     if options.large:
         works = [(name, partial(large, build, most)) for name, build, most in LARGE]

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from assay.frameworks.jax_timing import TO_DEVICE, TO_HOST
+
 _MB: Final = 1e6
 _WORST: Final = 12
 
@@ -55,7 +57,7 @@ def _programs(rows: list[dict[str, Any]]) -> Iterator[str]:
         profile = row.get("profile")
         if not profile:
             continue
-        for kind, field in (("MemcpyD2H", "to_host_bytes"), ("MemcpyH2D", "to_device_bytes")):
+        for kind, field in ((TO_HOST, "to_host_bytes"), (TO_DEVICE, "to_device_bytes")):
             seen, said = profile["bytes"].get(kind, 0), row[field]
             if said is not None and abs(seen - said) > max(4096, 0.01 * said):
                 name = "/".join(row["program"][:3])
@@ -82,7 +84,7 @@ def _offload(rows: list[dict[str, Any]]) -> Iterator[str]:
             continue
         profile, compiler = row["profile"], row["compiler"]
         links = []
-        for kind in ("MemcpyD2H", "MemcpyH2D"):
+        for kind in (TO_HOST, TO_DEVICE):
             seconds = profile["transfer_s"][kind]
             hidden = profile["hidden_s"][kind] / seconds if seconds else 0.0
             gigabytes = profile["bytes"].get(kind, 0) / 1e9
@@ -105,9 +107,10 @@ def _peers(rows: list[dict[str, Any]]) -> Iterator[str]:
             told = row.get("error") or f"refused, least {row['refused'] / 1e9:.2f} GB"
             yield f"| {row['case']} | {row.get('way', '')} | {told[:160]} | | | | |"
             continue
+        predicted = f"{row['predicted']:.2f}" if row["predicted"] else "–"
         yield (
             f"| {row['case']} | {row['way']} | {row['bytes'] / 1e9:.2f} "
-            f"| {1e3 * row['seconds']:.1f} | {row['over_plain']:.2f} | {row['predicted'] or 0:.2f} "
+            f"| {1e3 * row['seconds']:.1f} | {row['over_plain']:.2f} | {predicted} "
             f"| {row['difference']:.0e} |"
         )
 
@@ -121,4 +124,5 @@ def _large(rows: list[dict[str, Any]]) -> Iterator[str]:
             f"- {row['case']}: {row['bytes'] / 1e9:.2f} GB of {row['plain_bytes'] / 1e9:,.1f}, "
             f"peak {(row['peak_after'] or 0) / 1e9:.2f}; {min(row['seconds']):.2f} s, "
             f"{row['predicted']:.2f} × by prediction, planned in {row['setup_s']:.0f} s"
+            + ("" if row["finite"] else "; VALUES THAT ARE NOT FINITE")
         )

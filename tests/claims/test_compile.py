@@ -6,12 +6,12 @@ import pytest
 
 from assay import claims
 from assay.judge.case import judge, judge_negative_control
-from assay.model.claim import Case
+from assay.model.claim import Case, Claim
 from assay.model.evidence import FailureKind
 from assay.model.summary import Peak
 from assay.model.verdict import Outcome
 
-from .cases import GOOD, MEMORY, OUT_OF_MEMORY, UNAVAILABLE, case, failure, module
+from .cases import GOOD, MEMORY, OUT_OF_MEMORY, UNAVAILABLE, case, failure, formula, module
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,18 @@ def test_what_no_gpu_could_allocate_fails_the_fit() -> None:
     assert (finding.measured, finding.limit) == (20 * 2**30, 16 * 2**30)
 
 
-def test_what_should_fit_and_cannot_be_allocated_is_not_judged() -> None:
-    finding = judge(claims.FitsDevice(), _not_allocated(10 * 2**30))
-    assert finding.outcome is Outcome.INCONCLUSIVE
+@pytest.mark.parametrize(
+    "claim",
+    [
+        claims.FitsDevice(),
+        claims.FitsBudget(budget=formula(2**30)),
+        claims.TempBytesAtMost(limit=formula(2**30)),
+    ],
+    ids=lambda claim: claim.name,
+)
+def test_what_should_fit_and_cannot_be_allocated_is_not_judged(claim: Claim) -> None:
+    assert judge(claim, _not_allocated(10 * 2**30)).outcome is Outcome.INCONCLUSIVE
+    assert judge(claim, _not_allocated(20 * 2**30)).outcome is Outcome.FAILED
 
 
 def test_an_out_of_memory_error_without_sizes_proves_no_control() -> None:

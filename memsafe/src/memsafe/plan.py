@@ -100,7 +100,7 @@ class Plan:
 
     @property
     def elapsed(self) -> float:
-        """`time`, and what the steps of its loops take beside their operations."""
+        """`time`, and what it costs to begin each step of its loops."""
         return self.time + LOOP_STEP * self.loop_steps
 
     @property

@@ -11,7 +11,8 @@ from memsafe.graph import Graph, Tie
 from memsafe.jax_internals import aval_of
 from memsafe.memory import Unit, Usage, usage
 from memsafe.programs import nbytes
-from memsafe.region import Blocked, Region, Splitting
+from memsafe.region import Blocked, Region
+from memsafe.splitting import Splitting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -314,7 +315,7 @@ def _in_slices(graph: Graph, region: Region) -> float:
 def _cheapest(splitting: Splitting, sink: int, blocked: Sequence[Blocked]) -> list[Obstacle]:
     """The smallest set of values whose keeping removes an obstacle."""
     graph = splitting.graph
-    own = [value for value in set(graph.reads[sink]) if value in splitting.split]
+    own = [value for value in dict.fromkeys(graph.reads[sink]) if value in splitting.split]
     why, at = _no_factor(graph, sink), sink
     if blocked:
         why, at = blocked[0].why, blocked[0].equation

@@ -208,18 +208,15 @@ class Factor:
 
     def joined(self, other: Factor) -> Factor | None:
         """This factor with the halos of both; None where they differ in more than halos."""
-        pairs = [*zip(self.operands, other.operands, strict=True)]
-        pairs += zip(self.results, other.results, strict=True)
-        if self.merge != other.merge or any(
-            one != another and (one is None or another is None or not one.steps_with(another))
-            for one, another in pairs
-        ):
+        if self.merge != other.merge:
             return None
-        found = [
-            one if one is None or another is None else one.joined(another) for one, another in pairs
-        ]
-        count = len(self.operands)
-        return replace(self, operands=tuple(found[:count]), results=tuple(found[count:]))
+        operands = _joined(self.operands, other.operands)
+        results = _joined(self.results, other.results)
+        if operands is None or results is None:
+            return None
+        return Factor(
+            size=self.size, operands=operands, results=results, merge=self.merge, least=self.least
+        )
 
     @property
     def halo(self) -> float:
@@ -268,6 +265,21 @@ class Factor:
         """The smallest common multiple of the blocks that its arrays carry."""
         axes = (*self.operands, *self.results)
         return math.lcm(*(axis.block for axis in axes if axis is not None))
+
+
+def _joined(
+    axes: Sequence[Axis | None], others: Sequence[Axis | None]
+) -> tuple[Axis | None, ...] | None:
+    """Each of `axes` with the halo of another as well; None where they differ in more."""
+    found: list[Axis | None] = []
+    for one, other in zip(axes, others, strict=True):
+        if one == other:
+            found.append(one)
+        elif one is None or other is None or not one.steps_with(other):
+            return None
+        else:
+            found.append(one.joined(other))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

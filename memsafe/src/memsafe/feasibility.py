@@ -17,11 +17,65 @@ if TYPE_CHECKING:
     from jax.extend.core import Var
 
     from memsafe.factors import Axis, Factor
-    from memsafe.region import Region, Splitting
+    from memsafe.region import Region
+    from memsafe.splitting import Splitting
 
     Sliced = tuple[Var, Axis]
 
-__all__ = ["Feasibility"]
+__all__ = ["Feasibility", "WholeReads"]
+
+
+@dataclass(slots=True, kw_only=True)
+class WholeReads:
+    """What any loop reads whole of what is kept, to make a value along an axis: equations as bits.
+
+    None where no loop makes it, whatever it has taken in. Followed are values never kept, as long
+    as there is one way to carry their axis. Halos do not matter: what an equation reads whole, it
+    reads whole with any halo.
+    """
+
+    splitting: Splitting
+    known: dict[Sliced, int | None] = field(default_factory=dict)
+
+    def of(self, operands: Iterable[tuple[Var, Axis | None]]) -> int | None:
+        """What is read whole by an equation with such operands, and by all that makes them."""
+        operands = tuple(operands)
+        todo = self._unknown(operands)
+        while todo:
+            unknown = self._unknown(self._operands(todo[-1]))
+            if not unknown:
+                need = todo.pop()
+                value, axis = need
+                ways = self.splitting.graph.carrier(value, axis).ways
+                self.known[need] = self._read(self._operands(need)) if ways else None
+            todo += unknown
+        return self._read(operands)
+
+    def _operands(self, need: Sliced) -> tuple[tuple[Var, Axis | None], ...]:
+        return self.splitting.graph.carrier(*need).operands or ()
+
+    def _unknown(self, operands: Iterable[tuple[Var, Axis | None]]) -> list[Sliced]:
+        split, known = self.splitting.split, self.known
+        return [
+            (value, axis.exact)
+            for value, axis in operands
+            if axis is not None and value in split and (value, axis.exact) not in known
+        ]
+
+    def _read(self, operands: Iterable[tuple[Var, Axis | None]]) -> int | None:
+        splitting, found = self.splitting, 0
+        for value, axis in operands:
+            maker, split = splitting.graph.definition[value], value in splitting.split
+            if axis is None and not split:
+                found |= 1 << maker
+            elif axis is None and not splitting.cheap[maker]:
+                return None
+            elif axis is not None and split:
+                read = self.known[value, axis.exact]
+                if read is None:
+                    return None
+                found |= read
+        return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,14 +95,27 @@ class Feasibility:
     hopeless: set[Sliced] = field(default_factory=set)
     possible: set[Sliced] = field(default_factory=set)
     grown: int = 0
+    _behind: int = 0
+
+    @property
+    def behind(self) -> int:
+        """The equations that depend on results of the loop: it cannot read those of them whole."""
+        self._follow()
+        return self._behind
+
+    def _follow(self) -> None:
+        """Keeps up with a loop that has grown."""
+        if self.grown != len(self.region.sinks):
+            self.grown, owned = len(self.region.sinks), self.region.owned
+            self.possible.clear()
+            above = self.splitting.above
+            self._behind = sum(1 << at for at, mask in enumerate(above) if mask & owned)
 
     def may_take(self, sink: int, factor: Factor) -> bool:
         """Whether nothing keeps `sink` out but what growing itself may still meet."""
         if sink in self.region.factors:
             return True
-        if self.grown != len(self.region.sinks):
-            self.grown = len(self.region.sinks)
-            self.possible.clear()
+        self._follow()
         operands = self.splitting.graph.made_operands(sink, factor)
         needed_by: dict[Sliced, Sliced | None] = {}
         todo: list[Sliced | None] = [None]  # The sink itself.

@@ -19,11 +19,13 @@ from memsafe.shards import Parts, as_read, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
     from jax.extend.core import ClosedJaxpr, JaxprEqn
 
     from memsafe.factors import Axis, Factor
+    from memsafe.growth import Grown
+    from memsafe.region import Blocked
 
 __all__ = ["Graph", "Tie", "variables"]
 
@@ -131,9 +133,15 @@ class Graph:
 
     def carrier(self, value: Var, axis: Axis) -> Carrier:
         """How a loop takes in the equation that makes `value`, to slice it along `axis`."""
-        if (value, axis) not in self._carriers:
-            self._carriers[value, axis] = self._carrier(value, axis)
-        return self._carriers[value, axis]
+        found = self._carriers.get((value, axis))
+        if found is None:
+            found = self._carriers[value, axis] = self._carrier(value, axis)
+        return found
+
+    @cached_property
+    def grown(self) -> dict[Hashable, Grown | Blocked]:
+        """What a region takes in with a first sink: see `Splitting.grown`, which fills it."""
+        return {}
 
     @cached_property
     def _carriers(self) -> dict[tuple[Var, Axis], Carrier]:
@@ -164,12 +172,19 @@ class Graph:
 
     def made_operands(self, index: int, factor: Factor) -> tuple[tuple[Var, Axis | None], ...]:
         """The operands of an equation that others make, and the axis that carries each."""
-        pairs = zip(self.equations[index].invars, factor.operands, strict=True)
-        return tuple(
-            (value, axis)
-            for value, axis in pairs
-            if not isinstance(value, Literal) and value in self.definition
-        )
+        return tuple((value, factor.operands[at]) for at, value, _ in self.makers[index])
+
+    @cached_property
+    def makers(self) -> list[list[tuple[int, Var, int]]]:
+        """Of each equation the operands that others make: their places, and who makes them."""
+        return [
+            [
+                (at, value, self.definition[value])
+                for at, value in enumerate(equation.invars)
+                if not isinstance(value, Literal) and value in self.definition
+            ]
+            for equation in self.equations
+        ]
 
     @cached_property
     def _all_factors(self) -> list[tuple[Factor, ...]]:

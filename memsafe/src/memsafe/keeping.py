@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memsafe.candidates import Tangled, candidate
 from memsafe.jax_internals import aval_of
-from memsafe.region import Splitting
+from memsafe.splitting import Splitting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

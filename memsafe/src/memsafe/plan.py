@@ -22,7 +22,7 @@ __all__ = ["LONG", "Loop", "Plan", "Whole", "rounded"]
 LONG = 500
 """The equations of a program from which each plan takes seconds to find and to compile.
 
-A residual network of 1,402 equations takes 8 to 23 s to plan, and a decoder of 1,436 takes 7 to
+A residual network of 1,402 equations takes 7 to 14 s to plan, and a decoder of 1,436 takes 7 to
 12 s to compile in slices (2 cores, jax 0.10.2, 2026-11-26).
 """
 

@@ -113,8 +113,10 @@ def asked(splitting: Splitting, region: Region) -> Iterator[tuple[bool, bool]]:
             if finest.size % region.size == 0:
                 factor = finest.coarser(finest.size // region.size)
                 whole = dict(splitting.ways(sink, region.size)).get(factor)
-                in_time = whole is not None and not whole & feasibility.behind
-                let_through = in_time and feasibility.may_take(sink, factor)
+                is_possible = whole is not None and not any(
+                    splitting.above[index] & region.owned for index in whole
+                )
+                let_through = is_possible and feasibility.may_take(sink, factor)
                 yield let_through, grows(splitting, region, sink, factor)
 
 

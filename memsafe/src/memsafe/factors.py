@@ -56,7 +56,7 @@ class Axis(NamedTuple):
     @property
     def exact(self) -> Axis:
         """The same blocks without a halo."""
-        return Axis(self.dim, self.block)
+        return Axis(self.dim, self.block) if self.has_halo or self.wraps else self
 
     def steps_with(self, other: Axis) -> bool:
         """Whether both have the same blocks, and differ in halos at most."""

@@ -27,18 +27,22 @@ __all__ = ["Feasibility", "WholeReads"]
 
 @dataclass(slots=True, kw_only=True)
 class WholeReads:
-    """What any loop reads whole of what is kept, to make a value along an axis: equations as bits.
+    """What any loop reads whole of what is kept, to make a value along an axis.
 
     None where no loop makes it, whatever it has taken in. Followed are values never kept, as long
     as there is one way to carry their axis. Halos do not matter: what an equation reads whole, it
     reads whole with any halo.
+
+    Attributes:
+        splitting: The values that are never kept.
+        known: The equations that make what is read whole, as bits, for a value along an axis.
     """
 
     splitting: Splitting
     known: dict[Sliced, int | None] = field(default_factory=dict)
 
-    def of(self, operands: Iterable[tuple[Var, Axis | None]]) -> int | None:
-        """What is read whole by an equation with such operands, and by all that makes them."""
+    def of(self, operands: Iterable[tuple[Var, Axis | None]]) -> list[int] | None:
+        """The equations read whole by one with such operands, and by all that makes them."""
         operands = tuple(operands)
         todo = self._unknown(operands)
         while todo:
@@ -49,7 +53,8 @@ class WholeReads:
                 ways = self.splitting.graph.carrier(value, axis).ways
                 self.known[need] = self._read(self._operands(need)) if ways else None
             todo += unknown
-        return self._read(operands)
+        read = self._read(operands)
+        return None if read is None else _bits(read)
 
     def _operands(self, need: Sliced) -> tuple[tuple[Var, Axis | None], ...]:
         return self.splitting.graph.carrier(*need).operands or ()
@@ -78,6 +83,14 @@ class WholeReads:
         return found
 
 
+def _bits(mask: int) -> list[int]:
+    found = []
+    while mask:
+        found.append((mask & -mask).bit_length() - 1)
+        mask &= mask - 1
+    return found
+
+
 @dataclass(slots=True, kw_only=True)
 class Feasibility:
     """What `region` could take in, while it grows and no other region does.
@@ -95,27 +108,14 @@ class Feasibility:
     hopeless: set[Sliced] = field(default_factory=set)
     possible: set[Sliced] = field(default_factory=set)
     grown: int = 0
-    _behind: int = 0
-
-    @property
-    def behind(self) -> int:
-        """The equations that depend on results of the loop: it cannot read those of them whole."""
-        self._follow()
-        return self._behind
-
-    def _follow(self) -> None:
-        """Keeps up with a loop that has grown."""
-        if self.grown != len(self.region.sinks):
-            self.grown, owned = len(self.region.sinks), self.region.owned
-            self.possible.clear()
-            above = self.splitting.above
-            self._behind = sum(1 << at for at, mask in enumerate(above) if mask & owned)
 
     def may_take(self, sink: int, factor: Factor) -> bool:
         """Whether nothing keeps `sink` out but what growing itself may still meet."""
         if sink in self.region.factors:
             return True
-        self._follow()
+        if self.grown != len(self.region.sinks):
+            self.grown = len(self.region.sinks)
+            self.possible.clear()
         operands = self.splitting.graph.made_operands(sink, factor)
         needed_by: dict[Sliced, Sliced | None] = {}
         todo: list[Sliced | None] = [None]  # The sink itself.

@@ -35,7 +35,7 @@ class Splitting:
         self.above = list(graph.ancestors)
         self.covered = 0
         self.known_seeds: dict[int, list[Factor]] = {}
-        self.known_ways: dict[tuple[int, int], list[tuple[Factor, int]]] = {}
+        self.known_ways: dict[tuple[int, int], list[tuple[Factor, list[int]]]] = {}
         self.cones = self._cones()
         self.cheap = self._cheap()
         self.whole_reads = WholeReads(splitting=self)
@@ -137,7 +137,9 @@ class Splitting:
     def _taken_in(self, feasibility: Feasibility, sink: int) -> bool:
         region = feasibility.region
         for factor, whole in self.ways(sink, region.size):
-            if whole & feasibility.behind or not feasibility.may_take(sink, factor):
+            if any(self.above[index] & region.owned for index in whole):
+                continue
+            if not feasibility.may_take(sink, factor):
                 continue
             try:
                 self.extend(region, sink, factor)
@@ -146,7 +148,7 @@ class Splitting:
             return True
         return False
 
-    def ways(self, sink: int, size: int) -> list[tuple[Factor, int]]:
+    def ways(self, sink: int, size: int) -> list[tuple[Factor, list[int]]]:
         """The factors that may take `sink` into a loop over so many indices, and their whole reads.
 
         See `WholeReads`.

@@ -186,7 +186,7 @@ def _compiled_bytes(
 
 
 def _work(step: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
-    return Graph(flattened(jax.make_jaxpr(step)(*arguments))).work
+    return sum(Graph(flattened(jax.make_jaxpr(step)(*arguments))).costs.operations)
 
 
 def training_step(sizes: Sizes, devices: Sequence[Any], length: int, way: str | None) -> Step:

@@ -1,14 +1,17 @@
 """Programs with a matrix of pairs that no budget here has room for, and what is asked of them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import Array
 
 import memsafe
+from memsafe import device_model
 from memsafe.function import Staged
 from memsafe.jax_internals import compiled_modules
 from memsafe.libraries import library_bytes
@@ -16,6 +19,12 @@ from memsafe.libraries import library_bytes
 COUNT = 256
 ROOM = 200_000
 """Bytes: less than half of one matrix of pairs in doubles."""
+
+
+def assume(monkeypatch: pytest.MonkeyPatch, **numbers: float) -> None:
+    """Has memsafe take a CPU for another, which is faster or slower at something."""
+    other = replace(device_model.CPU, **numbers)
+    monkeypatch.setattr(device_model, "_BY_PLATFORM", {"cpu": other})
 
 
 def points(count: int = COUNT) -> Array:

@@ -16,9 +16,9 @@ from memsafe import BudgetError, explain, memsafe
 from memsafe.options import DEFAULT_REWRITES
 from tests.hlo.compilers import installed
 
-STEPS, ROWS, WIDTH = 64, 256, 1024
+STEPS, ROWS, WIDTH = 64, 1024, 1024
 SHAPES = ((STEPS, 8, WIDTH), (ROWS, WIDTH))
-BUDGET = 15 * 10**6
+BUDGET = 46 * 10**6
 """Arguments, results and 8 rows of a step: less than 3 ∛64 of them."""
 
 STACK_BYTES = 4 * STEPS * ROWS * WIDTH

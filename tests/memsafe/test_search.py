@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import pytest
 from jax import Array
 
-from memsafe import BudgetError, costs, explain, fit, memsafe, plan, search
+from memsafe import BudgetError, explain, fit, memsafe, search
+from memsafe.device_model import CPU
 from memsafe.measure import Measured
 from memsafe.prospects import TOO_FAR, Prospects
 from memsafe.recomputation import Recomputation
 from memsafe.rewrites import Rewritten
-from tests.memsafe.budgets import peak_bytes, points
+from tests.memsafe.budgets import assume, peak_bytes, points
 
 pytestmark = pytest.mark.usefixtures("doubles")
 
@@ -53,7 +54,7 @@ def test_whole_values_come_first_where_slices_are_slower(
     *,
     is_whole: bool,
 ) -> None:
-    monkeypatch.setattr(fit, "_CACHED", {"cpu": element})
+    assume(monkeypatch, cached=element)
     explain(gradient, int(0.9 * peak_bytes(gradient, *given())))(*given())
     assert ("computed again, in" in capsys.readouterr().out) == is_whole
 
@@ -64,15 +65,15 @@ def in_steps(weight: Array, x: Array) -> Array:
     return jnp.mean(jax.lax.scan(lambda x, _: (jnp.tanh(x @ weight), None), x, length=64)[0] ** 2)
 
 
-@pytest.mark.parametrize(("step", "is_whole"), [(costs.LOOP_STEP, True), (0.0, False)])
+@pytest.mark.parametrize(("step_s", "is_whole"), [(CPU.step_s, True), (0.0, False)])
 def test_each_step_of_a_scan_in_slices_takes_time(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    step: float,
+    step_s: float,
     *,
     is_whole: bool,
 ) -> None:
-    monkeypatch.setattr(plan, "LOOP_STEP", step)
+    assume(monkeypatch, step_s=step_s)
     weights, _ = given()
     arguments = weights[0], jnp.ones((2**12, WIDTH))
     explain(in_steps, int(0.3 * peak_bytes(in_steps, *arguments)))(*arguments)

@@ -1,10 +1,13 @@
 """Loops are shared between uses of a value, unless what lies between is only more to compile."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import pytest
 from jax import Array
 
+from memsafe.device_model import CPU
 from memsafe.graph import Graph
 from memsafe.plan import Loop, Plan
 from memsafe.planner import Planner
@@ -13,6 +16,7 @@ from tests.memsafe.budgets import pairs
 
 COUNT = 2048
 BETWEEN = 40
+ANY_LENGTH = replace(CPU, multiple=1)
 
 
 def two_uses(x: Array, weights: Array, elsewhere: int) -> Array:
@@ -33,7 +37,7 @@ def loops(elsewhere: int) -> tuple[Plan, list[Loop]]:
     x, weights = jax.ShapeDtypeStruct((COUNT, 3), float), jax.ShapeDtypeStruct((512, 512), float)
     closed = flattened(jax.make_jaxpr(f)(x, weights))
     room = 5 * COUNT**2  # of the eight bytes of a pair
-    plan = Planner(slice_bytes=room / 4, multiple=1).plan(closed, room)
+    plan = Planner(slice_bytes=room / 4, model=ANY_LENGTH).plan(closed, room)
     assert plan.predicted <= room
     return plan, [step for step in plan.steps if isinstance(step, Loop)]
 
@@ -42,14 +46,14 @@ def loops(elsewhere: int) -> tuple[Plan, list[Loop]]:
 def test_what_is_much_work_to_make_again_is_made_in_one_loop() -> None:
     plan, (loop,) = loops(elsewhere=1)
     assert len(loop.region.factors) > BETWEEN
-    assert plan.work == plan.graph.work
+    assert plan.work == plan.graph.costs.work
 
 
 @pytest.mark.usefixtures("doubles")
 def test_a_loop_takes_in_no_steps_to_save_little() -> None:
     plan, found = loops(elsewhere=60)
     assert [len(loop.region.factors) < BETWEEN for loop in found] == [True, True]
-    assert plan.work <= 1.08 * plan.graph.work
+    assert plan.work <= 1.08 * plan.graph.costs.work
 
 
 def test_what_is_much_work_is_kept_rather_than_what_is_little() -> None:
@@ -64,9 +68,9 @@ def test_what_is_much_work_is_kept_rather_than_what_is_little() -> None:
     x = jax.ShapeDtypeStruct((256, 8192), "float32")
     closed = flattened(jax.make_jaxpr(f)(lower, x))
     matrix = 4 * 256 * 8192
-    plan = Planner(slice_bytes=matrix / 32, multiple=1).plan(closed, 1.3 * matrix)
+    plan = Planner(slice_bytes=matrix / 32, model=ANY_LENGTH).plan(closed, 1.3 * matrix)
     assert plan.predicted <= 1.3 * matrix  # The solution and both truth values take 1.5.
-    assert plan.work <= 1.1 * plan.graph.work
+    assert plan.work <= 1.1 * plan.graph.costs.work
 
 
 @pytest.mark.usefixtures("doubles")
@@ -80,7 +84,7 @@ def test_a_constant_mask_is_no_reason_to_share_a_loop(*, is_constant: bool) -> N
     point = jax.ShapeDtypeStruct((COUNT, 3), float)
     closed = flattened(jax.make_jaxpr(f)(point, point))
     room = 5 * COUNT**2
-    plan = Planner(slice_bytes=room / 4, multiple=1).plan(closed, room)
+    plan = Planner(slice_bytes=room / 4, model=ANY_LENGTH).plan(closed, room)
     assert len([step for step in plan.steps if isinstance(step, Loop)]) == (2 if is_constant else 1)
 
 
@@ -95,7 +99,7 @@ def nested(least: float) -> list[Loop]:
 
     x = jax.ShapeDtypeStruct((256, 32), "float32")
     closed = flattened(jax.make_jaxpr(jax.grad(loss))(x))
-    planner = Planner(slice_bytes=16e6, multiple=8, least=least)
+    planner = Planner(slice_bytes=16e6, least=least)
     return list(planner.plan(closed, ROOM).all_loops())
 
 
@@ -121,7 +125,7 @@ def test_a_budget_of_nothing_has_the_smallest_plan() -> None:
         return jnp.tanh(x @ x.T) @ x
 
     closed = flattened(jax.make_jaxpr(product)(jax.ShapeDtypeStruct((256, 4), jnp.float32)))
-    plan = Planner(slice_bytes=16e6, multiple=8).plan(closed, 0.0)
+    plan = Planner(slice_bytes=16e6).plan(closed, 0.0)
     assert plan.loops
 
 
@@ -139,6 +143,6 @@ def test_an_argument_in_another_shape_is_no_value_to_slice(
 
     shapes = [jax.ShapeDtypeStruct((size, 16), "float32") for size in sizes.values()]
     closed = flattened(jax.make_jaxpr(nearest)(*shapes))
-    plan = Planner(slice_bytes=1e5, multiple=1).plan(closed, 4e5)
+    plan = Planner(slice_bytes=1e5, model=ANY_LENGTH).plan(closed, 4e5)
     (loop,) = [step for step in plan.steps if isinstance(step, Loop)]
     assert loop.region.size == sizes[along]

@@ -42,13 +42,13 @@ def test_a_solve_is_kept_where_what_is_made_of_it_fits_in_shorter_slices(budget:
     plan = planned(jax.grad(projected, (0, 1)), *REGRESSION, budget=budget)
     assert plan.predicted <= budget
     assert not plan.is_plain
-    assert plan.work <= 1.05 * plan.graph.work
+    assert plan.work <= 1.05 * plan.graph.costs.work
 
 
 def test_a_solve_is_made_twice_rather_than_called_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept, it would leave room for short slices only; each of them calls a solve."""
     plan = planned(jax.grad(projected, (0, 1)), *REGRESSION, budget=5e6)
-    monkeypatch.setattr("memsafe.candidates.SOLVE_CALL", 0.0)
+    monkeypatch.setattr("memsafe.region_costs.SOLVE_CALL", 0.0)
     kept = planned(jax.grad(projected, (0, 1)), *REGRESSION, budget=5e6)
     assert max(loop.count for loop in plan.loops) <= 8
     assert max(loop.count for loop in kept.loops) >= 64

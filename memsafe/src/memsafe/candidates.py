@@ -6,12 +6,10 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memsafe.costs import LOOP_STEP, SOLVE_CALL, elementwise_work
 from memsafe.graph import Graph, Tie
-from memsafe.jax_internals import aval_of
 from memsafe.memory import Unit, Usage, usage
-from memsafe.programs import nbytes
 from memsafe.region import Blocked, Region
+from memsafe.region_costs import elementwise_in, region_work, total
 from memsafe.splitting import Splitting
 
 if TYPE_CHECKING:
@@ -26,12 +24,6 @@ __all__ = [
     "Obstacle",
     "Tangled",
     "candidate",
-    "fixed_share",
-    "halo_work",
-    "region_work",
-    "reread_bytes",
-    "slice_bytes",
-    "step_work",
     "usage_of",
     "wanted_from",
 ]
@@ -62,8 +54,9 @@ class Candidate:
         regions: The loops.
         order: Indices of equations computed whole, and regions, as they follow each other.
         obstacles: The values that would have been split but for an obstacle.
-        work: Operations, recomputed ones included.
-        in_slices: Those of them that touch elements of slices.
+        work: What it takes, what is computed again included, see `Graph.works`.
+        in_slices: The part of it that touches elements of slices.
+        traffic: Bytes that it reads and writes in memory.
     """
 
     graph: Graph
@@ -73,6 +66,7 @@ class Candidate:
     obstacles: list[Obstacle]
     work: float = field(default=0)
     in_slices: float = field(default=0)
+    traffic: float = field(default=0)
 
     def reads(self, item: int | Region) -> list[Var]:
         """What an equation or a loop reads."""
@@ -117,42 +111,21 @@ def candidate(
         for obstacle in found:
             split.difference_update(graph.equations[graph.definition[obstacle.value]].outvars)
     order = _ordered(graph, splitting, regions)
-    whole = sum(graph.works[item] for item in order if not isinstance(item, Region))
-    looped = sum(region_work(graph, region) for region in regions)
+
+    def sum_of(each: Sequence[float]) -> float:
+        whole = sum(each[item] for item in order if not isinstance(item, Region))
+        return whole + sum(total(each, region) for region in regions)
+
     return Candidate(
         graph=graph,
         split=split,
         regions=regions,
         order=order,
         obstacles=obstacles,
-        work=whole + looped,
-        in_slices=sum(_in_slices(graph, region) for region in regions),
+        work=sum_of(graph.costs.works),
+        in_slices=sum(elementwise_in(graph, region) for region in regions),
+        traffic=sum_of(graph.costs.traffic),
     )
-
-
-def slice_bytes(graph: Graph, region: Region, length: int) -> float:
-    """Bytes alive at once in a slice of `length` indices."""
-    if length not in region.slices:
-        region.slices[length] = _slice_bytes(graph, region, length)
-    return region.slices[length]
-
-
-def _slice_bytes(graph: Graph, region: Region, length: int) -> float:
-    size, axes = graph.size, region.axes
-
-    times = {
-        v: 1 + len(more) for at, more in region.again.items() for v in graph.equations[at].outvars
-    }
-
-    def sliced(value: Var) -> float:
-        share = 1.0
-        if value in axes:
-            share = axes[value].width(length) / aval_of(value).shape[axes[value].dim]
-        return size[value] * share * times.get(value, 1)
-
-    units = [graph.units[index] for index in sorted(region.factors)]
-    kept = [v for index in region.sinks for v in graph.equations[index].outvars]
-    return usage(units, sliced, kept).peak().nbytes
 
 
 def usage_of(each: Candidate) -> Usage:
@@ -166,44 +139,6 @@ def usage_of(each: Candidate) -> Usage:
         else:
             units.append(graph.units[item])
     return usage(units, graph.size.__getitem__, graph.outputs)
-
-
-def halo_work(graph: Graph, region: Region) -> float:
-    """The operations of a slice's halos: so many are done again for every slice."""
-    found = 0.0
-    for index in region.factors:
-        for factor in region.versions(index):
-            halo = max((axis.halo for axis in factor.results if axis is not None), default=0.0)
-            found += graph.works[index] * halo / region.size
-    return found
-
-
-def reread_bytes(graph: Graph, region: Region) -> float:
-    """Bytes that products of every slice read whole."""
-    found = 0.0
-    for index, factor in region.factors.items():
-        equation = graph.equations[index]
-        if not graph.units[index].absorbs:
-            pairs = zip(equation.invars, factor.operands, strict=True)
-            found += sum(nbytes(atom) for atom, axis in pairs if axis is None)
-    return found
-
-
-def step_work(graph: Graph, region: Region) -> float:
-    """What each step of a loop costs in addition to its slice, in operations."""
-    waits = sum(
-        graph.equations[index].primitive.name == "triangular_solve" and factor.operands[0] is None
-        for index in region.factors
-        for factor in region.versions(index)
-    )
-    again = reread_bytes(graph, region) + halo_work(graph, region)
-    return LOOP_STEP + SOLVE_CALL * waits + again
-
-
-def fixed_share(graph: Graph, region: Region) -> float:
-    """What each slice costs however short it is, halos and the steps of scans, over all work."""
-    fixed = halo_work(graph, region) + LOOP_STEP * sum(graph.steps[at] for at in region.factors)
-    return fixed / max(region_work(graph, region), 1.0)
 
 
 def wanted_from(region: Region, graph: Graph, wanted: set[Var]) -> list[tuple[int, list[Var]]]:
@@ -299,17 +234,6 @@ def _score(graph: Graph, region: Region, factor: Factor) -> tuple[float, ...]:
     )
     dimension = min(axis.dim for axis in factor.operands if axis is not None)
     return (len(region.sinks), -merged, -region_work(graph, region), -dimension)
-
-
-def region_work(graph: Graph, region: Region) -> float:
-    """The operations of a loop, without those of halos."""
-    return sum(graph.works[index] * len(region.versions(index)) for index in region.factors)
-
-
-def _in_slices(graph: Graph, region: Region) -> float:
-    """Those of them that touch elements."""
-    works = ((elementwise_work(graph.equations[at]), at) for at in region.factors)
-    return sum(work * len(region.versions(at)) for work, at in works)
 
 
 def _cheapest(splitting: Splitting, sink: int, blocked: Sequence[Blocked]) -> list[Obstacle]:

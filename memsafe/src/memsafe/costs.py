@@ -8,29 +8,29 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from jax.extend.core import Var
+
 from memsafe import storing
 from memsafe.jax_internals import aval_of
+from memsafe.programs import nbytes
 from memsafe.rules import counting, elementwise, reductions, rolls, shapes
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from jax.extend.core import JaxprEqn
 
 __all__ = [
-    "HOST_BYTE",
-    "LOOP_STEP",
     "SOLVE_CALL",
     "elementwise_work",
     "fuses_with_consumer",
     "fuses_with_operands",
     "gives_its_operands",
-    "loop_steps",
+    "traffic",
     "updates_in_place",
     "work",
 ]
-
-LOOP_STEP = 5e6
-"""What one step of a loop costs beside its work: about 5 µs at 10¹² operations a second."""
 
 SOLVE_CALL = 3e8
 """The fixed cost of each solve that a loop calls once per step, in operations.
@@ -40,15 +40,6 @@ On a CPU the library's threads and XLA's wait for each other: a solve with a mat
 a loop takes 4.0, 5.0 and 16.2 ms for 200, 400 and 1,000 columns, and 0.8, 1.4 and 3.6 ms if the
 library has one thread. XLA does 8·10¹⁰ operations of products in a second (double precision,
 2 cores, jax 0.10.2, 2026-11-26).
-"""
-
-HOST_BYTE = 4.3e3
-"""Operations in the time of one byte that goes to the host's memory or comes back.
-
-An H200's link (PCIe 5.0 × 16) moves 55.3 · 10⁹ bytes a second each way. In that time a step of
-suite scan_offload's program does 240 · 10¹² operations, and products alone (TF32) 362 · 10¹². Of
-two plans for it, 1.66 and 1.97 times the time were predicted, and 1.58 and 1.87 measured (jax
-0.11.2, 2026-11-26, docs/device.md).
 """
 
 _ELEMENT = 4.0
@@ -97,7 +88,10 @@ def gives_its_operands(equation: JaxprEqn) -> bool:
 
 
 def work(equation: JaxprEqn) -> float:
-    """Operations of one equation, of matrix products and of touching elements."""
+    """Operations of one equation, of matrix products and of touching elements.
+
+    Those of programs that it runs are not counted.
+    """
     return _products(equation) + elementwise_work(equation)
 
 
@@ -106,24 +100,36 @@ def elementwise_work(equation: JaxprEqn) -> float:
     return _ELEMENT * _touched(equation)
 
 
-def loop_steps(equation: JaxprEqn) -> float:
-    """The steps of the scans that an equation runs; how often a `while` turns is not known."""
-    inner = sum(
-        loop_steps(each) for body in sub_jaxprs_of(equation).values() for each in body.jaxpr.eqns
-    )
-    return float(equation.params.get("length", 1)) * (inner + (equation.primitive.name == "scan"))
+def traffic(equation: JaxprEqn, fused: AbstractSet[Var]) -> float:
+    """The bytes that it reads and writes in memory; those of `fused` values never get there."""
+    if gives_its_operands(equation) or sub_jaxprs_of(equation):
+        return 0.0
+    part = _part_touched(equation)
+    if part is not None:
+        return float(nbytes(part) * (1 + fused.isdisjoint(equation.outvars)))
+    atoms = {atom for atom in (*equation.invars, *equation.outvars) if isinstance(atom, Var)}
+    return float(sum(nbytes(atom) for atom in atoms if atom not in fused))
 
 
 def _touched(equation: JaxprEqn) -> int:
     """The elements read or written; of an array that a slice is cut from or put into, as many."""
-    name = equation.primitive.name
     if gives_its_operands(equation):
         return 0
-    if name == "dynamic_slice":
-        return 2 * _elements(equation.outvars[0])
-    if name == "dynamic_update_slice":
-        return 2 * _elements(equation.invars[1])
+    part = _part_touched(equation)
+    if part is not None:
+        return 2 * _elements(part)
     return sum(_elements(atom) for atom in (*equation.invars, *equation.outvars))
+
+
+def _part_touched(equation: JaxprEqn) -> Any:
+    """The slice that an equation cuts from an array or puts into one; None for any other."""
+    match equation.primitive.name:
+        case "dynamic_slice":
+            return equation.outvars[0]
+        case "dynamic_update_slice":
+            return equation.invars[1]
+        case _:
+            return None
 
 
 def _elements(atom: Any) -> int:
@@ -154,6 +160,4 @@ def _products(equation: JaxprEqn) -> float:  # noqa: PLR0911 — a table of prim
         return float(_elements(operands[0]) * _elements(operands[1]))
     if name in _FACTORISATIONS:
         return _SERIAL * _elements(operands[0]) * float(aval_of(operands[0]).shape[-1])
-    return float(equation.params.get("length", 1)) * sum(
-        work(inner) for body in sub_jaxprs_of(equation).values() for inner in body.jaxpr.eqns
-    )
+    return 0.0

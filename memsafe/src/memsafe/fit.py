@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from memsafe.blockers import blockers_of
+from memsafe.device_model import model_of
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
 from memsafe.graph import Graph
@@ -34,26 +35,13 @@ if TYPE_CHECKING:
 
 __all__ = ["fitted", "planner_for"]
 
-_CACHED = {"cpu": 0.5}
-"""By platform: what an element of a slice costs of the time of one in a whole array.
-
-On a CPU slices stay in the caches. With 2.3 times its operations, of which most touch elements, the
-gradient of t-SNE takes 0.2 times its time as written (3,000 points, slices of 2 MB, 2 cores, jax
-0.10.2, 2026-11-26).
-"""
-
-_SLICES = {"cpu": (16e6, 8), "gpu": (128e6, 8), "tpu": (128e6, 128)}
-"""By platform: bytes of a slice that keep it busy, and what slices' lengths are multiples of."""
-
 
 def planner_for(device: Device, options: Options) -> Planner:
     """A planner for programs on a kind of device."""
-    slice_bytes, multiple = _SLICES.get(device.platform, _SLICES["gpu"])
-    wanted = options.split_size or slice_bytes
+    model = model_of(device)
+    wanted = options.split_size or model.slice_bytes
     size = min(wanted, options.size_threshold or wanted)
-    cached = _CACHED.get(device.platform, 1.0)
-    most = FAR * options.max_slowdown
-    return Planner(slice_bytes=size, multiple=multiple, cached=cached, most=most)
+    return Planner(slice_bytes=size, model=model, most=FAR * options.max_slowdown)
 
 
 def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
@@ -69,8 +57,9 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     parts = _parts(program, place)
     written = planner.plan(program, float("inf"), parts)
     if budget is not None and options.size_threshold is None and plain.keeps(budget):
-        return Fit(plan=written, plain=plain, result=plain, attempts=0)
+        return Fit(plan=written, written=written.graph, plain=plain, result=plain, attempts=0)
     flat = gathered(flattened(program), place.shardings)
+    own = Graph(flat, model=planner.model)
     if options.size_threshold is not None:
         prepared = options.prepared(flat, place.device.platform)
         plan = planner.split_above(prepared.program, options.size_threshold, parts)
@@ -79,15 +68,14 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
             blockers = blockers_of(plan, floor_of(plan.graph))
             smallest = result.nbytes
             raise BudgetError(budget=budget, smallest=smallest, blockers=blockers, quick=smallest)
-        work = Graph(flat).work
         return Fit(
-            plan=plan, plain=plain, result=result, attempts=1, notes=prepared.notes, work=work
+            plan=plan, written=own, plain=plain, result=result, attempts=1, notes=prepared.notes
         )
     assert budget is not None
     search = Search(
         budget=budget,
         most=options.max_slowdown,
-        work=Graph(flat).work,
+        written=own,
         plain=plain,
         planner=planner,
         parts=parts,

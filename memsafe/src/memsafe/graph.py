@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
 
-from memsafe.costs import loop_steps, work
+from memsafe.device_model import CPU, DeviceModel
 from memsafe.memory import Unit, equation_unit
+from memsafe.program_costs import Costs
 from memsafe.programs import nbytes
 from memsafe.rules import factors_of, has_halos, unshifted, wraps
 from memsafe.shards import Parts, as_read, divisions, propagated
@@ -83,10 +84,12 @@ class Graph:
     Attributes:
         closed: The program.
         parts: How its arguments lie over several devices; empty where they do not.
+        model: What the device takes for it.
     """
 
     closed: ClosedJaxpr
     parts: tuple[Parts, ...] = ()
+    model: DeviceModel = CPU
 
     @cached_property
     def equations(self) -> list[JaxprEqn]:
@@ -232,19 +235,17 @@ class Graph:
         )
 
     @cached_property
-    def steps(self) -> list[float]:
-        """The steps of loops that each equation runs."""
-        return [loop_steps(equation) for equation in self.equations]
+    def costs(self) -> Costs:
+        """What each equation takes."""
+        return Costs(self, self.model)
 
     @cached_property
-    def works(self) -> list[float]:
-        """The operations of each equation."""
-        return [work(equation) for equation in self.equations]
-
-    @cached_property
-    def work(self) -> float:
-        """The operations of the program, each equation computed once."""
-        return sum(self.works)
+    def bodies(self) -> dict[int, list[Graph]]:
+        """The programs that equations run, as graphs."""
+        return {
+            index: [Graph(body, model=self.model) for body in bodies.values()]
+            for index, bodies in self.sub_jaxprs.items()
+        }
 
     @cached_property
     def inputs(self) -> frozenset[Var]:

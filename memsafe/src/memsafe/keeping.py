@@ -90,7 +90,7 @@ def recomputed_groups(each: Candidate, room: float) -> list[set[Var]]:
     worthy = [
         (saved / nbytes, group)
         for (saved, nbytes), group in rated
-        if nbytes <= room and saved >= _WORTH * graph.work
+        if nbytes <= room and saved >= _WORTH * graph.costs.work
     ]
     return [group for _, group in sorted(worthy, key=lambda pair: -pair[0])]
 
@@ -100,7 +100,7 @@ def _saved(graph: Graph, cones: Sequence[int], group: set[Var]) -> tuple[float, 
     saved = sum(
         work
         for value in group
-        for at, work in enumerate(graph.works)
+        for at, work in enumerate(graph.costs.works)
         if cones[graph.definition[value]] >> at & 1
     )
     return saved, max(sum(graph.size[value] for value in group), 1)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from jax.extend.core import JaxprEqn, Var
 
-__all__ = ["Peak", "Unit", "Usage", "equation_unit", "usage"]
+__all__ = ["Peak", "Unit", "Usage", "equation_unit", "stored", "usage"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,22 +106,22 @@ def usage(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[
 
     Values that no unit makes (arguments) are not counted.
     """
-    stored = _stored(units, size, kept)
-    last = _last_uses(units, stored, kept)
+    found = stored(units, size, kept)
+    last = _last_uses(units, found, kept)
     dying: list[list[Var]] = [[] for _ in units]
     for value, index in last.items():
-        if value in stored and index < len(units):
+        if value in found and index < len(units):
             dying[index].append(value)
-    return _swept(units, size, stored, dying)
+    return _swept(units, size, found, dying)
 
 
-def _stored(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[Var]) -> set[Var]:
+def stored(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[Var]) -> set[Var]:
     """The values that have memory of their own."""
     users: dict[Var, list[Unit]] = {}
     for unit in units:
         for value in unit.reads:
             users.setdefault(value, []).append(unit)
-    stored: set[Var] = set()
+    found: set[Var] = set()
     sources: dict[Var, float] = {}
     for unit in units:
         behind = 0.0
@@ -141,8 +141,8 @@ def _stored(units: Sequence[Unit], size: Callable[[Var], float], kept: Collectio
             if absorbed:
                 sources[value] = behind
             else:
-                stored.add(value)
-    return stored
+                found.add(value)
+    return found
 
 
 def _last_uses(units: Sequence[Unit], stored: set[Var], kept: Collection[Var]) -> dict[Var, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memsafe.costs import LOOP_STEP
+from memsafe.region_costs import overhead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,6 +39,11 @@ class Whole:
     equation: int
     sub_jaxprs: Mapping[str, Plan] = field(default_factory=dict)
 
+    def inside(self, graph: Graph) -> list[tuple[int, Plan]]:
+        """The plans of the programs that it runs, and how often each runs."""
+        turns: int = graph.equations[self.equation].params.get("length", 1)
+        return [(turns, one) for one in self.sub_jaxprs.values()]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
@@ -57,6 +62,10 @@ class Loop:
     leaving: Leaving
     transient: float
     inner: Plan | None = None
+
+    def inside(self, _: Graph) -> list[tuple[int, Plan]]:
+        """The plan of one slice, where it is split again, and how many slices there are."""
+        return [(self.count, self.inner)] if self.inner else []
 
     @property
     def count(self) -> int:
@@ -79,8 +88,9 @@ class Plan:
         predicted: Bytes that the program should need at once beside its arguments.
         live: The values alive at that moment, largest first.
         fullest: The step that runs at that moment.
-        work: Operations, recomputed ones included; comparable within one program only.
+        work: What it takes, in operations of matrix products; comparable within one program only.
         time: The same, where elements of slices count as what they take of others' time.
+        traffic: Bytes that it reads and writes in memory.
         obstacles: Why values had to be kept that a better plan would not keep.
     """
 
@@ -91,6 +101,7 @@ class Plan:
     fullest: Loop | Whole | None
     work: float
     time: float
+    traffic: float
     obstacles: tuple[Obstacle, ...]
 
     @property
@@ -99,24 +110,35 @@ class Plan:
         return tuple(step for step in self.steps if isinstance(step, Loop))
 
     @property
-    def elapsed(self) -> float:
-        """`time`, and what it costs to begin each step of its loops."""
-        return self.time + LOOP_STEP * self.loop_steps
+    def operations(self) -> float:
+        """Of matrix products and of touching elements, those computed again included."""
+        return self.work - self.graph.model.byte * self.traffic
 
     @property
-    def loop_steps(self) -> float:
-        """How often the bodies of loops run: slices, and the steps of each scan in each slice."""
-        return sum(map(self._loop_steps, self.steps))
+    def again(self) -> tuple[float, float]:
+        """What it takes more than its program, each equation computed once; and the traffic."""
+        own = self.graph.costs
+        return self.work - own.work, self.traffic - sum(own.traffic)
 
-    def _loop_steps(self, step: Loop | Whole) -> float:
-        own = self.graph.steps
+    @property
+    def elapsed(self) -> float:
+        """`time` and `overhead`."""
+        return self.time + self.overhead
+
+    @property
+    def overhead(self) -> float:
+        """What it takes to begin each step of its loops and of scans in them, and each kernel."""
+        return sum(map(self._overhead, self.steps))
+
+    def _overhead(self, step: Loop | Whole) -> float:
+        graph = self.graph
         if isinstance(step, Loop):
-            region = step.region
-            within = sum(own[at] * len(region.versions(at)) for at in region.factors)
-            return step.count * (1 + (step.inner.loop_steps if step.inner else within))
-        times: int = self.graph.equations[step.equation].params.get("length", 1)
-        more = sum(one.loop_steps - sum(one.graph.steps) for one in step.sub_jaxprs.values())
-        return own[step.equation] + times * more
+            within = step.inner.overhead if step.inner else overhead(graph, step.region)
+            return step.count * (graph.model.step + within)
+        more = (
+            turns * (one.overhead - one.graph.costs.overhead) for turns, one in step.inside(graph)
+        )
+        return graph.costs.overheads[step.equation] + sum(more)
 
     @property
     def is_plain(self) -> bool:

@@ -11,23 +11,21 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from memsafe.candidates import (
-    Candidate,
-    candidate,
-    fixed_share,
-    halo_work,
-    reread_bytes,
-    slice_bytes,
-    step_work,
-    usage_of,
-    wanted_from,
-)
+from memsafe.candidates import Candidate, candidate, usage_of, wanted_from
+from memsafe.device_model import CPU, DeviceModel
 from memsafe.emit import step_signature, traced_step
 from memsafe.graph import Graph
 from memsafe.keeping import recomputed_groups, thresholds, untangled, values_above
 from memsafe.plan import LONG, Loop, Plan, Whole, rounded
 from memsafe.programs import signature
 from memsafe.region import Region
+from memsafe.region_costs import (
+    fixed_share,
+    halo_work,
+    reread_bytes,
+    slice_bytes,
+    step_work,
+)
 from memsafe.shards import body_parts
 
 if TYPE_CHECKING:
@@ -87,8 +85,7 @@ class Planner:
 
     Attributes:
         slice_bytes: The bytes of a slice that keep such a device busy; more would not be faster.
-        multiple: What the length of a slice is rounded to.
-        cached: What an element of a slice costs of the time of one in a whole array.
+        model: What the device takes.
         depth: How many loops may stand inside each other.
         plans: The plans it has made, by program, budget and depth.
         steps: Single steps of loops, as programs.
@@ -100,8 +97,7 @@ class Planner:
     """
 
     slice_bytes: float
-    multiple: int
-    cached: float = 1.0
+    model: DeviceModel = CPU
     depth: int = _DEPTH
     plans: dict[Hashable, Plan] = field(default_factory=dict)
     steps: dict[Hashable, ClosedJaxpr] = field(default_factory=dict)
@@ -123,7 +119,7 @@ class Planner:
         key = (program, self.depth, _magnitude(budget), _magnitude(self.least))
         if key not in self.plans:
             if program not in self.graphs:
-                self.graphs[program] = Graph(closed, parts)
+                self.graphs[program] = Graph(closed, parts, self.model)
             self.plans[key] = self._found(self.graphs[program], budget)
         return self.plans[key]
 
@@ -131,7 +127,7 @@ class Planner:
         self, closed: ClosedJaxpr, threshold: int, parts: tuple[Parts, ...] = ()
     ) -> Plan:
         """The plan that keeps no value of more than `threshold` bytes, whatever the peak."""
-        graph = Graph(closed, parts)
+        graph = Graph(closed, parts, self.model)
         return self._realized(
             candidate(graph, values_above(graph, threshold + 1)), self.slice_bytes
         )
@@ -156,7 +152,7 @@ class Planner:
         Those keep less, which leaves room to keep what is the most work to make again.
         """
         cost, chosen, plan = self._refined(chosen, plan, budget)
-        if plan.work <= self._free * plan.graph.work or self._is_far(plan, cost):
+        if plan.work <= self._free * plan.graph.costs.work or self._is_far(plan, cost):
             return self._lean(chosen, plan, budget)
         sparer = sorted(others, key=lambda other: len(other.split))
         for each in [other for other in sparer if len(other.split) > len(chosen.split)][:_SPARER]:
@@ -170,7 +166,7 @@ class Planner:
     def _is_far(self, plan: Plan, cost: float) -> bool:
         """Whether a plan takes so long, of a program that takes long to plan, that none will do."""
         is_long = self.depth == _DEPTH and len(plan.graph.equations) > LONG
-        return is_long and self.cached * cost > self.most * plan.graph.work
+        return is_long and self.model.cached * cost > self.most * plan.graph.costs.work
 
     @property
     def _free(self) -> float:
@@ -233,7 +229,7 @@ class Planner:
         And, first, what that costs.
         """
         _, cost = self._estimate(chosen, budget)
-        if chosen.work <= self._free * chosen.graph.work:
+        if chosen.work <= self._free * chosen.graph.costs.work:
             return cost, chosen, plan
         for _ in range(_ROUNDS):
             others = [
@@ -306,7 +302,10 @@ class Planner:
                 steps.append(self._whole(graph, item, available))
                 transient.append(self._transient(graph, item, available, fitting=fitting))
         reached = found.peak(transient)
+        inside = [(turns, one.again) for step in steps for turns, one in step.inside(graph)]
         work = each.work + sum(_halo_work(graph, step) for step in steps)
+        work += sum(turns * again for turns, (again, _) in inside)
+        moved = each.traffic + sum(turns * moved for turns, (_, moved) in inside)
         return Plan(
             graph=graph,
             steps=tuple(steps),
@@ -314,7 +313,8 @@ class Planner:
             live=found.live(reached.unit, graph.size.__getitem__),
             fullest=steps[reached.unit] if steps else None,
             work=work,
-            time=work - (1 - self.cached) * each.in_slices,
+            time=work - (1 - self.model.cached) * each.in_slices,
+            traffic=moved,
             obstacles=tuple(each.obstacles),
         )
 
@@ -329,7 +329,7 @@ class Planner:
             room = available if one > available else self.soft
             within = replace(self, depth=self.depth - 1)
             inner = within.plan(self._step(graph, loop), room, ((), (), *divided))
-            worth = one > available or inner.work <= _FREE * inner.graph.work
+            worth = one > available or inner.work <= _FREE * inner.graph.costs.work
             if inner.predicted < one and worth:
                 return replace(loop, inner=inner, transient=inner.predicted)
         length = self._length(graph, region, available, fitting=fitting)
@@ -374,11 +374,11 @@ class Planner:
         longer = _HALO * region.size * fixed_share(graph, region)
         useful = max(useful, min(room, longer * more / least))
         wished = least * (1 + useful / more) if more > 0 else region.size
-        length = rounded(region.size, least, int(min(wished, region.size)), self.multiple)
+        length = rounded(region.size, least, int(min(wished, region.size)), self.model.multiple)
         taken = slice_bytes(graph, region, length) - one
         if taken > (max(room, useful) if fitting else _FAR * useful):
             wished = least + useful / taken * (length - least)
-            length = rounded(region.size, least, int(wished), self.multiple)
+            length = rounded(region.size, least, int(wished), self.model.multiple)
         return length
 
 

@@ -5,23 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from memsafe.costs import HOST_BYTE
 from memsafe.programs import signature
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from memsafe.graph import Graph
     from memsafe.plan import Plan
     from memsafe.rewrites import Rewritten
     from memsafe.search import Fit, Search
 
-__all__ = ["Attempt", "Recomputation", "cost"]
+__all__ = ["Attempt", "Recomputation", "allowed", "slowdown"]
 
 _HOPELESS = 2
 """How many programs are compiled of those that should not fit, by prediction."""
 
 _FEWER = 3
 """How often these are compiled in slices: others keep less."""
+
+
+_NOTICED = 0.01
+"""Seconds that a call may take more, whatever `max_slowdown` is.
+
+So a program of a tutorial, which takes less, is not refused for the kernels of its loops.
+"""
 
 
 class Attempt(NamedTuple):
@@ -121,10 +128,27 @@ class Recomputation:
         return max(self.scale, self.corrected.get(way.program.products, 0.0))
 
 
+def slowdown(plan: Plan, moved: float, written: Graph) -> float:
+    """The predicted time of a plan as a multiple of that of the program as written.
+
+    What it takes to begin steps does not count on a CPU, see `device_model.CPU`.
+    """
+    taken, own = cost(plan, moved), written.costs.work
+    if written.model.kernel:
+        taken, own = taken + plan.overhead, written.costs.elapsed
+    return taken / own if own else 1.0
+
+
+def allowed(most: float, written: Graph) -> float:
+    """The slowdown allowed where `most` is asked for: more by what nobody would notice."""
+    noticed = _NOTICED * written.model.products if written.model.kernel else 0.0
+    return most + noticed / max(written.costs.elapsed, 1.0)
+
+
 def cost(plan: Plan, moved: float) -> float:
     """What a plan takes, in operations, transfers to and from the host included.
 
     They count in full: of 17 GB each way in a step of suite scan_offload's program, an H200 hid
     none behind kernels (jax 0.11.2, 2026-11-26, docs/device.md).
     """
-    return plan.time + 2 * moved * HOST_BYTE
+    return plan.time + 2 * moved * plan.graph.model.host_byte

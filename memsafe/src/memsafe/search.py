@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from memsafe.blockers import blockers_of
-from memsafe.costs import LOOP_STEP
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
 from memsafe.plan import LONG
 from memsafe.programs import evaluate, nbytes
 from memsafe.prospects import TOO_FAR, Prospects
-from memsafe.recomputation import Attempt, Recomputation, cost
+from memsafe.recomputation import Attempt, Recomputation, allowed, slowdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -103,31 +102,32 @@ class Fit:
 
     Attributes:
         plan: How it is computed.
-        plain: The program as written, compiled.
+        written: The program as written.
+        plain: The same, compiled.
         result: The planned program, compiled.
         attempts: How many plans were compiled, those that did not keep it included.
         notes: What was rewritten before.
-        work: The operations of the program as written.
         moved: Bytes that go to the host's memory and come back, those of all devices.
     """
 
     plan: Plan
+    written: Graph
     plain: Measured
     result: Measured
     attempts: int
     notes: tuple[str, ...] = ()
-    work: float = 0.0
     moved: float = 0.0
 
     @property
     def operations(self) -> float:
         """The operations of the plan as a multiple of the program's own."""
-        return self.plan.work / self.work if self.work else 1.0
+        own = sum(self.written.costs.operations)
+        return self.plan.operations / own if own else 1.0
 
     @property
     def slowdown(self) -> float:
         """The predicted time of the plan as a multiple of the program's own."""
-        return cost(self.plan, self.moved) / self.work if self.work else 1.0
+        return slowdown(self.plan, self.moved, self.written)
 
     @property
     def program(self) -> Callable[..., list[Array]]:
@@ -144,8 +144,8 @@ class Search:
     Attributes:
         budget: Bytes.
         most: How many times the time of the program as written a plan may take, by prediction.
-        work: The operations of the program as written.
-        plain: The program as written, compiled.
+        written: The program as written.
+        plain: The same, compiled.
         planner: Plans programs.
         parts: How the arguments lie over several devices.
         measure: Compiles a program.
@@ -153,7 +153,7 @@ class Search:
 
     budget: int
     most: float
-    work: float
+    written: Graph
     plain: Measured
     planner: Planner
     parts: tuple[Parts, ...]
@@ -216,7 +216,7 @@ class Search:
 
         Of slices and of values computed again, those come first that should take less time.
         """
-        own = self.work + LOOP_STEP * written.loop_steps
+        own = self.written.costs
         target = again.target
         plans = [self.planner.plan(each.program, target, self.parts) for each in sliced]
         if len(sliced) > 1 and plans[0].predicted > target >= plans[1].predicted:
@@ -225,10 +225,10 @@ class Search:
         slices = [Attempt(each, target, _ATTEMPTS) for each in sliced]
         limit = plan.elapsed if plan.predicted <= target else float("inf")
         is_long = len(plan.graph.equations) > LONG
-        is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * self.work
+        is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * own.work
         if is_cheap:
-            slower = _EQUAL if is_long and self.planner.cached == 1 else _SLOWER
-            if plan.elapsed > slower * own:
+            slower = _EQUAL if is_long and self.planner.model.cached == 1 else _SLOWER
+            if plan.elapsed > slower * own.elapsed:
                 yield from again.whole(plan.elapsed, _CLOSE)
             yield from slices
             limit = float("inf") if is_long else limit  # They do not fit, whatever was predicted.
@@ -243,7 +243,7 @@ class Search:
 
     def _is_quick(self, slowdown: float) -> bool:
         """Whether a plan should not take more time than asked. No prediction is finer."""
-        return round(slowdown, 1) <= self.most
+        return round(slowdown, 1) <= allowed(self.most, self.written)
 
     def _fitted(
         self, preparation: Rewritten, target: float, attempts: int, compiled: list[Fit]
@@ -281,11 +281,11 @@ class Search:
             result = self.measure(emitted(plan))
             fit = Fit(
                 plan=plan,
+                written=self.written,
                 plain=plain,
                 result=result,
                 attempts=len(compiled) + 1,
                 notes=preparation.notes,
-                work=self.work,
                 moved=preparation.moved,
             )
             compiled.append(fit)
@@ -305,13 +305,13 @@ class Search:
         raise BudgetError(budget=self.budget, smallest=smallest, blockers=blockers)
 
     def _slowdown(self, preparation: Rewritten, plan: Plan) -> float:
-        return cost(plan, preparation.moved) / self.work if self.work else 1.0
+        return slowdown(plan, preparation.moved, self.written)
 
     def _is_too_slow(self, plan: Plan, slowdown: float) -> bool:
         """Whether a plan in slices is not worth compiling."""
         if len(plan.graph.equations) > LONG:
             return not self._is_quick(slowdown)
-        return slowdown > FAR * self.most
+        return slowdown > FAR * allowed(self.most, self.written)
 
     def _promising(
         self,

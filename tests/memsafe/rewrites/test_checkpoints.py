@@ -148,7 +148,7 @@ def test_a_segment_of_one_step_is_predicted_as_it_is_compiled(
         monkeypatch.setattr(_Segments, "_is_one", lambda *_: False)
     written, given = gradient(integrated, 4096)
     again = checkpointed_loops(written, 2).program
-    planner = Planner(slice_bytes=16e6, multiple=8)
+    planner = Planner(slice_bytes=16e6)
     predicted = planner.plan(again, float("inf")).predicted
     assert (0.9 < predicted / temp_bytes(again, given) < 1.2) == exact
 

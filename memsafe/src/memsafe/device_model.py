@@ -1,0 +1,115 @@
+"""What each kind of device takes for the parts of a plan, in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jax import Device
+
+__all__ = ["CPU", "DeviceModel", "model_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceModel:
+    """A kind of device. Only ratios to the time of a whole program are taken of its numbers.
+
+    Attributes:
+        products: Operations of matrix products in a second.
+        memory: Bytes in a second that kernels read and write; infinite where elements count alone.
+        host: Bytes in a second that go to the host's memory, or come back.
+        kernel_s: Seconds that a kernel takes whatever it does.
+        step_s: Seconds that it takes to begin one step of a loop.
+        cached: What an element of a slice costs of the time of one in a whole array.
+        slice_bytes: The bytes of a slice that keep the device busy; more would not be faster.
+        multiple: What the length of a slice is rounded to.
+    """
+
+    products: float
+    memory: float
+    host: float
+    kernel_s: float
+    step_s: float
+    cached: float
+    slice_bytes: float
+    multiple: int
+
+    @property
+    def byte(self) -> float:
+        """Operations in the time of one byte that a kernel reads or writes."""
+        return self.products / self.memory
+
+    @property
+    def host_byte(self) -> float:
+        """Operations in the time of one byte that goes to the host's memory or comes back."""
+        return self.products / self.host
+
+    @property
+    def kernel(self) -> float:
+        """Operations in the time of a kernel that does nothing."""
+        return self.kernel_s * self.products
+
+    @property
+    def step(self) -> float:
+        """Operations in the time that it takes to begin a step."""
+        return self.step_s * self.products
+
+
+_LINK = 55.3e9
+"""Bytes a second each way over PCIe 5.0 × 16, measured on an H200 (docs/device.md)."""
+
+CPU = DeviceModel(
+    products=1e12,
+    memory=float("inf"),
+    host=_LINK,
+    kernel_s=0.0,
+    step_s=5e-6,
+    cached=0.5,
+    slice_bytes=16e6,
+    multiple=8,
+)
+"""A step takes 5 µs at 10¹² operations a second. Kernels do not count.
+
+XLA makes one kernel of a small loop: 70,000 steps take 1.8 ms, and 32,000 with a GPT's products of
+49 kB 1.3 s. Slices stay in the caches: with 2.3 times its operations, of which most touch elements,
+the gradient of t-SNE takes 0.2 times its time as written (3,000 points, slices of 2 MB; 2 cores,
+jax 0.10.2, 2026-11-26).
+"""
+
+GPU = DeviceModel(
+    products=240e12,
+    memory=3.8e12,
+    host=_LINK,
+    kernel_s=4e-6,
+    step_s=0.0,
+    cached=1.0,
+    slice_bytes=128e6,
+    multiple=8,
+)
+"""Measured on an H200 (jax 0.11.2, 2026-11-26, docs/device.md).
+
+A step of suite scan_offload's program does so many operations a second, and kernels that copy read
+and write so many bytes. With these numbers and 4 µs a kernel, the times of 13 plans over those of
+their programs are predicted to 12 % (mean; 33 % at worst, for a solve with a triangular matrix in a
+loop). Without memory and kernels it was 18 % (71 % at worst).
+"""
+
+TPU = DeviceModel(
+    products=197e12,
+    memory=819e9,
+    host=_LINK,
+    kernel_s=0.0,
+    step_s=1e-6,
+    cached=1.0,
+    slice_bytes=128e6,
+    multiple=128,
+)
+"""Products and memory by the data sheet of a TPU v5e. The rest is not measured."""
+
+_BY_PLATFORM = {"cpu": CPU, "gpu": GPU, "tpu": TPU}
+
+
+def model_of(device: Device) -> DeviceModel:
+    """The model of a device's kind; a GPU's for a kind that is not known."""
+    return _BY_PLATFORM.get(device.platform, GPU)

@@ -1,0 +1,116 @@
+"""What a loop takes: bytes of a slice, and operations of its slices and steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memsafe.costs import SOLVE_CALL, elementwise_work
+from memsafe.jax_internals import aval_of
+from memsafe.memory import usage
+from memsafe.programs import nbytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jax.extend.core import Var
+
+    from memsafe.graph import Graph
+    from memsafe.region import Region
+
+__all__ = [
+    "elementwise_in",
+    "fixed_share",
+    "halo_work",
+    "overhead",
+    "region_work",
+    "reread_bytes",
+    "slice_bytes",
+    "step_work",
+    "total",
+]
+
+
+def slice_bytes(graph: Graph, region: Region, length: int) -> float:
+    """Bytes alive at once in a slice of `length` indices."""
+    if length not in region.slices:
+        region.slices[length] = _slice_bytes(graph, region, length)
+    return region.slices[length]
+
+
+def _slice_bytes(graph: Graph, region: Region, length: int) -> float:
+    size, axes = graph.size, region.axes
+
+    times = {
+        v: 1 + len(more) for at, more in region.again.items() for v in graph.equations[at].outvars
+    }
+
+    def sliced(value: Var) -> float:
+        share = 1.0
+        if value in axes:
+            share = axes[value].width(length) / aval_of(value).shape[axes[value].dim]
+        return size[value] * share * times.get(value, 1)
+
+    units = [graph.units[index] for index in sorted(region.factors)]
+    kept = [v for index in region.sinks for v in graph.equations[index].outvars]
+    return usage(units, sliced, kept).peak().nbytes
+
+
+def halo_work(graph: Graph, region: Region) -> float:
+    """What a slice's halos take: so much is done again for every slice."""
+    found = 0.0
+    for index in region.factors:
+        for factor in region.versions(index):
+            halo = max((axis.halo for axis in factor.results if axis is not None), default=0.0)
+            found += graph.costs.works[index] * halo / region.size
+    return found
+
+
+def reread_bytes(graph: Graph, region: Region) -> float:
+    """Bytes that products of every slice read whole."""
+    found = 0.0
+    for index, factor in region.factors.items():
+        equation = graph.equations[index]
+        if not graph.units[index].absorbs:
+            pairs = zip(equation.invars, factor.operands, strict=True)
+            found += sum(nbytes(atom) for atom, axis in pairs if axis is None)
+    return found
+
+
+def step_work(graph: Graph, region: Region) -> float:
+    """What each step of a loop costs in addition to its slice, in operations."""
+    waits = sum(
+        graph.equations[index].primitive.name == "triangular_solve" and factor.operands[0] is None
+        for index in region.factors
+        for factor in region.versions(index)
+    )
+    model = graph.model
+    begun = model.step + model.kernel * total(graph.costs.kernels, region)
+    again = max(model.byte, 1.0) * reread_bytes(graph, region) + halo_work(graph, region)
+    return begun + SOLVE_CALL * waits + again
+
+
+def fixed_share(graph: Graph, region: Region) -> float:
+    """What each slice costs however short it is, over all work: halos, kernels, steps of scans."""
+    fixed = halo_work(graph, region) + overhead(graph, region)
+    return fixed / max(region_work(graph, region), 1.0)
+
+
+def region_work(graph: Graph, region: Region) -> float:
+    """What a loop takes, without its halos."""
+    return total(graph.costs.works, region)
+
+
+def overhead(graph: Graph, region: Region) -> float:
+    """What one slice takes beside its work, for its kernels and for steps of scans."""
+    return total(graph.costs.overheads, region)
+
+
+def total(each: Sequence[float], region: Region) -> float:
+    """The sum over the equations of a loop, those computed in several ways as often."""
+    return sum(each[index] * len(region.versions(index)) for index in region.factors)
+
+
+def elementwise_in(graph: Graph, region: Region) -> float:
+    """The part of its work that touches elements."""
+    works = ((elementwise_work(graph.equations[at]), at) for at in region.factors)
+    return sum(work * len(region.versions(at)) for work, at in works)

@@ -16,9 +16,9 @@ from memsafe import BudgetError, explain, memsafe
 from memsafe.options import DEFAULT_REWRITES
 from tests.hlo.compilers import installed
 
-STEPS, ROWS, WIDTH = 64, 1024, 1024
+STEPS, ROWS, WIDTH = 64, 2**14, 1024
 SHAPES = ((STEPS, 8, WIDTH), (ROWS, WIDTH))
-BUDGET = 46 * 10**6
+BUDGET = 650 * 10**6
 """Arguments, results and 8 rows of a step: less than 3 ∛64 of them."""
 
 STACK_BYTES = 4 * STEPS * ROWS * WIDTH
@@ -79,7 +79,8 @@ def test_the_plan_says_what_moves(target: str, capsys: pytest.CaptureFixture[str
     gradient = jax.value_and_grad(layers, (0, 1))
     explain(gradient, BUDGET, device=device, max_slowdown=1e6)(*arguments(target))
     said = capsys.readouterr().out
-    assert re.search(r"predicted \d+\.\d\d × the time of the program; .*B go to the host and", said)
+    assert re.search(r"predicted \d+\.\d\d × the time of the program\n", said)
+    assert re.search(r"B go to the host and come back\n", said)
     assert "steps of a scan keep for its gradient wait in host memory" in said
 
 

@@ -54,7 +54,7 @@ class Candidate:
         regions: The loops.
         order: Indices of equations computed whole, and regions, as they follow each other.
         obstacles: The values that would have been split but for an obstacle.
-        work: What it takes, what is computed again included, see `Graph.works`.
+        work: What it takes, what is computed again included, see `Costs.works`.
         in_slices: The part of it that touches elements of slices.
         traffic: Bytes that it reads and writes in memory.
     """

@@ -90,9 +90,9 @@ GPU = DeviceModel(
 """Measured on an H200 (jax 0.11.2, 2026-11-26, docs/device.md).
 
 A step of suite scan_offload's program does so many operations a second, and kernels that copy read
-and write so many bytes. With these numbers and 4 µs a kernel, the times of 13 plans over those of
-their programs are predicted to 12 % (mean; 33 % at worst, for a solve with a triangular matrix in a
-loop). Without memory and kernels it was 18 % (71 % at worst).
+and write so many bytes. 4 µs a kernel fit the times of 16 plans best: over the times of their
+programs they are predicted to 15 % (mean of absolute logarithms; 45 % at worst, for a solve with a
+triangular matrix in a loop). Without memory and kernels it was 18 % (54 % at worst).
 """
 
 TPU = DeviceModel(

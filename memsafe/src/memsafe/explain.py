@@ -68,9 +68,9 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
     yield f"  predicted {as_text(fit.plan.predicted)} without the arguments"
     plans = "1 plan" if fit.attempts == 1 else f"{fit.attempts} plans"
     yield f"  {fit.operations:.2f} × the operations of the program; {plans} compiled"
+    yield f"  predicted {fit.slowdown:.2f} × the time of the program"
     if fit.moved:
-        moved = f"{as_text(fit.moved)} go to the host and come back"
-        yield f"  predicted {fit.slowdown:.2f} × the time of the program; {moved}"
+        yield f"  {as_text(fit.moved)} go to the host and come back"
     for note in _once(fit.notes):
         if not note.endswith(_QUIET):
             yield f"  rewritten: {note}"

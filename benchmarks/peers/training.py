@@ -54,7 +54,10 @@ def main() -> int:
     if not curves:
         console.print(f"got --only {asked.only}; wanted a part of one of {', '.join(NETWORKS)}")
         return 2
-    points = Table("network", "share", "memsafe: MB", "products", "operations", box=MARKDOWN)
+    points = Table(
+        *("network", "share", "memsafe: MB", "products", "operations", "predicted time"),
+        box=MARKDOWN,
+    )
     beside = Table(
         *("network", "budget", "torch: saved MB", "alive MB", "products"),
         *("memsafe: MB", "products"),
@@ -102,12 +105,14 @@ def _compared(name: str, theirs: Sequence[TorchPoint], points: Table, beside: Ta
     return good
 
 
-def _cells(found: Compiled | Refused, plain: Compiled, own: float) -> tuple[str, str, str]:
+def _cells(found: Compiled | Refused, plain: Compiled, own: float) -> tuple[str, str, str, str]:
     if isinstance(found, Refused):
         least = f"refused: {(found.nbytes - own) / 1e6:,.0f}"
-        return least, "–", "–" if found.slowdown is None else f"{found.slowdown:.1f} ×, too slow"
+        slow = "–" if found.slowdown is None else f"{found.slowdown:.1f} ×, too slow"
+        return least, "–", "–", slow
     products = f"{found.products / plain.products:.3f} ×"
-    return f"{found.temp_bytes / 1e6:,.0f}", products, f"{found.operations:.3f} ×"
+    taken = f"{found.operations:.3f} ×", f"{found.slowdown:.2f} ×"
+    return f"{found.temp_bytes / 1e6:,.0f}", products, *taken
 
 
 def cheapest(points: Sequence[Compiled], nbytes: float) -> Compiled | None:

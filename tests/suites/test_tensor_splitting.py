@@ -257,7 +257,7 @@ def test_an_encoders_gradient_has_a_loop_for_each_attention_and_for_each_derivat
     layers = 3
     problem = gradients(encoder(1, 1024, layers=layers), 0)()
     closed = flattened(jax.make_jaxpr(problem.plain)(*problem.arguments))
-    plan = Planner(slice_bytes=16e6, multiple=8).plan(closed, 100e6)
+    plan = Planner(slice_bytes=16e6).plan(closed, 100e6)
     loops = [step for step in plan.steps if isinstance(step, Loop)]
     assert len(loops) == 2 * layers
     assert max(len(loop.region.factors) for loop in loops) < 40

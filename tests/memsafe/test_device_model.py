@@ -11,6 +11,8 @@ from jax import Array, lax
 from memsafe import BudgetError, memsafe, recomputation
 from memsafe.device_model import CPU, GPU, DeviceModel
 from memsafe.graph import Graph
+from memsafe.plan import Loop
+from memsafe.planner import Planner
 from memsafe.program_costs import Costs
 from memsafe.programs import flattened
 from tests.memsafe.budgets import assume, points, product, weights
@@ -73,6 +75,28 @@ def test_bytes_count_where_the_memory_of_a_device_is_the_limit() -> None:
 def test_steps_of_a_scan_and_kernels_in_it_take_time() -> None:
     costs = costs_of(scanned, CPU)
     assert costs.overhead == pytest.approx(7 * (CPU.step + CPU.kernel))
+
+
+@jax.grad
+def attended(x: Array) -> Array:
+    """Two layers of attention: the second's derivative needs scores of the first again."""
+    for _ in range(2):
+        scores = jax.nn.softmax(x @ x.swapaxes(1, 2))
+        x = jnp.tanh(scores @ x)
+    return jnp.mean(x**2)
+
+
+def test_what_loops_inside_of_loops_compute_again_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = flattened(jax.make_jaxpr(attended)(jax.ShapeDtypeStruct((4, 256, 8), jnp.float64)))
+    plan = Planner(slice_bytes=1e5).plan(closed, 2e5)
+    inside = [(turns, one.again) for step in plan.steps for turns, one in step.inside(plan.graph)]
+    again = sum(turns * work for turns, (work, _) in inside)
+    assert again > 0.1 * plan.graph.costs.work
+    monkeypatch.setattr(Loop, "inside", lambda *_: [])
+    without = Planner(slice_bytes=1e5).plan(closed, 2e5)
+    assert [step.count for step in without.loops] == [step.count for step in plan.loops]
+    assert plan.work - without.work == pytest.approx(again)
+    assert 0 < plan.time - without.time < again
 
 
 @pytest.mark.parametrize(

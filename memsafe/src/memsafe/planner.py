@@ -304,7 +304,8 @@ class Planner:
         reached = found.peak(transient)
         inside = [(turns, one.again) for step in steps for turns, one in step.inside(graph)]
         work = each.work + sum(_halo_work(graph, step) for step in steps)
-        work += sum(turns * again for turns, (again, _) in inside)
+        again = sum(turns * again for turns, (again, _) in inside)
+        in_slices = each.in_slices * (1 + again / max(each.work, 1.0))
         moved = each.traffic + sum(turns * moved for turns, (_, moved) in inside)
         return Plan(
             graph=graph,
@@ -312,8 +313,8 @@ class Planner:
             predicted=reached.nbytes,
             live=found.live(reached.unit, graph.size.__getitem__),
             fullest=steps[reached.unit] if steps else None,
-            work=work,
-            time=work - (1 - self.model.cached) * each.in_slices,
+            work=work + again,
+            time=work + again - (1 - self.model.cached) * in_slices,
             traffic=moved,
             obstacles=tuple(each.obstacles),
         )

@@ -72,7 +72,7 @@ class Costs:
 
     @cached_property
     def overheads(self) -> list[float]:
-        """What each takes beside its work: to begin kernels, and the steps of scans.
+        """What kernels of each take to start, and the steps of scans in it.
 
         How often a `while` turns is not known: it counts as one turn.
         """

@@ -25,9 +25,9 @@ _FEWER = 3
 
 
 _NOTICED = 0.01
-"""Seconds that a call may take more, whatever `max_slowdown` is.
+"""Seconds that a GPU may take more than `max_slowdown` allows.
 
-So a program of a tutorial, which takes less, is not refused for the kernels of its loops.
+A program of a tutorial takes less. It is not refused for the kernels of its loops.
 """
 
 
@@ -140,7 +140,7 @@ def slowdown(plan: Plan, moved: float, written: Graph) -> float:
 
 
 def allowed(most: float, written: Graph) -> float:
-    """The slowdown allowed where `most` is asked for: more by what nobody would notice."""
+    """The slowdown allowed for a `max_slowdown` of `most`: on a GPU, `_NOTICED` more."""
     noticed = _NOTICED * written.model.products if written.model.kernel else 0.0
     return most + noticed / max(written.costs.elapsed, 1.0)
 

@@ -101,7 +101,7 @@ def region_work(graph: Graph, region: Region) -> float:
 
 
 def overhead(graph: Graph, region: Region) -> float:
-    """What one slice takes beside its work, for its kernels and for steps of scans."""
+    """What the kernels of one slice take to start, and the steps of scans in it."""
     return total(graph.costs.overheads, region)
 
 

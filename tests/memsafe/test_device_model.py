@@ -9,7 +9,7 @@ import pytest
 from jax import Array, lax
 
 from memsafe import BudgetError, memsafe, recomputation
-from memsafe.device_model import CPU, GPU, DeviceModel
+from memsafe.device_model import CPU, GPU, TPU, DeviceModel
 from memsafe.graph import Graph
 from memsafe.plan import Loop
 from memsafe.planner import Planner
@@ -70,6 +70,13 @@ def test_bytes_count_where_the_memory_of_a_device_is_the_limit() -> None:
     everything = sum(costs.operations) + GPU.byte * sum(costs.traffic)
     assert costs.work == pytest.approx(everything)
     assert costs_of(product_of, CPU).work == sum(costs.operations)
+
+
+@pytest.mark.parametrize("model", [CPU, GPU, TPU])
+def test_equal_sums_of_costs_are_equal_in_any_order(model: DeviceModel) -> None:
+    works = costs_of(product_of, model).works * 3 + costs_of(fused, model).works
+    assert sum(works) == sum(works[::-1]) == sum(sorted(works))
+    assert model.byte.is_integer()
 
 
 def test_steps_of_a_scan_and_kernels_in_it_take_time() -> None:

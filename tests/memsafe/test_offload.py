@@ -79,7 +79,7 @@ def test_the_plan_says_what_moves(target: str, capsys: pytest.CaptureFixture[str
     gradient = jax.value_and_grad(layers, (0, 1))
     explain(gradient, BUDGET, device=device, max_slowdown=1e6)(*arguments(target))
     said = capsys.readouterr().out
-    assert re.search(r"predicted \d+\.\d\d × the time of the program\n", said)
+    assert re.search(r"operations of the program, \d+\.\d\d × its time predicted; ", said)
     assert re.search(r"B go to the host and come back\n", said)
     assert "steps of a scan keep for its gradient wait in host memory" in said
 

@@ -37,8 +37,11 @@ class DeviceModel:
 
     @property
     def byte(self) -> float:
-        """Operations in the time of one byte that a kernel reads or writes."""
-        return self.products / self.memory
+        """Operations in the time of one byte that a kernel reads or writes.
+
+        A whole number, so that sums of costs are exact, and equal plans stay equal.
+        """
+        return float(round(self.products / self.memory))
 
     @property
     def host_byte(self) -> float:

@@ -67,8 +67,8 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
         return
     yield f"  predicted {as_text(fit.plan.predicted)} without the arguments"
     plans = "1 plan" if fit.attempts == 1 else f"{fit.attempts} plans"
-    yield f"  {fit.operations:.2f} × the operations of the program; {plans} compiled"
-    yield f"  predicted {fit.slowdown:.2f} × the time of the program"
+    time = f"{fit.slowdown:.2f} × its time predicted"
+    yield f"  {fit.operations:.2f} × the operations of the program, {time}; {plans} compiled"
     if fit.moved:
         yield f"  {as_text(fit.moved)} go to the host and come back"
     for note in _once(fit.notes):

@@ -14,7 +14,7 @@ from tests.plugin.project import PREAMBLE, Project
 
 HERE = (
     *("docs/bisect.md", "docs/multi-process.md", "docs/timing.md", "docs/timing-reruns.md"),
-    "memsafe/docs/adding-a-rule.md",
+    *("memsafe/docs/adding-a-rule.md", "memsafe/docs/rewrites.md"),
 )
 ELSEWHERE = {
     "CONTRIBUTING.md": "tests/test_recipes.py",
@@ -54,6 +54,12 @@ def test_the_loop_of_bisect_runs() -> None:
     names: dict[str, Any] = {}
     exec(code("docs/bisect.md"), names)
     assert int(jax.jit(names["episode"])(*names["example_args"]())) == names["STEPS"]
+
+
+def test_the_gradient_of_a_while_loop_is_right() -> None:
+    names: dict[str, Any] = {}
+    exec(code("memsafe/docs/rewrites.md"), names)
+    assert float(names["gradient"]) == pytest.approx(0.5 / 2**0.5, rel=1e-5)
 
 
 def new_rule(text: str) -> None:

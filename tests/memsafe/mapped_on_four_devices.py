@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax import Array, lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
@@ -227,6 +228,39 @@ def a_slice_may_start_where_its_device_says() -> None:
     assert peak_bytes(within, *arguments) <= budget
 
 
+def a_loop_that_ends_earlier_on_some_devices_is_differentiated() -> None:
+    """A sum over devices inside of it would wait for ever, so it is refused there."""
+
+    def root(a: Array, factor: Array) -> Array:
+        def going(state: tuple[Any, Array]) -> Array:
+            return (state[0] < 40) & (jnp.abs(state[1] ** 2 - a) > 1e-5 * a).any()
+
+        def step(state: tuple[Any, Array]) -> tuple[Any, Array]:
+            return state[0] + 1, (state[1] + a / state[1]) / 2 + factor * (a - state[1] ** 2)
+
+        return lax.while_loop(going, step, (0, 1 + a))[1]
+
+    def varying(a: Array, factor: Array) -> Array:
+        return root(a, lax.pcast(factor, "d", to="varying"))
+
+    specs = (PartitionSpec("d"), PartitionSpec()), PartitionSpec("d")
+    a, factor = 10.0 ** jnp.arange(-DEVICES, DEVICES).astype(float), jnp.asarray(0.01)
+
+    def gradients(local: Callable[..., Array], *, check_vma: bool = True) -> Any:
+        mapped = _mapped(memsafe(local, "1GB"), *specs, check_vma=check_vma)
+        return jax.grad(lambda *arguments: mapped(*arguments).sum(), (0, 1))(a, factor)
+
+    parts = [
+        jax.grad(memsafe(lambda *each: root(*each).sum(), "1GB"), (0, 1))(part, factor)
+        for part in a.reshape(DEVICES, -1)
+    ]
+    for found in (gradients(varying), gradients(root, check_vma=False)):
+        close(found[0], jnp.concatenate([part[0] for part in parts]))
+        close(found[1], sum(part[1] for part in parts))
+    with pytest.raises(ValueError, match="ends earlier on some devices"):
+        gradients(root)
+
+
 CLAIMS: Final = {
     claim.__name__: claim
     for claim in (
@@ -243,6 +277,7 @@ CLAIMS: Final = {
         gradients_are_right,
         a_gradient_is_split,
         a_slice_may_start_where_its_device_says,
+        a_loop_that_ends_earlier_on_some_devices_is_differentiated,
     )
 }
 

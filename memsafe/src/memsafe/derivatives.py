@@ -9,26 +9,27 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import jax
-import jax.numpy as jnp
 
+from memsafe.bounded_loops import bounded_loops
+from memsafe.errors import advising
 from memsafe.jax_internals import aval_of, bind
-from memsafe.programs import evaluate, unplaced
+from memsafe.programs import evaluate, is_inexact, silently, unplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from jax import Array
-    from jax.extend.core import ClosedJaxpr, JaxprEqn
+    from jax.extend.core import ClosedJaxpr
 
-__all__ = ["is_inexact", "pulled_back", "pushed_forward", "transposed"]
+__all__ = ["pulled_back", "pushed_forward", "transposed"]
 
 _KNOWN: WeakKeyDictionary[ClosedJaxpr, dict[Hashable, ClosedJaxpr]] = WeakKeyDictionary()
 
-
-def is_inexact(each: Any) -> bool:
-    """Whether a variable of a program has derivatives."""
-    dtype = getattr(getattr(each, "aval", each), "dtype", None)
-    return dtype is not None and bool(jnp.issubdtype(dtype, jnp.inexact))
+_A_BOUND = (
+    "got none; wanted a condition that compares a counter, to which each step adds the same "
+    "integer, with an end that has a bound; do this: add such a condition, as in `(i < 100) & …`, "
+    "or give the end a bound, as in `fori_loop(0, jnp.minimum(n, 100), …)`"
+)
 
 
 def pushed_forward(
@@ -68,9 +69,10 @@ def pulled_back(
 
     def pull(*arguments: Array) -> list[Array]:
         given, pulled = arguments[:count], list(arguments[count:])
-        primal = _of_some(program, varied, given, flags, silent=True)
+        primal = _of_some(program, varied, given, flags, silent=True, in_reverse=True)
         _, pullback, _ = jax.vjp(primal, *(given[at] for at in varied), has_aux=True)
-        return list(pullback(pulled))
+        with advising(_A_BOUND):
+            return list(pullback(pulled))
 
     how = ("reverse", varied, wanted, *map(jax.typeof, like))
     return _derived(program, how, pull, list(map(unplaced, like)))
@@ -107,25 +109,26 @@ def _of_some(
     wanted: Sequence[bool],
     *,
     silent: bool,
+    in_reverse: bool = False,
 ) -> Callable[..., tuple[list[Array], list[Array]]]:
     """`program` of its `varied` arguments, the others as `given`: the wanted results, the others.
 
-    Where `silent`, it does not print what the function prints: it is computed again.
+    Where `silent`, it does not print what the function prints: it is computed again. Where it is
+    to be differentiated `in_reverse`, a `while` whose steps have a bound has a derivative.
     """
+    flags = [at in varied for at in range(len(program.jaxpr.invars))]
+    loops = bounded_loops(program, flags) if in_reverse else {}
 
     def primal(*values: Array) -> tuple[list[Array], list[Array]]:
         whole = list(given)
         for at, value in zip(varied, values, strict=True):
             whole[at] = value
-        results = evaluate(program, whole, calls=_silently if silent else bind)
+        calls = silently if silent else bind
+        results = evaluate(program, whole, replace=loops, calls=calls)
         pairs = list(zip(results, wanted, strict=True))
         return [r for r, asked in pairs if asked], [r for r, asked in pairs if not asked]
 
     return primal
-
-
-def _silently(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
-    return bind(equation, operands) if equation.outvars else []
 
 
 def _derived(

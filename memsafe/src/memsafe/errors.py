@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from memsafe.budget import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["NAMED_SHARE", "BudgetError"]
+__all__ = ["NAMED_SHARE", "BudgetError", "advising"]
 
 NAMED_SHARE = 0.01
 """The share of the peak from which a value is named: what is smaller stands in nobody's way."""
+
+_NO_BOUND = "Reverse-mode differentiation does not work for lax.while_loop"
+"""How jax's error begins."""
+
+
+@contextmanager
+def advising(advice: str) -> Iterator[None]:
+    """Within it, jax's refusal to differentiate a `while_loop` in reverse says what to do."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).startswith(_NO_BOUND):
+            error.add_note(f"memsafe differentiates a loop whose steps have a bound; {advice}")
+        raise
 
 
 class BudgetError(RuntimeError):

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from memsafe.engine import Engine, at_hand
+from memsafe.errors import advising
 from memsafe.explicit import Automatic, Axes, ByType, NoAxes, explicit_mesh
 from memsafe.jax_internals import dispatched, fast_path, without_constants
 from memsafe.options import DEFAULT_REWRITES, MAX_SLOWDOWN, Asked, Options
@@ -310,7 +311,8 @@ def _traced(f: Callable[..., Any], call: Call, *leaves: Any) -> Traced:
         trees.append(tree)
         return [_result(each) for each in results]
 
-    closed = jax.make_jaxpr(flat)(*map(unplaced, leaves))
+    with advising("do this: differentiate the memsafe function, jax.grad(memsafe(f))"):
+        closed = jax.make_jaxpr(flat)(*map(unplaced, leaves))
     return Traced(
         closed=without_constants(closed), constants=list(closed.consts), results=trees[-1]
     )

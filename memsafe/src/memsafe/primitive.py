@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend.core import Literal, Primitive
 from jax.interpreters import ad, batching, mlir, partial_eval
 
-from memsafe.derivatives import is_inexact, pulled_back, pushed_forward, transposed
+from memsafe.derivatives import pulled_back, pushed_forward, transposed
 from memsafe.jax_internals import (
     aval_of,
     batched,
@@ -25,6 +25,7 @@ from memsafe.jax_internals import (
     with_memory_spaces,
     without_unused,
 )
+from memsafe.programs import is_inexact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 __all__ = [
     "evaluate",
     "flattened",
+    "is_inexact",
     "nbytes",
     "retraced",
     "signature",
     "signature_of",
+    "silently",
     "traced_like",
     "unplaced",
     "with_sub_jaxprs",
@@ -141,6 +143,11 @@ def evaluate(
     return [read(atom) for atom in jaxpr.outvars]
 
 
+def silently(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
+    """The results of `equation`; what only prints does not, where it is computed again."""
+    return bind(equation, operands) if equation.outvars else []
+
+
 def zero_after(results: Iterable[Array]) -> Any:
     """A zero that is there only once `results` are; what reads it comes later.
 
@@ -154,6 +161,12 @@ def zero_after(results: Iterable[Array]) -> Any:
             whole = lax.convert_element_type(lax.squeeze(number, range(result.ndim)), np.int32)
             return lax.clamp(np.int32(0), whole, np.int32(0))
     return np.int32(0)
+
+
+def is_inexact(each: Any) -> bool:
+    """Whether a variable of a program has derivatives."""
+    dtype = getattr(getattr(each, "aval", each), "dtype", None)
+    return dtype is not None and bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
 def nbytes(atom: Var | Literal) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., list[Array]]
 
-__all__ = ["as_closed", "rebuilt", "sub_jaxprs_of"]
+__all__ = ["While", "as_closed", "rebuilt", "sub_jaxprs_of"]
 
 
 def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
@@ -75,25 +77,51 @@ def _scan(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]
     return [*last, *stacked]
 
 
-def _while(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]) -> list[Array]:
-    params = equation.params
-    asking, doing = params["cond_nconsts"], params["body_nconsts"]
-    for_condition, for_body = operands[:asking], operands[asking : asking + doing]
-    condition = jaxpr_as_fun(as_closed(params["cond_jaxpr"]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class While:
+    """A `while` with its operands.
 
-    def unfinished(carry: Any) -> Array:
-        (found,) = condition(*for_condition, *carry)
-        return cast("Array", found)
+    Attributes:
+        start: What it carries at first.
+        unfinished: Whether it goes on with what it carries, or which of a batch do.
+        body: What it carries after a step.
+    """
 
-    def step(carry: Any) -> list[Array]:
-        going, after = unfinished(carry), programs["body_jaxpr"](*for_body, *carry)
+    start: list[Array]
+    unfinished: Callable[[list[Array]], Array]
+    body: Run
+
+    @classmethod
+    def of(cls, equation: JaxprEqn, operands: Sequence[Array], body: Run) -> While:
+        """A loop of this `body`."""
+        params = equation.params
+        asking, doing = params["cond_nconsts"], params["body_nconsts"]
+        for_condition, for_body = operands[:asking], operands[asking : asking + doing]
+        condition = jaxpr_as_fun(as_closed(params["cond_jaxpr"]))
+
+        def unfinished(carry: list[Array]) -> Array:
+            (found,) = condition(*for_condition, *carry)
+            return cast("Array", found)
+
+        start = list(operands[asking + doing :])
+        return cls(start=start, unfinished=unfinished, body=partial(body, *for_body))
+
+    def step(self, going: Array, carry: list[Array]) -> list[Array]:
+        """What it carries after a step of those of a batch that go on."""
+        after = self.body(*carry)
         if not going.shape:
             return list(after)
         return [_where(going, new, old) for new, old in zip(after, carry, strict=True)]
 
-    return list(
-        lax.while_loop(lambda carry: unfinished(carry).any(), step, operands[asking + doing :])
+
+def _while(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]) -> list[Array]:
+    loop = While.of(equation, operands, programs["body_jaxpr"])
+    last: list[Array] = lax.while_loop(
+        lambda carry: loop.unfinished(carry).any(),
+        lambda carry: loop.step(loop.unfinished(carry), carry),
+        loop.start,
     )
+    return list(last)
 
 
 def _where(going: Array, new: Array, old: Array) -> Array:

@@ -1,7 +1,8 @@
 """What is tried first, and what is not tried, where a program does not fit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -80,37 +81,6 @@ def test_each_step_of_a_scan_in_slices_takes_time(
     assert ("computed once more" in capsys.readouterr().out) == is_whole
 
 
-@pytest.mark.parametrize(
-    ("compiled", "room", "share"),
-    [
-        ([(40.0, 800.0, 0)], 200.0, 1 / 4),
-        ([(40.0, 800.0, 500)], 200.0, 1 / 2),
-        ([(40.0, 800.0, 500), (20.0, 400.0, 0)], 200.0, 1 / 2),
-        ([(40.0, 800.0, 0), (20.0, 200.0, 0)], 50.0, 1 / 2),
-        ([(40.0, 800.0, 0), (20.0, 1000.0, 0)], 200.0, 1 / 5),
-        ([(40.0, float("inf"), 0)], 200.0, 1.0),
-    ],
-)
-def test_the_next_plan_aims_at_the_room_there_is(
-    compiled: list[tuple[float, float, int]], room: float, share: float
-) -> None:
-    needs = [
-        (
-            target,
-            Measured(
-                nbytes=needed + 7,
-                argument_bytes=7,
-                temp_bytes=needed,
-                seconds=0,
-                compiled=None,
-                library_bytes=libraries,
-            ),
-        )
-        for target, needed, libraries in compiled
-    ]
-    assert search.narrowed(needs, own=7, room=room) == pytest.approx(share)
-
-
 @jax.grad
 def balanced(x: Array) -> Array:
     """Rows and columns are scaled in turns: a slice of one needs all slices of the other."""
@@ -138,6 +108,17 @@ def compilations(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> in
     return count
 
 
+@pytest.mark.parametrize(("close", "is_one"), [(search.CLOSE, True), (1e6, False)])
+def test_what_should_not_fit_is_compiled_once(
+    monkeypatch: pytest.MonkeyPatch, close: float, *, is_one: bool
+) -> None:
+    monkeypatch.setattr(search, "CLOSE", close)
+    within = memsafe(balanced, 20_000, max_slowdown=1e6)
+    as_written = 1
+    plans = compilations(lambda: within(points()), monkeypatch) - as_written
+    assert (plans == 1) == is_one
+
+
 def test_a_plan_far_too_slow_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(times: float) -> int:
         monkeypatch.setattr(search, "FAR", times)
@@ -150,7 +131,7 @@ def test_a_plan_far_too_slow_is_not_compiled(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_long_program_is_refused_after_fewer_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(long: int) -> int:
         monkeypatch.setattr(search, "LONG", long)
-        within = memsafe(balanced, 20_000, max_slowdown=1e6)
+        within = memsafe(balanced, 50_000, max_slowdown=1e6)
         return compilations(lambda: within(points()), monkeypatch)
 
     assert compiled(1) < compiled(10**6)
@@ -217,18 +198,19 @@ def test_the_next_target_is_what_should_fill_the_room() -> None:
     assert PROSPECTS.nearer(200.0, fit_of(200.0, 300.0)) == pytest.approx(150.0)
 
 
-@pytest.mark.parametrize(("is_told_apart", "tried"), [(True, 2), (False, 1)])
-def test_what_keeps_products_corrects_no_other_prediction(
-    *, is_told_apart: bool, tried: int
-) -> None:
-    wrong = Measured(nbytes=10.0, argument_bytes=0, temp_bytes=10.0, seconds=0, compiled=None)
-    one = SimpleNamespace(predicted=1.0, elapsed=1.0, work=1.0)
-    planner = SimpleNamespace(plan=lambda *_: one)
+def tried(*ways: Rewritten, libraries: int = 0, elapsed: Sequence[float] = (1.0, 1.0)) -> int:
+    """How many ways are compiled that are predicted to need 1 byte of 5, and need 10."""
+    wrong = Measured(
+        nbytes=10.0,
+        argument_bytes=0,
+        temp_bytes=10.0,
+        seconds=0,
+        compiled=None,
+        library_bytes=libraries,
+    )
+    plans = iter([SimpleNamespace(predicted=1.0, elapsed=each, work=1.0) for each in elapsed])
+    planner = SimpleNamespace(plan=lambda *_: next(plans))
     plain = SimpleNamespace(argument_bytes=0)
-    ways = [
-        Rewritten(program=jax.make_jaxpr(jnp.sin)(1.0), notes=(), products=is_told_apart),
-        Rewritten(program=jax.make_jaxpr(jnp.cos)(1.0), notes=()),
-    ]
     again = Recomputation(
         search=cast("Any", SimpleNamespace(planner=planner, parts=(), budget=5, plain=plain)),
         programs=iter(ways),
@@ -239,4 +221,21 @@ def test_what_keeps_products_corrects_no_other_prediction(
     for attempt in again.whole(float("inf")):
         again.compiled.append(cast("Any", SimpleNamespace(result=wrong)))
         found.append(attempt)
-    assert len(found) == tried
+    return len(found)
+
+
+SINE, COSINE = (
+    Rewritten(program=jax.make_jaxpr(function)(1.0), notes=()) for function in (jnp.sin, jnp.cos)
+)
+
+
+@pytest.mark.parametrize(("is_told_apart", "count"), [(True, 2), (False, 1)])
+def test_what_keeps_products_corrects_no_other_prediction(
+    *, is_told_apart: bool, count: int
+) -> None:
+    assert tried(replace(SINE, products=is_told_apart), COSINE) == count
+
+
+@pytest.mark.parametrize(("elapsed", "count"), [((1.0, 1.0), 1), ((1.0, 2.0), 2)])
+def test_of_ways_predicted_alike_one_is_compiled(elapsed: tuple[float, ...], count: int) -> None:
+    assert tried(SINE, COSINE, libraries=9, elapsed=elapsed) == count

@@ -67,6 +67,9 @@ class Recomputation:
             knows: where products are kept, and where not. What fuses into a product differs.
         compiled: All that the search compiled.
         known: Those looked at.
+        failed: Whether products are kept, the bytes sent to the host, and the bytes and time
+            predicted of those compiled that do not fit. Others with the same are the same to the
+            compiler: two ways to divide a ResNet need equal bytes.
     """
 
     search: Search
@@ -76,6 +79,7 @@ class Recomputation:
     corrected: dict[bool, float] = field(default_factory=dict)
     compiled: list[Fit] = field(default_factory=list)
     known: dict[Hashable, _Way] = field(default_factory=dict)
+    failed: set[tuple[bool, float, float, float]] = field(default_factory=set)
 
     def whole(self, limit: float, close: float = 1.0) -> Iterator[Attempt]:
         """Those that should keep the target without slices, in less time than `limit`.
@@ -110,12 +114,14 @@ class Recomputation:
 
     def _tried(self, way: _Way, limit: float) -> Iterator[Attempt]:
         plan, search = way.plan, self.search
-        if way.is_tried or plan.elapsed >= limit:
+        alike = way.program.products, way.program.moved, plan.predicted, plan.elapsed
+        if way.is_tried or plan.elapsed >= limit or alike in self.failed:
             return
         way.is_tried = True
         yield Attempt(way.program, max(self.target / self._scale(way), plan.predicted), 1)
         result = self.compiled[-1].result
         if not result.keeps(search.budget):
+            self.failed.add(alike)
             needed = result.nbytes - result.library_bytes - search.plain.argument_bytes
             if needed < float("inf"):
                 reached = needed / max(plan.predicted, 1.0)

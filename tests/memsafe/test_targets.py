@@ -1,0 +1,92 @@
+"""What the next plan is made for, by what those before it needed."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from memsafe.measure import Measured
+from memsafe.targets import IDLE_PLANS, Targets, narrowed
+
+
+def needing(nbytes: float, *, is_refused: bool = False) -> Measured:
+    """What stands for a compiled program without arguments."""
+    compiled = None if is_refused else jax.jit(jnp.sin).lower(1.0).compile()
+    return Measured(
+        nbytes=nbytes, argument_bytes=0, temp_bytes=nbytes, seconds=0, compiled=compiled
+    )
+
+
+@pytest.mark.parametrize(
+    ("needed", "targets"),
+    [
+        ([800.0], [40 / 8]),
+        ([800.0, 790.0], [40 / 8, 5 * (100 / 790) ** 2]),
+        ([104.0], [40 * 0.9]),
+        ([float("inf")], [40 * 0.5]),
+    ],
+)
+def test_the_next_target_is_smaller(needed: list[float], targets: list[float]) -> None:
+    tried, target = Targets(arguments=0, room=100), 40.0
+    for each, wanted in zip(needed, targets, strict=True):
+        following = tried.after(target, target, needing(each, is_refused=each == float("inf")))
+        assert following == pytest.approx(wanted)
+        target = wanted
+
+
+@pytest.mark.parametrize(
+    ("needed", "ends"),
+    [
+        ([800.0, 790.0, 795.0], True),
+        ([800.0, 790.0, 500.0, 490.0], False),
+        ([800.0, float("inf"), float("inf"), float("inf")], False),
+    ],
+)
+def test_no_target_follows_plans_that_gain_nothing(needed: list[float], *, ends: bool) -> None:
+    tried = Targets(arguments=0, room=100)
+    aims = [40.0 / 2**at for at in range(len(needed))]
+    followed = [
+        tried.after(aim, aim, needing(each)) for aim, each in zip(aims, needed, strict=True)
+    ]
+    assert (followed[-1] is None) == ends
+    assert None not in followed[:-1]
+    assert IDLE_PLANS == 2
+
+
+@pytest.mark.parametrize(("predicted", "ends"), [(30.0, False), (39.5, True), (50.0, True)])
+def test_no_target_follows_where_the_planner_has_no_smaller_plan(
+    predicted: float, *, ends: bool
+) -> None:
+    tried = Targets(arguments=0, room=100)
+    assert tried.after(40.0, 40.0, needing(800.0)) is not None
+    assert (tried.after(30.0, predicted, needing(400.0)) is None) == ends
+
+
+@pytest.mark.parametrize(
+    ("compiled", "room", "share"),
+    [
+        ([(40.0, 800.0, 0)], 200.0, 1 / 4),
+        ([(40.0, 800.0, 500)], 200.0, 1 / 2),
+        ([(40.0, 800.0, 500), (20.0, 400.0, 0)], 200.0, 1 / 2),
+        ([(40.0, 800.0, 0), (20.0, 200.0, 0)], 50.0, 1 / 2),
+        ([(40.0, 800.0, 0), (20.0, 1000.0, 0)], 200.0, 1 / 5),
+        ([(40.0, float("inf"), 0)], 200.0, 1.0),
+    ],
+)
+def test_the_next_plan_aims_at_the_room_there_is(
+    compiled: list[tuple[float, float, int]], room: float, share: float
+) -> None:
+    needs = [
+        (
+            target,
+            Measured(
+                nbytes=needed + 7,
+                argument_bytes=7,
+                temp_bytes=needed,
+                seconds=0,
+                compiled=None,
+                library_bytes=libraries,
+            ),
+        )
+        for target, needed, libraries in compiled
+    ]
+    assert narrowed(needs, own=7, room=room) == pytest.approx(share)

@@ -52,13 +52,16 @@ def test_no_target_follows_plans_that_gain_nothing(needed: list[float], *, ends:
     assert IDLE_PLANS == 2
 
 
-@pytest.mark.parametrize(("predicted", "ends"), [(30.0, False), (39.5, True), (50.0, True)])
+@pytest.mark.parametrize(
+    ("predicted", "needed", "ends"),
+    [(30.0, 80.0, False), (39.5, 80.0, True), (50.0, 80.0, True), (50.0, 200.0, False)],
+)
 def test_no_target_follows_where_the_planner_has_no_smaller_plan(
-    predicted: float, *, ends: bool
+    predicted: float, needed: float, *, ends: bool
 ) -> None:
     tried = Targets(arguments=0, room=100)
     assert tried.after(40.0, 40.0, needing(800.0)) is not None
-    assert (tried.after(30.0, predicted, needing(400.0)) is None) == ends
+    assert (tried.after(30.0, predicted, needing(needed)) is None) == ends
 
 
 @pytest.mark.parametrize(

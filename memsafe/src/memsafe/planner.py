@@ -327,15 +327,21 @@ class Planner:
         if self._nests(one, available):
             loop = Loop(region=region, length=region.least, leaving=leaving, transient=one)
             divided = (graph.divided.get(value, ()) for value in region.inputs(graph))
-            room = available if one > available else self.soft
-            within = replace(self, depth=self.depth - 1)
-            inner = within.plan(self._step(graph, loop), room, ((), (), *divided))
+            inner = self._inner(self._step(graph, loop), available, ((), (), *divided))
             worth = one > available or inner.work <= _FREE * inner.graph.costs.work
             if inner.predicted < one and worth:
                 return replace(loop, inner=inner, transient=inner.predicted)
         length = self._length(graph, region, available, fitting=fitting)
         transient = slice_bytes(graph, region, length)
         return Loop(region=region, length=length, leaving=leaving, transient=transient)
+
+    def _inner(self, step: ClosedJaxpr, available: float, parts: tuple[Parts, ...]) -> Plan:
+        """The plan of one step: in slices that are long enough, or longer if that is less work."""
+        within = replace(self, depth=self.depth - 1)
+        plan = within.plan(step, min(self.soft, available), parts)
+        if self.soft >= available or plan.work <= _FREE * plan.graph.costs.work:
+            return plan
+        return min(plan, within.plan(step, available, parts), key=lambda one: one.work)
 
     def _step(self, graph: Graph, loop: Loop) -> ClosedJaxpr:
         """One step of `loop` as a program; loops over like layers share one."""

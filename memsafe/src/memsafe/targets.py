@@ -39,9 +39,16 @@ IDLE_PLANS = 2
 _SAME = 0.98
 """A plan is the last that should need more than this share of what the one before should.
 
-The planner has no smaller one then. For 184 random programs 127 plans in slices were found, one of
-them after such a plan. The 53 programs that were refused took 8.9 s on average, and up to 31 s,
-without these two rules (2 cores, jax 0.10.2, 2026-11-26).
+The planner has no smaller one then, unless it takes for fused what the compiler keeps. For 184
+random programs 127 plans in slices were found, one of them after such a plan. The 53 programs that
+were refused took 8.9 s on average, and up to 31 s, without these two rules (2 cores, jax 0.10.2,
+2026-11-26).
+"""
+
+_FORESEEN = 3.0
+"""A compiler that needs so many times the prediction keeps what the prediction takes for fused.
+
+It needs up to 2.6 times the prediction otherwise (`prospects.TOO_FAR`), and 11 to 60 times there.
 """
 
 
@@ -71,8 +78,8 @@ class Targets:
         least = min((each.nbytes for _, each in self.tried), default=math.inf) - self.arguments
         needed = result.nbytes - self.arguments
         self.idle = self.idle + 1 if _IDLE_SHARE * least < needed < math.inf else 0
-        is_same = _SAME * self.predicted < predicted
-        if self.idle == IDLE_PLANS or is_same:
+        is_last = _SAME * self.predicted < predicted and needed < _FORESEEN * predicted
+        if self.idle == IDLE_PLANS or is_last:
             return None
         self.predicted = predicted
         self.tried.append((min(target, predicted), result))

@@ -53,9 +53,8 @@ CLOSE = 1.1
 """A program is compiled that should need at most so many times the room: predictions are rough.
 
 `jax.checkpoint` around each layer of a GPT needs 0.89 of what is predicted (4 layers, jax 0.10.2,
-CPU, 2026-11-26). Of 127 plans in slices of random programs, one fits that should need more than the
-room: 1.08 times. Of the 74 programs that do not fit, 48 should need more (2 cores, jax 0.10.2,
-2026-11-26).
+CPU, 2026-11-26). Of 127 plans in slices of random programs that fit, one should need more than the
+room: 1.08 times. Of 74 that do not fit, 48 should (2 cores, jax 0.10.2, 2026-11-26).
 """
 
 _NEAR = 1.5
@@ -240,7 +239,8 @@ class Search:
         """The first plan of a program that keeps the budget. Raises BudgetError.
 
         What is compiled is added to that of `again`. The first of all is compiled even if it should
-        not fit: the error says what it needs.
+        not fit: the error says what it needs. So is each of a long program: others take long to
+        find.
         """
         preparation, target, tries = attempt
         program, plain, room, compiled = preparation.program, self.plain, self.room, again.compiled
@@ -250,8 +250,10 @@ class Search:
         targets = Targets(arguments=plain.argument_bytes, room=_MARGIN * room)
         for at in range(tries):
             most = room / 4 ** (at + 1)
-            found = self._other(program, target, before, most)
-            if tries > 1 and len(program.jaxpr.eqns) > LONG:
+            is_long = len(program.jaxpr.eqns) > LONG
+            limit = CLOSE * room if compiled and tries > 1 and not is_long else float("inf")
+            found = self._other(program, target, before, most, limit)
+            if tries > 1 and is_long:
                 found = found and self._promising(preparation, found, before, compiled)
             if found is None:
                 break
@@ -259,15 +261,13 @@ class Search:
             slowdown = self._slowdown(preparation, plan)
             if tries > 1 and not self._is_worth_it(plan, target, slowdown):
                 break
-            if compiled and tries > 1 and plan.predicted > CLOSE * room:
-                break
             fit = self._compiled(preparation, plan, compiled)
             result = fit.result
             if result.keeps(self.budget):
                 return fit
             if best is None or result.nbytes < smallest:
                 smallest, best = min(smallest, result.nbytes), plan
-            following = targets.after(target, plan.predicted, result)
+            following = targets.after(min(target, plan.predicted), result)
             if following is None:
                 break
             target = following
@@ -340,18 +340,25 @@ class Search:
         return plan, target
 
     def _other(
-        self, program: ClosedJaxpr, target: float, before: tuple[Plan, float] | None, most: float
+        self,
+        program: ClosedJaxpr,
+        target: float,
+        before: tuple[Plan, float] | None,
+        most: float,
+        limit: float,
     ) -> tuple[Plan, float] | None:
         """A plan for a target, or a smaller one, that is not the plan before; and its target.
 
-        `most` is the largest value that is kept where the compiler keeps what seemed fused away.
+        It should need no more than `limit`. `most` is the largest value that is kept where the
+        compiler keeps what seemed fused away.
         """
         for _ in range(_SMALLER):
             plan = self.planner.plan(program, target, self.parts)
             fused = plan.is_plain or (before is not None and not plan.loops)
             if fused and plan.predicted > target:
                 return _split_above(self.planner, program, self.parts, most), target
-            if before is None or plan.steps != before[0].steps:
+            is_other = before is None or plan.steps != before[0].steps
+            if is_other and plan.predicted <= limit:
                 return plan, target
             target *= _SAME
         return None

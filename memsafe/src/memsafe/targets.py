@@ -34,21 +34,11 @@ _IDLE_SHARE = 0.95
 """A plan is idle that needs more than this share of the least before it."""
 
 IDLE_PLANS = 2
-"""So many idle plans in a row are the last."""
+"""So many idle plans in a row are the last.
 
-_SAME = 0.98
-"""A plan is the last that should need more than this share of what the one before should.
-
-The planner has no smaller one then, unless it takes for fused what the compiler keeps. For 184
-random programs 127 plans in slices were found, one of them after such a plan. The 53 programs that
-were refused took 8.9 s on average, and up to 31 s, without these two rules (2 cores, jax 0.10.2,
-2026-11-26).
-"""
-
-_FORESEEN = 3.0
-"""A compiler that needs so many times the prediction keeps what the prediction takes for fused.
-
-It needs up to 2.6 times the prediction otherwise (`prospects.TOO_FAR`), and 11 to 60 times there.
+For 184 random programs 127 plans in slices were found, one of them after more. The 53 programs that
+were refused took 8.9 s on average, and up to 31 s, without this rule and `search.CLOSE` (2 cores,
+jax 0.10.2, 2026-11-26).
 """
 
 
@@ -60,32 +50,24 @@ class Targets:
         arguments: The bytes of the arguments, which no plan changes.
         room: What a plan may need beside them.
         tried: Each target, with what was compiled.
-        predicted: What the last plan should need.
         idle: How many of the last plans needed no less than those before.
     """
 
     arguments: float
     room: float
     tried: list[tuple[float, Measured]] = field(default_factory=list)
-    predicted: float = math.inf
     idle: int = 0
 
-    def after(self, target: float, predicted: float, result: Measured) -> float | None:
-        """The target after one for which `result` was compiled; None where no other is worth it.
-
-        The plan should need `predicted` bytes.
-        """
+    def after(self, target: float, result: Measured) -> float | None:
+        """The target after one for which `result` was compiled; None where no other is worth it."""
         least = min((each.nbytes for _, each in self.tried), default=math.inf) - self.arguments
         needed = result.nbytes - self.arguments
         self.idle = self.idle + 1 if _IDLE_SHARE * least < needed < math.inf else 0
-        is_last = _SAME * self.predicted < predicted and needed < _FORESEEN * predicted
-        if self.idle == IDLE_PLANS or is_last:
+        if self.idle == IDLE_PLANS:
             return None
-        self.predicted = predicted
-        self.tried.append((min(target, predicted), result))
+        self.tried.append((target, result))
         share = narrowed(self.tried, self.arguments, self.room) ** (1 + self.idle)
-        refused = _LESS if result.compiled is not None else _REFUSED
-        return self.tried[-1][0] * min(share, refused)
+        return target * min(share, _LESS if result.compiled is not None else _REFUSED)
 
 
 def narrowed(needs: Sequence[tuple[float, Measured]], own: float, room: float) -> float:

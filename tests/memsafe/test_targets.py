@@ -28,23 +28,28 @@ def needing(nbytes: float, *, is_refused: bool = False) -> Measured:
 def test_the_next_target_is_smaller(needed: list[float], targets: list[float]) -> None:
     tried, target = Targets(arguments=0, room=100), 40.0
     for each, wanted in zip(needed, targets, strict=True):
-        following = tried.after(target, needing(each, is_refused=each == float("inf")))
+        following = tried.after(target, 400.0, needing(each, is_refused=each == float("inf")))
         assert following == pytest.approx(wanted)
         target = wanted
 
 
 @pytest.mark.parametrize(
-    ("needed", "ends"),
+    ("predicted", "needed", "ends"),
     [
-        ([800.0, 790.0, 795.0], True),
-        ([800.0, 790.0, 500.0, 490.0], False),
-        ([800.0, float("inf"), float("inf"), float("inf")], False),
+        (400.0, [800.0, 790.0, 795.0], True),
+        (400.0, [800.0, 790.0, 500.0, 490.0], False),
+        (400.0, [800.0, float("inf"), float("inf"), float("inf")], False),
+        pytest.param(40.0, [800.0] * 4, False, id="the compiler keeps what seemed fused"),
     ],
 )
-def test_no_target_follows_plans_that_gain_nothing(needed: list[float], *, ends: bool) -> None:
+def test_no_target_follows_plans_that_gain_nothing(
+    predicted: float, needed: list[float], *, ends: bool
+) -> None:
     tried = Targets(arguments=0, room=100)
     aims = [40.0 / 2**at for at in range(len(needed))]
-    followed = [tried.after(aim, needing(each)) for aim, each in zip(aims, needed, strict=True)]
+    followed = [
+        tried.after(aim, predicted, needing(each)) for aim, each in zip(aims, needed, strict=True)
+    ]
     assert (followed[-1] is None) == ends
     assert None not in followed[:-1]
     assert IDLE_PLANS == 2

@@ -267,7 +267,7 @@ class Search:
                 return fit
             if best is None or result.nbytes < smallest:
                 smallest, best = min(smallest, result.nbytes), plan
-            following = targets.after(min(target, plan.predicted), result)
+            following = targets.after(target, plan.predicted, result)
             if following is None:
                 break
             target = following

@@ -37,8 +37,15 @@ IDLE_PLANS = 2
 """So many idle plans in a row are the last.
 
 For 184 random programs 127 plans in slices were found, one of them after more. The 53 programs that
-were refused took 8.9 s on average, and up to 31 s, without this rule and `search.CLOSE` (2 cores,
-jax 0.10.2, 2026-11-26).
+were refused took 8.9 s on average, and up to 31 s, without this rule and `search.CLOSE`, and take
+5.5 s, up to 23 s, with them (2 cores, jax 0.10.2, 2026-11-26).
+"""
+
+_FORESEEN = 3.0
+"""A compiler that needs so many times the prediction keeps what the prediction takes for fused.
+
+Then a plan may split nothing that it keeps, and the next one may. It needs up to 2.6 times the
+prediction otherwise (`prospects.TOO_FAR`), and 11 to 300 times there.
 """
 
 
@@ -58,16 +65,20 @@ class Targets:
     tried: list[tuple[float, Measured]] = field(default_factory=list)
     idle: int = 0
 
-    def after(self, target: float, result: Measured) -> float | None:
-        """The target after one for which `result` was compiled; None where no other is worth it."""
+    def after(self, target: float, predicted: float, result: Measured) -> float | None:
+        """The target after one for which `result` was compiled; None where no other is worth it.
+
+        The plan should need `predicted` bytes.
+        """
         least = min((each.nbytes for _, each in self.tried), default=math.inf) - self.arguments
         needed = result.nbytes - self.arguments
-        self.idle = self.idle + 1 if _IDLE_SHARE * least < needed < math.inf else 0
+        is_idle = _IDLE_SHARE * least < needed < _FORESEEN * predicted
+        self.idle = self.idle + 1 if is_idle else 0
         if self.idle == IDLE_PLANS:
             return None
-        self.tried.append((target, result))
+        self.tried.append((min(target, predicted), result))
         share = narrowed(self.tried, self.arguments, self.room) ** (1 + self.idle)
-        return target * min(share, _LESS if result.compiled is not None else _REFUSED)
+        return self.tried[-1][0] * min(share, _LESS if result.compiled is not None else _REFUSED)
 
 
 def narrowed(needs: Sequence[tuple[float, Measured]], own: float, room: float) -> float:

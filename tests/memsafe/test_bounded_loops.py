@@ -60,7 +60,9 @@ def numbers(count: int = 5) -> Array:
     return jnp.linspace(0.3, 2.0, count)
 
 
-def gradients_agree(f: Callable[..., Array], *arguments: Any, budget: int = 10_000_000) -> None:
+def assert_gradients_agree(
+    f: Callable[..., Array], *arguments: Any, budget: int = 10_000_000
+) -> None:
     """Of a function of a kind of loop: values and gradients."""
 
     def loss(loop: Loop) -> Callable[..., Array]:
@@ -74,7 +76,7 @@ def gradients_agree(f: Callable[..., Array], *arguments: Any, budget: int = 10_0
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 4, 7, 50])
 def test_an_iteration_is_differentiated_whether_it_ends_by_itself(most: int) -> None:
-    gradients_agree(lambda loop, a: root(loop, a, most), numbers())
+    assert_gradients_agree(lambda loop, a: root(loop, a, most), numbers())
 
 
 def test_the_gradient_is_that_of_the_root() -> None:
@@ -92,7 +94,7 @@ def test_a_loop_to_a_clipped_end_is_differentiated(count: int) -> None:
 
         return loop(lambda state: state[0] < end, step, (0, x), 100)[1]
 
-    gradients_agree(f, numbers(), jnp.asarray(count))
+    assert_gradients_agree(f, numbers(), jnp.asarray(count))
 
     def counted(x: Array, n: Array) -> Array:
         step = lambda i, x: jnp.sin(x) + 0.1 * i  # noqa: E731
@@ -116,7 +118,7 @@ def test_a_step_that_is_not_taken_gives_no_nan() -> None:
             state = tuple(jnp.where(going(state), new, old) for new, old in pairs)
         return state
 
-    gradients_agree(f, 3 + numbers())
+    assert_gradients_agree(f, 3 + numbers())
     gradients = (
         jax.grad(lambda x: f(by_where, x).sum())(3 + numbers()),
         jax.grad(memsafe.memsafe(lambda x: f(plain, x).sum(), "1GB"))(3 + numbers()),
@@ -159,7 +161,7 @@ def test_loops_within_loops_are_differentiated(inner: Callable[[Any], Any]) -> N
         end = jnp.minimum(n, 6)
         return loop(lambda state: state[0] < end, step, (0, x), 6)[1]
 
-    gradients_agree(f, numbers(), jnp.asarray(5))
+    assert_gradients_agree(f, numbers(), jnp.asarray(5))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_loops_within_loops_are_differentiated(inner: Callable[[Any], Any]) -> N
     ids=["jit", "checkpoint", "cond", "scan", "map"],
 )
 def test_a_loop_is_found_where_it_stands(around: Callable[..., Any]) -> None:
-    gradients_agree(lambda loop, x: around(lambda x: root(loop, x))(x), numbers())
+    assert_gradients_agree(lambda loop, x: around(lambda x: root(loop, x))(x), numbers())
 
 
 def test_a_batch_of_loops_is_differentiated() -> None:
@@ -276,7 +278,7 @@ def test_random_keys_may_be_carried() -> None:
         state = (0, jax.random.key(3), x)
         return loop(lambda s: (s[0] < 12) & (s[2].max() > 0.01), step, state, 12)[2]
 
-    gradients_agree(f, numbers())
+    assert_gradients_agree(f, numbers())
 
 
 def test_prints_of_steps_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

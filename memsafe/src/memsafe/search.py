@@ -248,9 +248,9 @@ class Search:
         before: tuple[Plan, float] | None = None
         smallest = plain.nbytes
         targets = Targets(arguments=plain.argument_bytes, room=_MARGIN * room)
+        is_long = len(program.jaxpr.eqns) > LONG
         for at in range(tries):
             most = room / 4 ** (at + 1)
-            is_long = len(program.jaxpr.eqns) > LONG
             limit = CLOSE * room if compiled and tries > 1 and not is_long else float("inf")
             found = self._other(program, target, before, most, limit)
             if tries > 1 and is_long:

@@ -8,8 +8,8 @@ jit itself is wrong (it makes a value twice, with two roundings, so that none eq
 memsafe is held against the operations one by one, and the program is counted. Programs run in other
 processes. Where one ends, and ends again at the program as written, that is XLA's fault and counted
 apart. Exits with 1 where a program is wrong, over its budget or breaks memsafe, and where less than
-a tenth of all were split. Ctrl-C ends it early: what was run is counted, and ``--seed`` goes on
-from there.
+a tenth of all were split. Every hundred programs it prints the counts so far. Ctrl-C ends it early;
+``--seed`` goes on from there.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from tests.memsafe.random_programs import compiled_as_written, numbered, outcome
 _SPLIT_AT_LEAST: Final = 0.1
 _DEVICES: Final = 4
 _PROGRAMS_OF_A_PROCESS: Final = 50  # A process keeps what it compiles.
+_PROGRAMS_OF_A_LINE: Final = 100  # So that a run that is killed has told most of it.
 _KINDS: Final = (
     "programs",
     "split",
@@ -57,6 +58,8 @@ def main() -> int:
             for line in lines:
                 console.print(line)
             counts.update(kinds)
+            if counts["programs"] % _PROGRAMS_OF_A_LINE == 0:
+                console.print(", ".join(f"{kind}: {count}" for kind, count in counts.items()))
     for kind in _KINDS:
         console.print(f"{kind}: {counts[kind]}")
     console.print(f"seconds: {time.perf_counter() - begun:.0f}")

@@ -14,8 +14,9 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from memsafe.planner import Planner
 from memsafe.rewrites import checkpointed_loops
+from memsafe.rewrites.branch_pairs import branches_again
 from memsafe.rewrites.checkpoints import _Segments
-from tests.memsafe.rewrites.reading import normal, outputs, program, same_bits
+from tests.memsafe.rewrites.reading import names, normal, outputs, program, same_bits
 
 STEPS = 64
 WIDTH = 8
@@ -65,7 +66,35 @@ def nested(weight: Array, rows: Array) -> Array:
     return lax.scan(outer, 1.0, rows[:4, 0])[0]
 
 
-FUNCTIONS = [recurrent, layers, backwards, rematerialised, counted, nested]
+def branched(weight: Array, rows: Array) -> Array:
+    """A loop in a branch, whose derivative is in a branch of its own."""
+    return lax.cond(rows[0, 0] < 9, recurrent, layers_of_one, weight, rows)
+
+
+def layers_of_one(weight: Array, rows: Array) -> Array:
+    return jnp.sum(jnp.sin(rows @ weight))
+
+
+def ended(weight: Array, rows: Array) -> Array:
+    """At most so many steps, in loops of loops as equinox makes of a bounded `while`."""
+
+    def step(carry: tuple[Array, Array], x: Array) -> tuple[Array, Array]:
+        h, count = carry
+        return jnp.tanh(h @ weight + x), count + 1
+
+    def some(carry: tuple[Array, Array], xs: Array) -> tuple[tuple[Array, Array], None]:
+        is_on = lambda carry: carry[1] < len(rows) - 3  # noqa: E731
+        stay = lambda carry, _: carry  # noqa: E731
+        one = lambda carry, x: (lax.cond(is_on(carry), step, stay, carry, x), None)  # noqa: E731
+        inner = lambda carry, xs: lax.scan(one, carry, xs)[0]  # noqa: E731
+        return lax.cond(is_on(carry), inner, stay, carry, xs), None
+
+    xs = rows[: len(rows) // 4 * 4].reshape(4, -1, *rows.shape[1:])
+    (last, _), _ = lax.scan(jax.checkpoint(some), (rows[0], jnp.int32(0)), xs)
+    return jnp.sum(last**2)
+
+
+FUNCTIONS = [recurrent, layers, backwards, rematerialised, counted, nested, branched, ended]
 
 
 def arguments(function: Callable[..., Any], steps: int = STEPS) -> tuple[Array, Array]:
@@ -102,7 +131,7 @@ def test_a_gradient_in_segments_has_the_same_values(
         assert same_bits(written, again.program, *given)
 
 
-@pytest.mark.parametrize("function", [recurrent, backwards, rematerialised])
+@pytest.mark.parametrize("function", [recurrent, backwards, rematerialised, branched])
 def test_segments_keep_two_roots_of_the_rows(function: Callable[..., Any]) -> None:
     written, given = gradient(function, 4096)
     row = 8 * WIDTH
@@ -167,6 +196,52 @@ def test_a_note_names_the_line_the_steps_and_the_segments() -> None:
     (note,) = checkpointed_loops(written).notes
     assert note.startswith(str(Path(__file__).relative_to(Path.cwd())))
     assert note.endswith("64 steps of a scan computed once more for its gradient, in segments of 8")
+
+
+def test_a_loop_in_a_branch_within_loops_keeps_less() -> None:
+    written, given = gradient(ended, 4096)
+    inner = 1024 * 8 * WIDTH  # Of a row; the outer loop is checkpointed as written.
+    saved = temp_bytes(written, given) - temp_bytes(checkpointed_loops(written).program, given)
+    assert saved >= 0.5 * inner
+
+
+def chosen(first: Array, second: Array, x: Array) -> Array:
+    """What one choice keeps, another one reads."""
+    kept = lax.cond(first, lambda x: jnp.sin(x), lambda x: jnp.cos(x), x)  # noqa: PLW0108
+    return lax.cond(second, lambda kept, x: kept * x, lambda kept, x: kept + x, kept, x)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_branches_taken_together_are_computed_in_one(*, is_first: bool) -> None:
+    given = np.bool_(is_first), normal(WIDTH)
+    written = program(lambda choice, x: chosen(choice, choice, x), *given)
+    again = branches_again(written)
+    assert (names(written).count("cond"), names(again).count("cond")) == (2, 1)
+    assert same_bits(written, again, *given)
+
+
+def test_branches_of_two_choices_are_left() -> None:
+    written = program(chosen, np.bool_(1), np.bool_(0), normal(WIDTH))
+    assert branches_again(written) is written
+
+
+def test_branches_whose_value_is_a_result_are_left() -> None:
+    def both(choice: Array, x: Array) -> tuple[Array, Array]:
+        kept = lax.cond(choice, jnp.sin, jnp.cos, x)
+        return kept, lax.cond(choice, jnp.sin, jnp.cos, kept)
+
+    written = program(both, np.bool_(1), normal(WIDTH))
+    assert branches_again(written) is written
+
+
+def test_branches_with_effects_are_left() -> None:
+    def shown(choice: Array, x: Array) -> Array:
+        printing = lambda x: (jax.debug.print("{}", x[0]), jnp.sin(x))[1]  # noqa: E731
+        kept = lax.cond(choice, printing, jnp.cos, x)
+        return lax.cond(choice, jnp.sin, jnp.cos, kept)
+
+    written = program(shown, np.bool_(1), normal(WIDTH))
+    assert branches_again(written) is written
 
 
 def kept_by_the_caller(weight: Array, rows: Array) -> tuple[Array, Array]:

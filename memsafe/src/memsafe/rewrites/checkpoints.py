@@ -20,6 +20,7 @@ from jax import lax
 
 from memsafe.jax_internals import aval_of
 from memsafe.programs import evaluate, flattened, nbytes, retraced, with_sub_jaxprs
+from memsafe.rewrites.branch_pairs import branches_again
 from memsafe.rewrites.loop_pairs import Scan, loop_pairs
 from memsafe.rewrites.rewritten import Rewritten, noted
 
@@ -66,14 +67,10 @@ def segmented_loops(closed: ClosedJaxpr, length: int) -> Rewritten:
 
 
 def _once(closed: ClosedJaxpr, choose: _Choose, again: str) -> Rewritten:
-    notes: list[str] = []
-
-    def inside(body: ClosedJaxpr) -> ClosedJaxpr:
-        found = _once(body, choose, again)
-        notes.extend(found.notes)
-        return found.program
-
-    program = with_sub_jaxprs(closed, inside)
+    program, notes = _inside(closed, choose, again)
+    if (joined := branches_again(closed)) is not closed:
+        other, more = _inside(joined, choose, again)
+        program, notes = (other, more) if len(more) > len(notes) else (program, notes)
     loops = {}
     for cut in _cuts(program, choose):
         segments = _Segments(cut)
@@ -84,6 +81,18 @@ def _once(closed: ClosedJaxpr, choose: _Choose, again: str) -> Rewritten:
     if loops:
         program = flattened(retraced(program, loops))
     return Rewritten(program=program, notes=tuple(notes))
+
+
+def _inside(closed: ClosedJaxpr, choose: _Choose, again: str) -> tuple[ClosedJaxpr, list[str]]:
+    """The same of the programs that its equations run."""
+    notes: list[str] = []
+
+    def once(body: ClosedJaxpr) -> ClosedJaxpr:
+        found = _once(body, choose, again)
+        notes.extend(found.notes)
+        return found.program
+
+    return with_sub_jaxprs(closed, once), notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from memsafe.planner import Planner
-from memsafe.rewrites import checkpointed_loops
+from memsafe.rewrites import checkpointed_loops, checkpoints
 from memsafe.rewrites.branch_pairs import branches_again
 from memsafe.rewrites.checkpoints import _Segments
 from tests.memsafe.rewrites.reading import names, normal, outputs, program, same_bits
@@ -68,11 +68,8 @@ def nested(weight: Array, rows: Array) -> Array:
 
 def branched(weight: Array, rows: Array) -> Array:
     """A loop in a branch, whose derivative is in a branch of its own."""
-    return lax.cond(rows[0, 0] < 9, recurrent, layers_of_one, weight, rows)
-
-
-def layers_of_one(weight: Array, rows: Array) -> Array:
-    return jnp.sum(jnp.sin(rows @ weight))
+    product = lambda weight, rows: jnp.sum(jnp.sin(rows @ weight))  # noqa: E731
+    return lax.cond(rows[0, 0] < 9, recurrent, product, weight, rows)
 
 
 def ended(weight: Array, rows: Array) -> Array:
@@ -198,16 +195,28 @@ def test_a_note_names_the_line_the_steps_and_the_segments() -> None:
     assert note.endswith("64 steps of a scan computed once more for its gradient, in segments of 8")
 
 
-def test_a_loop_in_a_branch_within_loops_keeps_less() -> None:
-    written, given = gradient(ended, 4096)
-    inner = 1024 * 8 * WIDTH  # Of a row; the outer loop is checkpointed as written.
+@pytest.mark.parametrize("function", [branched, ended])
+@pytest.mark.parametrize("is_joined", [True, False])
+def test_a_loop_in_a_branch_keeps_less_if_branches_are_joined(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], *, is_joined: bool
+) -> None:
+    if not is_joined:
+        monkeypatch.setattr(checkpoints, "branches_again", lambda closed: closed)
+    written, given = gradient(function, 4096)
+    rows = 1024 * 8 * WIDTH  # One array, of the steps of an inner loop of `ended`.
     saved = temp_bytes(written, given) - temp_bytes(checkpointed_loops(written).program, given)
-    assert saved >= 0.5 * inner
+    assert (saved >= 0.5 * rows) == is_joined
+
+
+def test_branches_without_a_loop_to_cut_are_left() -> None:
+    written = program(lambda choice, x: chosen(choice, choice, x), np.bool_(1), normal(WIDTH))
+    assert branches_again(written) is not written
+    assert checkpointed_loops(written).program is written
 
 
 def chosen(first: Array, second: Array, x: Array) -> Array:
     """What one choice keeps, another one reads."""
-    kept = lax.cond(first, lambda x: jnp.sin(x), lambda x: jnp.cos(x), x)  # noqa: PLW0108
+    kept = lax.cond(first, jnp.sin, jnp.cos, x)
     return lax.cond(second, lambda kept, x: kept * x, lambda kept, x: kept + x, kept, x)
 
 

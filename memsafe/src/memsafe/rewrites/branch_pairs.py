@@ -1,4 +1,4 @@
-"""Branches in pairs: one `cond` keeps values of the branch taken, and another alone reads them.
+"""Pairs of branches: a `cond` keeps values that only another `cond`, of the same branch, reads.
 
 The derivative of a `cond` is such a second one. Where it computes the first one's branch again, it
 needs nothing of it but its operands, as with `jax.checkpoint` on the branch. What a loop in that
@@ -40,7 +40,7 @@ class _Pair:
 
     Attributes:
         first: The one that keeps values.
-        second: The one that alone reads them.
+        second: The one that reads them; nothing else does.
         kept: By their places among the operands of the second: their places among the results of
             the first.
     """

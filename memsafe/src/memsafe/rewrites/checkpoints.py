@@ -69,6 +69,7 @@ def segmented_loops(closed: ClosedJaxpr, length: int) -> Rewritten:
 def _once(closed: ClosedJaxpr, choose: _Choose, again: str) -> Rewritten:
     program, notes = _inside(closed, choose, again)
     if (joined := branches_again(closed)) is not closed:
+        # A branch is computed again only where a loop in it is cut.
         other, more = _inside(joined, choose, again)
         program, notes = (other, more) if len(more) > len(notes) else (program, notes)
     loops = {}

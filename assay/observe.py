@@ -73,7 +73,8 @@ def observe(
         )
         observation.found(device_count=len(tools.devices), processes=tuple(processes))
         if target.executes:
-            observation.found(device_memory_bytes=tools.device_memory_bytes())
+            kind = "" if target.platform == "cpu" else tools.devices[0].device_kind
+            observation.found(device=kind, device_memory_bytes=tools.device_memory_bytes())
         with tools.machine():
             with observation.stage(FailureKind.BUILD, "build"):
                 program = built(variant, tools.devices)

@@ -200,8 +200,13 @@ def _is_of_a_machine(claim: Claim) -> bool:
 
 
 def _machine(claim: Claim, case: Case) -> str:
-    """The machine that the claim's number is valid on; empty where that is any."""
-    machine = case.times.machine if case.times and _is_of_a_machine(claim) else None
+    """What the claim's number is valid on: for a time a machine, else a kind of live accelerator.
+
+    Empty where that is any, or not known.
+    """
+    if not _is_of_a_machine(claim):
+        return case.evidence.device
+    machine = case.times.machine if case.times else None
     return machine.fingerprint if machine else ""
 
 

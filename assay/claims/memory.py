@@ -154,8 +154,9 @@ class BaselineTempBytes(Claim):
     def judge(self, case: Case) -> Finding:
         memory = memory_of(case)
         measured = Quantity(memory.temp_bytes + memory.library_bytes, self.unit)
-        versions = case.evidence.toolchain.identity
-        return against_baseline(measured, case.baseline, versions, self.tolerance, case.earlier)
+        seen, earlier = case.evidence, case.earlier
+        versions, device = seen.toolchain.identity, seen.device
+        return against_baseline(measured, case.baseline, versions, self.tolerance, earlier, device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,7 @@ def against_baseline(
     toolchain: Mapping[str, str],
     tolerance: float,
     earlier: Sequence[BaselineNumber] = (),
+    device: str = "",
 ) -> Finding:
     """Judge a number that should be small. A missing baseline fails.
 
@@ -69,10 +70,11 @@ def against_baseline(
     to this one, oldest first. Otherwise many small steps would pass one by one.
     """
     if baseline is None:
+        stored_for = f"{device} and this toolchain" if device else "this toolchain"
         return Finding(
             outcome=Outcome.FAILED,
             measured=measured.value,
-            reason=f"measured {measured}; no baseline is stored for this toolchain or an older one",
+            reason=f"measured {measured}; no baseline is stored for {stored_for} or an older one",
             advice=STORE_NEW,
         )
     exact = baseline.toolchain == toolchain

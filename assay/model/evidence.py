@@ -337,6 +337,8 @@ class Evidence:
     framework's, such as a donation that no output can use. ``cached``: the same program was
     compiled before. ``retries`` says how earlier attempts ended (`docs/limits.md`). ``processes``
     are those whose devices it uses; in a run over several processes, each measured its own.
+    ``device`` is jax's name for a live accelerator, such as `NVIDIA H200`; empty for a CPU, and
+    for what a compiler alone measured.
     """
 
     workload: str
@@ -346,6 +348,7 @@ class Evidence:
     suite: str = ""
     size: int | None = None
     separate_host_memory: bool = True
+    device: str = ""
     device_count: int = 1
     processes: tuple[ProcessEvidence, ...] = ()
     device_memory_bytes: int | None = None

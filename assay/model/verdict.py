@@ -72,7 +72,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineNumber:
-    """A stored number; ``machine`` is the fingerprint of the one it is valid on, "" for all."""
+    """A stored number, and the ``machine`` that it is valid on, "" for all.
+
+    For a time that is the fingerprint of a machine, for other numbers a kind of live accelerator.
+    """
 
     value: int | float
     toolchain: dict[str, str]

@@ -49,8 +49,9 @@ class NoWorse(Asserted):
 
     def judge(self, case: Case) -> Finding:
         """The measured number against the stored one."""
-        measured, versions = Quantity(self.measured, self.unit), case.evidence.toolchain.identity
-        return against_baseline(measured, case.baseline, versions, self.tolerance, case.earlier)
+        measured, seen = Quantity(self.measured, self.unit), case.evidence
+        versions, device, earlier = seen.toolchain.identity, seen.device, case.earlier
+        return against_baseline(measured, case.baseline, versions, self.tolerance, earlier, device)
 
 
 class Baseline:

@@ -3,17 +3,19 @@
 Runs the suites, their programs' memory and transfers, upstream's scan offload at full size, memsafe
 and hand-written versions, and the error rates of timings. Everything is written to FOLDER. Programs
 that it has are not run again; the suites and the error rates are. Prints a table last.
-``--programs N`` runs memsafe's random programs on N processor cores meanwhile.
+``--programs N`` runs memsafe's random programs on the GPU, in N processes beside the suites.
 """
 
 import argparse
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -22,7 +24,9 @@ from benchmarks.device.offload import VARIANTS
 from benchmarks.device.programs import AGAIN
 from benchmarks.device.tables import tables
 
-_PARTS: Final = 4
+_PARTS: Final = {"programs": 4, "peers": 6}
+"""Processes of a stage, which have the GPU together."""
+
 _STAGES: Final = ("suites", "programs", "offload", "peers", "large", "times", "alarms")
 _TOGETHER: Final = (
     ("suites", "programs"),
@@ -53,10 +57,6 @@ def _memory(fraction: float) -> dict[str, str]:
 
 
 _SHARE, _QUARTER, _WHOLE = _memory(0.15), _memory(0.23), _memory(0.92)
-_CPU: Final = {
-    "JAX_PLATFORMS": "cpu",
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
-}
 
 
 @dataclass(kw_only=True)
@@ -99,24 +99,27 @@ class Job:
                     continue
 
 
-def jobs(stage: str, folder: Path) -> Iterator[Job]:
-    """The commands of a stage that run at the same time."""
+def jobs(stage: str, folder: Path, more: Sequence[str]) -> Iterator[Job]:
+    """The commands of a stage that run at the same time; ``more`` words are pytest's."""
 
     def job(name: str, *words: str, memory: dict[str, str] = _SHARE) -> Job:
         command = (sys.executable, "-u", "-m", *words)
         return Job(command=command, log=folder / f"{name}.log", settings=memory)
 
     if stage in ("suites", "times"):
-        chosen = sorted(map(str, Path("suites").glob("*/test_*.py")))
+        # From the last: tensor_splitting, whose programs take the longest, is not left to the end.
+        chosen = sorted(map(str, Path("suites").glob("*/test_*.py")), reverse=True)
         wanted = [each for each in chosen if ("test_time" in each) == (stage == "times")]
-        workers = "--assay-timing-seconds=2" if stage == "times" else "-n=8"
+        workers = "--assay-timing-seconds=2" if stage == "times" else "-n=12"
         results = f"--assay-results-dir={folder / stage}"
         target = ("--assay-target=gpu", "--assay-level=device", results)
-        yield job(stage, "pytest", "-p", "assay.plugin", *wanted, *target, "-q", workers)
-    elif stage in ("programs", "peers"):
-        for part in range(1, _PARTS + 1):
+        known = entry_points(group="pytest11", name="assay")
+        plugin = () if known else ("-p", "assay.plugin")
+        yield job(stage, "pytest", *plugin, *wanted, *target, "-q", workers, *more)
+    elif stage in _PARTS:
+        for part in range(1, _PARTS[stage] + 1):
             file = folder / f"{stage}-{part}.jsonl"
-            of_part = (f"benchmarks.device.{stage}", str(file), "--part", f"{part}/{_PARTS}")
+            of_part = (f"benchmarks.device.{stage}", str(file), "--part", f"{part}/{_PARTS[stage]}")
             if stage == "programs":
                 yield job(file.stem, *of_part)
             else:
@@ -146,19 +149,20 @@ def random_programs(folder: Path, count: int) -> Iterator[Job]:
     """Memsafe's random programs, from other seeds in each process."""
     for at in range(count):
         seed = ("--seed", str(400_000 + 10_000 * at), "--count", "10000")
-        command = (sys.executable, "-u", "-m", "benchmarks.memsafe_programs", *seed)
-        yield Job(command=command, log=folder / f"random-{at}.log", settings=_CPU)
+        programs = (sys.executable, "-u", "-m", "benchmarks.memsafe_programs", *seed)
+        command = ("nice", "-n", "19", *programs)
+        yield Job(command=command, log=folder / f"random-{at}.log", settings=_SHARE)
 
 
-def run(some: Sequence[Job], until: float) -> None:
-    """Run jobs at the same time, at the longest until a moment."""
-    for job in some:
+def run(some: Sequence[Job], until: float, beside: Sequence[Job] = ()) -> None:
+    """Run jobs at the same time, at the longest until a moment; ``beside`` end with the others."""
+    for job in (*some, *beside):
         job.start()
     going = list(some)
     while going and time.monotonic() < until:
         time.sleep(0.2)
         going = [job for job in going if not job.is_done()]
-    for job in some:
+    for job in (*some, *beside):
         job.stop()
 
 
@@ -170,6 +174,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600.0, help="of all stages together")
     parser.add_argument("--most", default="", help="of single stages, such as suites=120,times=60")
     parser.add_argument("--programs", type=int, default=0, help="processes of random programs")
+    parser.add_argument("--pytest", default="", help="more words for the suites' pytest")
     options = parser.parse_args()
     wanted = options.stages.split(",")
     if unknown := set(wanted) - {*_STAGES, ""}:
@@ -179,9 +184,7 @@ def main() -> int:
     most = {stage: float(seconds) for stage, seconds in pairs}
     begun = time.monotonic()
     end = begun + options.seconds
-    beside = list(random_programs(options.folder, options.programs))
-    for job in beside:
-        job.start()
+    words = shlex.split(options.pytest)
     for together in _TOGETHER:
         stages = [stage for stage in together if stage in wanted]
         until = min(end, time.monotonic() + min([most.get(each, inf) for each in stages] or [inf]))
@@ -191,12 +194,12 @@ def main() -> int:
                 if time.monotonic() > until:
                     break
         else:
-            run([job for stage in stages for job in jobs(stage, options.folder)], until)
+            beside = random_programs(options.folder, options.programs if "suites" in stages else 0)
+            some = [job for stage in stages for job in jobs(stage, options.folder, words)]
+            run(some, until, list(beside))
         if stages:
             sys.stdout.write(f"{' and '.join(stages)}: {time.monotonic() - begun:.0f} s\n")
             sys.stdout.flush()
-    for job in beside:
-        job.stop()
     sys.stdout.write("\n".join(tables(options.folder)) + "\n")
     return 0
 

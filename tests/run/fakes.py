@@ -49,6 +49,7 @@ class Observed:
     unavailable: dict[str, Unavailable] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     hlo_gz: bytes = b""
+    device: str = ""
     asked: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def __call__(
@@ -61,6 +62,7 @@ class Observed:
             variant=variant.name,
             target=target,
             toolchain=Toolchain(versions=dict(self.versions)),
+            device=self.device,
             device_memory_bytes=2**20,
             memory=Memory(
                 temp_bytes=self.temp_bytes[variant.name],

@@ -50,6 +50,19 @@ def test_the_option_takes_the_words_new_and_all() -> None:
     )
 
 
+def test_a_number_of_a_live_device_is_valid_on_its_kind_alone(harness: Harness) -> None:
+    for device in ("NVIDIA H100", "NVIDIA H200"):
+        harness.observed.device = device
+        (missing,) = harness.judge(trial())
+        assert missing.verdict is Outcome.FAILED
+        assert f"no baseline is stored for {device} and this toolchain" in missing.reason
+        (taken,) = harness.judge(trial(), update=BaselineUpdate.NEW)
+        assert taken.baseline == BaselineNumber(value=1000, toolchain=OLD, machine=device)
+    (known,) = harness.judge(trial())
+    assert (known.verdict, known.baseline) == (Outcome.PASSED, taken.baseline)
+    assert stored(harness) == [(1000, "0.10.2")] * 2
+
+
 def test_nothing_is_taken_unasked(harness: Harness) -> None:
     (record,) = harness.judge(trial())
     assert (record.verdict, record.baseline) == (Outcome.FAILED, None)

@@ -129,6 +129,22 @@ def test_types_are_those_of_the_function(double: bool) -> None:  # noqa: FBT001 
         assert peak_bytes(f, x, 3.0, np.True_) > 600_000
 
 
+def test_a_setting_that_jax_traces_by_is_that_of_each_call() -> None:
+    traced = 0
+
+    def f(x: Array) -> Array:
+        nonlocal traced
+        traced += 1
+        return pairs(x) @ x
+
+    x, within = points(), safe(f)
+    for precision in ("default", "highest", "default", "highest"):
+        with jax.default_matmul_precision(precision):
+            within(x)
+            assert ("HIGHEST" in within.lower(x).as_text()) is (precision == "highest")
+    assert traced == 2  # A setting that was seen is not traced again.
+
+
 def test_a_python_number_and_an_array_of_its_type_are_told_apart() -> None:
     within = safe(lambda x, number: (pairs(x).sum(0) * number, x.astype(jnp.float32) * number))
     x = points()

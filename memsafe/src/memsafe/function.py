@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from memsafe.engine import Engine, at_hand
 from memsafe.errors import advising
 from memsafe.explicit import Automatic, Axes, ByType, NoAxes, explicit_mesh
-from memsafe.jax_internals import dispatched, fast_path, without_constants
+from memsafe.jax_internals import dispatched, fast_path, trace_settings, without_constants
 from memsafe.options import DEFAULT_REWRITES, MAX_SLOWDOWN, Asked, Options
 from memsafe.programs import unplaced
 
@@ -283,9 +283,8 @@ def flattened_call(args: tuple[Any, ...], kwargs: dict[str, Any], options: Optio
         return tuple(whole[at] for at in range(len(args))), keywords
 
     avals = tuple(map(jax.typeof, leaves))
-    settings: Any = jax.config
     static = tuple((at, type(value), _hashable(value, at)) for at, value in fixed.items())
-    key = (tree, avals, tuple(varied), static, bool(settings.jax_enable_x64))
+    key = (tree, avals, tuple(varied), static, trace_settings())
     return Call(leaves=leaves, donated=reused, key=key, rebuilt=rebuilt)
 
 

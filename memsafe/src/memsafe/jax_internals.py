@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jax.extend.core import ClosedJaxpr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from jax import Array, Device
     from jax.core import ShapedArray
@@ -211,6 +211,12 @@ def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
     for _ in range(key.ndim):
         bits = jax.vmap(bits)
     return bits(jax.random.key_data(key))
+
+
+def trace_settings() -> Hashable:
+    """What jax traces by beside the arguments, such as `jax_default_matmul_precision`."""
+    found: Hashable = _private("jax._src.config", "trace_context")()
+    return found
 
 
 def under_named_axes() -> bool:

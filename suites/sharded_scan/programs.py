@@ -16,8 +16,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from assay import Program
+from assay.frameworks.framework import Unsupported
 
 _AXIS = "data"
+_FEWEST = 2
 _LEARNING_RATE = 1e-2
 
 Gather = Callable[[jax.Array], jax.Array]
@@ -77,6 +79,11 @@ def _program(
     is_sharded: bool = True,
     averaged: bool = True,
 ) -> Program:
+    if len(devices) < _FEWEST:
+        raise Unsupported(
+            f"the step is sharded over the devices, and here is {len(devices)}; "
+            f"use a target of {_FEWEST} or more, such as cpu:8"
+        )
     mesh = Mesh(np.array(devices), (_AXIS,))
     params = PartitionSpec(None, _AXIS, None) if is_sharded else PartitionSpec()
     batch, scalar = PartitionSpec(_AXIS), PartitionSpec()

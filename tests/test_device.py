@@ -12,6 +12,9 @@ PROFILE = Path(__file__).parent / "frameworks" / "h200-offload.xplane.pb.gz"
 STACK = 16 * 4096 * 2048 * 4 * 32
 """Bytes of the residuals of all 32 layers."""
 
+LONGEST_PAUSE = ("loop_subtract_fusion_2", "MemcpyD2H")
+"""Before the loss goes to the host."""
+
 
 class Allocator:
     """Counts as a device's allocator does: what is in use, and the most of all time."""
@@ -75,6 +78,8 @@ def test_a_profile_of_an_h200_has_the_bytes_that_the_hlo_names() -> None:
     assert found["bytes"]["MemcpyH2D"] == STACK
     assert found["bytes"]["MemcpyD2H"] == STACK + 4  # The loss.
     assert found["hidden_s"] == pytest.approx({"MemcpyD2H": 0.0, "MemcpyH2D": 0.0}, abs=1e-5)
+    assert found["idle_s"] == pytest.approx(2.88e-3, rel=1e-2)
+    assert found["pauses"][0] == (pytest.approx(1.24e-3, rel=1e-2), *LONGEST_PAUSE)
     assert found["kernel_s"] + sum(found["transfer_s"].values()) == pytest.approx(
         found["busy_s"], rel=1e-3
     )

@@ -3,7 +3,7 @@
 Runs the suites, their programs' memory and transfers, upstream's scan offload at full size, memsafe
 and hand-written versions, and the error rates of timings. Everything is written to FOLDER. Programs
 that it has are not run again; the suites and the error rates are. Prints a table last.
-``--programs N`` runs memsafe's random programs on the GPU, in N processes beside the suites.
+``--programs N`` runs memsafe's random programs in N processes, which compile most of the time.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from benchmarks.device.tables import tables
 _PARTS: Final = {"programs": 4, "peers": 6}
 """Processes of a stage, which have the GPU together."""
 
-_STAGES: Final = ("suites", "programs", "offload", "peers", "large", "times", "alarms")
+_STAGES: Final = ("suites", "programs", "offload", "peers", "large", "times", "alarms", "random")
 _TOGETHER: Final = (
     ("suites", "programs"),
     ("peers",),
@@ -35,6 +35,7 @@ _TOGETHER: Final = (
     ("offload",),
     ("times",),
     ("alarms",),
+    ("random",),
 )
 """The stages that share the GPU; the others have it alone."""
 
@@ -56,7 +57,8 @@ def _memory(fraction: float) -> dict[str, str]:
     }
 
 
-_SHARE, _QUARTER, _WHOLE = _memory(0.15), _memory(0.23), _memory(0.92)
+_SHARE, _THIRD, _WHOLE = _memory(0.15), _memory(0.3), _memory(0.92)
+_UNTUNED: Final = {**_memory(0.05), "XLA_FLAGS": "--xla_gpu_autotune_level=0"}
 
 
 @dataclass(kw_only=True)
@@ -99,8 +101,9 @@ class Job:
                     continue
 
 
-def jobs(stage: str, folder: Path, more: Sequence[str]) -> Iterator[Job]:
+def jobs(stage: str, options: argparse.Namespace, more: Sequence[str]) -> Iterator[Job]:
     """The commands of a stage that run at the same time; ``more`` words are pytest's."""
+    folder: Path = options.folder
 
     def job(name: str, *words: str, memory: dict[str, str] = _SHARE) -> Job:
         command = (sys.executable, "-u", "-m", *words)
@@ -123,13 +126,15 @@ def jobs(stage: str, folder: Path, more: Sequence[str]) -> Iterator[Job]:
             if stage == "programs":
                 yield job(file.stem, *of_part)
             else:
-                yield job(file.stem, *of_part, "--lock", str(folder / "lock"), memory=_QUARTER)
+                yield job(file.stem, *of_part, "--lock", str(folder / "lock"), memory=_THIRD)
     elif stage == "large":
         file = folder / "large.jsonl"
         yield job(stage, "benchmarks.device.peers", str(file), "--large", memory=_WHOLE)
     elif stage == "alarms":
         words = ("benchmarks.timing_alarms", "--platform", "cuda", "--seconds", "45")
         yield job(stage, *words, memory=_WHOLE)
+    elif stage == "random":
+        yield from random_programs(folder, options.programs)
 
 
 def offload(folder: Path) -> Iterator[Job]:
@@ -149,20 +154,19 @@ def random_programs(folder: Path, count: int) -> Iterator[Job]:
     """Memsafe's random programs, from other seeds in each process."""
     for at in range(count):
         seed = ("--seed", str(400_000 + 10_000 * at), "--count", "10000")
-        programs = (sys.executable, "-u", "-m", "benchmarks.memsafe_programs", *seed)
-        command = ("nice", "-n", "19", *programs)
-        yield Job(command=command, log=folder / f"random-{at}.log", settings=_SHARE)
+        command = (sys.executable, "-u", "-m", "benchmarks.memsafe_programs", *seed)
+        yield Job(command=command, log=folder / f"random-{at}.log", settings=_UNTUNED)
 
 
-def run(some: Sequence[Job], until: float, beside: Sequence[Job] = ()) -> None:
-    """Run jobs at the same time, at the longest until a moment; ``beside`` end with the others."""
-    for job in (*some, *beside):
+def run(some: Sequence[Job], until: float) -> None:
+    """Run jobs at the same time, at the longest until a moment."""
+    for job in some:
         job.start()
     going = list(some)
     while going and time.monotonic() < until:
         time.sleep(0.2)
         going = [job for job in going if not job.is_done()]
-    for job in (*some, *beside):
+    for job in some:
         job.stop()
 
 
@@ -194,9 +198,7 @@ def main() -> int:
                 if time.monotonic() > until:
                     break
         else:
-            beside = random_programs(options.folder, options.programs if "suites" in stages else 0)
-            some = [job for stage in stages for job in jobs(stage, options.folder, words)]
-            run(some, until, list(beside))
+            run([job for stage in stages for job in jobs(stage, options, words)], until)
         if stages:
             sys.stdout.write(f"{' and '.join(stages)}: {time.monotonic() - begun:.0f} s\n")
             sys.stdout.flush()

@@ -55,8 +55,8 @@ class Case:
     shares: tuple[float, ...] = (0.25, 0.0625)
 
 
-Turns = Callable[[list[Way]], tuple[list[float], list[dict[str, Any]]]]
-"""The seconds of each way, measured in turns, and the profile of one call of each."""
+Turns = Callable[[list[Way]], tuple[list[float], list[float], list[dict[str, Any]]]]
+"""The seconds of each way, in turns and by itself, and the profile of one call of each."""
 
 Row = dict[str, Any]
 _BF16: Final = ml_dtypes.bfloat16
@@ -150,12 +150,17 @@ def compared(case: Case, turns: Turns) -> list[Row]:
                 continue
             ways.append(made)
             predicted.append(slowdown)
-    seconds, profiles = turns(ways)
-    for made, guess, one, profile in zip(ways, predicted, seconds, profiles, strict=True):
+    seconds, alone, profiles = turns(ways)
+    for made, guess, one, single, profile in zip(
+        ways, predicted, seconds, alone, profiles, strict=True
+    ):
         rows.append(
             {
                 "busy_s": profile["busy_s"],
+                "idle_s": profile["idle_s"],
+                "pauses": profile["pauses"],
                 "kernels": profile["kernels"],
+                "alone_s": single,
                 "way": made.name,
                 "bytes": made.nbytes,
                 "seconds": one,
@@ -242,9 +247,12 @@ def main() -> int:
     part, parts = map(int, options.part.split("/"))
     lock = FileLock(options.lock) if options.lock else nullcontext()
 
-    def turns(ways: list[Way]) -> tuple[list[float], list[dict[str, Any]]]:
+    def turns(ways: list[Way]) -> tuple[list[float], list[float], list[dict[str, Any]]]:
         with lock:
-            return in_turns(ways, _TURNS), [profiled(each.run) for each in ways]
+            # XLA records a program's CUDA graphs anew where its memory is elsewhere than before,
+            # as it may be where others run between.
+            alone = [in_turns([each], _TURNS)[0] for each in ways]
+            return in_turns(ways, _TURNS), alone, [profiled(each.run) for each in ways]
 
     works: list[tuple[str, Callable[[], list[Row]]]] = [
         (case.name, partial(compared, case, turns)) for case in CASES

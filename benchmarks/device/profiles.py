@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,9 @@ def summed(data: bytes) -> dict[str, Any]:
     """The same of a serialised XSpace.
 
     ``bytes`` are those of copies by direction, ``hidden_s`` the seconds of transfers during which
-    kernels ran, ``events`` the number and seconds of those that last longest.
+    kernels ran, ``events`` the number and seconds of those that last longest. ``idle_s`` are the
+    seconds between the first and the last event in which the GPU does nothing, ``pauses`` the
+    longest of these with the events before and after.
     """
     planes = jax.profiler.ProfileData.from_serialized_xspace(data).planes
     events = [
@@ -61,4 +63,19 @@ def summed(data: bytes) -> dict[str, Any]:
         },
         "bytes": dict(nbytes),
         "events": {name: (counts[name], each) for name, each in seconds.most_common(_NAMED)},
+        **_idle(events),
+    }
+
+
+def _idle(events: Sequence[Any]) -> dict[str, Any]:
+    pauses: list[tuple[float, str, str]] = []
+    ordered = sorted(events, key=lambda event: event.start_ns)
+    last = ordered[0] if ordered else None
+    for event in ordered:
+        if event.start_ns > last.end_ns:
+            pauses.append(((event.start_ns - last.end_ns) * 1e-9, last.name, event.name))
+        last = max(last, event, key=lambda event: event.end_ns)
+    return {
+        "idle_s": sum(seconds for seconds, *_ in pauses),
+        "pauses": sorted(pauses, reverse=True)[:_NAMED],
     }

@@ -69,12 +69,12 @@ def summed(data: bytes) -> dict[str, Any]:
 
 def _idle(events: Sequence[Any]) -> dict[str, Any]:
     pauses: list[tuple[float, str, str]] = []
-    ordered = sorted(events, key=lambda event: event.start_ns)
-    last = ordered[0] if ordered else None
-    for event in ordered:
-        if event.start_ns > last.end_ns:
-            pauses.append(((event.start_ns - last.end_ns) * 1e-9, last.name, event.name))
-        last = max(last, event, key=lambda event: event.end_ns)
+    ended, last = float("inf"), ""
+    for event in sorted(events, key=lambda event: event.start_ns):
+        if event.start_ns > ended:
+            pauses.append(((event.start_ns - ended) * 1e-9, last, event.name))
+        if not last or event.end_ns > ended:
+            ended, last = event.end_ns, event.name
     return {
         "idle_s": sum(seconds for seconds, *_ in pauses),
         "pauses": sorted(pauses, reverse=True)[:_NAMED],

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 import jax
@@ -14,8 +16,10 @@ from jax import Array
 
 from assay.targets import resolve
 from memsafe import BudgetError, memsafe
+from memsafe.emit import emitted
 from memsafe.explicit import ByType
 from memsafe.function import Calls
+from memsafe.measure import Place, measured
 from memsafe.options import Asked
 from tests.hlo.compilers import installed
 from tests.memsafe.mapped_on_four_devices import CLAIMS as MAPPED
@@ -132,3 +136,42 @@ def test_a_device_that_does_not_report_its_memory_needs_a_budget(target: str) ->
 def test_planned_for_another_device_results_lie_where_the_arguments_do(target: str) -> None:
     within = memsafe(product, "300kB", device=resolve(target).devices()[0])
     assert within(*arrays()).devices() == {jax.devices()[0]}
+
+
+def recurrent(weight: Array, x: Array) -> Array:
+    """The sum of the last states of sequences ``[batch, steps, width]``."""
+    start = jnp.zeros((x.shape[0], x.shape[2]))
+    step = lambda state, row: (jnp.tanh(state @ weight + row), None)  # noqa: E731 - a step
+    return jax.lax.scan(step, start, jnp.swapaxes(x, 0, 1))[0].sum()
+
+
+SEQUENCES: Final = shape(16, 16), shape(1024, 64, 16)
+SEQUENCES_BYTES: Final = 1024 * 64 * 16 * 4
+
+
+@pytest.mark.parametrize("target", installed("gpu-h100"))
+def test_a_gpu_copies_no_argument_whole_that_a_loop_reads_transposed(target: str) -> None:
+    device = resolve(target).devices()[0]
+    budget = int(1.5 * SEQUENCES_BYTES)
+    calls = Calls.asked(jax.grad(recurrent), budget, Asked(device=device, max_slowdown=inf))
+    fit = calls.fit(SEQUENCES, {})
+    model = replace(fit.plan.graph.model, relays=False)
+    free = replace(fit.plan, graph=replace(fit.plan.graph, model=model))
+    kept, copied = (
+        measured(emitted(plan), SEQUENCES, Place(device=device)) for plan in (fit.plan, free)
+    )
+    assert kept.nbytes == fit.result.nbytes <= budget
+    assert copied.nbytes >= kept.nbytes + SEQUENCES_BYTES
+
+
+@pytest.mark.parametrize("target", installed("gpu-h100:8"))
+@pytest.mark.parametrize("count", [1, 8])
+def test_over_several_gpus_slices_have_no_layout_which_would_be_gathered(
+    target: str, count: int
+) -> None:
+    mesh = jax.sharding.Mesh(np.array(resolve(target).devices()[:count]), ("d",))
+    where = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    within = memsafe(jax.grad(recurrent), int(1.5 * SEQUENCES_BYTES), max_slowdown=inf)
+    jitted = jax.jit(within, in_shardings=where, out_shardings=where)
+    text = jitted.trace(*SEQUENCES).lower(lowering_platforms=("cuda",)).as_text()
+    assert ("LayoutConstraint" in text) is (count == 1)

@@ -20,7 +20,7 @@ from memsafe.slice_body import sliced_results
 from memsafe.sub_jaxprs import rebuilt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 
     from jax import Array
     from jax.extend.core import ClosedJaxpr, Var
@@ -30,24 +30,30 @@ if TYPE_CHECKING:
 __all__ = ["emitted", "step_signature", "traced_step"]
 
 
-def emitted(plan: Plan) -> Callable[..., list[Array]]:
-    """The program of `plan`: same arguments, same results, computed as planned."""
-    return partial(_run, plan)
+def emitted(plan: Plan, *, is_part: bool = False) -> Callable[..., list[Array]]:
+    """The program of `plan`: same arguments, same results, computed as planned.
+
+    Where it is part of another, its arguments are no arguments to the compiler.
+    """
+    keeps = plan.graph.model.relays and not is_part
+    return partial(_run, plan, frozenset(plan.graph.closed.jaxpr.invars if keeps else ()))
 
 
-def _step_function(graph: Graph, loop: Loop) -> Callable[..., list[Array]]:
+def _step_function(
+    graph: Graph, loop: Loop, kept: Collection[Var] = ()
+) -> Callable[..., list[Array]]:
     """One step of `loop`: `(start, counted, *inputs)` → what its slice adds to each result."""
 
     def step(start: Array, counted: Array, *inputs: Array) -> list[Array]:
         counted_here = None if loop.divides else counted
         size = loop.region.size
         piece = Piece(start=start, length=loop.length, counted=counted_here, size=size)
-        return sliced_results(graph, loop.region, loop.leaving, piece, inputs)
+        return sliced_results(graph, loop.region, loop.leaving, piece, inputs, kept)
 
     return step
 
 
-def _run(plan: Plan, *arguments: Array) -> list[Array]:
+def _run(plan: Plan, kept: Collection[Var], *arguments: Array) -> list[Array]:
     jaxpr = plan.graph.closed.jaxpr
     values: dict[Var, Array] = dict(zip(jaxpr.constvars, plan.graph.closed.consts, strict=True))
     values.update(zip(jaxpr.invars, arguments, strict=True))
@@ -58,7 +64,7 @@ def _run(plan: Plan, *arguments: Array) -> list[Array]:
     after = np.int32(0)
     for step in plan.steps:
         if isinstance(step, Loop):
-            made = dict(_loop(plan.graph, step, read, after))
+            made = dict(_loop(plan.graph, step, read, after, kept))
             after = zero_after(made.values())
             values.update(made)
         else:
@@ -73,7 +79,8 @@ def _whole(
     equation = graph.equations[whole.equation]
     operands = [read(atom) for atom in equation.invars]
     if whole.sub_jaxprs:
-        programs = {name: emitted(plan) for name, plan in whole.sub_jaxprs.items()}
+        parts = whole.sub_jaxprs.items()
+        programs = {name: emitted(plan, is_part=True) for name, plan in parts}
         results = rebuilt(equation, operands, programs)
     else:
         results = reduced(equation, operands)
@@ -81,11 +88,16 @@ def _whole(
 
 
 def _loop(
-    graph: Graph, loop: Loop, read: Callable[[Var | Literal], Array], after: Any
+    graph: Graph,
+    loop: Loop,
+    read: Callable[[Var | Literal], Array],
+    after: Any,
+    kept: Collection[Var],
 ) -> Iterator[tuple[Var, Array]]:
     """The results that leave a loop, once it has run."""
     inputs = [read(value) for value in loop.region.inputs(graph)]
-    step = _step_function(graph, loop) if loop.inner is None else emitted(loop.inner)
+    inner = loop.inner
+    step = emitted(inner, is_part=True) if inner else _step_function(graph, loop, kept)
     if loop.count == 1:
         zero = jnp.int32(0)
         carry = _added(

@@ -108,7 +108,9 @@ class Engine:
             axes, checked = manual_axes_of(context), checks_varying_axes()
             device = mesh.devices.flat[0]
             mapping = Mapping(mesh=mesh, axes=axes, checked=checked)
-        return self._fit(program, Place(device=device, pinned=pinned, mapping=mapping)).program
+        alone = len(devices) == 1
+        place = Place(device=device, pinned=pinned, mapping=mapping, alone=alone)
+        return self._fit(program, place).program
 
     def inlined(
         self, operands: Sequence[Array], program: ClosedJaxpr, active: tuple[int, ...], gives: Gives
@@ -136,6 +138,7 @@ class Engine:
             pinned=self.options.device is not None or any(each is not None for each in shardings),
             donated=tuple(donated),
             shardings=shardings if several else None,
+            alone=bool(inputs) and not several,
         )
 
     def _device(self, inputs: Sequence[Any]) -> Device:

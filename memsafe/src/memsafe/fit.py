@@ -5,6 +5,7 @@ The plain program is compiled first: what the compiler fuses by itself is left a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,8 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     """
     budget = options.budget_on(place.device)
     planner = planner_for(place.device, options)
+    if not place.alone:  # jax 0.10.2's partitioner gathers what has a layout of its own.
+        planner = replace(planner, model=replace(planner.model, relays=False))
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
     measure = partial(measured, arguments=arguments, place=place)
     plain = _written(program, measure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from jax import lax
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core import Literal
 
 from memsafe.jax_internals import bind
@@ -33,9 +34,13 @@ def sliced_results(
     leaving: Leaving,
     piece: Piece,
     inputs: Sequence[Array],
+    kept: Collection[Var] = (),
 ) -> list[Array]:
-    """What one slice adds to each result in `leaving`: its slices, or states to be merged."""
-    slices = _Slices(graph, region, piece, inputs)
+    """What one slice adds to each result in `leaving`: its slices, or states to be merged.
+
+    Slices of the inputs in `kept` are laid out row by row, as arguments are.
+    """
+    slices = _Slices(graph, region, piece, inputs, kept)
     results_of = dict(leaving)
     parts: list[Array] = []
     for index in sorted(region.factors):
@@ -67,8 +72,15 @@ def _on_slices(
 class _Slices:
     """The values of one step."""
 
-    def __init__(self, graph: Graph, region: Region, piece: Piece, inputs: Sequence[Array]) -> None:
-        self.piece = piece
+    def __init__(
+        self,
+        graph: Graph,
+        region: Region,
+        piece: Piece,
+        inputs: Sequence[Array],
+        kept: Collection[Var],
+    ) -> None:
+        self.piece, self.kept = piece, kept
         self.whole = dict(zip(region.inputs(graph), inputs, strict=True))
         self.made: dict[Var, dict[Axis | None, Array]] = {}
         self.windows = _windows(graph, region, self.whole)
@@ -92,7 +104,9 @@ class _Slices:
         wide = next((one for one in made if one is not None and one.covers(axis)), None)
         if wide is None:
             wide = next(one for one in self.windows[atom] if one.covers(axis))
-            made[wide] = self.piece.of(self.whole[atom], wide)
+            cut = self.piece.of(self.whole[atom], wide)
+            rows = Layout(tuple(range(cut.ndim)))
+            made[wide] = with_layout_constraint(cut, rows) if atom in self.kept else cut
         if wide[:-1] != axis[:-1]:
             start = wide.before - axis.before
             stop = start + axis.width(self.piece.length)

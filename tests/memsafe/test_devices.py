@@ -20,7 +20,7 @@ from memsafe.emit import emitted
 from memsafe.explicit import ByType
 from memsafe.function import Calls
 from memsafe.measure import Place, measured
-from memsafe.options import Asked
+from memsafe.options import DEFAULT_REWRITES, Asked
 from tests.hlo.compilers import installed
 from tests.memsafe.mapped_on_four_devices import CLAIMS as MAPPED
 from tests.memsafe.on_four_devices import CLAIMS, arrays, close, product
@@ -147,13 +147,15 @@ def recurrent(weight: Array, x: Array) -> Array:
 
 SEQUENCES: Final = shape(16, 16), shape(1024, 64, 16)
 SEQUENCES_BYTES: Final = 1024 * 64 * 16 * 4
+IN_SLICES: Final = tuple(name for name in DEFAULT_REWRITES if name != "rows")
 
 
 @pytest.mark.parametrize("target", installed("gpu-h100"))
 def test_a_gpu_copies_no_argument_whole_that_a_loop_reads_transposed(target: str) -> None:
     device = resolve(target).devices()[0]
     budget = int(1.5 * SEQUENCES_BYTES)
-    calls = Calls.asked(jax.grad(recurrent), budget, Asked(device=device, max_slowdown=inf))
+    asked = Asked(device=device, max_slowdown=inf, rewrites=IN_SLICES)
+    calls = Calls.asked(jax.grad(recurrent), budget, asked)
     fit = calls.fit(SEQUENCES, {})
     model = replace(fit.plan.graph.model, relays=False)
     free = replace(fit.plan, graph=replace(fit.plan.graph, model=model))
@@ -164,6 +166,22 @@ def test_a_gpu_copies_no_argument_whole_that_a_loop_reads_transposed(target: str
     assert copied.nbytes >= kept.nbytes + SEQUENCES_BYTES
 
 
+@pytest.mark.parametrize("target", installed("gpu-h100"))
+def test_a_gpu_keeps_no_second_array_of_sequences_that_a_scan_reads_by_steps(target: str) -> None:
+    device = resolve(target).devices()[0]
+    in_place, in_slices = (
+        Calls.asked(
+            jax.grad(recurrent),
+            int(1.5 * SEQUENCES_BYTES),
+            Asked(device=device, max_slowdown=inf, rewrites=rewrites),
+        ).fit(SEQUENCES, {})
+        for rewrites in (DEFAULT_REWRITES, IN_SLICES)
+    )
+    assert not in_place.plan.loops
+    assert in_slices.plan.loops
+    assert 2 * in_place.slowdown < in_slices.slowdown
+
+
 @pytest.mark.parametrize("target", installed("gpu-h100:8"))
 @pytest.mark.parametrize("count", [1, 8])
 def test_over_several_gpus_slices_have_no_layout_which_would_be_gathered(
@@ -171,7 +189,8 @@ def test_over_several_gpus_slices_have_no_layout_which_would_be_gathered(
 ) -> None:
     mesh = jax.sharding.Mesh(np.array(resolve(target).devices()[:count]), ("d",))
     where = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    within = memsafe(jax.grad(recurrent), int(1.5 * SEQUENCES_BYTES), max_slowdown=inf)
+    budget = int(1.5 * SEQUENCES_BYTES)
+    within = memsafe(jax.grad(recurrent), budget, max_slowdown=inf, rewrites=IN_SLICES)
     jitted = jax.jit(within, in_shardings=where, out_shardings=where)
     text = jitted.trace(*SEQUENCES).lower(lowering_platforms=("cuda",)).as_text()
     assert ("LayoutConstraint" in text) is (count == 1)

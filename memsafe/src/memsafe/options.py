@@ -24,6 +24,7 @@ from memsafe.rewrites import (
     redundant,
     reshape_sinking,
     rolls,
+    rows_in_place,
     selected,
     short_reductions,
     sums_apart,
@@ -39,6 +40,7 @@ __all__ = ["DEFAULT_REWRITES", "MAX_SLOWDOWN", "REWRITES", "Asked", "Options"]
 REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "redundant": redundant,
     "draws": counted_draws,
+    "rows": rows_in_place,
     "selection": selected,
     "invariants": loop_invariants,
     "bystanders": bystanders_apart,
@@ -57,7 +59,7 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
-_ONLY_ON = {"reductions": ("cpu",), "draws": ("cpu", "gpu")}
+_ONLY_ON = {"reductions": ("cpu",), "draws": ("cpu", "gpu"), "rows": ("cpu", "gpu")}
 """Rewrites that pay with one platform's compiler, or are right with some."""
 
 _AT_LAST = ("selection", "directions", "sums")
@@ -65,6 +67,9 @@ _AT_LAST = ("selection", "directions", "sums")
 
 _FOR_SLICES = ("bystanders",)
 """Rewrites that part what a backward loop makes, for loops over slices."""
+
+_FOR_WHOLE_VALUES = ("rows",)
+"""Rewrites that save nothing in slices, which are transposed one by one."""
 
 RECOMPUTING = ("checkpoints", "segments", "offload")
 """What may be computed again for gradients: what loops keep, and what stands outside of loops.
@@ -192,7 +197,7 @@ class Options:
 
     def prepared(self, closed: ClosedJaxpr, platform: str) -> Rewritten:
         """`closed` and all that it runs after the rewrites."""
-        return self._rewritten(closed, platform, without=_AT_LAST)
+        return self._rewritten(closed, platform, without=(*_AT_LAST, *_FOR_WHOLE_VALUES))
 
     def prepared_as_written(self, closed: ClosedJaxpr, platform: str) -> Rewritten:
         """`closed` after the rewrites that do not help slices alone: loops stay in pairs."""
@@ -200,7 +205,7 @@ class Options:
 
     def prepared_at_last(self, closed: ClosedJaxpr, platform: str) -> Rewritten:
         """`closed` after the rewrites that take work as well."""
-        return self._rewritten(closed, platform)
+        return self._rewritten(closed, platform, without=_FOR_WHOLE_VALUES)
 
     def _rewritten(
         self, closed: ClosedJaxpr, platform: str, without: Sequence[str] = ()

@@ -21,6 +21,7 @@ from memsafe.rewrites.redundant import redundant
 from memsafe.rewrites.reshapes import reshape_sinking
 from memsafe.rewrites.rewritten import Rewritten
 from memsafe.rewrites.rolls import rolls
+from memsafe.rewrites.rows import rows_in_place
 from memsafe.rewrites.selection import selected
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "redundant",
     "reshape_sinking",
     "rolls",
+    "rows_in_place",
     "segmented_loops",
     "selected",
     "short_reductions",

@@ -256,6 +256,19 @@ def _stepped(pool: Pool, rng: Random) -> list[Array]:
     return list(lax.scan(step, state, jnp.arange(float(many)), reverse=rng.random() < 0.5))
 
 
+def _recurred(pool: Pool, rng: Random) -> list[Array]:
+    """A state that takes in one column of a value, often of an argument, in each step."""
+    x = pool.reals[0] if rng.random() < 0.7 else pool.real(rng, 2)
+    last, dim = rng.random() < 0.5, rng.randrange(1, x.ndim)
+
+    def step(state: Array, row: Array) -> tuple[Array, Array]:
+        after = jnp.tanh(0.7 * state + row)
+        return after, after.mean() if last else after
+
+    start = jnp.zeros_like(x.take(0, dim))
+    return list(lax.scan(step, start, jnp.moveaxis(x, dim, 0), reverse=rng.random() < 0.5))
+
+
 def _some(pool: Pool, rng: Random) -> list[Array]:
     """One or two simple operations in a row."""
     for _ in range(rng.randint(1, 2)):
@@ -291,4 +304,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "looped": _looped,
     "stenciled": stenciled,
     "stepped": _stepped,
+    "recurred": _recurred,
 }

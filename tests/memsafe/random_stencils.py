@@ -30,7 +30,8 @@ def _convolved(image: Array, rng: Random) -> Array:
     gaps = [rng.choice((1, 1, 2)) if stride == 1 else 1 for stride in strides]
     spans = [rng.randint(1, min(4, size)) for size in image.shape[:2]]
     kernel = jnp.sin(jnp.arange(1.0, 4 * spans[0] * spans[1] + 1)).reshape(*spans, 2, 2)
-    ends = [(rng.randint(-1, 3), rng.randint(-1, 3)) for _ in range(2)]
+    cut = [-1 if size > 1 else 0 for size in image.shape[:2]]  # No more than there is.
+    ends = [(rng.randint(most, 3), rng.randint(most, 3)) for most in cut]
     padding: Any = rng.choice(("SAME", "VALID", ends)) if max(gaps) == 1 else ends
     steps = [rng.randint(1, 2) for _ in range(2)]
     numbers = ("NHWC", "HWIO", "NHWC")

@@ -59,7 +59,7 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
-_ONLY_ON = {"reductions": ("cpu",), "draws": ("cpu", "gpu"), "rows": ("cpu", "gpu")}
+_ONLY_ON = {"reductions": ("cpu",), "draws": ("cpu", "gpu"), "rows": ("gpu",)}
 """Rewrites that pay with one platform's compiler, or are right with some."""
 
 _AT_LAST = ("selection", "directions", "sums")

@@ -3,6 +3,8 @@
 A recurrent network of batches of sequences is `lax.scan(step, start, jnp.swapaxes(x, 0, 1))`. The
 transpose is a second array as large as `x`, alive from the first step to the gradient's last. Here
 the scan counts its steps and takes row `i` of `x` itself.
+
+For a GPU: on a CPU, where slices stay in the caches, batches in slices are faster.
 """
 
 from __future__ import annotations

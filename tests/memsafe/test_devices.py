@@ -182,6 +182,19 @@ def test_a_gpu_keeps_no_second_array_of_sequences_that_a_scan_reads_by_steps(tar
     assert 2 * in_place.slowdown < in_slices.slowdown
 
 
+@pytest.mark.parametrize("target", installed("gpu-h100"))
+def test_keys_of_random_numbers_are_sliced_on_a_gpu(target: str) -> None:
+    def ordered(keys: Array) -> Array:
+        drawn = jax.vmap(lambda key: jax.random.normal(key, (64,)))(keys)
+        pairs = drawn[:, :, None] * drawn[:, None, :]
+        return jnp.sort(jnp.sort(pairs, 1), 2).sum((1, 2))
+
+    keys = jax.random.split(jax.random.key(0), 1024)
+    fit = calls_on(target, ordered, "10MB").fit((keys,), {})
+    assert fit.plain.nbytes > 16e6
+    assert fit.plan.loops
+
+
 @pytest.mark.parametrize("target", installed("gpu-h100:8"))
 @pytest.mark.parametrize("count", [1, 8])
 def test_over_several_gpus_slices_have_no_layout_which_would_be_gathered(

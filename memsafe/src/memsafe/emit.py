@@ -33,10 +33,14 @@ __all__ = ["emitted", "step_signature", "traced_step"]
 def emitted(plan: Plan, *, is_part: bool = False) -> Callable[..., list[Array]]:
     """The program of `plan`: same arguments, same results, computed as planned.
 
-    Where it is part of another, its arguments are no arguments to the compiler.
+    Where it is part of another, its arguments are no arguments to the compiler. Keys of random
+    numbers have no layout.
     """
-    keeps = plan.graph.model.relays and not is_part
-    return partial(_run, plan, frozenset(plan.graph.closed.jaxpr.invars if keeps else ()))
+    arguments = plan.graph.closed.jaxpr.invars if plan.graph.model.relays and not is_part else ()
+    kept = (
+        each for each in arguments if not jnp.issubdtype(aval_of(each).dtype, jax.dtypes.extended)
+    )
+    return partial(_run, plan, frozenset(kept))
 
 
 def _step_function(

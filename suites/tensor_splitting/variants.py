@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
 from typing import Any
 
 import jax
@@ -47,7 +46,7 @@ def variants_of(tried: Tried) -> tuple[Variant, ...]:
             name=MEMSAFE,
             role=Role.REMEDY,
             reference=PLAIN,
-            program=partial(program, tried, _safely(tried)),
+            program=partial(program, tried, partial(safely, tried.budget_bytes)),
         ),
     )
     others = tuple(
@@ -82,21 +81,11 @@ def by(name: str, problem: Problem, _devices: Sequence[Any]) -> Function:
     return problem.ways[name]
 
 
-def safely(budget_bytes: int, problem: Problem, devices: Sequence[Any], **options: Any) -> Function:
+def safely(budget_bytes: int, problem: Problem, devices: Sequence[Any]) -> Function:
     """As the user wrote it, split until it fits the budget."""
     from memsafe import memsafe
 
-    return memsafe(problem.plain, budget=budget_bytes, device=devices[0], **options)
-
-
-def _safely(tried: Tried) -> Write:
-    """Without a limit of time where values are what is asked: a GPU starts kernels all the time.
-
-    A recurrent network of 16 units should take 63 times the time within its budget on an H200.
-    """
-    if tried.executed:
-        return partial(safely, tried.budget_bytes, max_slowdown=inf)
-    return partial(safely, tried.budget_bytes)
+    return memsafe(problem.plain, budget=budget_bytes, device=devices[0])
 
 
 def program(tried: Tried, write: Write, devices: Sequence[Any]) -> Program:

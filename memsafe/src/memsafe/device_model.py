@@ -24,7 +24,8 @@ class DeviceModel:
         cached: What an element of a slice costs of the time of one in a whole array.
         slice_bytes: The bytes of a slice that keep the device busy; more would not be faster.
         multiple: What the length of a slice is rounded to.
-        relays: Whether its compiler copies an argument whole that a loop reads transposed.
+        copies_transposed: Whether its compiler copies whole an argument that a loop reads
+            transposed.
     """
 
     products: float
@@ -35,7 +36,7 @@ class DeviceModel:
     cached: float
     slice_bytes: float
     multiple: int
-    relays: bool = False
+    copies_transposed: bool = False
 
     @property
     def byte(self) -> float:
@@ -91,7 +92,7 @@ GPU = DeviceModel(
     cached=1.0,
     slice_bytes=128e6,
     multiple=8,
-    relays=True,
+    copies_transposed=True,
 )
 """Measured on an H200 (jax 0.11.2, 2026-11-26, docs/device.md).
 

@@ -36,15 +36,17 @@ def emitted(plan: Plan, *, is_part: bool = False) -> Callable[..., list[Array]]:
     Where it is part of another, its arguments are no arguments to the compiler. Keys of random
     numbers have no layout.
     """
-    arguments = plan.graph.closed.jaxpr.invars if plan.graph.model.relays and not is_part else ()
-    kept = (
+    graph = plan.graph
+    is_copied = graph.model.copies_transposed and not is_part
+    arguments = graph.closed.jaxpr.invars if is_copied else ()
+    row_major = (
         each for each in arguments if not jnp.issubdtype(aval_of(each).dtype, jax.dtypes.extended)
     )
-    return partial(_run, plan, frozenset(kept))
+    return partial(_run, plan, frozenset(row_major))
 
 
 def _step_function(
-    graph: Graph, loop: Loop, kept: Collection[Var] = ()
+    graph: Graph, loop: Loop, row_major: Collection[Var] = ()
 ) -> Callable[..., list[Array]]:
     """One step of `loop`: `(start, counted, *inputs)` → what its slice adds to each result."""
 
@@ -52,12 +54,12 @@ def _step_function(
         counted_here = None if loop.divides else counted
         size = loop.region.size
         piece = Piece(start=start, length=loop.length, counted=counted_here, size=size)
-        return sliced_results(graph, loop.region, loop.leaving, piece, inputs, kept)
+        return sliced_results(graph, loop.region, loop.leaving, piece, inputs, row_major)
 
     return step
 
 
-def _run(plan: Plan, kept: Collection[Var], *arguments: Array) -> list[Array]:
+def _run(plan: Plan, row_major: Collection[Var], *arguments: Array) -> list[Array]:
     jaxpr = plan.graph.closed.jaxpr
     values: dict[Var, Array] = dict(zip(jaxpr.constvars, plan.graph.closed.consts, strict=True))
     values.update(zip(jaxpr.invars, arguments, strict=True))
@@ -68,7 +70,7 @@ def _run(plan: Plan, kept: Collection[Var], *arguments: Array) -> list[Array]:
     after = np.int32(0)
     for step in plan.steps:
         if isinstance(step, Loop):
-            made = dict(_loop(plan.graph, step, read, after, kept))
+            made = dict(_loop(plan.graph, step, read, after, row_major))
             after = zero_after(made.values())
             values.update(made)
         else:
@@ -96,12 +98,12 @@ def _loop(
     loop: Loop,
     read: Callable[[Var | Literal], Array],
     after: Any,
-    kept: Collection[Var],
+    row_major: Collection[Var],
 ) -> Iterator[tuple[Var, Array]]:
     """The results that leave a loop, once it has run."""
     inputs = [read(value) for value in loop.region.inputs(graph)]
     inner = loop.inner
-    step = emitted(inner, is_part=True) if inner else _step_function(graph, loop, kept)
+    step = emitted(inner, is_part=True) if inner else _step_function(graph, loop, row_major)
     if loop.count == 1:
         zero = jnp.int32(0)
         carry = _added(

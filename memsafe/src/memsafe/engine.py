@@ -108,8 +108,9 @@ class Engine:
             axes, checked = manual_axes_of(context), checks_varying_axes()
             device = mesh.devices.flat[0]
             mapping = Mapping(mesh=mesh, axes=axes, checked=checked)
-        alone = len(devices) == 1
-        place = Place(device=device, pinned=pinned, mapping=mapping, alone=alone)
+        place = Place(
+            device=device, pinned=pinned, mapping=mapping, is_on_one_device=len(devices) == 1
+        )
         return self._fit(program, place).program
 
     def inlined(
@@ -138,7 +139,7 @@ class Engine:
             pinned=self.options.device is not None or any(each is not None for each in shardings),
             donated=tuple(donated),
             shardings=shardings if several else None,
-            alone=bool(inputs) and not several,
+            is_on_one_device=bool(inputs) and not several,
         )
 
     def _device(self, inputs: Sequence[Any]) -> Device:

@@ -52,8 +52,8 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     """
     budget = options.budget_on(place.device)
     planner = planner_for(place.device, options)
-    if not place.alone:  # jax 0.10.2's partitioner gathers what has a layout of its own.
-        planner = replace(planner, model=replace(planner.model, relays=False))
+    if not place.is_on_one_device:  # The partitioner of jax 0.10.2 would gather the slices.
+        planner = replace(planner, model=replace(planner.model, copies_transposed=False))
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
     measure = partial(measured, arguments=arguments, place=place)
     plain = _written(program, measure)

@@ -214,7 +214,7 @@ def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
 
 
 def trace_settings() -> Hashable:
-    """What jax traces by beside the arguments, such as `jax_default_matmul_precision`."""
+    """The settings of jax that change how it traces, such as `jax_default_matmul_precision`."""
     found: Hashable = _private("jax._src.config", "trace_context")()
     return found
 

@@ -108,7 +108,7 @@ class Place:
         donated: The arguments whose memory it may reuse.
         shardings: Where each argument lies; None: all on `device`.
         mapping: The `shard_map` that it is inside, with which it is compiled.
-        alone: Whether it runs on one device, as far as known.
+        is_on_one_device: Whether it runs on one device, as far as known.
     """
 
     device: Device
@@ -116,7 +116,7 @@ class Place:
     donated: tuple[int, ...] = ()
     shardings: tuple[Any, ...] | None = None
     mapping: Mapping | None = None
-    alone: bool = True
+    is_on_one_device: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,13 +34,13 @@ def sliced_results(
     leaving: Leaving,
     piece: Piece,
     inputs: Sequence[Array],
-    kept: Collection[Var] = (),
+    row_major: Collection[Var] = (),
 ) -> list[Array]:
     """What one slice adds to each result in `leaving`: its slices, or states to be merged.
 
-    Slices of the inputs in `kept` are laid out row by row, as arguments are.
+    Slices of the inputs in `row_major` have that layout, as arguments have.
     """
-    slices = _Slices(graph, region, piece, inputs, kept)
+    slices = _Slices(graph, region, piece, inputs, row_major)
     results_of = dict(leaving)
     parts: list[Array] = []
     for index in sorted(region.factors):
@@ -78,9 +78,9 @@ class _Slices:
         region: Region,
         piece: Piece,
         inputs: Sequence[Array],
-        kept: Collection[Var],
+        row_major: Collection[Var],
     ) -> None:
-        self.piece, self.kept = piece, kept
+        self.piece, self.row_major = piece, row_major
         self.whole = dict(zip(region.inputs(graph), inputs, strict=True))
         self.made: dict[Var, dict[Axis | None, Array]] = {}
         self.windows = _windows(graph, region, self.whole)
@@ -105,14 +105,18 @@ class _Slices:
         if wide is None:
             wide = next(one for one in self.windows[atom] if one.covers(axis))
             cut = self.piece.of(self.whole[atom], wide)
-            rows = Layout(tuple(range(cut.ndim)))
-            made[wide] = with_layout_constraint(cut, rows) if atom in self.kept else cut
+            made[wide] = _in_row_major(cut) if atom in self.row_major else cut
         if wide[:-1] != axis[:-1]:
             start = wide.before - axis.before
             stop = start + axis.width(self.piece.length)
             made[axis] = lax.slice_in_dim(made[wide], start, stop, axis=axis.dim)
             return made[axis]
         return made[wide]
+
+
+def _in_row_major(value: Array) -> Array:
+    laid_out: Array = with_layout_constraint(value, Layout(tuple(range(value.ndim))))
+    return laid_out
 
 
 def _windows(graph: Graph, region: Region, whole: Collection[Var]) -> dict[Var, list[Axis]]:

@@ -35,7 +35,7 @@ __all__ = ["rows_in_place"]
 
 
 def rows_in_place(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` whose scans take rows of arguments that nothing else reads transposed."""
+    """`closed`, whose scans take the rows of arguments that only scans read transposed."""
     transposes = _transposes(closed)
     changes = {}
     for index, equation in enumerate(closed.jaxpr.eqns):
@@ -85,5 +85,8 @@ def _taken(equation: JaxprEqn, rows: _Transposed, read: Read) -> Sequence[Array]
 def _row(transpose: JaxprEqn, number: Array, read: Read) -> Array:
     """One row of the transposed array, of the array as it is."""
     dim, *others = transpose.params["permutation"]
-    row = lax.dynamic_index_in_dim(read(transpose.invars[0]), number, dim, keepdims=False)
+    argument = read(transpose.invars[0])
+    row = lax.dynamic_index_in_dim(
+        argument, number, dim, keepdims=False, allow_negative_indices=False
+    )
     return lax.transpose(row, [other - (other > dim) for other in others])

@@ -249,8 +249,8 @@ def main() -> int:
 
     def turns(ways: list[Way]) -> tuple[list[float], list[float], list[dict[str, Any]]]:
         with lock:
-            # XLA records a program's CUDA graphs anew where its memory is elsewhere than before,
-            # as it may be where others run between.
+            # Others that run between may move a program's memory, and XLA must then update its CUDA
+            # graphs. Whether that takes time, the two figures show.
             alone = [in_turns([each], _TURNS)[0] for each in ways]
             return in_turns(ways, _TURNS), alone, [profiled(each.run) for each in ways]
 

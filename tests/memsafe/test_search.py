@@ -194,6 +194,11 @@ def test_a_plan_no_smaller_is_tried_only_near_the_budget(
     assert PROSPECTS.is_repeated(fit_of(predicted, 0).plan, before) == is_repeated
 
 
+def test_of_programs_that_should_fit_the_quickest_is_sliced_first() -> None:
+    plans = [SimpleNamespace(predicted=p, elapsed=e) for p, e in ((9, 1), (4, 3), (5, 2), (8, 0))]
+    assert search._quickest(cast("Any", plans), 5.0) == [2, 1, 0, 3]
+
+
 def test_the_next_target_is_what_should_fill_the_room() -> None:
     assert PROSPECTS.nearer(200.0, fit_of(200.0, 300.0)) == pytest.approx(150.0)
 

@@ -78,6 +78,7 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
 
 
 def _steps(plan: Plan, indent: str) -> Iterator[str]:
+    yield from (f"{indent}rewritten: {note}" for note in plan.notes)
     for step in plan.loops:
         if step.count > 1 or step.inner is not None:
             yield from _loop(plan, step, indent)

@@ -19,7 +19,7 @@ from memsafe.graph import Graph
 from memsafe.jax_internals import aval_of
 from memsafe.measure import Measured, measured
 from memsafe.planner import Planner
-from memsafe.preparations import for_slices, recomputing
+from memsafe.preparations import checkpointed_steps, for_slices, recomputing
 from memsafe.programs import evaluate, flattened, nbytes
 from memsafe.search import FAR, Fit, Search, floor_of
 from memsafe.shards import gathered, input_parts
@@ -42,7 +42,12 @@ def planner_for(device: Device, options: Options) -> Planner:
     model = model_of(device)
     wanted = options.split_size or model.slice_bytes
     size = min(wanted, options.size_threshold or wanted)
-    return Planner(slice_bytes=size, model=model, most=FAR * options.max_slowdown)
+    planner = Planner(slice_bytes=size, model=model, most=FAR * options.max_slowdown)
+    return (
+        replace(planner, recompute=checkpointed_steps)
+        if "checkpoints" in options.rewrites
+        else planner
+    )
 
 
 def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:

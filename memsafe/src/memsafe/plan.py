@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memsafe.region_costs import overhead
+from memsafe.region_costs import halo_work, overhead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memsafe.region import Region
     from memsafe.slice_body import Leaving
 
-__all__ = ["LONG", "Loop", "Plan", "Whole", "rounded"]
+__all__ = ["LONG", "Loop", "Plan", "Whole"]
 
 LONG = 500
 """The equations of a program from which each plan takes seconds to find and to compile.
@@ -67,6 +67,10 @@ class Loop:
         """The plan of one slice, where it is split again, and how many slices there are."""
         return [(self.count, self.inner)] if self.inner else []
 
+    def halo_work(self, graph: Graph) -> float:
+        """The operations of all its halos."""
+        return halo_work(graph, self.region) * self.count
+
     @property
     def count(self) -> int:
         """How many slices there are."""
@@ -92,6 +96,8 @@ class Plan:
         time: The same, where elements of slices count as what they take of others' time.
         traffic: Bytes that it reads and writes in memory.
         obstacles: Why values had to be kept that a better plan would not keep.
+        written: The program that `graph` computes with some values computed again; None: itself.
+        notes: What is computed again, a line each.
     """
 
     graph: Graph
@@ -103,6 +109,8 @@ class Plan:
     time: float
     traffic: float
     obstacles: tuple[Obstacle, ...]
+    written: Graph | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -117,8 +125,13 @@ class Plan:
     @property
     def again(self) -> tuple[float, float]:
         """What it takes more than its program, each equation computed once; and the traffic."""
-        own = self.graph.costs
+        own = (self.written or self.graph).costs
         return self.work - own.work, self.traffic - sum(own.traffic)
+
+    @property
+    def share_again(self) -> float:
+        """The part of its program's work that it does in addition."""
+        return self.again[0] / max((self.written or self.graph).costs.work, 1.0)
 
     @property
     def elapsed(self) -> float:
@@ -163,16 +176,3 @@ class Plan:
             else:
                 for plan in step.sub_jaxprs.values():
                     yield from plan.all_loops()
-
-
-def rounded(size: int, least: int, wished: int, multiple: int) -> int:
-    """About `wished` indices: a divisor of `size` where one is near, else a round number."""
-    if wished >= size:
-        return size
-    near = [n for n in range(wished, max(least, wished // 2), -1) if size % n == 0]
-    for length in near:
-        if length % multiple == 0:
-            return length
-    if near:
-        return near[0]
-    return max(least, wished // multiple * multiple or wished)

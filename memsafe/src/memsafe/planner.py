@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import tee
 from typing import TYPE_CHECKING
 
 from memsafe.candidates import Candidate, candidate, usage_of, wanted_from
@@ -16,23 +17,19 @@ from memsafe.device_model import CPU, DeviceModel
 from memsafe.emit import step_signature, traced_step
 from memsafe.graph import Graph
 from memsafe.keeping import recomputed_groups, thresholds, untangled, values_above
-from memsafe.plan import LONG, Loop, Plan, Whole, rounded
+from memsafe.plan import LONG, Loop, Plan, Whole
 from memsafe.programs import signature
 from memsafe.region import Region
-from memsafe.region_costs import (
-    fixed_share,
-    halo_work,
-    reread_bytes,
-    slice_bytes,
-    step_work,
-)
+from memsafe.region_costs import slice_bytes, step_work
 from memsafe.shards import body_parts
+from memsafe.slice_length import slice_length
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from jax.extend.core import ClosedJaxpr, Var
 
+    from memsafe.rewrites import Rewritten
     from memsafe.shards import Parts
 
 __all__ = ["Planner"]
@@ -69,14 +66,12 @@ the compiler: an encoder with all between its last attention and that one's deri
 compiles half as long again.
 """
 
-_HALO = 8
-"""So many times what each slice costs however short, a slice takes where there is room."""
-
-_FAR = 2
-"""A slice is shortened that should take so many times what is useful: two indices say little."""
-
 _LEAN = 1.08
 """A lean plan may do so much more work than one whose loops are shared at any price."""
+
+
+def _nothing_again(_: ClosedJaxpr) -> Iterator[Rewritten]:
+    return iter(())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +83,9 @@ class Planner:
         model: What the device takes.
         depth: How many loops may stand inside each other.
         plans: The plans it has made, by program, budget and depth.
+        recompute: Programs that compute again what the loops of one keep, the cheapest first.
         steps: Single steps of loops, as programs.
+        recomputing: The same with values computed again, by step.
         graphs: The programs that it has planned.
         candidates: Those that keep nothing above a size, by program and size in bytes.
         looped: Those asked for by the values that they split, by program.
@@ -100,7 +97,9 @@ class Planner:
     model: DeviceModel = CPU
     depth: int = _DEPTH
     plans: dict[Hashable, Plan] = field(default_factory=dict)
+    recompute: Callable[[ClosedJaxpr], Iterator[Rewritten]] = _nothing_again
     steps: dict[Hashable, ClosedJaxpr] = field(default_factory=dict)
+    recomputing: dict[Hashable, Iterator[Rewritten]] = field(default_factory=dict)
     graphs: dict[Hashable, Graph] = field(default_factory=dict)
     candidates: dict[Graph, dict[int, Candidate | None]] = field(default_factory=dict)
     looped: dict[Hashable, Candidate] = field(default_factory=dict)
@@ -122,6 +121,25 @@ class Planner:
                 self.graphs[program] = Graph(closed, parts, self.model)
             self.plans[key] = self._found(self.graphs[program], budget)
         return self.plans[key]
+
+    def plan_of_step(self, step: ClosedJaxpr, available: float, parts: tuple[Parts, ...]) -> Plan:
+        """The plan of one step: in slices that are long enough, or longer if that is less work.
+
+        Or with what its loops keep computed again, where slices do not fit or take longer.
+        """
+        plan = self.plan(step, min(self.soft, available), parts)
+        if self.soft < available and 1 + plan.share_again > _FREE:
+            plan = min(plan, self.plan(step, available, parts), key=lambda one: one.work)
+        if plan.predicted <= available and 1 + plan.share_again <= _FREE:
+            return plan
+        smallest = plan
+        for each in self._with_values_again(step):
+            again = self._again(step, each, parts)
+            if again.predicted <= available:
+                quicker = plan.predicted <= available and plan.elapsed <= again.elapsed
+                return plan if quicker else again
+            smallest = min(smallest, again, key=lambda one: one.predicted)
+        return smallest
 
     def split_above(
         self, closed: ClosedJaxpr, threshold: int, parts: tuple[Parts, ...] = ()
@@ -274,7 +292,7 @@ class Planner:
             one = slice_bytes(graph, item, item.least)
             if self._nests(one, available):
                 return min(one, available, self.soft)
-            length = self._length(graph, item, available, fitting=fitting)
+            length = slice_length(graph, item, available, self.slice_bytes, fitting=fitting)
             return slice_bytes(graph, item, length)
         plans = self._body_plans(graph, item, available).values()
         return max((plan.predicted for plan in plans), default=0.0)
@@ -303,7 +321,8 @@ class Planner:
                 transient.append(self._transient(graph, item, available, fitting=fitting))
         reached = found.peak(transient)
         inside = [(turns, one.again) for step in steps for turns, one in step.inside(graph)]
-        work = each.work + sum(_halo_work(graph, step) for step in steps)
+        halos = (step.halo_work(graph) for step in steps if isinstance(step, Loop))
+        work = each.work + sum(halos)
         again = sum(turns * again for turns, (again, _) in inside)
         in_slices = each.in_slices * (1 + again / max(each.work, 1.0))
         moved = each.traffic + sum(turns * moved for turns, (_, moved) in inside)
@@ -327,21 +346,27 @@ class Planner:
         if self._nests(one, available):
             loop = Loop(region=region, length=region.least, leaving=leaving, transient=one)
             divided = (graph.divided.get(value, ()) for value in region.inputs(graph))
-            inner = self._inner(self._step(graph, loop), available, ((), (), *divided))
-            worth = one > available or inner.work <= _FREE * inner.graph.costs.work
+            within = replace(self, depth=self.depth - 1)
+            inner = within.plan_of_step(self._step(graph, loop), available, ((), (), *divided))
+            worth = one > available or 1 + inner.share_again <= _FREE
             if inner.predicted < one and worth:
                 return replace(loop, inner=inner, transient=inner.predicted)
-        length = self._length(graph, region, available, fitting=fitting)
+        length = slice_length(graph, region, available, self.slice_bytes, fitting=fitting)
         transient = slice_bytes(graph, region, length)
         return Loop(region=region, length=length, leaving=leaving, transient=transient)
 
-    def _inner(self, step: ClosedJaxpr, available: float, parts: tuple[Parts, ...]) -> Plan:
-        """The plan of one step: in slices that are long enough, or longer if that is less work."""
-        within = replace(self, depth=self.depth - 1)
-        plan = within.plan(step, min(self.soft, available), parts)
-        if self.soft >= available or plan.work <= _FREE * plan.graph.costs.work:
-            return plan
-        return min(plan, within.plan(step, available, parts), key=lambda one: one.work)
+    def _with_values_again(self, step: ClosedJaxpr) -> Iterator[Rewritten]:
+        """One step with what its loops keep computed again; each is made when it is asked for."""
+        key = signature(step)
+        known = self.recomputing[key] if key in self.recomputing else self.recompute(step)
+        self.recomputing[key], again = tee(known)
+        return again
+
+    def _again(self, step: ClosedJaxpr, other: Rewritten, parts: tuple[Parts, ...]) -> Plan:
+        """The plan of `other`, which computes values of `step` again, without slices."""
+        written = self.plan(step, math.inf, parts)
+        whole = self.plan(other.program, math.inf, parts)
+        return replace(whole, written=written.graph, notes=other.notes)
 
     def _step(self, graph: Graph, loop: Loop) -> ClosedJaxpr:
         """One step of `loop` as a program; loops over like layers share one."""
@@ -367,31 +392,6 @@ class Planner:
         plans = self._body_plans(graph, index, available)
         changed = {name: plan for name, plan in plans.items() if not plan.is_plain}
         return Whole(equation=index, sub_jaxprs=changed)
-
-    def _length(self, graph: Graph, region: Region, available: float, *, fitting: bool) -> int:
-        """The slice that is as long as is useful and fits; with `fitting` by its own prediction."""
-        least = region.least
-        one = slice_bytes(graph, region, least)
-        room = max(available - one, 0.0)
-        again = reread_bytes(graph, region)
-        useful = max(min(self.slice_bytes, room), min(again / 4, room / 2), one / 32)
-        more = slice_bytes(graph, region, 2 * least) - one
-        if more <= 0 and region.size > least:  # What is fused may differ in slices so short.
-            more = (slice_bytes(graph, region, region.size) - one) * least / (region.size - least)
-        longer = _HALO * region.size * fixed_share(graph, region)
-        useful = max(useful, min(room, longer * more / least))
-        wished = least * (1 + useful / more) if more > 0 else region.size
-        length = rounded(region.size, least, int(min(wished, region.size)), self.model.multiple)
-        taken = slice_bytes(graph, region, length) - one
-        if taken > (max(room, useful) if fitting else _FAR * useful):
-            wished = least + useful / taken * (length - least)
-            length = rounded(region.size, least, int(wished), self.model.multiple)
-        return length
-
-
-def _halo_work(graph: Graph, step: Loop | Whole) -> float:
-    """The operations of all the halos of a loop."""
-    return halo_work(graph, step.region) * step.count if isinstance(step, Loop) else 0.0
 
 
 def _magnitude(budget: float) -> int:

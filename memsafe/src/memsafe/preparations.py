@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from memsafe.budget import has_host_memory
 from memsafe.graph import Graph
 from memsafe.jax_internals import under_named_axes
-from memsafe.rewrites import checkpointed_loops, offloaded, recomputed, segmented_loops
+from memsafe.rewrites import (
+    Rewritten,
+    checkpointed_loops,
+    has_loops_to_cut,
+    offloaded,
+    recomputed,
+    segmented_loops,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,16 +25,18 @@ if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
 
     from memsafe.options import Options
-    from memsafe.rewrites import Rewritten
     from memsafe.shards import Parts
 
-__all__ = ["for_slices", "recomputing"]
+__all__ = ["checkpointed_steps", "for_slices", "recomputing"]
 
 _LOOPS = (*((1, 2 ** (-step / 2)) for step in range(1, 8)), (1, 0.0), (2, 0.0))
 """How often loops are computed again for gradients, and the share that they keep; least first.
 
 From one share to the next, what is computed again grows by at most 0.21 of a forward pass.
 """
+
+_LOOPS_OF_A_STEP = ((1, 0.5), (1, 0.0), (2, 0.0))
+"""The same in the steps of a loop over slices. There are many, and each takes 0.1 s to trace."""
 
 _SEGMENTS = ((2, 1), (3, 1), (4, 1), (6, 1), (8, 1), (16, 1), (4, 2), (4, 4))
 """Into how many segments a forward pass is cut, and these into how many parts; least work first.
@@ -49,9 +58,10 @@ _KEPT_ON_HOST = (1, 2, 4, 8)
 
 
 def for_slices(options: Options, closed: ClosedJaxpr, platform: str) -> list[Rewritten]:
-    """The program as it is sliced; then rewritten by what takes work, where that changes it."""
-    first, last = (ways(closed, platform) for ways in (options.prepared, options.prepared_at_last))
-    return [first] if first.notes == last.notes else [first, last]
+    """The program as it is sliced; then where they differ, by what takes work, and in pairs."""
+    ways = (options.prepared, options.prepared_at_last, options.prepared_as_written)
+    first, *others = (way(closed, platform) for way in ways)
+    return [first, *(each for each in others if each.notes != first.notes)]
 
 
 _LARGE = 0.5
@@ -91,6 +101,13 @@ def recomputing(
         ways = (segmented_loops(first.program, length) for length in _KEPT_ON_HOST)
         for start in (first, *_after(first, ways)):
             yield from _after(start, [offloaded(start.program)])
+
+
+def checkpointed_steps(step: ClosedJaxpr) -> Iterator[Rewritten]:
+    """A step of a loop with what its own loops keep computed again, the least operations first."""
+    if has_loops_to_cut(step):
+        ways = (checkpointed_loops(step, *each) for each in _LOOPS_OF_A_STEP)
+        yield from _after(Rewritten(program=step, notes=()), ways)
 
 
 def _after(first: Rewritten, ways: Iterable[Rewritten]) -> Iterator[Rewritten]:

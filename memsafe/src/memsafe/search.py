@@ -209,10 +209,8 @@ class Search:
         own = self.written.costs
         target = again.target
         plans = [self.planner.plan(each.program, target, self.parts) for each in sliced]
-        if len(sliced) > 1 and plans[0].predicted > target >= plans[1].predicted:
-            sliced, plans = sliced[::-1], plans[::-1]
-        plan, *_ = plans
-        slices = [Attempt(each, target, _ATTEMPTS) for each in sliced]
+        plan = next((each for each in plans if each.predicted <= target), plans[0])
+        slices = [Attempt(sliced[at], target, _ATTEMPTS) for at in _quickest(plans, target)]
         limit = plan.elapsed if plan.predicted <= target else float("inf")
         is_long = len(plan.graph.equations) > LONG
         is_cheap = plan.predicted <= _NEAR * target and plan.work <= _CHEAP * own.work
@@ -362,6 +360,12 @@ class Search:
                 return plan, target
             target *= _SAME
         return None
+
+
+def _quickest(plans: Sequence[Plan], target: float) -> list[int]:
+    """The positions of those that should keep the target, the quickest first; then the others."""
+    times = [plan.elapsed if plan.predicted <= target else float("inf") for plan in plans]
+    return sorted(range(len(plans)), key=times.__getitem__)
 
 
 def _split_above(

@@ -8,7 +8,7 @@ rounding beyond the order of additions, so a user asks for it.
 from memsafe.rewrites.blocks import computed_in_blocks
 from memsafe.rewrites.bystanders import bystanders_apart, sums_apart
 from memsafe.rewrites.chains import matrix_chains
-from memsafe.rewrites.checkpoints import checkpointed_loops, segmented_loops
+from memsafe.rewrites.checkpoints import checkpointed_loops, has_loops_to_cut, segmented_loops
 from memsafe.rewrites.directions import one_direction_each
 from memsafe.rewrites.distances import euclidean_distances
 from memsafe.rewrites.draws import counted_draws
@@ -31,6 +31,7 @@ __all__ = [
     "computed_in_blocks",
     "counted_draws",
     "euclidean_distances",
+    "has_loops_to_cut",
     "loop_invariants",
     "matrix_chains",
     "offloaded",

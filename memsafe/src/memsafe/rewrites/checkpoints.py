@@ -23,6 +23,7 @@ from memsafe.programs import evaluate, flattened, nbytes, retraced, with_sub_jax
 from memsafe.rewrites.branch_pairs import branches_again
 from memsafe.rewrites.loop_pairs import Scan, loop_pairs
 from memsafe.rewrites.rewritten import Rewritten, noted
+from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     _Choose = Callable[[int, float, float], int]
     """Steps, bytes of a row and of the carry → the steps of a segment, or 0."""
 
-__all__ = ["checkpointed_loops", "segmented_loops"]
+__all__ = ["checkpointed_loops", "has_loops_to_cut", "segmented_loops"]
 
 _FEWEST = 4
 """Loops of fewer steps are left: √4 segments of √4 steps keep as many rows."""
@@ -59,6 +60,17 @@ def checkpointed_loops(closed: ClosedJaxpr, levels: int = 1, share: float = 0.0)
         return first
     # Its notes would name the loops of single segments.
     return replace(first, program=checkpointed_loops(first.program, levels - 1).program)
+
+
+def has_loops_to_cut(closed: ClosedJaxpr) -> bool:
+    """Whether `checkpointed_loops` may cut a loop, those of branches computed again apart.
+
+    Nothing is traced for the answer.
+    """
+    if any(pair.steps >= _FEWEST for pair in loop_pairs(closed)):
+        return True
+    bodies = (body for each in closed.jaxpr.eqns for body in sub_jaxprs_of(each).values())
+    return any(map(has_loops_to_cut, bodies))
 
 
 def segmented_loops(closed: ClosedJaxpr, length: int) -> Rewritten:

@@ -1,0 +1,111 @@
+"""What the loops of a slice keep for its gradient is computed again, where that fits."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import Array, lax
+from jax.extend.core import ClosedJaxpr
+
+from memsafe import BudgetError, explain, memsafe
+from memsafe.graph import Graph
+from memsafe.options import DEFAULT_REWRITES
+from memsafe.plan import Plan
+from memsafe.planner import Planner
+from memsafe.preparations import checkpointed_steps
+from memsafe.programs import flattened
+from tests.memsafe.budgets import assert_same, peak_bytes
+
+pytestmark = pytest.mark.usefixtures("doubles")
+
+LAYERS, BATCH, LENGTH, WIDTH = 8, 8, 256, 32
+
+
+@jax.grad
+def gradient(weights: tuple[Array, Array], x: Array) -> Array:
+    """Layers as a scan. Means over a sequence leave only the batch to slice."""
+
+    def layer(x: Array, weights: tuple[Array, Array]) -> tuple[Array, None]:
+        up, down = weights
+        hidden = jnp.tanh((x - x.mean(1, keepdims=True)) @ up)
+        return x + hidden @ down, None
+
+    return jnp.mean(lax.scan(layer, x, weights)[0] ** 2)
+
+
+def given(batch: int = BATCH) -> tuple[tuple[Array, Array], Array]:
+    keys = jax.random.split(jax.random.key(0), 3)
+    up = jax.random.normal(keys[0], (LAYERS, WIDTH, 4 * WIDTH)) / 8
+    down = jax.random.normal(keys[1], (LAYERS, 4 * WIDTH, WIDTH)) / 16
+    return (up, down), jax.random.normal(keys[2], (batch, LENGTH, WIDTH))
+
+
+def budget(share: float) -> int:
+    """The arguments, the results, and a share of the rest."""
+    own = sum(leaf.nbytes for leaf in jax.tree.leaves((given(), given()[0])))
+    return int(own + share * (peak_bytes(gradient, *given()) - own))
+
+
+def test_a_slice_of_the_batch_computes_its_loop_again(capsys: pytest.CaptureFixture[str]) -> None:
+    explain(gradient, budget(1 / 8))(*given())
+    told = capsys.readouterr().out
+    assert f"loop over {BATCH} in {BATCH} slices of 1" in told
+    assert f"{LAYERS} steps of a scan computed once more for its gradient" in told
+    safe = memsafe(gradient, budget(1 / 8))
+    assert peak_bytes(safe, *given()) <= budget(1 / 8)
+    assert_same(safe(*given()), gradient(*given()))
+
+
+def test_slices_alone_keep_more() -> None:
+    rewrites = [name for name in DEFAULT_REWRITES if name != "checkpoints"]
+    with pytest.raises(BudgetError):
+        memsafe(gradient, budget(1 / 8), rewrites=rewrites).lower(*given()).compile()
+
+
+def step() -> ClosedJaxpr:
+    """The gradient of one example."""
+    return flattened(jax.make_jaxpr(gradient)(*given(batch=1)))
+
+
+def plan_of(step: ClosedJaxpr, share: float) -> Plan:
+    planner = Planner(slice_bytes=16e6, recompute=checkpointed_steps, least=1.0)
+    whole = planner.plan(step, float("inf"))
+    return planner.plan_of_step(step, share * whole.predicted, ())
+
+
+@pytest.mark.parametrize(("share", "is_again"), [(1.0, False), (0.5, True)])
+def test_what_is_computed_again_is_work(share: float, *, is_again: bool) -> None:
+    plan = plan_of(step(), share)
+    assert bool(plan.notes) == is_again
+    assert (plan.share_again > 0.1) == is_again
+
+
+def test_the_work_counts_over_the_step_as_written() -> None:
+    plan = plan_of(step(), 0.5)
+    assert isinstance(plan.written, Graph)
+    more = plan.graph.costs.work / plan.written.costs.work - 1
+    assert plan.share_again == pytest.approx(more)
+
+
+def test_steps_are_rewritten_only_as_far_as_asked() -> None:
+    made: list[int] = []
+
+    def recompute(step: ClosedJaxpr) -> Iterator[Any]:
+        for each in checkpointed_steps(step):
+            made.append(len(made))
+            yield each
+
+    written = step()
+    planner = Planner(slice_bytes=16e6, recompute=recompute, least=1.0)
+    whole = planner.plan(written, float("inf")).predicted
+    planner.plan_of_step(written, 0.7 * whole, ())
+    planner.plan_of_step(written, 0.7 * whole, ())
+    assert made == [0]
+
+
+def test_a_step_without_loops_in_pairs_is_left() -> None:
+    without = flattened(jax.make_jaxpr(jnp.tanh)(1.0))
+    assert not list(checkpointed_steps(without))
+    assert list(checkpointed_steps(step()))

@@ -1,5 +1,6 @@
 """Programs over all pairs of points, or over rows of a large matrix of features."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -58,7 +59,11 @@ def _unit(x: jax.Array) -> Any:
 
 
 def t_sne(points: int, width: int, rows: int) -> Problem:
-    """The gradient of t-SNE's divergence by the embedding, with Gaussian affinities."""
+    """The gradient of t-SNE's divergence by the embedding, with Gaussian affinities.
+
+    By hand, the sums that normalise move out of the logarithm, so that one pass over the pairs
+    gives all sums; or they stay, and a second pass reads them.
+    """
 
     def divergence(y: jax.Array, x: jax.Array) -> jax.Array:
         others = 1 - jnp.eye(len(x), dtype=x.dtype)
@@ -79,7 +84,29 @@ def t_sne(points: int, width: int, rows: int) -> Problem:
         of_p, of_q, both = summed(sums, rows, y, x, place)
         return both / of_p - jnp.log(of_p) + jnp.log(of_q)
 
-    return problem(jax.grad(divergence), jax.grad(in_rows), array(points, 2), array(points, width))
+    def in_two_passes(y: jax.Array, x: jax.Array) -> Any:
+        place = jnp.arange(len(x))
+
+        def affinities(y_some: jax.Array, x_some: jax.Array, at: jax.Array) -> Any:
+            others = (at[:, None] != place).astype(x.dtype)
+            p = others * jnp.exp(-squared_distances(x_some, x) / width)
+            return p, others / (1 + squared_distances(y_some, y))
+
+        of_p, of_q = summed(
+            lambda *some: jax.tree.map(jnp.sum, affinities(*some)), rows, y, x, place
+        )
+
+        def diverging(*some: jax.Array) -> jax.Array:
+            p, q = affinities(*some)
+            p, q = p / of_p, q / of_q
+            return jnp.sum(jnp.where(p > 0, p * (jnp.log(p + 1e-30) - jnp.log(q + 1e-30)), 0))
+
+        return summed(diverging, rows, y, x, place)
+
+    blocks = problem(
+        jax.grad(divergence), jax.grad(in_rows), array(points, 2), array(points, width)
+    )
+    return replace(blocks, ways={**blocks.ways, "two-passes": jax.grad(in_two_passes)})
 
 
 def sinkhorn(points: int, rounds: int, rows: int) -> Problem:

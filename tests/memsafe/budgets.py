@@ -54,13 +54,19 @@ def energy(x: Array, v: Array) -> Array:
 
 def peak_bytes(function: Callable[..., Any], *arguments: Any) -> int:
     """What the compiler reports, and the most that libraries hold besides."""
-    taken = jax.jit(function).lower(*arguments).compile().memory_analysis()
+    return compiled_bytes(jax.jit(function).lower(*arguments).compile())
+
+
+def compiled_bytes(compiled: jax.stages.Compiled) -> int:
+    """The same of a compiled program."""
+    taken = compiled.memory_analysis()
+    (module,) = compiled_modules(compiled)
     return int(
         taken.temp_size_in_bytes
         + taken.argument_size_in_bytes
         + taken.output_size_in_bytes
         - taken.alias_size_in_bytes
-        + in_libraries(function, *arguments)
+        + library_bytes(module)
     )
 
 

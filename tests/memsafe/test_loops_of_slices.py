@@ -11,10 +11,10 @@ from jax.extend.core import ClosedJaxpr
 
 from memsafe import BudgetError, explain, memsafe
 from memsafe.graph import Graph
-from memsafe.options import DEFAULT_REWRITES
+from memsafe.options import DEFAULT_REWRITES, Options
 from memsafe.plan import Plan
 from memsafe.planner import Planner
-from memsafe.preparations import checkpointed_steps
+from memsafe.preparations import checkpointed_steps, for_slices
 from memsafe.programs import flattened
 from tests.memsafe.budgets import assert_same, compiled_bytes, peak_bytes
 
@@ -109,3 +109,12 @@ def test_a_step_without_loops_in_pairs_is_left() -> None:
     without = flattened(jax.make_jaxpr(jnp.tanh)(1.0))
     assert not list(checkpointed_steps(without))
     assert list(checkpointed_steps(step()))
+
+
+@pytest.mark.parametrize(("without", "has_pairs"), [("offload", True), ("checkpoints", False)])
+def test_loops_stay_in_pairs_only_where_they_can_be_cut(without: str, *, has_pairs: bool) -> None:
+    options = Options.checked(None, {"rewrites": [n for n in DEFAULT_REWRITES if n != without]})
+    pairs = options.prepared_as_written(step(), "cpu").notes
+    assert (pairs in [each.notes for each in for_slices(options, step(), "cpu")]) == has_pairs
+    alone = flattened(jax.make_jaxpr(jnp.tanh)(1.0))
+    assert len(for_slices(options, alone, "cpu")) == 1

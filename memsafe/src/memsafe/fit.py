@@ -43,11 +43,9 @@ def planner_for(device: Device, options: Options) -> Planner:
     wanted = options.split_size or model.slice_bytes
     size = min(wanted, options.size_threshold or wanted)
     planner = Planner(slice_bytes=size, model=model, most=FAR * options.max_slowdown)
-    return (
-        replace(planner, recompute=checkpointed_steps)
-        if "checkpoints" in options.rewrites
-        else planner
-    )
+    if "checkpoints" not in options.rewrites:
+        return planner
+    return replace(planner, recompute=checkpointed_steps)
 
 
 def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:

@@ -58,8 +58,13 @@ _KEPT_ON_HOST = (1, 2, 4, 8)
 
 
 def for_slices(options: Options, closed: ClosedJaxpr, platform: str) -> list[Rewritten]:
-    """The program as it is sliced; then where they differ, by what takes work, and in pairs."""
-    ways = (options.prepared, options.prepared_at_last, options.prepared_as_written)
+    """The program as it is sliced; then where they differ, by what takes work, and in pairs.
+
+    In pairs, a step of a loop over slices may compute again what its own loops keep.
+    """
+    ways = [options.prepared, options.prepared_at_last]
+    if "checkpoints" in options.rewrites and has_loops_to_cut(closed):
+        ways.append(options.prepared_as_written)
     first, *others = (way(closed, platform) for way in ways)
     return [first, *(each for each in others if each.notes != first.notes)]
 

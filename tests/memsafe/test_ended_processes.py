@@ -1,11 +1,13 @@
-"""``benchmarks.memsafe_programs``: programs that end the process that computes them."""
+"""``benchmarks.memsafe_programs``: programs that end their process, and options of XLA."""
 
 import os
 from collections.abc import Callable
 
 import pytest
 
-from benchmarks.memsafe_programs import Found, outcomes
+from benchmarks.memsafe_programs import Found, is_known, outcomes
+
+QUICK = "--xla_backend_optimization_level=0"
 
 pytestmark = pytest.mark.exhaustive  # Each process imports jax.
 
@@ -34,3 +36,36 @@ def test_who_ends_a_process_is_told_and_the_others_run(
 ) -> None:
     found = [kinds for _, kinds in outcomes(range(4), counted, written)]
     assert found == [["programs"], ["programs"], ["programs", kind], ["programs"]]
+
+
+def wrong_if_quick(seed: int) -> Found:
+    return (["wrong"], ["wrong values"]) if QUICK in os.environ["XLA_FLAGS"] else ([], [str(seed)])
+
+
+def ends_if_quick(seed: int) -> Found:
+    if QUICK in os.environ["XLA_FLAGS"]:
+        os.abort()
+    return [], [str(seed)]
+
+
+def always_wrong(_: int) -> Found:
+    return ["wrong"], ["wrong values"]
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (wrong_if_quick, ([], ["7", "tried again"])),
+        (ends_if_quick, ([], ["7", "tried again"])),
+        (always_wrong, (["wrong"], ["wrong values", "tried again"])),
+    ],
+)
+def test_what_is_found_with_other_options_is_tried_again_without(
+    found: Callable[[int], Found], told: Found
+) -> None:
+    assert list(outcomes(range(7, 8), found, goes_on, [QUICK])) == [told]
+
+
+def test_an_option_that_xla_lacks_is_left_out() -> None:
+    assert is_known(QUICK)
+    assert not is_known("--xla_no_such_option=1")

@@ -284,7 +284,7 @@ PROGRAMS: Final[Mapping[str, Callable[[], Program]]] = {
         distrax_flow,
         jraph_attention,
         e3nn_forces,
-        netket_energies,
         evosax_population,
+        netket_energies,  # The last: it turns on double precision for all that follows.
     )
 }

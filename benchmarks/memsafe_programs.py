@@ -12,9 +12,8 @@ a tenth of all were split. Every hundred programs it prints the counts so far. C
 ``--seed`` goes on from there.
 
 Three quarters of the time goes to XLA. ``--quick`` has it compile without most optimisations, where
-it has the options: 1.9 s of a processor for a program in place of 5.2. What is found then is tried
-again with XLA's own options, and counts only if it is found there too. (Where nothing else differs,
-two fusions are likelier to round a value in two ways.)
+it has the options: 1.9 s of a processor for each of eight programs in place of 5.2. What is found
+then is tried again with XLA's own options, and counts only if it is found there too.
 """
 
 import argparse

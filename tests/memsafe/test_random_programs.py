@@ -82,6 +82,16 @@ MADE_AGAIN_BY_XLA = Program(
 """It ends with a maximum whose operand plain jit makes in several fusions of jax 0.10 and 0.12."""
 
 
+CHOSEN_AND_MADE_AGAIN = Program(
+    sizes=(97, 96, 6),
+    steps=(("contracted", 272), ("accumulated", 874)),
+    seed=728,
+    mode="gradient",
+    share=0.4,
+)
+"""XLA 0.10 makes a number in two fusions, by one rounding or two; neither asks which is larger."""
+
+
 STENCILS = Program(
     sizes=(97, 64, 5),
     steps=(("outer", 197), ("stenciled", 721)),
@@ -133,6 +143,10 @@ def test_a_halo_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Axis, "first", late)
     assert any("wrong values" in fault for fault in outcome_of(STENCILS).faults)
+
+
+def test_a_derivative_does_not_hang_on_the_rounding_of_the_larger_of_two() -> None:
+    assert outcome_of(CHOSEN_AND_MADE_AGAIN) == Outcome(split=True)
 
 
 def test_memsafe_is_not_held_against_plain_jit_where_that_is_wrong() -> None:

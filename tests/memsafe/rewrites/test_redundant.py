@@ -164,6 +164,41 @@ def test_a_wider_result_of_a_product_with_ones_stays() -> None:
     assert "mul" in names(rewritten(lambda x: x[:1] * jnp.ones((6, 4), np.float32), X))
 
 
+@pytest.mark.parametrize(
+    ("extreme", "name"), [(jnp.maximum, "ge"), (jnp.minimum, "le")], ids=["max", "min"]
+)
+def test_which_of_two_numbers_was_chosen_is_asked_of_the_two(extreme: Any, name: Any) -> None:
+    def derivatives(x: Any, y: Any) -> Any:
+        return jax.grad(lambda *xy: jnp.sum(jnp.sin(extreme(*xy))), argnums=(0, 1))(x, y)
+
+    first, second = (each.ravel() for each in np.meshgrid(ODD, ODD))
+    after = names(rewritten(derivatives, first, second))
+    assert after.count(name) == 2
+    assert "eq" not in after
+
+
+def test_whether_a_number_was_cut_off_is_asked_of_it() -> None:
+    after = names(rewritten(jax.grad(lambda x: jnp.sum(jnp.maximum(x, 0.0))), ODD))
+    assert after.count("ge") == 2
+    assert "max" not in after
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x, y: (x + 1) == jnp.maximum(x, y), id="another number"),
+        pytest.param(lambda x, y: x == jnp.maximum(x, y) * 2, id="a multiple"),
+        pytest.param(lambda x, y: x == x + y, id="a sum"),
+        pytest.param(lambda x, y: jax.lax.max(x + 0j, y + 0j) == x + 0j, id="complex"),
+        pytest.param(lambda x, y: x == jnp.max(x + y, keepdims=True), id="of all"),
+    ],
+)
+def test_other_comparisons_stay(function: Any) -> None:
+    after = names(rewritten(function, X, X[::-1]))
+    assert after.count("eq") == 1
+    assert not {"ge", "le"} & set(after)
+
+
 def recomputing(layer: Any, x: Any) -> Any:
     return jax.grad(lambda x: jnp.sum(jax.checkpoint(layer)(x) ** 2))(x)
 

@@ -1,4 +1,4 @@
-"""Equations that compute nothing new: repeated, or changing nothing.
+"""Equations that compute nothing new: repeated, changing nothing, or asking what is known.
 
 What `jax.checkpoint` asks to compute again reads other values, from behind a barrier, so it is
 never taken for the first computation; nor are two barriers ever one.
@@ -7,17 +7,19 @@ never taken for the first computation; nor are two barriers ever one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from memsafe.jax_internals import bind
-from memsafe.rewrites.definitions import size_of
+from memsafe.jax_internals import as_written, bind
+from memsafe.rewrites.definitions import size_of, type_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from jax import Array
 
@@ -41,6 +43,10 @@ _NEVER_ONE = frozenset({
     "rng_uniform",
 })  # fmt: skip
 """Primitives that two equations ask for twice: with a state, opaque, or meant to be apart."""
+
+
+_COMPARISONS = {"max": lax.ge, "min": lax.le}
+"""How the number that is chosen of two compares with the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +109,7 @@ def redundant(closed: ClosedJaxpr) -> Rewritten:
 
     Repeated equations are merged; a transpose, reshape, broadcast or choice of another becomes one;
     products with one, conversions to the same type and whatever changes nothing go.
+    A derivative's `x == max(x, y)` is `x >= y`: XLA may make `x` twice, with two roundings.
     (A subnormal number times one is zero on a CPU that flushes it; XLA leaves the product out too.)
     """
     values = _Values()
@@ -130,7 +137,7 @@ def _change(equation: JaxprEqn, values: _Values) -> Change | None:
         values.computed[key] = equation
     values.meanings.update(dict.fromkeys(equation.outvars, meaning))
     if meaning is written:
-        return None
+        return _of_its_operands(written, values)
     text = f"{meaning.name} of a {meaning.name} as one"
     return Change(replacement=meaning.computed, note=noted(equation, text))
 
@@ -220,6 +227,32 @@ def _of_its_choices(meaning: _Meaning, values: _Values) -> _Meaning:
         chosen.append(inner.operands[number] if inner is not None and same else case)
     operands = tuple(chosen)
     return meaning if operands == meaning.operands else replace(meaning, operands=operands)
+
+
+def _of_its_operands(meaning: _Meaning, values: _Values) -> Change | None:
+    """Whether a number equals the larger or smaller of two, asked of the two; or None."""
+    if meaning.name != "eq":
+        return None
+    equation = meaning.equation
+    for one, chosen in (meaning.operands, meaning.operands[::-1]):
+        source = values.meaning(chosen)
+        if source is None or source.name not in _COMPARISONS or type_of(one).kind == "c":
+            continue
+        keys = [_atom_key(atom) for atom in source.operands]
+        if _atom_key(one) in keys:
+            pair = (one, source.operands[1 - keys.index(_atom_key(one))])
+            compare = _COMPARISONS[source.name]
+            text = f"eq of a {source.name} as {compare.__name__} of its operands"
+            replacement = partial(_compared, equation, compare, pair)
+            return Change(replacement=replacement, note=noted(equation, text))
+    return None
+
+
+def _compared(
+    equation: JaxprEqn, compare: Callable[..., Array], pair: tuple[Atom, Atom], read: Read
+) -> list[Array]:
+    with as_written(equation), equation.ctx.manager:
+        return [compare(*map(read, pair))]
 
 
 def _source_it_equals(meaning: _Meaning) -> Var | None:

@@ -16,7 +16,7 @@ from memsafe.memory import Unit, equation_unit
 from memsafe.program_costs import Costs
 from memsafe.programs import nbytes
 from memsafe.rules import factors_of, has_halos, unshifted, wraps
-from memsafe.shards import Parts, as_read, divisions, propagated
+from memsafe.shards import Parts, as_read, body_parts, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
@@ -215,6 +215,11 @@ class Graph:
         """The programs that equations run, by name, of the equations that run any."""
         found = {index: sub_jaxprs_of(each) for index, each in enumerate(self.equations)}
         return {index: sub_jaxprs for index, sub_jaxprs in found.items() if sub_jaxprs}
+
+    @cached_property
+    def body_parts(self) -> dict[int, tuple[Parts, ...]]:
+        """How the arguments of these programs lie over several devices."""
+        return {index: body_parts(self.equations[index], self.divided) for index in self.sub_jaxprs}
 
     @cached_property
     def units(self) -> list[Unit]:

@@ -21,7 +21,6 @@ from memsafe.plan import LONG, Loop, Plan, Whole
 from memsafe.programs import signature
 from memsafe.region import Region
 from memsafe.region_costs import slice_bytes, step_work
-from memsafe.shards import body_parts
 from memsafe.slice_length import slice_length
 
 if TYPE_CHECKING:
@@ -302,7 +301,7 @@ class Planner:
         sub_jaxprs = graph.sub_jaxprs.get(index)
         if sub_jaxprs is None:
             return {}
-        parts = body_parts(graph.equations[index], graph.divided)
+        parts = graph.body_parts[index]
         return {name: self.plan(body, available, parts) for name, body in sub_jaxprs.items()}
 
     def _realized(self, each: Candidate, budget: float, *, fitting: bool = False) -> Plan:

@@ -47,11 +47,12 @@ class Attempt(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Way:
-    """A program with values computed again, and its plan without slices."""
+    """A program with values computed again, its plan without slices, and whether it fits."""
 
     program: Rewritten
     plan: Plan
     is_tried: bool = False
+    fits: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,9 +99,10 @@ class Recomputation:
                 yield from self._tried(way, limit)
 
     def in_slices(self) -> Iterator[Attempt]:
-        """Those that need the least."""
+        """Those that need the least, but for what fits without slices and takes too long."""
         for way in sorted(self._ways(), key=lambda way: way.plan.predicted)[:_HOPELESS]:
-            yield Attempt(way.program, self.target / self._scale(way), _FEWER)
+            if not way.fits:
+                yield Attempt(way.program, self.target / self._scale(way), _FEWER)
 
     def _ways(self) -> Iterator[_Way]:
         """Each program once: in loops of few steps, two levels of segments are one."""
@@ -120,7 +122,8 @@ class Recomputation:
         way.is_tried = True
         yield Attempt(way.program, max(self.target / self._scale(way), plan.predicted), 1)
         result = self.compiled[-1].result
-        if not result.keeps(search.budget):
+        way.fits = result.keeps(search.budget)
+        if not way.fits:
             self.failed.add(alike)
             needed = result.nbytes - result.library_bytes - search.plain.argument_bytes
             if needed < float("inf"):

@@ -257,7 +257,7 @@ class Search:
                 break
             before = plan, target = found
             slowdown = self._slowdown(preparation, plan)
-            if tries > 1 and not self._is_worth_it(plan, target, slowdown):
+            if tries > 1 and not self._is_worth_it(plan, target, slowdown, compiled):
                 break
             fit = self._compiled(preparation, plan, compiled)
             result = fit.result
@@ -290,13 +290,15 @@ class Search:
         compiled.append(fit)
         return fit
 
-    def _is_worth_it(self, plan: Plan, target: float, slowdown: float) -> bool:
+    def _is_worth_it(
+        self, plan: Plan, target: float, slowdown: float, compiled: Sequence[Fit]
+    ) -> bool:
         """Whether a plan in slices is compiled. Raises BudgetError if it fits and is too slow."""
         if not self._is_too_slow(plan, slowdown):
             return True
         is_long = len(plan.graph.equations) > LONG
         if plan.predicted > (TOO_FAR if is_long else 1.0) * target:
-            return not is_long
+            return not is_long and not compiled
         needed = self.plain.argument_bytes + plan.predicted
         smallest = min(needed, self.budget) if plan.predicted <= target else needed
         raise BudgetError(budget=self.budget, smallest=smallest, slowdown=slowdown, most=self.most)
@@ -354,7 +356,8 @@ class Search:
             plan = self.planner.plan(program, target, self.parts)
             fused = plan.is_plain or (before is not None and not plan.loops)
             if fused and plan.predicted > target:
-                return _split_above(self.planner, program, self.parts, most), target
+                plan = _split_above(self.planner, program, self.parts, most)
+                return (plan, target) if plan.predicted <= limit else None
             is_other = before is None or plan.steps != before[0].steps
             if is_other and plan.predicted <= limit:
                 return plan, target

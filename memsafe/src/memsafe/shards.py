@@ -197,8 +197,13 @@ def _left_by(scan: JaxprEqn, parts: Iterable[Parts]) -> list[Parts]:
     jaxpr = as_closed(scan.params["jaxpr"]).jaxpr
     inside = dict(zip(jaxpr.invars, parts, strict=True))
     for each in jaxpr.eqns:
-        inside.update(propagated(each, unshifted_factors_of(each), inside))
+        factors = unshifted_factors_of(each) if _reads_divided(each, inside) else ()
+        inside.update(propagated(each, factors, inside))
     return [() if isinstance(a, Literal) else inside.get(a, ()) for a in jaxpr.outvars]
+
+
+def _reads_divided(equation: JaxprEqn, known: Mapping[Var, Parts]) -> bool:
+    return any(not isinstance(each, Literal) and known.get(each) for each in equation.invars)
 
 
 def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxpr:
@@ -218,8 +223,7 @@ def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxp
     }
     replace: dict[int, Replacement] = {}
     for index, equation in enumerate(jaxpr.eqns):
-        divided = (not isinstance(each, Literal) and known.get(each) for each in equation.invars)
-        factors = unshifted_factors_of(equation) if any(divided) else ()
+        factors = unshifted_factors_of(equation) if _reads_divided(equation, known) else ()
         whole = _displaced(equation, factors, known)
         if whole:
             replace[index] = _on_whole(equation, whole, known, mesh)

@@ -21,6 +21,7 @@ from memsafe.rewrites import (
     matrix_chains,
     one_direction_each,
     online_sums,
+    ordered_convolutions,
     redundant,
     reshape_sinking,
     rolls,
@@ -53,13 +54,19 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "chains": matrix_chains,
     "reductions": short_reductions,
     "online": online_sums,
+    "convolutions": ordered_convolutions,
 }
 """The rewrites that can be asked for, in the order in which they are done."""
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
-_ONLY_ON = {"reductions": ("cpu",), "draws": ("cpu", "gpu"), "rows": ("gpu",)}
+_ONLY_ON = {
+    "convolutions": ("cpu",),
+    "reductions": ("cpu",),
+    "draws": ("cpu", "gpu"),
+    "rows": ("gpu",),
+}
 """Rewrites that pay with one platform's compiler, or are right with some."""
 
 _AT_LAST = ("selection", "directions", "sums")

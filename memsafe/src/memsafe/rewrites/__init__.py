@@ -9,6 +9,7 @@ from memsafe.rewrites.blocks import computed_in_blocks
 from memsafe.rewrites.bystanders import bystanders_apart, sums_apart
 from memsafe.rewrites.chains import matrix_chains
 from memsafe.rewrites.checkpoints import checkpointed_loops, has_loops_to_cut, segmented_loops
+from memsafe.rewrites.convolutions import ordered_convolutions
 from memsafe.rewrites.directions import one_direction_each
 from memsafe.rewrites.distances import euclidean_distances
 from memsafe.rewrites.draws import counted_draws
@@ -37,6 +38,7 @@ __all__ = [
     "offloaded",
     "one_direction_each",
     "online_sums",
+    "ordered_convolutions",
     "recomputed",
     "redundant",
     "reshape_sinking",

@@ -109,7 +109,8 @@ def redundant(closed: ClosedJaxpr) -> Rewritten:
 
     Repeated equations are merged; a transpose, reshape, broadcast or choice of another becomes one;
     products with one, conversions to the same type and whatever changes nothing go.
-    A derivative's `x == max(x, y)` is `x >= y`: XLA may make `x` twice, with two roundings.
+    A derivative's `x == max(x, y)` is `x >= y`: XLA may make `x` twice, with two roundings. From
+    jax 0.12 on, derivatives compare `x` with `y` themselves.
     (A subnormal number times one is zero on a CPU that flushes it; XLA leaves the product out too.)
     """
     values = _Values()

@@ -14,9 +14,11 @@ from jax import Array
 from memsafe import BudgetError, explain, fit, memsafe, search
 from memsafe.device_model import CPU
 from memsafe.measure import Measured
+from memsafe.planner import Planner
 from memsafe.prospects import TOO_FAR, Prospects
 from memsafe.recomputation import Recomputation
 from memsafe.rewrites import Rewritten
+from memsafe.search import Fit
 from tests.memsafe.budgets import assume, peak_bytes, points
 
 pytestmark = pytest.mark.usefixtures("doubles")
@@ -244,3 +246,22 @@ def test_what_keeps_products_corrects_no_other_prediction(
 @pytest.mark.parametrize(("elapsed", "count"), [((1.0, 1.0), 1), ((1.0, 2.0), 2)])
 def test_of_ways_predicted_alike_one_is_compiled(elapsed: tuple[float, ...], count: int) -> None:
     assert tried(SINE, COSINE, libraries=9, elapsed=elapsed) == count
+
+
+def test_no_plan_is_compiled_twice() -> None:
+    compiled: list[Fit] = []
+    measured: list[Any] = []
+    planner = Planner(slice_bytes=1e6)
+    looked = search.Search(
+        budget=5,
+        most=2.0,
+        written=cast("Any", None),
+        plain=cast("Any", None),
+        planner=planner,
+        parts=(),
+        measure=lambda program: measured.append(program) or len(measured),
+    )
+    plans = [planner.plan(each.program, nbytes) for each in (SINE, COSINE) for nbytes in (9e9, 1e9)]
+    found = [looked._compiled(SINE, plan, compiled) for plan in (*plans, plans[0])]
+    assert [fit.result for fit in found] == [1, 1, 2, 2, 1]
+    assert compiled == [found[2], found[0]]  # The last one asked for is the last.

@@ -277,7 +277,11 @@ class Search:
         raise BudgetError(budget=self.budget, smallest=smallest, blockers=blockers)
 
     def _compiled(self, preparation: Rewritten, plan: Plan, compiled: list[Fit]) -> Fit:
-        """A plan, compiled, which is added to `compiled`."""
+        """A plan, compiled, which is added to `compiled`, or moved to its end if it is there."""
+        for at, fit in enumerate(compiled):
+            if fit.plan.graph is plan.graph and fit.plan.steps == plan.steps:
+                compiled.append(compiled.pop(at))
+                return fit
         fit = Fit(
             plan=plan,
             written=self.written,

@@ -5,11 +5,12 @@ memsafe knows, in some order, differentiated or not, on 1 to 4 devices, with som
 results in double precision must be plain jit's to 1e-9 of the largest entry, integers and truth
 values exactly, and what is compiled must keep the budget, unless memsafe refuses it. Where plain
 jit itself is wrong (it makes a value twice, with two roundings, so that none equals the maximum),
-memsafe is held against the operations one by one, and the program is counted. Programs run in other
-processes. Where one ends, and ends again at the program as written, that is XLA's fault and counted
-apart. Exits with 1 where a program is wrong, over its budget or breaks memsafe, and where less than
-a tenth of all were split. Every hundred programs it prints the counts so far. Ctrl-C ends it early;
-``--seed`` goes on from there.
+memsafe is held against the operations one by one, and the program is counted. So is one that is
+ill-conditioned: plain jit's results differ by as much if the arguments differ in their last bits.
+Programs run in other processes. Where one ends, and ends again at the program as written, that is
+XLA's fault and counted apart. Exits with 1 where a program is wrong, over its budget or breaks
+memsafe, and where less than a tenth of all were split. Every hundred programs it prints the counts
+so far. Ctrl-C ends it early; ``--seed`` goes on from there.
 
 Three quarters of the time goes to XLA. ``--quick`` has it compile without most optimisations, where
 it has the options: 1.9 s of a processor for each of eight programs in place of 5.2. What is found
@@ -44,6 +45,7 @@ _KINDS: Final = (
     "split",
     "budget errors",
     "plain jit wrong",
+    "ill-conditioned",
     "wrong values",
     "over budget",
     "crashes",
@@ -155,10 +157,20 @@ def _found(seed: int) -> Found:
     lines = [f"{fault}\n  {program}" for fault in outcome.faults]
     if outcome.plain_is_wrong:
         lines.append(f"plain jit is wrong, memsafe is not\n  {program}")
+    if outcome.ill_conditioned:
+        lines.append(f"ill-conditioned\n  {program}")
     wrong = any(not fault.startswith("over budget") for fault in outcome.faults)
     over = any(fault.startswith("over budget") for fault in outcome.faults)
-    flags = (True, outcome.split, outcome.refused, outcome.plain_is_wrong, wrong, over)
-    return lines, [kind for kind, holds in zip(_KINDS, flags, strict=False) if holds]
+    flags = {
+        "programs": True,
+        "split": outcome.split,
+        "budget errors": outcome.refused,
+        "plain jit wrong": outcome.plain_is_wrong,
+        "ill-conditioned": outcome.ill_conditioned,
+        "wrong values": wrong,
+        "over budget": over,
+    }
+    return lines, [kind for kind, holds in flags.items() if holds]
 
 
 def _parser() -> argparse.ArgumentParser:

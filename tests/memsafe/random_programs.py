@@ -18,6 +18,7 @@ from tests.memsafe.random_values import Pool, ramp, shrunk
 
 _LARGEST_RESULT: Final = 500
 _TOLERANCE: Final = 1e-9
+_DRAWS: Final = 8
 _LARGE: Final = (60, 64, 96, 97, 120, 127, 150)
 _SMALL: Final = (1, 2, 3, 5, 6, 8)
 _GROWING: Final = ("outer", "contracted", "attended")
@@ -56,9 +57,9 @@ class Program:
         shapes = ((rows, columns), (others, columns), (4, rows))
         return [numbers.standard_normal(shape) for shape in shapes]
 
-    def placed(self) -> list[Array]:
-        """The arguments where they lie."""
-        arguments = [jnp.asarray(each) for each in self.arguments()]
+    def placed(self, given: Sequence[np.ndarray] = ()) -> list[Array]:
+        """The arguments, or those given, where they lie."""
+        arguments = [jnp.asarray(each) for each in given or self.arguments()]
         if self.is_on_one_device:
             return arguments
         mesh = Mesh(np.array(jax.devices()[: self.devices]), ("d",))
@@ -105,12 +106,15 @@ class Outcome:
         split: The budget is kept and plain jit would not have kept it.
         refused: BudgetError was raised.
         plain_is_wrong: The operations one by one give what memsafe does, and plain jit does not.
+        ill_conditioned: Where memsafe differs, arguments one rounding away make plain jit differ as
+            much.
         faults: What must not be, in words.
     """
 
     split: bool = False
     refused: bool = False
     plain_is_wrong: bool = False
+    ill_conditioned: bool = False
     faults: tuple[str, ...] = ()
 
 
@@ -118,7 +122,8 @@ def outcome_of(program: Program) -> Outcome:
     """`program` by plain jit and by memsafe, compared.
 
     Where they differ, the operations one by one say which is right. It may be memsafe: in plain jit
-    several fusions make a value, each with its own rounding, and none equals the maximum of it.
+    several fusions make a value, each with its own rounding, and none equals the maximum of it. Or
+    it is none: the program makes rounding large, as steps that multiply it do.
     """
     with jax.enable_x64(new_val=True):
         arguments = program.placed()
@@ -133,10 +138,12 @@ def outcome_of(program: Program) -> Outcome:
             fits = error.slowdown is None and error.smallest <= error.budget
             kept = fits or error.budget != budget
             return Outcome(refused=True, faults=(f"refused: {error}",) if kept else ())
-        got = _numbers(safe(*arguments))
-        faults = differences(got, _numbers(plain(*arguments)))
+        got, wanted = _numbers(safe(*arguments)), _numbers(plain(*arguments))
+        faults = differences(got, wanted)
         plain_is_wrong = bool(faults) and not differences(got, _one_by_one(program))
         faults = [] if plain_is_wrong else faults
+        ill_conditioned = bool(faults) and _is_rounding(program, plain, got, wanted)
+        faults = [] if ill_conditioned else faults
         reached = safe.memory_analysis()
         nbytes = (
             reached.temp_size_in_bytes
@@ -149,6 +156,7 @@ def outcome_of(program: Program) -> Outcome:
     return Outcome(
         split=nbytes < peak and budget < peak,
         plain_is_wrong=plain_is_wrong,
+        ill_conditioned=ill_conditioned,
         faults=tuple(faults),
     )
 
@@ -190,6 +198,37 @@ def _one_by_one(program: Program) -> list[np.ndarray]:
     return results
 
 
+def _is_rounding(
+    program: Program, plain: Any, got: Sequence[np.ndarray], wanted: Sequence[np.ndarray]
+) -> bool:
+    """Whether each result that differs does so by no more than arguments one rounding away make it.
+
+    Those are tried in plain jit.
+    """
+    numbers, moved = np.random.default_rng(program.seed), [0.0] * len(wanted)
+    for _ in range(_DRAWS):
+        near = [
+            each * (1 + numbers.integers(-1, 2, each.shape) * np.finfo(each.dtype).eps)
+            for each in program.arguments()
+        ]
+        results = _numbers(plain(*program.placed(near)))
+        moved = [max(pair) for pair in zip(moved, map(_distance, results, wanted), strict=True)]
+    return all(
+        _distance(one, other) <= most
+        for at, (one, other, most) in enumerate(zip(got, wanted, moved, strict=True))
+        if _different(at, one, other)
+    )
+
+
+def _distance(got: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest difference of two arrays; of what is no float, how many entries differ."""
+    if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
+        return float("inf")
+    if not np.issubdtype(wanted.dtype, np.floating):
+        return float(np.sum(got != wanted))
+    return float(np.max(np.abs(got - wanted), initial=0))
+
+
 def _numbers(results: Any) -> list[np.ndarray]:
     return [np.asarray(each) for each in jax.tree.leaves(results)]
 
@@ -208,7 +247,7 @@ def _different(at: int, got: np.ndarray, wanted: np.ndarray) -> list[str]:
     if not np.isfinite(wanted).all():
         return [f"wrong values: result {at} is held against what is no number"]
     most = float(np.max(np.abs(wanted), initial=0))
-    off = float(np.max(np.abs(got - wanted), initial=0))
+    off = _distance(got, wanted)
     return [] if off <= _TOLERANCE * most else [f"wrong values: result {at} off by {off} of {most}"]
 
 

@@ -92,6 +92,19 @@ CHOSEN_AND_MADE_AGAIN = Program(
 """XLA 0.10 makes a number in two fusions, by one rounding or two; neither asks which is larger."""
 
 
+CHAOTIC = Program(
+    sizes=(127, 96, 5),
+    steps=(("outer", 778), ("stepped", 491), ("reduced", 879), ("extremes", 515)),
+    seed=672,
+    mode="plain",
+    share=0.8,
+)
+"""Each of 36 steps adds the cosine of a product of 508 numbers: what rounding changes grows.
+
+The smallest values of its last state are a result, and so is a mean that has no part in the steps.
+"""
+
+
 STENCILS = Program(
     sizes=(97, 64, 5),
     steps=(("outer", 197), ("stenciled", 721)),
@@ -111,7 +124,7 @@ def at_zero(equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece
 
 
 def too_small(equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece) -> Any:
-    results = RIGHT["exp"].apply(equation, factor, operands, piece)
+    results = RIGHT[equation.primitive.name].apply(equation, factor, operands, piece)
     return [result * (1 - 1e-7) for result in results]
 
 
@@ -158,6 +171,19 @@ def test_a_wrong_rule_is_found_where_plain_jit_is_wrong_too(
 ) -> None:
     monkeypatch.setattr(rules, "RULES", {**RIGHT, "iota": replace(RIGHT["iota"], apply=at_zero)})
     assert any("wrong values" in fault for fault in outcome_of(MADE_AGAIN_BY_XLA).faults)
+
+
+def test_what_rounding_decides_is_no_fault() -> None:
+    assert outcome_of(CHAOTIC) == Outcome(split=True, ill_conditioned=True)
+
+
+def test_a_wrong_rule_is_found_where_rounding_decides_another_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        rules, "RULES", {**RIGHT, "rsqrt": replace(RIGHT["rsqrt"], apply=too_small)}
+    )
+    assert any("result 1" in fault for fault in outcome_of(CHAOTIC).faults)
 
 
 @pytest.mark.parametrize("wanted", [np.nan, np.inf, -np.inf])

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.experts import measured
 from benchmarks.experts.measured import Way
 from benchmarks.libraries import __main__ as benchmark
 from benchmarks.libraries.__main__ import difference, within
@@ -40,12 +41,12 @@ def test_a_program_passes_that_keeps_values_and_budget() -> None:
 def test_what_memsafe_makes_wrong_fails(
     monkeypatch: pytest.MonkeyPatch, safe: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(benchmark, "memsafe", lambda *_: safe)
+    monkeypatch.setattr(measured, "memsafe", lambda *_: safe)
     assert not within(300_000, pairs, POINTS, TRUTH).is_good
 
 
 def test_a_budget_that_is_not_kept_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "memsafe", lambda function, _: function)
+    monkeypatch.setattr(measured, "memsafe", lambda function, _: function)
     assert not within(100, pairs, POINTS, TRUTH).is_good
 
 
@@ -53,7 +54,7 @@ def test_a_refusal_passes_and_keeps_its_text(monkeypatch: pytest.MonkeyPatch) ->
     def refusing(*_: Any) -> Any:
         raise BudgetError(budget=100, smallest=200)
 
-    monkeypatch.setattr(benchmark, "memsafe", refusing)
+    monkeypatch.setattr(measured, "memsafe", refusing)
     found = within(100, pairs, POINTS, TRUTH)
     assert found.is_good
     assert "wanted 100 B" in str(found.found)

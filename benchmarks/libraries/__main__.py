@@ -21,9 +21,10 @@ from rich.box import MARKDOWN  # noqa: TID251 — a benchmark is a door of its o
 from rich.console import Console  # noqa: TID251
 from rich.table import Table  # noqa: TID251
 
+from benchmarks.experts import measured
 from benchmarks.experts.measured import Way, in_turns, way
 from benchmarks.libraries.programs import PROGRAMS, Program
-from memsafe import BudgetError, memsafe  # noqa: TID251 — it is measured here.
+from memsafe import BudgetError  # noqa: TID251 — it is measured here.
 
 SHARES: Final = (2, 4, 8)
 DIFFERENCE_AT_MOST: Final = 2.0**-10
@@ -51,7 +52,7 @@ def main() -> int:
     """Prints a table; 1 if a value is wrong, a budget is not kept, or memsafe fails."""
     arguments = _parser().parse_args()
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 170)
-    table = Table("program", "MB", "s", box=MARKDOWN)
+    table = Table("program", "MB", "s", "setup s", box=MARKDOWN)
     for share in SHARES:
         table.add_column(f"1/{share}: MB, time over plain, setup s", justify="right")
     good = []
@@ -87,7 +88,9 @@ def _compared(console: Console, table: Table, name: str, program: Program, turns
             one = each.found
             console.print(f"1/{share}: difference {each.off:.0e}")
             cells.append(f"{one.nbytes / 1e6:.0f}, {times[id(one)]:.2f}, {each.setup_s:.0f}")
-    table.add_row(name, f"{plain.nbytes / 1e6:.0f}", f"{seconds[0]:.2f}", *cells)
+    table.add_row(
+        name, f"{plain.nbytes / 1e6:.0f}", f"{seconds[0]:.2f}", f"{plain.setup_s:.1f}", *cells
+    )
     return all(each.is_good for each in tried)
 
 
@@ -95,7 +98,7 @@ def within(budget: int, function: Callable[..., Any], values: Any, truth: Any) -
     """``function`` by memsafe within so many bytes, its results held against ``truth``."""
     start = time.perf_counter()
     try:
-        found = way("memsafe", memsafe(function, budget), values, truth)
+        found = measured.within(budget, function, values, truth)
     except BudgetError as error:
         return Tried(found=str(error), setup_s=time.perf_counter() - start, is_good=True)
     except Exception as error:  # noqa: BLE001 — a failure is what is looked for.

@@ -75,7 +75,12 @@ def _shifted(image: Array, rng: Random) -> Array:
 
 
 def _gapped(image: Array, rng: Random) -> Array:
-    ends = [(rng.randint(-1, 2), rng.randint(-1, 2), rng.randint(0, 1)) for _ in range(2)]
+    drawn = [(rng.randint(-1, 2), rng.randint(-1, 2), rng.randint(0, 1)) for _ in range(2)]
+    cut = [-1 if size > 1 else 0 for size in image.shape[:2]]  # No more than there is.
+    ends = [
+        (max(low, most), max(high, most), within)
+        for (low, high, within), most in zip(drawn, cut, strict=True)
+    ]
     return lax.pad(image, jnp.asarray(0.5, image.dtype), [*ends, (0, 0, 0)])
 
 

@@ -1,9 +1,9 @@
 """Makes a JAX function fit a memory budget without changing its code.
 
     import memsafe
-    step = memsafe.memsafe(step, budget="16GB")
+    safe_step = memsafe.memsafe(step, budget="16GB")
 
-`memsafe.explain(step, "16GB")(*arguments)` prints how.
+`memsafe.explain(step, "16GB")(*arguments)` prints how `safe_step` is computed.
 """
 
 from memsafe.errors import BudgetError

@@ -313,6 +313,21 @@ def test_a_result_that_is_no_array_is_refused_with_advice() -> None:
             safe(lambda x, result=result: (x, result))(points())
 
 
+def test_large_constants_are_told_apart_in_their_middle() -> None:
+    tables = np.zeros((2, 5000))
+    tables[1, 2500] = 1
+    safe = memsafe.memsafe(lambda x, at: x + tables[at], "1GB", static_argnums=1)
+    option = "jax_use_simplified_jaxpr_constants"
+    settings: Any = jax.config
+    before = settings.jax_use_simplified_jaxpr_constants
+    jax.config.update(option, not before)
+    try:
+        sums = [float(jnp.sum(safe(jnp.zeros(5000), at))) for at in range(2)]
+    finally:
+        jax.config.update(option, before)
+    assert sums == [0, 1]
+
+
 def test_what_a_function_raises_comes_out_each_time() -> None:
     def f(x: Array) -> Array:
         raise KeyError(x.shape)

@@ -294,6 +294,24 @@ def test_prints_of_steps_are_printed_once(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.count("step") == 3
 
 
+def test_a_counter_that_wraps_in_a_loop_around_is_no_start_with_a_bound() -> None:
+    def f(x: Array) -> Array:
+        def outer(state: Any, _: None) -> tuple[Any, None]:
+            start, x = state
+            inner = lambda s: (s[0] + 2**28, jnp.sin(s[1]) * 1.1)  # noqa: E731
+            _, x = lax.while_loop(lambda s: s[0] < 10, inner, (start, x))
+            return (start + 2**29, x), None  # From the fifth step on it starts below zero.
+
+        return jnp.sum(lax.scan(outer, (jnp.int32(0), x), None, length=8)[0][1])
+
+    x = jnp.linspace(0.1, 1.0, 5)
+    step = 1e-3
+    slope = jax.jit(lambda at: f(x.at[0].add(at)))
+    wanted = (slope(step) - slope(-step)) / (2 * step)
+    got = jax.grad(memsafe.memsafe(f, "1GB"))(x)[0]
+    assert got == pytest.approx(float(wanted), rel=0.02)
+
+
 def test_a_loop_without_a_bound_is_refused_with_advice() -> None:
     def f(x: Array, n: Array) -> Array:
         return jnp.sum(lax.fori_loop(0, n, lambda _, x: jnp.sin(x), x))

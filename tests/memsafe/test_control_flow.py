@@ -1,5 +1,6 @@
 """Loops, branches, random keys and prints stay what they are, and are split inside."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from jax import Array, lax
 
+import memsafe
 from tests.memsafe.budgets import (
     COUNT,
     ROOM,
@@ -128,3 +130,45 @@ def test_prints_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
         jax.effects_barrier()
         assert capsys.readouterr().out.count("energy") == 1
     assert peak_bytes(safe(f), points(), weights()) <= ROOM
+
+
+def printing_steps(x: Array) -> Array:
+    def step(x: Array, row: Array) -> tuple[Array, None]:
+        jax.debug.print("again {}", x[0])
+        return x * row, None
+
+    return jnp.sum(lax.scan(step, x, jnp.arange(1.0, 4.0))[0])
+
+
+def printing_branches(x: Array) -> Array:
+    def branch(x: Array) -> Array:
+        jax.debug.print("again {}", x[0])
+        return jnp.sin(x)
+
+    return lax.cond(x[0] < 5, branch, jnp.cos, jax.jit(branch)(jnp.cos(jax.jit(branch)(x)))).sum()
+
+
+@pytest.mark.parametrize("function", [printing_steps, printing_branches])
+def test_prints_inside_loops_branches_and_calls_are_printed_once(
+    capsys: pytest.CaptureFixture[str], function: Callable[[Array], Array]
+) -> None:
+    x = jnp.linspace(0.1, 1.0, 5)
+    assert_same(jax.grad(memsafe.memsafe(function, "1GB"))(x), jax.grad(function)(x))
+    jax.effects_barrier()
+    memsafe_and_jax = capsys.readouterr().out.count("again")
+    assert memsafe_and_jax == 2 * 3
+
+
+def test_ordered_prints_keep_their_order(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: Array) -> tuple[Array, Array]:
+        near = pairs(x)
+        sums = jnp.sum(near, 1)
+        jax.debug.print("first {}", sums[0], ordered=True)
+        jax.debug.print("second {}", x[0, 0], ordered=True)
+        return sums, jnp.sum(near * near, 1)
+
+    assert_same(safe(f)(points()), f(points()))
+    jax.effects_barrier()
+    said = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["first", "second"] * 2
+    assert peak_bytes(safe(f), points()) <= ROOM < peak_bytes(f, points())

@@ -148,6 +148,23 @@ def test_what_is_not_linear_in_a_sum_is_not_split(made: Callable[[Array], Array]
     assert_stays_whole(f, X, primitive="scan")
 
 
+def test_an_integer_part_of_a_sum_is_not_split() -> None:
+    def f(x: Array) -> Array:
+        def step(count: Array, _: None) -> tuple[Array, None]:
+            return count + jnp.sum(x[:, 0], dtype=jnp.uint32) // jnp.uint32(3), None
+
+        return lax.scan(step, jnp.uint32(0), None, length=3)[0]
+
+    assert_stays_whole(f, jnp.arange(24, dtype=jnp.uint32).reshape(8, 3), primitive="scan")
+
+
+def test_a_loop_that_draws_anew_is_not_split() -> None:
+    def f(x: Array) -> Array:
+        return lax.scan(lambda c, row: (c, row * lax.rng_uniform(0.0, 1.0, ())), 0.0, x)[1]
+
+    assert_stays_whole(f, X, primitive="scan")
+
+
 def test_rows_that_a_loop_adds_over_the_batch_are_merged() -> None:
     def f(x: Array, weights: Array) -> Array:
         def step(state: tuple[Array, Array], at: Array) -> tuple[tuple[Array, Array], None]:

@@ -16,7 +16,7 @@ from jax.extend.core import Literal, Var
 from memsafe.jax_internals import bind
 from memsafe.loop_bounds import carried_arguments, most_steps, over_steps, shift_of
 from memsafe.programs import evaluate, is_inexact, retraced, silently
-from memsafe.ranges import CALLS, range_of, ranges_in
+from memsafe.ranges import CALLS, limits_of, range_of, ranges_in
 from memsafe.reversed_loops import with_derivative
 from memsafe.sub_jaxprs import as_closed, rebuilt, sub_jaxprs_of
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bounded_loops"]
 
-_COMPUTED_AGAIN = frozenset(("checkpoint", "remat2"))
+_COMPUTED_AGAIN = frozenset(("remat2",))
 
 
 def bounded_loops(
@@ -122,7 +122,9 @@ def _inside(
     if loop is not None:
         steps = equation.params["length"] if most is None else most
         for result, at in enumerate(loop):
-            given[at] = over_steps(given[at], shift_of(body, result, at), steps)
+            shifted = over_steps(given[at], shift_of(body, result, at), steps)
+            is_exact = shifted is not None and shifted.within(limits_of(body.jaxpr.invars[at]))
+            given[at] = shifted if is_exact else None  # Beyond its limits, an integer wraps.
         varied = [is_inexact(value) for value in body.jaxpr.invars]
     return bounded_loops(body, varied, given)
 

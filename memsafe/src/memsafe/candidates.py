@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from memsafe.graph import Graph, Tie
@@ -277,6 +278,8 @@ def _ordered(graph: Graph, splitting: Splitting, regions: list[Region]) -> list[
         }
         for item in items
     ]
+    for before, after in pairwise(sorted(graph.ordered)):
+        needs[maker[after]].add(maker[before])
     places = [max(_owned(i)) + 0.5 if isinstance(i, Region) else float(i) for i in items]
     return [items[number] for number in _sorted(needs, places)]
 

@@ -214,7 +214,7 @@ def step_signature(graph: Graph, loop: Loop) -> Hashable:
 
 
 def traced_step(graph: Graph, loop: Loop) -> ClosedJaxpr:
-    """One step of `loop` as a program of the start, the length and the loop's inputs."""
+    """One step of `loop` as a program of its start, how many indices count, and its inputs."""
     number = jax.ShapeDtypeStruct((), "int32")
     inputs = [value.aval for value in loop.region.inputs(graph)]
     return flattened(jax.make_jaxpr(_step_function(graph, loop))(number, number, *inputs))

@@ -15,6 +15,7 @@ import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from memsafe.errors import BudgetError
+from memsafe.jax_internals import InternalsMoved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -66,7 +67,7 @@ class ByType:
         """The results of `function`; raises ValueError where jax refuses what is planned."""
         try:
             return function(*arrays)
-        except (BudgetError, jax.errors.JaxRuntimeError):
+        except (AssertionError, BudgetError, InternalsMoved, jax.errors.JaxRuntimeError):
             raise
         except Exception as error:
             refusal = str(error).partition("\n")[0]

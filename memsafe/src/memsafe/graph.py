@@ -12,6 +12,7 @@ import numpy as np
 from jax.extend.core import Literal, Var
 
 from memsafe.device_model import CPU, DeviceModel
+from memsafe.jax_internals import has_ordered_effects
 from memsafe.memory import Unit, equation_unit
 from memsafe.program_costs import Costs
 from memsafe.programs import nbytes
@@ -232,14 +233,6 @@ class Graph:
         return replace(unit, same=same) if same else unit
 
     @cached_property
-    def largest(self) -> float:
-        """The most bytes that one equation reads and makes, but for what is fused."""
-        own = (unit for unit in self.units if not unit.absorbed)
-        return max(
-            (sum(self.size[v] for v in {*each.reads, *each.makes}) for each in own), default=0
-        )
-
-    @cached_property
     def costs(self) -> Costs:
         """What each equation takes."""
         return Costs(self, self.model)
@@ -320,14 +313,27 @@ class Graph:
         return mask
 
     @cached_property
+    def ordered(self) -> frozenset[int]:
+        """The equations whose effects keep their order."""
+        pairs = enumerate(self.equations)
+        return frozenset(index for index, each in pairs if has_ordered_effects(each))
+
+    @cached_property
     def ancestors(self) -> tuple[int, ...]:
-        """For each equation, the equations that it depends on, itself among them."""
+        """For each equation, the equations that it depends on, itself among them.
+
+        Those whose effects are ordered depend on one another in their order.
+        """
         found: list[int] = []
+        before = 0
         for index, equation in enumerate(self.equations):
             mask = 1 << index
             for value in variables(equation):
                 if value in self.definition:
                     mask |= found[self.definition[value]]
+            if index in self.ordered:
+                mask |= before
+                before = mask
             found.append(mask)
         return tuple(found)
 

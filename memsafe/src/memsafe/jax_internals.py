@@ -33,6 +33,7 @@ __all__ = [
     "dispatched",
     "effects_of",
     "fast_path",
+    "has_ordered_effects",
     "manual_axes_of",
     "names_only",
     "needs_devices",
@@ -40,6 +41,7 @@ __all__ = [
     "outside_of_traces",
     "scan_operands",
     "source_line",
+    "trace_settings",
     "under_named_axes",
     "varying",
     "varying_axes",
@@ -155,6 +157,12 @@ def batched(
 def effects_of(closed: ClosedJaxpr) -> frozenset[Any]:
     """The effects of `closed`, those on an argument by its position."""
     return frozenset(_private("jax._src.core", "positional_effects")(closed))
+
+
+def has_ordered_effects(equation: JaxprEqn) -> bool:
+    """Whether what `equation` does besides its results keeps its place among others like it."""
+    ordered = _private("jax._src.effects", "ordered_effects")
+    return any(map(ordered.contains, equation.effects))
 
 
 def names_only(effects: Iterable[Any]) -> frozenset[Any]:

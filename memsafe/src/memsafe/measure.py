@@ -206,13 +206,16 @@ def _shardings(arguments: Sequence[ShapedArray], place: Place) -> Sequence[Any]:
 
 
 def _platform(device: Device) -> str:
-    return "cuda" if device.platform == "gpu" else device.platform
+    if device.platform != "gpu":
+        return str(device.platform)
+    client: Any = device.client
+    return "rocm" if "rocm" in client.platform_version.lower() else "cuda"
 
 
 def _refused(message: str, arguments: Sequence[ShapedArray], seconds: float) -> Measured:
     """What a TPU's compiler says of a program that does not fit it."""
     own = float(sum(aval.size * aval.dtype.itemsize for aval in arguments))
-    sizes = re.findall(r"(?:\(|Used )([0-9.]+)([KMGTP]?)", message)
+    sizes = re.findall(r"(?:\(|Used )([0-9]+(?:\.[0-9]+)?)([KMGTP]?)", message)
     wanted = float(sizes[0][0]) * _SCALE[sizes[0][1]] if sizes else float("inf")
     return Measured(
         nbytes=wanted + own,

@@ -1,7 +1,7 @@
 """What is alive at once: the peak of a program, or of a slice of it, before any compiler saw it.
 
 Values that compilers fuse away take no memory and keep their sources alive instead. The model is
-rough on purpose; `memsafe.fit` corrects it by what the compiler says.
+rough on purpose; `memsafe.search` corrects it by what the compiler says.
 """
 
 from __future__ import annotations

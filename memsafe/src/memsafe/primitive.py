@@ -105,7 +105,11 @@ def _lowered(context: Any, *operands: Any, engine: Runs, **params: Any) -> Any:
     with _as_traced(params["program"]):
         planned = engine.lowered(computed(**params), context)
         lowered = mlir.lower_fun(lambda *arguments: list(planned(*arguments)))
-        return lowered(with_memory_spaces(context), *operands)
+        inside = with_memory_spaces(context)
+        results = lowered(inside, *operands)
+        if inside.tokens_out is not None:  # Of effects that keep their order.
+            context.set_tokens_out(inside.tokens_out)
+        return results
 
 
 def _as_traced(program: ClosedJaxpr) -> AbstractContextManager[Any]:

@@ -40,14 +40,11 @@ __all__ = [
 
 _CALLS = {
     "jit": "jaxpr",
-    "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "eval_jaxpr": "call_jaxpr",
     "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
 }
 """Primitives that only call a program, and the parameter that holds it."""
 
@@ -145,7 +142,22 @@ def evaluate(
 
 def silently(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
     """The results of `equation`; what only prints does not, where it is computed again."""
-    return bind(equation, operands) if equation.outvars else []
+    if not equation.outvars:
+        return []
+    if not equation.effects:
+        return bind(equation, operands)
+    called = equation.params.get(_CALLS.get(equation.primitive.name, ""))
+    if called is not None and not equation.primitive.name.startswith("custom"):
+        with as_written(equation):
+            return evaluate(as_closed(called), operands, calls=silently)
+    if sub_jaxprs := sub_jaxprs_of(equation):
+        runs = {name: partial(_silenced, body) for name, body in sub_jaxprs.items()}
+        return rebuilt(equation, operands, runs)
+    return bind(equation, operands)
+
+
+def _silenced(body: ClosedJaxpr, *arguments: Array) -> list[Array]:
+    return evaluate(body, arguments, calls=silently)
 
 
 def zero_after(results: Iterable[Array]) -> Any:
@@ -203,7 +215,7 @@ def signature_of(
         found.append(len(atoms))
         for atom in atoms:
             if isinstance(atom, Literal):
-                found.extend((None, atom.aval, str(atom.val)))
+                found.extend((None, atom.aval, _number(atom.val)))
             else:
                 found.append(numbers[atom])
 
@@ -222,6 +234,12 @@ def signature_of(
             found.extend((name, _param(value)))
     read(outputs)
     return tuple(found)
+
+
+def _number(value: Any) -> Hashable:
+    """What tells a number, or an array of numbers, from others of its type."""
+    is_array = np.ndim(value) > 0 and isinstance(value.dtype, np.dtype)
+    return np.asarray(value).tobytes() if is_array else str(value)
 
 
 def _param(value: Any) -> Hashable:
@@ -267,8 +285,13 @@ def _inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
     called = equation.params.get(_CALLS.get(name, ""))
     if called is None or _asks_for_placement(equation):
         return _inherited(equation, operands, {**equation.params, **_spare_places(equation)})
-    if equation.params.get("differentiated") and equation.params.get("prevent_cse", True):
-        operands = [jax.lax.optimization_barrier(operand) for operand in operands]
+    if equation.params.get("differentiated"):
+        apart = equation.params.get("prevent_cse", True)
+        each = apart if isinstance(apart, tuple) else (apart,) * len(operands)
+        pairs = zip(operands, each, strict=True)
+        operands = [
+            jax.lax.optimization_barrier(one) if is_apart else one for one, is_apart in pairs
+        ]
     with as_written(equation, inherit=True):
         return evaluate(as_closed(called), operands, calls=_inlined)
 
@@ -337,7 +360,7 @@ def _evaluated_flat(body: ClosedJaxpr, *arguments: Array) -> list[Array]:
 
 
 def _asks_for_placement(equation: JaxprEqn) -> bool:
-    """Whether a jit says where its arrays lie, or that it takes their memory."""
+    """Whether a jit says where its arrays lie."""
     shardings = (
         *equation.params.get("in_shardings", ()),
         *equation.params.get("out_shardings", ()),

@@ -38,7 +38,7 @@ _KEEPING = frozenset(
 )
 """Primitives whose results are elements of their first operand."""
 
-CALLS = frozenset(("jit", "pjit"))
+CALLS = frozenset(("jit",))
 """Primitives that only call a program."""
 
 

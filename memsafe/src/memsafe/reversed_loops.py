@@ -236,7 +236,7 @@ class _Steps:
 
     def _after(self, operands: Sequence[Array], carry: Sequence[Array]) -> list[Array]:
         loop = self._loop(operands, carry)
-        after = loop.step(loop.unfinished(loop.start), loop.start)
+        after = loop.step(loop.start)
         return [after[at] for at in self.changing]
 
     def _loop(self, operands: Sequence[Array], carry: Sequence[Array]) -> While:

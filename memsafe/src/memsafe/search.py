@@ -169,7 +169,7 @@ class Search:
         refusals: list[BudgetError] = []
         in_slices: list[BudgetError] = []
         slow: list[tuple[float, float]] = []
-        for attempt in self._attempts(written, sliced, again):
+        for attempt in self._attempts(sliced, again):
             try:
                 fit = self._fitted(attempt, again)
             except BudgetError as refusal:
@@ -199,9 +199,7 @@ class Search:
             quick=min(quick, default=None),
         )
 
-    def _attempts(
-        self, written: Plan, sliced: Sequence[Rewritten], again: Recomputation
-    ) -> Iterator[Attempt]:
+    def _attempts(self, sliced: Sequence[Rewritten], again: Recomputation) -> Iterator[Attempt]:
         """What is tried: slices that take few operations more, values computed again, other slices.
 
         Of slices and of values computed again, those come first that should take less time.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., list[Array]]
 
-__all__ = ["While", "as_closed", "rebuilt", "sub_jaxprs_of"]
+__all__ = ["While", "as_closed", "draws_anew", "rebuilt", "sub_jaxprs_of"]
 
 
 def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
@@ -36,6 +36,14 @@ def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
         case _:
             found = {}
     return {name: as_closed(program) for name, program in found.items()}
+
+
+def draws_anew(body: ClosedJaxpr) -> bool:
+    """Whether a second run of `body` draws other numbers."""
+    return any(
+        each.primitive.name == "rng_uniform" or any(map(draws_anew, sub_jaxprs_of(each).values()))
+        for each in body.jaxpr.eqns
+    )
 
 
 def rebuilt(
@@ -85,11 +93,13 @@ class While:
         start: What it carries at first.
         unfinished: Whether it goes on with what it carries, or which of a batch do.
         body: What it carries after a step.
+        is_batched: Whether it carries a batch, of which some may be done before others.
     """
 
     start: list[Array]
     unfinished: Callable[[list[Array]], Array]
     body: Run
+    is_batched: bool
 
     @classmethod
     def of(cls, equation: JaxprEqn, operands: Sequence[Array], body: Run) -> While:
@@ -104,13 +114,19 @@ class While:
             return cast("Array", found)
 
         start = list(operands[asking + doing :])
-        return cls(start=start, unfinished=unfinished, body=partial(body, *for_body))
+        return cls(
+            start=start,
+            unfinished=unfinished,
+            body=partial(body, *for_body),
+            is_batched=bool(params["cond_jaxpr"].out_avals[0].shape),
+        )
 
-    def step(self, going: Array, carry: list[Array]) -> list[Array]:
+    def step(self, carry: list[Array]) -> list[Array]:
         """What it carries after a step of those of a batch that go on."""
         after = self.body(*carry)
-        if not going.shape:
+        if not self.is_batched:
             return list(after)
+        going = self.unfinished(carry)
         return [_where(going, new, old) for new, old in zip(after, carry, strict=True)]
 
 
@@ -118,7 +134,7 @@ def _while(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run
     loop = While.of(equation, operands, programs["body_jaxpr"])
     last: list[Array] = lax.while_loop(
         lambda carry: loop.unfinished(carry).any(),
-        lambda carry: loop.step(loop.unfinished(carry), carry),
+        loop.step,
         loop.start,
     )
     return list(last)

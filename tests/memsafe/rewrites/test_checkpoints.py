@@ -273,6 +273,40 @@ def test_what_is_a_result_too_is_not_computed_again() -> None:
     assert found == [(STEPS, WIDTH), (WIDTH, WIDTH)]
 
 
+def turning(count: int, weight: Array, rows: Array) -> Array:
+    """Layers of a recurrent network, each in the direction opposite to that before."""
+    for layer in range(count):
+        step = lambda h, x: (h := jnp.tanh(h @ weight + x), h)  # noqa: E731
+        _, rows = lax.scan(step, jnp.zeros_like(rows[0]), rows, reverse=bool(layer % 2))
+    return jnp.sum(rows**2)
+
+
+def read_together(weight: Array, rows: Array) -> Array:
+    """Two loops whose results a third reads, in the other direction."""
+    step = lambda h, x: (h := jnp.tanh(h @ weight + x), h)  # noqa: E731
+    _, first = lax.scan(step, rows[0], rows)
+    _, second = lax.scan(step, rows[1], rows)
+    back = lambda h, pair: (jnp.tanh(h @ weight + pair[0] * pair[1]), None)  # noqa: E731
+    return lax.scan(back, rows[0], (first, second), reverse=True)[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(partial(turning, 3), id="a loop of two pairs"),
+        pytest.param(read_together, id="two first loops of one second"),
+        pytest.param(jax.grad(partial(turning, 2)), id="a gradient of such loops"),
+    ],
+)
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_loop_is_computed_again_for_one_other(function: Callable[..., Any], levels: int) -> None:
+    given = arguments(recurrent)
+    written = program(function, *given)
+    again = checkpointed_loops(written, levels)
+    assert again.notes
+    assert same_bits(written, again.program, *given)
+
+
 def test_loops_that_no_gradient_reads_are_left() -> None:
     written = program(recurrent, *arguments(recurrent))
     assert checkpointed_loops(written).program is written
@@ -293,6 +327,17 @@ def test_loops_with_effects_are_left() -> None:
         return jnp.sum(lax.scan(step, rows[0], rows)[0])
 
     written = program(jax.grad(shown), *arguments(recurrent))
+    assert checkpointed_loops(written).program is written
+
+
+def test_loops_that_draw_anew_are_left() -> None:
+    def dropped(weight: Array, rows: Array) -> Array:
+        def step(h: Array, x: Array) -> tuple[Array, None]:
+            return jnp.tanh(h @ weight + x) * lax.rng_uniform(x[0], 1 + x[0], ()), None
+
+        return jnp.sum(lax.scan(step, rows[0], rows)[0])
+
+    written = program(jax.grad(dropped), *arguments(recurrent))
     assert checkpointed_loops(written).program is written
 
 

@@ -60,6 +60,7 @@ READ: dict[str, Callable[[Array], Any]] = {
     "two medians": two_medians,
     "largest": lambda x: jnp.sort(x)[-5:],
     "in steps": lambda x: jnp.sort(x)[10:9000:2000],
+    "by a narrow index": lambda x: lax.dynamic_slice(jnp.sort(x), (jnp.uint8(200),), (2,)),
     "one": lambda x: lax.dynamic_slice(jnp.sort(x), (jnp.int32(SIZE),), (3,)),
     "several": lambda x: jnp.sort(x)[RANKS],
     "beyond the end": lambda x: jnp.sort(x).at[RANKS * 2].get(mode="fill"),

@@ -26,7 +26,7 @@ from memsafe.rewrites.rewritten import Rewritten, noted
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from jax import Array
     from jax.extend.core import ClosedJaxpr, Var
@@ -126,17 +126,23 @@ class _Cut:
         return self.pair.steps // self.length - 1
 
 
-def _cuts(closed: ClosedJaxpr, choose: _Choose) -> Iterator[_Cut]:
-    """The pairs of loops that keep less in segments; of a first loop, the first such pair."""
-    found: set[int] = set()
-    for pair in loop_pairs(closed):
-        if pair.forward in found or pair.steps < _FEWEST:
+def _cuts(closed: ClosedJaxpr, choose: _Choose) -> list[_Cut]:
+    """The pairs of loops that keep less in segments; a loop of several pairs, where it keeps most.
+
+    In segments, a loop no longer makes the stacks that another pair of it would read.
+    """
+    taken: set[int] = set()
+    found = []
+    for pair in sorted(loop_pairs(closed), key=lambda pair: -pair.nbytes):
+        loops = {pair.forward, pair.backward}
+        if loops & taken or pair.steps < _FEWEST:
             continue
         row = pair.nbytes / pair.steps
         carry = sum(map(nbytes, Scan(pair.equations[0]).carried))
         if length := choose(pair.steps, row, carry):
-            found.add(pair.forward)
-            yield _Cut(pair=pair, length=length)
+            taken |= loops
+            found.append(_Cut(pair=pair, length=length))
+    return sorted(found, key=lambda cut: cut.pair.forward)
 
 
 def _length(steps: int, row: float, carry: float, levels: int, share: float) -> int:

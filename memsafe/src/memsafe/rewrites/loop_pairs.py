@@ -14,7 +14,7 @@ from jax.extend.core import Var
 from memsafe.jax_internals import scan_operands
 from memsafe.programs import nbytes
 from memsafe.rewrites.definitions import type_of
-from memsafe.sub_jaxprs import as_closed
+from memsafe.sub_jaxprs import as_closed, draws_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,10 +110,11 @@ def loop_pairs(closed: ClosedJaxpr) -> Iterator[Pair]:
 
 
 def _is_plain_scan(equation: JaxprEqn) -> bool:
-    """Whether it is a scan without effects, of numbers: what random keys look like is jax's own."""
+    """Whether it is a scan of numbers that can run again; jax alone knows what keys look like."""
     return (
         equation.primitive.name == "scan"
         and not equation.effects
+        and not draws_anew(as_closed(equation.params["jaxpr"]))
         and all(isinstance(type_of(value), np.dtype) for value in equation.outvars)
     )
 

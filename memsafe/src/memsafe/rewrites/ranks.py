@@ -11,6 +11,7 @@ from jax.extend.core import Literal, Var
 from jax.lax import GatherScatterMode
 
 from memsafe.rewrites.definitions import shape_of, size_of, type_of
+from memsafe.rules.windows import widened
 
 if TYPE_CHECKING:
     from jax import Array
@@ -68,7 +69,7 @@ class Ranks:
     def _asked(self, read: Read) -> Array:
         if self.start is None:
             return jnp.asarray(self.steps, jnp.int32)
-        start = jnp.asarray(read(self.start)).ravel()
+        start = widened(jnp.asarray(read(self.start)).ravel())
         if self.steps:  # Several from a first one: all are moved back to stay in the array.
             start = jnp.clip(start, 0, self.size - self.count)
             return start + np.asarray(self.steps, start.dtype)
@@ -107,12 +108,15 @@ def ranks_read(equation: JaxprEqn, array: Var) -> Ranks | None:
 
 
 def _from(size: int, start: Atom, count: int) -> Ranks:
+    if isinstance(start, Literal):
+        first = min(max(int(start.val), 0), size - count)
+        return Ranks(size=size, count=count, steps=tuple(range(first, first + count)))
     return Ranks(size=size, count=count, start=start, steps=tuple(range(count)))
 
 
 def _by_indices(size: int, indices: Atom, params: Any) -> Ranks | None:
     count = size_of(indices)
-    if count == 0 or shape_of(indices)[-1:] != (1,):
+    if count == 0 or shape_of(indices)[-1:] != (1,) or isinstance(indices, Literal):
         return None
     drops = params["mode"] == GatherScatterMode.FILL_OR_DROP
     return Ranks(size=size, count=count, start=indices, drops=drops)

@@ -27,10 +27,11 @@ from jax.extend.core import ClosedJaxpr, Literal, Var
 from memsafe.budget import as_text
 from memsafe.costs import fuses_with_consumer, fuses_with_operands
 from memsafe.graph import variables
-from memsafe.jax_internals import as_written, aval_of, bind, varying_axes
+from memsafe.jax_internals import as_written, bind, varying_axes
 from memsafe.memory import equation_unit, usage
-from memsafe.programs import flattened, nbytes, traced_like, zero_after
+from memsafe.programs import flattened, is_inexact, nbytes, traced_like, zero_after
 from memsafe.rewrites.rewritten import Rewritten
+from memsafe.sub_jaxprs import draws_anew, sub_jaxprs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -294,8 +295,9 @@ class _Forward:
         """Whether an equation is computed only once."""
         equation = self.equations[index]
         is_product = self.products and not fuses_with_operands(equation)
-        is_fixed = equation.primitive.name in _NEVER or _compares(equation)
-        return bool(equation.effects) or is_product or is_fixed
+        bodies = sub_jaxprs_of(equation).values()
+        is_fixed = equation.primitive.name in _NEVER or any(map(draws_anew, bodies))
+        return bool(equation.effects) or is_product or is_fixed or _compares(equation)
 
 
 def _cheap(equations: Sequence[JaxprEqn], size: Callable[[Var], float]) -> frozenset[int]:
@@ -315,9 +317,7 @@ def _compares(equation: JaxprEqn) -> bool:
 
     Numbers that are computed again may be rounded in another way, and then none equals its maximum.
     """
-    if equation.primitive.name not in ("eq", "ne"):
-        return False
-    return all(jnp.issubdtype(aval_of(atom).dtype, jnp.inexact) for atom in equation.invars)
+    return equation.primitive.name in ("eq", "ne") and all(map(is_inexact, equation.invars))
 
 
 def _evaluated(

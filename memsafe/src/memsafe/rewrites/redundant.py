@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["redundant"]
 
-_NAMES_ONLY = frozenset({"copy", "copy_p", "name", "stop_gradient"})
-"""Primitives that give their operand back: what they ask for was done before flattening."""
+_NAMES_ONLY = frozenset({"copy"})
+"""Primitives that give their operand back."""
 
 _NEVER_ONE = frozenset({
     "after_all",

@@ -17,7 +17,7 @@ from memsafe.merges import SUM
 from memsafe.rules.bodies import SUMMED, Body, Division, Kind
 from memsafe.rules.dividing import Bodies, Indivisible
 from memsafe.rules.windows import shape_of
-from memsafe.sub_jaxprs import as_closed
+from memsafe.sub_jaxprs import as_closed, draws_anew, sub_jaxprs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,6 +85,8 @@ def _form(equation: JaxprEqn) -> _Form:
 
 def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """What follows from each dimension of each operand, but that of the steps."""
+    if any(map(draws_anew, sub_jaxprs_of(equation).values())):
+        return ()
     form = _form(equation)
     found: dict[tuple[Axis | None, ...], Factor] = {}
     for at, (slot, atom) in enumerate(zip(form.operands, equation.invars, strict=True)):

@@ -12,6 +12,7 @@ from memsafe import rules
 from memsafe.factors import Axis
 from memsafe.jax_internals import aval_of
 from memsafe.merges import SUM
+from memsafe.programs import is_inexact
 from memsafe.rules.bodies import ADDED, SUMMED, WHOLE, Division
 
 if TYPE_CHECKING:
@@ -255,6 +256,8 @@ def _keeps_sums(equation: JaxprEqn, kinds: Sequence[Kind]) -> bool:
     if name in ADDED:
         added = range(len(kinds))[ADDED[name]]
         return all(at in added for at, kind in enumerate(kinds) if kind is SUMMED)
+    if name == "div" and not is_inexact(equation.outvars[0]):  # It drops a remainder.
+        return False
     places = [at for at, kind in enumerate(kinds) if kind is SUMMED]
     return len(places) == 1 and places[0] in _SCALED.get(name, ())
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
 
@@ -15,7 +14,7 @@ from memsafe.device_model import CPU, DeviceModel
 from memsafe.jax_internals import has_ordered_effects
 from memsafe.memory import Unit, equation_unit
 from memsafe.program_costs import Costs
-from memsafe.programs import nbytes
+from memsafe.programs import is_inexact, nbytes
 from memsafe.rules import factors_of, has_halos, unshifted, wraps
 from memsafe.shards import Parts, as_read, body_parts, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
@@ -285,7 +284,7 @@ class Graph:
             if len(list(variables(equation))) < len(equation.invars):
                 continue
             left, right = (self.definition.get(atom) for atom in variables(equation))
-            if left is None or right is None or not _is_inexact(equation.invars[0]):
+            if left is None or right is None or not is_inexact(equation.invars[0]):
                 continue
             for one, other in ((left, right), (right, left)):
                 if self.ancestors[other] >> one & 1:
@@ -353,7 +352,3 @@ def _first_carrying(factors: Iterable[Factor], result: int, axis: Axis) -> Facto
 def _is_of_numbers(atom: Any) -> bool:
     """Whether an array can be cut and filled with zeros: random keys cannot."""
     return isinstance(getattr(atom.aval, "dtype", None), np.dtype)
-
-
-def _is_inexact(atom: Any) -> bool:
-    return bool(jnp.issubdtype(getattr(atom.aval, "dtype", np.dtype(bool)), jnp.inexact))

@@ -13,9 +13,9 @@ import numpy as np
 from jax.extend.core import Var
 
 from memsafe.jax_internals import bind, scan_operands, without_unused
-from memsafe.programs import evaluate, traced_like
+from memsafe.programs import evaluate, shape_of, traced_like
 from memsafe.ranges import CALLS, Range, limits_of, range_of, ranges_in
-from memsafe.rewrites.definitions import Definitions, shape_of, type_of
+from memsafe.rewrites.definitions import Definitions, type_of
 from memsafe.sub_jaxprs import as_closed
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ __all__ = [
     "is_inexact",
     "nbytes",
     "retraced",
+    "shape_of",
     "signature",
     "signature_of",
     "silently",
@@ -179,6 +180,11 @@ def is_inexact(each: Any) -> bool:
     """Whether a variable of a program has derivatives."""
     dtype = getattr(getattr(each, "aval", each), "dtype", None)
     return dtype is not None and bool(jnp.issubdtype(dtype, jnp.inexact))
+
+
+def shape_of(atom: Any) -> tuple[int, ...]:
+    """The shape of an array; that of a token is empty."""
+    return tuple(getattr(atom.aval, "shape", ()))
 
 
 def nbytes(atom: Var | Literal) -> int:

@@ -22,8 +22,9 @@ from jax import lax
 from jax.extend.core import Literal, Var
 
 from memsafe.factors import Axis, Piece
+from memsafe.programs import shape_of
 from memsafe.rewrites.cuts import cuts_of
-from memsafe.rewrites.definitions import shape_of, size_of
+from memsafe.rewrites.definitions import size_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 from memsafe.rules import rule_of, unshifted_factors_of
 

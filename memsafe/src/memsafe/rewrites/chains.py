@@ -16,7 +16,8 @@ import jax
 from jax.extend.core import JaxprEqn, Literal, Var
 
 from memsafe.jax_internals import bind
-from memsafe.rewrites.definitions import Definitions, shape_of, type_of
+from memsafe.programs import shape_of
+from memsafe.rewrites.definitions import Definitions, type_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from jax import lax
 from jax.extend.core import Literal, Var
 
 from memsafe.jax_internals import bind
-from memsafe.rewrites.definitions import shape_of
+from memsafe.programs import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

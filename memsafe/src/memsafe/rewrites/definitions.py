@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from jax.extend.core import Jaxpr, Literal, Var
 
+from memsafe.programs import shape_of
+
 if TYPE_CHECKING:
     from jax.extend.core import JaxprEqn
 
-__all__ = ["Definitions", "shape_of", "size_of", "type_of"]
+__all__ = ["Definitions", "size_of", "type_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +52,6 @@ class Definitions:
     def used_once(self, atom: Var | Literal) -> bool:
         """Whether nothing but one operand reads `atom`."""
         return not isinstance(atom, Literal) and self.uses[atom] == 1
-
-
-def shape_of(atom: Var | Literal) -> tuple[int, ...]:
-    """The shape of an array; that of a token is empty."""
-    return tuple(getattr(atom.aval, "shape", ()))
 
 
 def size_of(atom: Var | Literal) -> int:

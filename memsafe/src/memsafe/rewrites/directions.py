@@ -21,7 +21,8 @@ from jax import lax
 from jax.extend.core import Literal, Var
 
 from memsafe.jax_internals import bind
-from memsafe.rewrites.definitions import Definitions, shape_of, size_of, type_of
+from memsafe.programs import shape_of
+from memsafe.rewrites.definitions import Definitions, size_of, type_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 from memsafe.rules import rule_of
 from memsafe.sub_jaxprs import sub_jaxprs_of

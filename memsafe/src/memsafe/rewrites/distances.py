@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Literal, Var
 
-from memsafe.rewrites.definitions import Definitions, shape_of, type_of
+from memsafe.programs import shape_of
+from memsafe.rewrites.definitions import Definitions, type_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 from jax import lax
 
-from memsafe.rewrites.definitions import Definitions, shape_of, type_of
+from memsafe.programs import shape_of
+from memsafe.rewrites.definitions import Definitions, type_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 from memsafe.rules.philox import PHILOX_BITS
 

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 from memsafe.jax_internals import bind
-from memsafe.rewrites.definitions import Definitions, shape_of, type_of
+from memsafe.programs import shape_of
+from memsafe.rewrites.definitions import Definitions, type_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 from memsafe.rules.elementwise import NAMES
 from memsafe.rules.online import MAX_AND_SUMEXP

@@ -10,7 +10,8 @@ import numpy as np
 from jax.extend.core import Literal, Var
 from jax.lax import GatherScatterMode
 
-from memsafe.rewrites.definitions import shape_of, size_of, type_of
+from memsafe.programs import shape_of
+from memsafe.rewrites.definitions import size_of, type_of
 from memsafe.rules.windows import widened
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ import jax
 from jax.extend.core import Var
 
 from memsafe.jax_internals import bind
-from memsafe.rewrites.definitions import Definitions, shape_of, size_of
+from memsafe.programs import shape_of
+from memsafe.rewrites.definitions import Definitions, size_of
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 from memsafe.rewrites.separate import is_reshape, separated
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jax.extend.core import Literal, Var
 
+from memsafe.programs import shape_of
 from memsafe.rewrites.cuts import Cut, cuts_of
-from memsafe.rewrites.definitions import Definitions, shape_of
+from memsafe.rewrites.definitions import Definitions
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted
 from memsafe.rules.rolls import ROLL
 

@@ -23,8 +23,8 @@ from jax import lax
 from jax.extend.core import Literal, Var
 
 from memsafe.jax_internals import bind
-from memsafe.programs import flattened, nbytes
-from memsafe.rewrites.definitions import Definitions, shape_of, size_of, type_of
+from memsafe.programs import flattened, nbytes, shape_of
+from memsafe.rewrites.definitions import Definitions, size_of, type_of
 from memsafe.rewrites.passes import bits_of, digits_of, image_of, number_of, of_ranks, shifts_of
 from memsafe.rewrites.ranks import Ranks, ranks_read, ranks_written
 from memsafe.rewrites.rewritten import Change, Rewritten, applied, noted

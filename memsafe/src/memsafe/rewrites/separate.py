@@ -13,7 +13,8 @@ import jax
 from jax.extend.core import JaxprEqn, Literal, Var
 
 from memsafe.jax_internals import bind
-from memsafe.rewrites.definitions import Definitions, shape_of, size_of
+from memsafe.programs import shape_of
+from memsafe.rewrites.definitions import Definitions, size_of
 from memsafe.rewrites.groups import apart, expanded, merging, places
 
 if TYPE_CHECKING:

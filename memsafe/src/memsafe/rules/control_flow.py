@@ -14,9 +14,9 @@ from jax.core import ShapedArray
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import as_written, scan_operands
 from memsafe.merges import SUM
+from memsafe.programs import shape_of
 from memsafe.rules.bodies import SUMMED, Body, Division, Kind
 from memsafe.rules.dividing import Bodies, Indivisible
-from memsafe.rules.windows import shape_of
 from memsafe.sub_jaxprs import as_closed, draws_anew, sub_jaxprs_of
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from jax import lax
 
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.merges import SUM, Monoid
+from memsafe.programs import shape_of
 from memsafe.rules.elementwise import apply_unchanged
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class _Taps(Monoid):
         assert cut is not None
         padding = list(equation.params["padding"])
         padding[self.at] = (0, 0)
-        image = piece.filled(image, cut, _shape(equation.invars[0])[cut.dim], 0)
+        image = piece.filled(image, cut, shape_of(equation.invars[0])[cut.dim], 0)
         within = equation.replace(params={**equation.params, "padding": tuple(padding)})
         alone = replace(factor, operands=(None, axis))
         return SUM.part(within, alone, (image, kernel), piece)
@@ -76,8 +77,8 @@ def _taps(equation: JaxprEqn) -> Iterator[Factor]:
     left, right, out = params["dimension_numbers"]
     for at, (low, _) in enumerate(params["padding"]):
         stride, step = params["window_strides"][at], params["rhs_dilation"][at]
-        size = _shape(equation.invars[1])[right[2 + at]]
-        count = _shape(equation.outvars[0])[out[2 + at]]
+        size = shape_of(equation.invars[1])[right[2 + at]]
+        count = shape_of(equation.outvars[0])[out[2 + at]]
         if size > max(count, 1) and params["lhs_dilation"][at] == 1 and _floats(equation):
             image = Axis(left[2 + at], step, low, (count - 1) * stride + 1 - low - step)
             yield Factor(
@@ -92,7 +93,7 @@ def _carried(
     equation: JaxprEqn, operands: tuple[Axis | None, Axis | None], result: Axis | None
 ) -> tuple[Factor, ...]:
     size = next(
-        _shape(atom)[axis.dim]
+        shape_of(atom)[axis.dim]
         for atom, axis in zip(equation.invars, operands, strict=True)
         if axis is not None
     )
@@ -110,11 +111,11 @@ def _floats(equation: JaxprEqn) -> bool:
 def _window_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """The dimensions that no window spans; a window's neutral element is a scalar operand."""
     arrays = [*equation.invars, *equation.outvars]
-    shape = next(_shape(atom) for atom in arrays if _shape(atom))
+    shape = next(shape_of(atom) for atom in arrays if shape_of(atom))
     return tuple(
         Factor(
             size=size,
-            operands=tuple(Axis(dim) if _shape(atom) else None for atom in equation.invars),
+            operands=tuple(Axis(dim) if shape_of(atom) else None for atom in equation.invars),
             results=(Axis(dim),) * len(equation.outvars),
         )
         for dim, size in enumerate(shape)
@@ -128,10 +129,6 @@ def is_apart(params: dict[str, Any], dim: int) -> bool:
     return tuple(params["padding"][dim]) == (0, 0) and all(
         params[name][dim] == 1 for name in ones if name in params
     )
-
-
-def _shape(atom: Any) -> tuple[int, ...]:
-    return tuple(atom.aval.shape)
 
 
 _WINDOWED = (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jax.sharding import NamedSharding
 
 from memsafe import storing
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind
+from memsafe.programs import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,9 +51,9 @@ def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 
 def _factors_of_shape(equation: JaxprEqn) -> tuple[Factor, ...]:
-    operands = [_shape(atom) for atom in equation.invars]
-    shape = _shape(equation.outvars[0])
-    if any(_shape(result) != shape for result in equation.outvars):
+    operands = [shape_of(atom) for atom in equation.invars]
+    shape = shape_of(equation.outvars[0])
+    if any(shape_of(result) != shape for result in equation.outvars):
         return ()
     if not all(_stretches(operand, shape) for operand in operands):
         return ()
@@ -87,7 +88,7 @@ def _stretches(operand: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 def _bitcast_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """Those of a type as wide: else elements become dimensions, also of a scalar."""
-    same = _shape(equation.invars[0]) == _shape(equation.outvars[0])
+    same = shape_of(equation.invars[0]) == shape_of(equation.outvars[0])
     return _factors(equation) if same else ()
 
 
@@ -102,13 +103,9 @@ def _placed_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     if not isinstance(sharding, NamedSharding):
         return ()
     free = {dim for dim, names in enumerate(sharding.spec) if names in (None, ())}
-    free.update(range(len(sharding.spec), len(_shape(equation.outvars[0]))))
+    free.update(range(len(sharding.spec), len(shape_of(equation.outvars[0]))))
     factors = _factors_of_shape(equation)
     return tuple(each for each in factors if each.results[0] and each.results[0].dim in free)
-
-
-def _shape(atom: Any) -> tuple[int, ...]:
-    return tuple(atom.aval.shape)
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(

@@ -18,8 +18,8 @@ from jax import lax
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind
 from memsafe.merges import MAX, MIN, SUM, Monoid
+from memsafe.programs import shape_of
 from memsafe.rules import convolutions, shapes
-from memsafe.rules.windows import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -13,7 +13,8 @@ from jax.lax import GatherScatterMode
 
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind, varying_like
-from memsafe.rules.windows import factor_of, has_known_mode, is_opaque, of_gather, shape_of, widened
+from memsafe.programs import shape_of
+from memsafe.rules.windows import factor_of, has_known_mode, is_opaque, of_gather, widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

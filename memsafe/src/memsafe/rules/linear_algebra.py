@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memsafe.factors import Axis, Factor, Rule
+from memsafe.programs import shape_of
 from memsafe.rules.elementwise import apply_unchanged
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ _CORE_DIMS = {
 
 def _stack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """One factor for each dimension of the stack, which every operand and result begins with."""
-    shapes: list[tuple[int, ...]] = [_shape(atom) for atom in (*equation.invars, *equation.outvars)]
+    shapes: list[tuple[int, ...]] = [
+        shape_of(atom) for atom in (*equation.invars, *equation.outvars)
+    ]
     stack = shapes[0][: len(shapes[0]) - _core_dims(equation)]
     assert all(shape[: len(stack)] == stack for shape in shapes)
     return tuple(
@@ -58,14 +61,10 @@ def _core_dims(equation: JaxprEqn) -> int:
 
 def _triangular_solve_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """The stack, and the right-hand sides: columns, or rows where the matrix stands right."""
-    shape = _shape(equation.invars[1])
+    shape = shape_of(equation.invars[1])
     dim = len(shape) - (1 if equation.params["left_side"] else 2)
     sides = Factor(size=shape[dim], operands=(None, Axis(dim)), results=(Axis(dim),))
     return (*_stack_factors(equation), *((sides,) if shape[dim] > 1 else ()))
-
-
-def _shape(atom: Any) -> tuple[int, ...]:
-    return tuple(atom.aval.shape)
 
 
 _FACTORS: dict[str, Callable[[JaxprEqn], tuple[Factor, ...]]] = {

@@ -18,6 +18,7 @@ from jax.core import ShapedArray
 
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind
+from memsafe.programs import shape_of
 from memsafe.rules.elementwise import apply_unchanged
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _along(parameter: str) -> Rule:
 
 def _other_dims(equation: JaxprEqn, own: int) -> tuple[Factor, ...]:
     """One factor for each dimension but `own` of arrays that have the same dimensions."""
-    shape = _shape(equation.invars[0])
+    shape = shape_of(equation.invars[0])
     return tuple(
         Factor(
             size=size,
@@ -54,10 +55,6 @@ def _other_dims(equation: JaxprEqn, own: int) -> tuple[Factor, ...]:
         for dim, size in enumerate(shape)
         if size > 1 and dim != own % len(shape)
     )
-
-
-def _shape(atom: Any) -> tuple[int, ...]:
-    return tuple(atom.aval.shape)
 
 
 def _avals(atoms: Sequence[Any]) -> list[Any]:
@@ -123,7 +120,7 @@ class _TopK:
 def _top_k_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     others = _other_dims(equation, equation.params["axis"])
     k, axis = equation.params["k"], equation.params["axis"]
-    size = _shape(equation.invars[0])[axis]
+    size = shape_of(equation.invars[0])[axis]
     if not 0 < k < size:
         return others
     own = Factor(
@@ -179,7 +176,7 @@ class _Extreme:
 def _extreme(*, smallest: bool) -> Rule:
     def factors(equation: JaxprEqn) -> tuple[Factor, ...]:
         (axis,) = equation.params["axes"]
-        shape = _shape(equation.invars[0])
+        shape = shape_of(equation.invars[0])
         others = (
             Factor(size=size, operands=(Axis(dim),), results=(Axis(dim - (dim > axis)),))
             for dim, size in enumerate(shape)

@@ -11,8 +11,8 @@ from jax.interpreters import batching, mlir
 
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind
+from memsafe.programs import shape_of
 from memsafe.rules.halos import piece_of_operand
-from memsafe.rules.windows import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 from jax import lax
 
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind
+from memsafe.programs import shape_of
 from memsafe.rules.elementwise import apply_unchanged
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ __all__ = ["RULES"]
 
 def _along(equation: JaxprEqn, pairs: Iterable[tuple[int | None, int]]) -> tuple[Factor, ...]:
     """One factor for each `(dimension of the operand, dimension of the result)`."""
-    shape = _shape(equation.outvars[0])
+    shape = shape_of(equation.outvars[0])
     return tuple(
         Factor(
             size=shape[result],
@@ -43,11 +44,11 @@ def _along(equation: JaxprEqn, pairs: Iterable[tuple[int | None, int]]) -> tuple
 
 def _along_all(equation: JaxprEqn, dims: Iterable[int]) -> tuple[Factor, ...]:
     """One factor for each of `dims`, that every array of the equation carries, scalars aside."""
-    shape = _shape(equation.outvars[0])
+    shape = shape_of(equation.outvars[0])
     return tuple(
         Factor(
             size=shape[dim],
-            operands=tuple(Axis(dim) if _shape(atom) else None for atom in equation.invars),
+            operands=tuple(Axis(dim) if shape_of(atom) else None for atom in equation.invars),
             results=(Axis(dim),) * len(equation.outvars),
         )
         for dim in dims
@@ -57,7 +58,7 @@ def _along_all(equation: JaxprEqn, dims: Iterable[int]) -> tuple[Factor, ...]:
 
 def _broadcast_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """Every dimension of the result; the operand carries those that it is not stretched along."""
-    operand, shape = _shape(equation.invars[0]), _shape(equation.outvars[0])
+    operand, shape = shape_of(equation.invars[0]), shape_of(equation.outvars[0])
     source = {to: dim for dim, to in enumerate(equation.params["broadcast_dimensions"])}
     whole = {to for to, dim in source.items() if operand[dim] == shape[to]}
     return _along(equation, ((source[to] if to in whole else None, to) for to in range(len(shape))))
@@ -71,7 +72,7 @@ def _reshape_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """
     if equation.params["dimensions"] is not None:
         return ()
-    before, after = _shape(equation.invars[0]), _shape(equation.outvars[0])
+    before, after = shape_of(equation.invars[0]), shape_of(equation.outvars[0])
     factors = []
     for operand, result in _leading_dims(before, after):
         size = math.gcd(before[operand], after[result])
@@ -95,7 +96,7 @@ def _leading_dims(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[t
 
 def _squeeze_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     removed = equation.params["dimensions"]
-    kept = [dim for dim in range(len(_shape(equation.invars[0]))) if dim not in removed]
+    kept = [dim for dim in range(len(shape_of(equation.invars[0]))) if dim not in removed]
     return _along(equation, ((dim, to) for to, dim in enumerate(kept)))
 
 
@@ -107,13 +108,13 @@ def _iota_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """Every dimension, but none to count along in 8-bit floats: compilers differ past the last."""
     dtype, own = equation.params["dtype"], equation.params["dimension"]
     tiny = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize == 1
-    dims = range(len(_shape(equation.outvars[0])))
+    dims = range(len(shape_of(equation.outvars[0])))
     return _along_all(equation, (dim for dim in dims if dim != own or not tiny))
 
 
 def _slice_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """The dimensions that are left whole."""
-    before, after = _shape(equation.invars[0]), _shape(equation.outvars[0])
+    before, after = shape_of(equation.invars[0]), shape_of(equation.outvars[0])
     return _along(equation, ((dim, dim) for dim, size in enumerate(after) if size == before[dim]))
 
 
@@ -129,7 +130,7 @@ def _tile_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 def _stack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """The operands' own dimensions, those from the new one on moved by it."""
-    own, shape = equation.params["axis"], _shape(equation.invars[0])
+    own, shape = equation.params["axis"], shape_of(equation.invars[0])
     return tuple(
         Factor(
             size=size,
@@ -143,7 +144,7 @@ def _stack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 def _unstack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """The results' own dimensions, those from the removed one on moved by it."""
-    own, shape = equation.params["axis"], _shape(equation.outvars[0])
+    own, shape = equation.params["axis"], shape_of(equation.outvars[0])
     return tuple(
         Factor(
             size=size,
@@ -162,7 +163,7 @@ def _other_than(param: str) -> Factors:
         named = equation.params[param]
         named = set(named) if isinstance(named, tuple) else {int(named)}
         return _along_all(
-            equation, (dim for dim in range(len(_shape(equation.outvars[0]))) if dim not in named)
+            equation, (dim for dim in range(len(shape_of(equation.outvars[0]))) if dim not in named)
         )
 
     return factors
@@ -199,10 +200,6 @@ def _iota_apply(
         return bind(equation, operands, {**params, "shape": shape})
     (index,) = bind(equation, operands, {**params, "shape": shape, "dtype": jnp.dtype(jnp.int32)})
     return [lax.convert_element_type(index + axis.first(piece), params["dtype"])]
-
-
-def _shape(atom: Any) -> tuple[int, ...]:
-    return tuple(atom.aval.shape)
 
 
 def _unplaced(factors: Factors) -> Factors:

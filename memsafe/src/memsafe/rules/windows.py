@@ -18,6 +18,7 @@ from jax import lax
 from jax.lax import GatherScatterMode
 
 from memsafe.factors import Axis, Factor
+from memsafe.programs import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,6 @@ __all__ = [
     "is_opaque",
     "of_gather",
     "of_scatter",
-    "shape_of",
     "widened",
 ]
 
@@ -197,8 +197,3 @@ def is_opaque(equation: JaxprEqn) -> bool:
     """Whether the elements are keys or such, on which no arithmetic is to be done."""
     aval: Any = equation.outvars[0].aval
     return bool(jnp.issubdtype(aval.dtype, jax.dtypes.extended))
-
-
-def shape_of(atom: Any) -> tuple[int, ...]:
-    """The shape of an operand or result."""
-    return tuple(atom.aval.shape)

@@ -156,7 +156,6 @@ def fit_of(predicted: float, needed: float, libraries: int = 0) -> search.Fit:
         nbytes=needed + libraries,
         argument_bytes=0,
         temp_bytes=0,
-        seconds=0,
         compiled=None,
         library_bytes=libraries,
     )
@@ -211,7 +210,6 @@ def tried(*ways: Rewritten, libraries: int = 0, elapsed: Sequence[float] = (1.0,
         nbytes=10.0,
         argument_bytes=0,
         temp_bytes=10.0,
-        seconds=0,
         compiled=None,
         library_bytes=libraries,
     )

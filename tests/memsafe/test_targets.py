@@ -11,9 +11,7 @@ from memsafe.targets import Targets, narrowed
 def needing(nbytes: float, *, is_refused: bool = False) -> Measured:
     """What stands for a compiled program without arguments."""
     compiled = None if is_refused else jax.jit(jnp.sin).lower(1.0).compile()
-    return Measured(
-        nbytes=nbytes, argument_bytes=0, temp_bytes=nbytes, seconds=0, compiled=compiled
-    )
+    return Measured(nbytes=nbytes, argument_bytes=0, temp_bytes=nbytes, compiled=compiled)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,6 @@ def test_the_next_plan_aims_at_the_room_there_is(
                 nbytes=needed + 7,
                 argument_bytes=7,
                 temp_bytes=needed,
-                seconds=0,
                 compiled=None,
                 library_bytes=libraries,
             ),

@@ -112,9 +112,7 @@ def _written(program: ClosedJaxpr, measure: Callable[..., Measured]) -> Measured
     except jax.errors.JaxRuntimeError:
         own = float(sum(nbytes(variable) for variable in program.jaxpr.invars))
         infinite = float("inf")
-        return Measured(
-            nbytes=infinite, argument_bytes=own, temp_bytes=infinite, seconds=0.0, compiled=None
-        )
+        return Measured(nbytes=infinite, argument_bytes=own, temp_bytes=infinite, compiled=None)
 
 
 def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -129,14 +128,12 @@ class Measured:
         argument_bytes: Its arguments.
         temp_bytes: What is neither argument nor result.
         library_bytes: The most of it that libraries allocate, which the compiler does not report.
-        seconds: The time of lowering and compiling.
         compiled: The program; None if it does not compile.
     """
 
     nbytes: float
     argument_bytes: float
     temp_bytes: float
-    seconds: float
     compiled: Compiled | None
     library_bytes: int = 0
 
@@ -152,7 +149,6 @@ def measured(
 
     Raises JaxRuntimeError if it does not compile for another reason than its size.
     """
-    begun = time.perf_counter()
     if place.mapping is not None:
         placed = list(map(place.mapping.whole, arguments))
         program = place.mapping.mapped(program, arguments)
@@ -168,7 +164,7 @@ def measured(
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            return _refused(str(error), arguments, time.perf_counter() - begun)
+            return _refused(str(error), arguments)
     memory = compiled.memory_analysis()
     hidden = _hidden(compiled) if place.device.platform == "cpu" else 0
     temp_bytes = memory.temp_size_in_bytes + hidden
@@ -182,7 +178,6 @@ def measured(
         nbytes=taken,
         argument_bytes=memory.argument_size_in_bytes,
         temp_bytes=temp_bytes,
-        seconds=time.perf_counter() - begun,
         compiled=compiled,
         library_bytes=hidden,
     )
@@ -212,7 +207,7 @@ def _platform(device: Device) -> str:
     return "rocm" if "rocm" in client.platform_version.lower() else "cuda"
 
 
-def _refused(message: str, arguments: Sequence[ShapedArray], seconds: float) -> Measured:
+def _refused(message: str, arguments: Sequence[ShapedArray]) -> Measured:
     """What a TPU's compiler says of a program that does not fit it."""
     own = float(sum(aval.size * aval.dtype.itemsize for aval in arguments))
     sizes = re.findall(r"(?:\(|Used )([0-9]+(?:\.[0-9]+)?)([KMGTP]?)", message)
@@ -221,6 +216,5 @@ def _refused(message: str, arguments: Sequence[ShapedArray], seconds: float) -> 
         nbytes=wanted + own,
         argument_bytes=own,
         temp_bytes=wanted,
-        seconds=seconds,
         compiled=None,
     )

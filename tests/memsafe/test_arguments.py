@@ -8,11 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from jax.extend.core import jaxpr_as_fun
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 import memsafe
 from memsafe import engine
 from memsafe import fit as fitting
 from memsafe.options import Options
+from memsafe.programs import flattened
 from tests.memsafe.budgets import (
     ROOM,
     assert_same,
@@ -326,6 +329,60 @@ def test_large_constants_are_told_apart_in_their_middle() -> None:
     finally:
         jax.config.update(option, before)
     assert sums == [0, 1]
+
+
+def test_keyword_arguments_come_in_the_order_of_jit() -> None:
+    def f(**given: Array) -> Array:
+        return jnp.stack(list(given.values()))
+
+    safe, jitted = memsafe.memsafe(f, "1GB"), jax.jit(f)
+    for given in ({"b": 1.0, "a": 2.0}, {"a": 2.0, "b": 1.0}):
+        assert_same(safe(**given), jitted(**given))
+
+
+def test_what_is_written_into_a_constant_later_is_not_seen_as_in_jit() -> None:
+    table = np.arange(4.0)
+    safe = memsafe.memsafe(lambda x: x + table, "1GB")
+    for _ in range(2):
+        assert_same(safe(jnp.zeros(4)), jnp.arange(4.0))
+        table[:] = 100
+
+
+def test_draws_are_those_of_the_setting_that_they_were_traced_by() -> None:
+    def f(key: Array) -> Array:
+        with jax.threefry_partitionable(False):  # noqa: FBT003 — jax has no other way.
+            return jax.random.normal(key, (50, 11)).sum(0)
+
+    key = jax.random.key(0)
+    assert_same(jax.jit(flat(f, key))(key)[0], jax.jit(f)(key))
+
+    def g(key: Array) -> Array:
+        return jax.random.normal(key, (5,))
+
+    safe, jitted = memsafe.memsafe(g, "1GB"), jax.jit(g)
+    for setting in (True, False, True):
+        with jax.threefry_partitionable(setting):
+            assert_same(safe(key), jitted(key))
+
+
+def flat(function: Any, *arguments: Any) -> Any:
+    return jaxpr_as_fun(flattened(jax.make_jaxpr(function)(*arguments)))
+
+
+@pytest.mark.parametrize(
+    "sharding",
+    [
+        NamedSharding(Mesh(np.array(jax.devices()[:1]), ("a",)), PartitionSpec("a")),
+        SingleDeviceSharding(jax.devices()[0], memory_kind="unpinned_host"),
+    ],
+    ids=["a mesh of one device", "another memory"],
+)
+def test_arguments_on_one_device_may_say_more_of_where_they_lie(sharding: Sharding) -> None:
+    x = jax.device_put(points(), sharding)
+    for within in (memsafe.memsafe(turned, "1GB"), safe(turned)):
+        got, wanted = within(x), jax.jit(turned)(x)
+        assert got.sharding == wanted.sharding
+        assert_same(got, wanted)
 
 
 def test_what_a_function_raises_comes_out_each_time() -> None:

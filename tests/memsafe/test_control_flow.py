@@ -4,13 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.experimental.pallas as pl
 import jax.numpy as jnp
 import jax.scipy.sparse.linalg
 import numpy as np
 import pytest
 from jax import Array, lax
+from jax.extend.core import jaxpr_as_fun
 
 import memsafe
+from memsafe.programs import flattened
 from tests.memsafe.budgets import (
     COUNT,
     ROOM,
@@ -130,6 +133,20 @@ def test_prints_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
         jax.effects_barrier()
         assert capsys.readouterr().out.count("energy") == 1
     assert peak_bytes(safe(f), points(), weights()) <= ROOM
+
+
+def test_a_branch_of_another_platform_is_not_lowered() -> None:
+    def f(x: Array) -> Array:
+        def kernel(x: Any, result: Any) -> None:
+            result[...] = x[...] * 2
+
+        def on_tpu(x: Array) -> Array:
+            return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+        return jax.lax.platform_dependent(x, tpu=on_tpu, default=lambda x: x * 2)
+
+    flat = jaxpr_as_fun(flattened(jax.make_jaxpr(f)(points())))
+    assert_same(jax.jit(flat)(points())[0], 2 * points())
 
 
 def printing_steps(x: Array) -> Array:

@@ -158,6 +158,43 @@ def test_an_integer_part_of_a_sum_is_not_split() -> None:
     assert_stays_whole(f, jnp.arange(24, dtype=jnp.uint32).reshape(8, 3), primitive="scan")
 
 
+@pytest.mark.parametrize(
+    ("made_of", "dtype"),
+    [
+        pytest.param(
+            lambda parts: lax.dot_general(
+                parts, parts[:1], (((), ()), ((), ())), preferred_element_type=jnp.int32
+            ),
+            jnp.int8,
+            id="integers that wrap later",
+        ),
+        pytest.param(lambda parts: parts[0].astype(jnp.float16), jnp.float32, id="half precision"),
+    ],
+)
+def test_a_sum_in_a_type_that_its_parts_do_not_fit_is_not_split(
+    made_of: Callable[[Array], Array], dtype: Any
+) -> None:
+    def f(x: Array) -> Array:
+        def step(count: Array, _: None) -> tuple[Array, Array]:
+            return count, made_of(lax.reduce_sum(x, (0,)))
+
+        return lax.scan(step, 0.0, None, length=3)[1]
+
+    assert_stays_whole(f, jnp.ones((8, 3), dtype), primitive="scan")
+
+
+def test_a_sum_in_a_type_as_large_is_split() -> None:
+    def f(x: Array) -> Array:
+        def step(count: Array, _: None) -> tuple[Array, None]:
+            return count + lax.reduce_sum(x, (0,)).astype(jnp.bfloat16), None
+
+        return lax.scan(step, jnp.zeros((), jnp.bfloat16), None, length=3)[0]
+
+    x = jnp.ones(8, jnp.float32)
+    expect = [((0, None), (None,), True)]
+    assert_pieces_give_the_whole(f, x, expect=expect, primitive="scan")
+
+
 def test_a_loop_that_draws_anew_is_not_split() -> None:
     def f(x: Array) -> Array:
         return lax.scan(lambda c, row: (c, row * lax.rng_uniform(0.0, 1.0, ())), 0.0, x)[1]

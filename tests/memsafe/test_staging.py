@@ -196,6 +196,16 @@ def test_no_tracer_leaks() -> None:
             transform(memsafe.memsafe(energy, 300_000))(x, v)
 
 
+@pytest.mark.exhaustive
+def test_no_tracer_leaks_between_a_maximum_and_its_sum() -> None:
+    def loss(x: Array) -> Array:
+        return jnp.sum(jax.nn.softmax(x @ x.T) @ x)
+
+    x, step = jnp.ones((256, 4)), jax.grad(loss)
+    with jax.checking_leaks():
+        memsafe.memsafe(step, peak_bytes(step, x) // 2)(x)
+
+
 def test_the_control_a_leak_would_be_seen() -> None:
     kept: list[Any] = []
     with jax.checking_leaks(), pytest.raises(Exception, match="Leaked"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import jax
+from jax.sharding import SingleDeviceSharding
 
 from memsafe.fit import fitted
 from memsafe.jax_internals import (
@@ -134,11 +135,12 @@ class Engine:
     def _place(self, inputs: Sequence[Any], donated: Sequence[int]) -> Place:
         shardings = tuple(map(_sharding, inputs))
         several = any(each is not None and len(each.device_set) > 1 for each in shardings)
+        named = several or any(map(_says_more_than_a_device, shardings))
         return Place(
             device=self._device(inputs),
             pinned=self.options.device is not None or any(each is not None for each in shardings),
             donated=tuple(donated),
-            shardings=shardings if several else None,
+            shardings=shardings if named else None,
             is_on_one_device=bool(inputs) and not several,
         )
 
@@ -150,6 +152,13 @@ class Engine:
             if sharding is not None:
                 return min(sharding.device_set, key=lambda device: device.id)
         return jax.devices()[0]
+
+
+def _says_more_than_a_device(sharding: Any) -> bool:
+    """Whether a sharding has a mesh, which results keep, or another memory of the device."""
+    if sharding is None or len(sharding.device_set) > 1:
+        return False
+    return bool(sharding != SingleDeviceSharding(*sharding.device_set))
 
 
 def at_hand(inputs: Sequence[Any]) -> bool:

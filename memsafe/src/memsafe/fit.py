@@ -64,7 +64,8 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     written = planner.plan(program, float("inf"), parts)
     if budget is not None and options.size_threshold is None and plain.keeps(budget):
         return Fit(plan=written, written=written.graph, plain=plain, result=plain, attempts=0)
-    flat = gathered(flattened(program), place.shardings)
+    flat = flattened(program)
+    flat = flat if place.is_on_one_device else gathered(flat, place.shardings)
     own = Graph(flat, model=planner.model)
     if options.size_threshold is not None:
         prepared = options.prepared(flat, place.device.platform)
@@ -94,7 +95,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
 
 def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:
     """How the arguments lie over several devices."""
-    if place.shardings is None:
+    if place.shardings is None or place.is_on_one_device:
         return ()
     avals = [aval_of(variable) for variable in program.jaxpr.invars]
     pairs = zip(place.shardings, avals, strict=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from memsafe.engine import Engine, at_hand
 from memsafe.errors import advising
@@ -279,7 +280,7 @@ def flattened_call(args: tuple[Any, ...], kwargs: dict[str, Any], options: Optio
 
     def rebuilt(values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         whole = dict(zip(varied, jax.tree.unflatten(tree, values), strict=True)) | fixed
-        keywords = {name: whole[name] for name in kwargs}
+        keywords = {name: whole[name] for name in sorted(kwargs)}  # As `jax.jit` passes them.
         return tuple(whole[at] for at in range(len(args))), keywords
 
     avals = tuple(map(jax.typeof, leaves))
@@ -312,9 +313,11 @@ def _traced(f: Callable[..., Any], call: Call, *leaves: Any) -> Traced:
 
     with advising("do this: differentiate the memsafe function, jax.grad(memsafe(f))"):
         closed = jax.make_jaxpr(flat)(*map(unplaced, leaves))
-    return Traced(
-        closed=without_constants(closed), constants=list(closed.consts), results=trees[-1]
-    )
+    # What a user writes into an array later is not seen, as by `jax.jit`.
+    constants: list[Any] = [
+        each.copy() if isinstance(each, np.ndarray) else each for each in closed.consts
+    ]
+    return Traced(closed=without_constants(closed), constants=constants, results=trees[-1])
 
 
 def _called(f: Callable[..., Any], call: Call, *leaves: Any) -> Any:

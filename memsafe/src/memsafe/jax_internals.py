@@ -41,6 +41,7 @@ __all__ = [
     "outside_of_traces",
     "scan_operands",
     "source_line",
+    "switched",
     "trace_settings",
     "under_named_axes",
     "varying",
@@ -182,6 +183,25 @@ def scan_operands(equation: JaxprEqn) -> tuple[int, int]:
     return len(constants), len(carried)
 
 
+def switched(
+    equation: JaxprEqn,
+    index: Array,
+    branches: Sequence[Callable[..., list[Array]]],
+    operands: Sequence[Array],
+) -> list[Array]:
+    """The results of one of `branches`, in place of those of a `cond`.
+
+    Where the platform chooses, a branch that another platform takes is not lowered.
+    """
+    from jax import lax
+
+    platforms = equation.params.get("branches_platforms")
+    if platforms is None:
+        return list(lax.switch(index, branches, *operands))
+    switch = _private("jax._src.lax.control_flow.conditionals", "_switch_internal")
+    return list(switch(index, branches, operands, branches_platforms=platforms))
+
+
 def aval_of(atom: Any) -> ShapedArray:
     """The shape and type of an operand or a result."""
     return cast("ShapedArray", atom.aval)
@@ -202,13 +222,12 @@ def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
     import jax
     from jax.extend.random import rbg_prng_impl, threefry_prng_impl, unsafe_rbg_prng_impl
 
-    settings: Any = jax.config
     implementation = getattr(key.dtype, "_impl", None)
     if implementation in (rbg_prng_impl, unsafe_rbg_prng_impl) and key.ndim == 0:
         width, shape = equation.params["bit_width"], equation.params["shape"]
         drawn: Array = implementation.random_bits(jax.random.key_data(key), width, shape)
         return drawn
-    if implementation != threefry_prng_impl or not settings.jax_threefry_partitionable:
+    if implementation != threefry_prng_impl or not equation.ctx.threefry_partitionable:
         return None
 
     def bits(data: Array) -> Array:

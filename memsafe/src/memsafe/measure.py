@@ -105,7 +105,7 @@ class Place:
         device: The device, or the first of those that `shardings` name.
         pinned: Whether the program must be compiled for `device`, rather than where it likes.
         donated: The arguments whose memory it may reuse.
-        shardings: Where each argument lies; None: all on `device`.
+        shardings: Where each argument lies; None: all on `device`, in its usual memory.
         mapping: The `shard_map` that it is inside, with which it is compiled.
         is_on_one_device: Whether it runs on one device, as far as known.
     """

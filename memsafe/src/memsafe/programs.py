@@ -233,7 +233,8 @@ def signature_of(
 
     make(inputs)
     for equation in equations:
-        found.append(equation.primitive)
+        context = equation.ctx
+        found += (equation.primitive, context.threefry_partitionable, context.compute_type)
         read(equation.invars)
         make(equation.outvars)
         for name, value in sorted(equation.params.items()):
@@ -306,7 +307,8 @@ _inherited = partial(bind, inherit=True)
 
 
 def _bits(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
-    bits = counter_bits(equation, operands[0])
+    with equation.ctx.manager:
+        bits = counter_bits(equation, operands[0])
     return _inherited(equation, operands) if bits is None else [bits]
 
 

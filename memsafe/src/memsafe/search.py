@@ -164,7 +164,10 @@ class Search:
         target = _MARGIN * self.room * min(1.0, 2 * ratio)
         # Compilers fuse what a plan counts as kept.
         again = Recomputation(
-            search=self, programs=iter(recomputing), target=target, scale=min(1.0, 1 / ratio)
+            search=self,
+            programs=iter(recomputing),
+            target=target,
+            scale=min(1.0, 1 / ratio),
         )
         refusals: list[BudgetError] = []
         in_slices: list[BudgetError] = []
@@ -388,6 +391,7 @@ def floor_of(graph: Graph) -> float:
 
 
 def _ratio(written: Plan, plain: Measured) -> float:
-    """How much larger the prediction is than what the compiler needs; 1 where it did not say."""
+    """How much larger the prediction is than what the compiler needs; 1 where either is nothing."""
     needed = plain.nbytes - plain.argument_bytes
-    return written.predicted / needed if 0 < needed < float("inf") else 1.0
+    is_known = written.predicted and 0 < needed < float("inf")
+    return written.predicted / needed if is_known else 1.0

@@ -10,7 +10,7 @@ import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from memsafe.jax_internals import as_written, scan_operands
+from memsafe.jax_internals import as_written, scan_operands, switched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -152,7 +152,7 @@ def _cond(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run]
         programs.get(f"branches {number}", jaxpr_as_fun(as_closed(branch)))
         for number, branch in enumerate(params["branches"])
     ]
-    return list(lax.switch(index, branches, *rest))
+    return switched(equation, index, branches, rest)
 
 
 def _shard_map(

@@ -253,6 +253,15 @@ def test_branches_with_effects_are_left() -> None:
     assert branches_again(written) is written
 
 
+def test_branches_that_draw_anew_are_left() -> None:
+    def drawn(choice: Array, x: Array) -> Array:
+        kept = lax.cond(choice, lambda x: x * lax.rng_uniform(0.0, 1.0, x.shape), jnp.cos, x)
+        return lax.cond(choice, jnp.sin, jnp.cos, kept)
+
+    written = program(drawn, np.bool_(1), normal(WIDTH))
+    assert branches_again(written) is written
+
+
 def kept_by_the_caller(weight: Array, rows: Array) -> tuple[Array, Array]:
     """What the gradient reads is a result as well."""
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
+from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 import memsafe
@@ -92,6 +92,14 @@ def test_the_note_says_what_is_reduced_and_where() -> None:
         pytest.param(lambda x: shifted(x, x.max()), ROWS, id="the maximum of more"),
         pytest.param(lambda x: shifted(x, x.max(0)), SQUARE, id="the maximum of another dimension"),
         pytest.param(lambda x: shifted(x, x.max(1)), SQUARE, id="maxima of other rows"),
+        pytest.param(
+            lambda x: shifted(
+                (y := x[..., None] * jnp.arange(3.0)),
+                lax.reshape(y.max(-1), x.shape, dimensions=(1, 0))[..., None],
+            ),
+            SQUARE,
+            id="maxima transposed by a reshape",
+        ),
         pytest.param(
             lambda x: shifted(x, jnp.repeat(x.max(1), 2)[:24, None]), SQUARE, id="repeated"
         ),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from jax.extend.core import Literal, Var
 
 from memsafe.programs import evaluate, retraced
-from memsafe.sub_jaxprs import rebuilt, sub_jaxprs_of
+from memsafe.sub_jaxprs import draws_anew, rebuilt, sub_jaxprs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -99,7 +99,10 @@ def _pairs(closed: ClosedJaxpr) -> Iterator[tuple[int, _Pair]]:
 def _take_one_branch(first: JaxprEqn, second: JaxprEqn, makers: _Makers) -> bool:
     """Whether two equations choose a branch by one number."""
     are_choices = all(
-        each.primitive.name == "cond" and not each.effects for each in (first, second)
+        each.primitive.name == "cond"
+        and not each.effects
+        and not any(map(draws_anew, sub_jaxprs_of(each).values()))
+        for each in (first, second)
     )
     return are_choices and _is_same(first.invars[0], second.invars[0], makers)
 

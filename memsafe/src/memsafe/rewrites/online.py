@@ -126,8 +126,9 @@ class _Pair:
         return [largest]
 
     def summed(self, _read: Read) -> list[Array]:
-        """The sum."""
-        return self.total
+        """The sum, which is kept no longer: it belongs to a trace."""
+        total, self.total = self.total, []
+        return total
 
 
 def online_sums(closed: ClosedJaxpr) -> Rewritten:
@@ -217,7 +218,8 @@ def _unconverted(atom: Atom, definitions: Definitions) -> Atom:
 
 def _moved(equation: JaxprEqn) -> dict[int, int]:
     """Where the dimensions of more than one index go; raises where they do not stay apart."""
-    if equation.primitive.name not in _MOVES or len(equation.invars) != 1:
+    is_transposed = equation.params.get("dimensions") is not None  # Of a reshape.
+    if equation.primitive.name not in _MOVES or len(equation.invars) != 1 or is_transposed:
         raise _NoShift
     if equation.primitive.name == "broadcast_in_dim":
         return dict(enumerate(map(int, equation.params["broadcast_dimensions"])))

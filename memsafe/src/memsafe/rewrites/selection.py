@@ -95,8 +95,13 @@ def _is_selectable(sort: JaxprEqn) -> bool:
         and sort.params["num_keys"] == 1
         and len(sort.invars) <= len(("values", "places"))
         and isinstance(values, Var)
-        and (jnp.issubdtype(kind, jnp.integer) or kind in _FLOATS)
+        and (_is_whole_bytes(kind) or kind in _FLOATS)
     )
+
+
+def _is_whole_bytes(kind: Any) -> bool:
+    limits: Any = jnp.iinfo
+    return jnp.issubdtype(kind, jnp.integer) and bool(limits(kind).bits % 8 == 0)
 
 
 _FLOATS = tuple(map(jnp.dtype, (jnp.bfloat16, jnp.float16, jnp.float32, jnp.float64)))

@@ -12,7 +12,7 @@ from jax import lax
 from jax.core import ShapedArray
 
 from memsafe.factors import Axis, Factor, Rule
-from memsafe.jax_internals import as_written, scan_operands
+from memsafe.jax_internals import as_written, scan_operands, switched
 from memsafe.merges import SUM
 from memsafe.programs import shape_of
 from memsafe.rules.bodies import SUMMED, Body, Division, Kind
@@ -162,7 +162,7 @@ def _run(
             for number in range(len(division.bodies))
         ]
         index, *given = operands
-        return list(lax.switch(index, branches, *given))
+        return switched(equation, index, branches, given)
 
 
 def _steps(

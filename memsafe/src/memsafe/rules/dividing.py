@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 from jax.extend.core import Literal, Var
@@ -246,13 +246,12 @@ class _Kinds:
 def _keeps_sums(equation: JaxprEqn, kinds: Sequence[Kind]) -> bool:
     """Whether what an equation makes of parts is a part of what it makes of their sum."""
     name = equation.primitive.name
-    if name in _RESHAPED:
+    made = aval_of(equation.outvars[0]).dtype
+    pairs = zip(equation.invars, kinds, strict=True)
+    if not all(_holds(made, aval_of(atom).dtype) for atom, kind in pairs if kind is SUMMED):
+        return False
+    if name in _RESHAPED or name == "convert_element_type":
         return True
-    if name == "convert_element_type":
-        return all(
-            jnp.issubdtype(aval_of(atom).dtype, jnp.inexact)
-            for atom in (*equation.invars, *equation.outvars)
-        )
     if name in ADDED:
         added = range(len(kinds))[ADDED[name]]
         return all(at in added for at, kind in enumerate(kinds) if kind is SUMMED)
@@ -260,6 +259,20 @@ def _keeps_sums(equation: JaxprEqn, kinds: Sequence[Kind]) -> bool:
         return False
     places = [at for at, kind in enumerate(kinds) if kind is SUMMED]
     return len(places) == 1 and places[0] in _SCALED.get(name, ())
+
+
+def _holds(made: Any, part: Any) -> bool:
+    """Whether parts of a sum add up in the type `made` as in their own type.
+
+    Integers of another type wrap elsewhere, and a part may be too large for half precision that a
+    sum fits. Parts of over 1e38 are not thought of.
+    """
+    if made == part:
+        return True
+    if not (jnp.issubdtype(made, jnp.inexact) and jnp.issubdtype(part, jnp.inexact)):
+        return False
+    limits: Any = jnp.finfo
+    return bool(limits(made).maxexp >= min(limits(part).maxexp, limits(jnp.float32).maxexp))
 
 
 def _agrees(factor: Factor, known: Iterable[Axis | None]) -> bool:

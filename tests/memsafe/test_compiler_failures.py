@@ -8,6 +8,7 @@ import pytest
 
 import memsafe
 from memsafe import fit as fitting
+from memsafe import measure as measuring
 from tests.memsafe.budgets import ROOM, assert_same, energy, points, safe, weights
 
 pytestmark = pytest.mark.usefixtures("doubles")
@@ -42,3 +43,8 @@ def test_a_compiler_that_fails_at_every_plan_too_says_why(monkeypatch: pytest.Mo
     failing_at(monkeypatch, lambda _: True)
     with pytest.raises(jax.errors.JaxRuntimeError, match="no output tile sizes"):
         safe(energy)(points(), weights())
+
+
+def test_a_version_beside_it_is_not_taken_for_the_size_of_a_refused_program() -> None:
+    told = "RESOURCE_EXHAUSTED: Ran out of memory (jax (0.10.2)), HLO temporaries (64.50G) exceed"
+    assert measuring._refused(told, []).nbytes == 64.5 * 2**30

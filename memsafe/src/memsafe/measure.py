@@ -210,7 +210,7 @@ def _platform(device: Device) -> str:
 def _refused(message: str, arguments: Sequence[ShapedArray]) -> Measured:
     """What a TPU's compiler says of a program that does not fit it."""
     own = float(sum(aval.size * aval.dtype.itemsize for aval in arguments))
-    sizes = re.findall(r"(?:\(|Used )([0-9]+(?:\.[0-9]+)?)([KMGTP]?)", message)
+    sizes = re.findall(r"(?:\(|Used )([0-9]+(?:\.[0-9]+)?)([KMGTP]?)(?![0-9.])", message)
     wanted = float(sizes[0][0]) * _SCALE[sizes[0][1]] if sizes else float("inf")
     return Measured(
         nbytes=wanted + own,

@@ -149,6 +149,19 @@ def test_a_branch_of_another_platform_is_not_lowered() -> None:
     assert_same(jax.jit(flat)(points())[0], 2 * points())
 
 
+def test_a_checkpoint_keeps_apart_the_operands_that_it_names_alone() -> None:
+    def f(x: Array, y: Array) -> Array:
+        return jnp.sum(jnp.sin(jnp.cos(x) * y))
+
+    def barriers(apart: Any) -> int:
+        step = jax.grad(jax.checkpoint(f, prevent_cse=apart))
+        flat = flattened(jax.make_jaxpr(step)(jnp.ones(3), jnp.ones(3)))
+        return sum(each.primitive.name == "optimization_barrier" for each in flat.jaxpr.eqns)
+
+    found = [barriers(each) for each in ((False, False), (False, True), (True, True))]
+    assert found == [1, 2, 3]  # Of the cotangent, which JAX always keeps apart.
+
+
 def printing_steps(x: Array) -> Array:
     def step(x: Array, row: Array) -> tuple[Array, None]:
         jax.debug.print("again {}", x[0])

@@ -163,7 +163,7 @@ def test_an_integer_part_of_a_sum_is_not_split() -> None:
     [
         pytest.param(
             lambda parts: lax.dot_general(
-                parts, parts[:1], (((), ()), ((), ())), preferred_element_type=jnp.int32
+                parts[0], jnp.int8(3), (((), ()), ((), ())), preferred_element_type=jnp.int32
             ),
             jnp.int8,
             id="integers that wrap later",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from math import inf
+from types import SimpleNamespace
 from typing import Any, Final
 
 import jax
@@ -19,7 +20,7 @@ from memsafe import BudgetError, memsafe
 from memsafe.emit import emitted
 from memsafe.explicit import ByType
 from memsafe.function import Calls
-from memsafe.measure import Place, measured
+from memsafe.measure import Place, _platform, measured
 from memsafe.options import DEFAULT_REWRITES, Asked
 from tests.hlo.compilers import installed
 from tests.memsafe.mapped_on_four_devices import CLAIMS as MAPPED
@@ -208,3 +209,13 @@ def test_over_several_gpus_slices_have_no_layout_which_would_be_gathered(
     jitted = jax.jit(within, in_shardings=where, out_shardings=where)
     text = jitted.trace(*SEQUENCES).lower(lowering_platforms=("cuda",)).as_text()
     assert ("LayoutConstraint" in text) is (count == 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "platform"),
+    [("PJRT C API\ncuda 13000", "cuda"), ("PJRT C API\nrocm 60400", "rocm")],
+)
+def test_a_program_for_a_gpu_is_lowered_for_its_maker(version: str, platform: str) -> None:
+    client = SimpleNamespace(platform_version=version)
+    device: Any = SimpleNamespace(platform="gpu", client=client)
+    assert _platform(device) == platform

@@ -164,10 +164,7 @@ class Search:
         target = _MARGIN * self.room * min(1.0, 2 * ratio)
         # Compilers fuse what a plan counts as kept.
         again = Recomputation(
-            search=self,
-            programs=iter(recomputing),
-            target=target,
-            scale=min(1.0, 1 / ratio),
+            search=self, programs=iter(recomputing), target=target, scale=min(1.0, 1 / ratio)
         )
         refusals: list[BudgetError] = []
         in_slices: list[BudgetError] = []

@@ -222,6 +222,96 @@ def another_device_than_the_first_is_planned_for() -> None:
     close(result, product(*arrays()))
 
 
+def what_is_committed_says_where_it_runs() -> None:
+    x, y, v = arrays()
+    last = jax.devices()[-1]
+    for budget in (10_000_000, 300_000):
+        result = memsafe(product, budget)(x, y, jax.device_put(v, last))
+        assert result.devices() == {last}, result.devices()
+        close(result, product(*arrays()))
+
+
+def arrays_in_a_closure_lie_anywhere() -> None:
+    x, y, v = arrays()
+    first, *_, last = jax.devices()
+    here = jax.device_put(v, first)
+    divided = jax.device_put(v, split_rows())
+    for weights in (v, here, np.asarray(v), divided):
+        for place in (last, *(NamedSharding(mesh(kind), PartitionSpec()) for kind in AXES)):
+            if weights is divided and place is not last and place.mesh != mesh():
+                continue  # Nor does jax compute with arrays of both kinds of axes.
+            given = jax.device_put((x, y), place)
+            within = memsafe(lambda x, y, v=weights: product(x, y, v), 500_000)
+            for _ in range(2):
+                result = within(*given)
+                assert result.sharding.device_set == given[0].sharding.device_set
+                close(result, product(*arrays()))
+            close(within.lower(*given).compile()(*given), result)
+    both = memsafe(lambda x: product(x, jax.device_put(y, last), here), 500_000)
+    close(both(x), product(*arrays()))
+
+
+def arrays_in_a_closure_are_moved_once() -> None:
+    x, y, v = placed()
+    whole = jax.device_put(v, jax.devices()[0])
+    within = memsafe(lambda x, y: product(x, y, whole), 500_000)
+    within(x, y)
+    with jax.transfer_guard("disallow_explicit"):
+        within(x, y)
+
+
+def the_default_device_is_asked_at_every_call() -> None:
+    given, within = arrays(), memsafe(product, 300_000)
+    for device in (*jax.devices()[:2], None):
+        with jax.default_device(device):
+            result = within(*given)
+        assert result.devices() == {device or jax.devices()[0]}, device
+        close(result, product(*given))
+
+
+def layers(weights: list[Array], x: Array) -> Array:
+    for each in weights:
+        x = jnp.tanh(x @ each)
+    return (x**2).mean()
+
+
+def gradients_lie_where_those_of_the_program_as_written_do() -> None:
+    grid = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+    numbers = np.random.default_rng(0)
+    weights = [
+        jax.device_put(
+            jnp.asarray(numbers.standard_normal((64, 64)) / 8, jnp.float32),
+            NamedSharding(grid, PartitionSpec(None, "b")),
+        )
+        for _ in range(6)
+    ]
+    x = jnp.asarray(numbers.standard_normal((2048, 64)), jnp.float32)
+    for axes in (PartitionSpec("a"), PartitionSpec()):
+        arguments = weights, jax.device_put(x, NamedSharding(grid, axes))
+        gradient = jax.grad(layers)
+        budget = int(0.6 * peak_bytes(gradient, *arguments))
+        wanted = jax.jit(gradient)(*arguments)
+        compiled = memsafe(gradient, budget).lower(*arguments).compile()
+        for got in (memsafe(gradient, budget)(*arguments), compiled(*arguments)):
+            for one, other in zip(got, wanted, strict=True):
+                close(one, other)
+                assert one.sharding.is_equivalent_to(other.sharding, 2), one.sharding
+
+
+def shapes_on_explicit_axes_are_planned_as_arrays() -> None:
+    arguments = placed(AxisType.Explicit)
+    budget = peak_bytes(product, *placed()) // 2
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding) for x in arguments]
+    within = memsafe(product, budget)
+    compiled = within.lower(*shapes).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes <= budget
+    for got in (compiled(*arguments), within(*arguments)):
+        close(got, product(*arrays()))
+        assert got.sharding.spec == split_rows().spec, got.sharding
+    one, other, last = arguments[0], *shapes[1:]
+    assert within.lower(one, other, last).out_info.sharding.spec == split_rows().spec
+
+
 CLAIMS: Final = {
     claim.__name__: claim
     for claim in (
@@ -237,6 +327,12 @@ CLAIMS: Final = {
         all_pairs_of_sides_over_the_same_devices_are_split,
         ahead_of_time_arguments_lie_where_they_say,
         another_device_than_the_first_is_planned_for,
+        what_is_committed_says_where_it_runs,
+        arrays_in_a_closure_lie_anywhere,
+        arrays_in_a_closure_are_moved_once,
+        the_default_device_is_asked_at_every_call,
+        gradients_lie_where_those_of_the_program_as_written_do,
+        shapes_on_explicit_axes_are_planned_as_arrays,
     )
 }
 

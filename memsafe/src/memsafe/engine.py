@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import jax
-from jax.sharding import SingleDeviceSharding
 
 from memsafe.fit import fitted
 from memsafe.jax_internals import (
@@ -17,6 +16,7 @@ from memsafe.jax_internals import (
     under_named_axes,
 )
 from memsafe.measure import Mapping, Place, mesh_of
+from memsafe.placement import device_for, says_more_than_a_device, sharding_of
 from memsafe.primitive import Gives, bound, computed
 from memsafe.programs import evaluate, signature
 from memsafe.search import Fit
@@ -133,43 +133,18 @@ class Engine:
         return known[place]
 
     def _place(self, inputs: Sequence[Any], donated: Sequence[int]) -> Place:
-        shardings = tuple(map(_sharding, inputs))
+        shardings = tuple(map(sharding_of, inputs))
         several = any(each is not None and len(each.device_set) > 1 for each in shardings)
-        named = several or any(map(_says_more_than_a_device, shardings))
+        named = several or any(map(says_more_than_a_device, shardings))
         return Place(
-            device=self._device(inputs),
+            device=self.options.device or device_for(shardings),
             pinned=self.options.device is not None or any(each is not None for each in shardings),
             donated=tuple(donated),
             shardings=shardings if named else None,
             is_on_one_device=bool(inputs) and not several,
         )
 
-    def _device(self, inputs: Sequence[Any]) -> Device:
-        if self.options.device is not None:
-            return self.options.device
-        for each in inputs:
-            sharding = each.sharding if isinstance(each, jax.Array) else _sharding(each)
-            if sharding is not None:
-                return min(sharding.device_set, key=lambda device: device.id)
-        return jax.devices()[0]
-
-
-def _says_more_than_a_device(sharding: Any) -> bool:
-    """Whether a sharding has a mesh, which results keep, or another memory of the device."""
-    if sharding is None or len(sharding.device_set) > 1:
-        return False
-    return bool(sharding != SingleDeviceSharding(*sharding.device_set))
-
 
 def at_hand(inputs: Sequence[Any]) -> bool:
     """Whether these are arrays, and no axis is mapped."""
     return not any(isinstance(each, jax.core.Tracer) for each in inputs) and not under_named_axes()
-
-
-def _sharding(each: Any) -> Any:
-    """Where the user placed an argument, or asks it to be placed; None: anywhere."""
-    if isinstance(each, jax.core.Tracer) or not getattr(each, "committed", True):
-        return None
-    sharding = getattr(each, "sharding", None)
-    is_abstract = isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh)
-    return None if is_abstract else sharding

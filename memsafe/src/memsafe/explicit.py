@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from memsafe.errors import BudgetError
 from memsafe.jax_internals import InternalsMoved
@@ -20,22 +20,16 @@ from memsafe.jax_internals import InternalsMoved
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jax.sharding import AbstractMesh
-
 __all__ = ["Automatic", "Axes", "ByType", "NoAxes", "explicit_mesh"]
 
 
 def explicit_mesh(values: Iterable[Any]) -> AbstractMesh | None:
     """The mesh with explicit axes that one of `values` lies on, or None.
 
-    A `jax.ShapeDtypeStruct` lies nowhere, and inside `shard_map` an axis is manual.
+    Inside `shard_map` an axis is manual.
     """
-    for value in values:
-        if not isinstance(value, jax.ShapeDtypeStruct):
-            mesh: AbstractMesh = jax.typeof(value).sharding.mesh
-            if AxisType.Explicit in mesh.axis_types:
-                return mesh
-    return None
+    meshes: Iterable[AbstractMesh] = (jax.typeof(value).sharding.mesh for value in values)
+    return next((mesh for mesh in meshes if AxisType.Explicit in mesh.axis_types), None)
 
 
 class Axes(Protocol):
@@ -112,6 +106,9 @@ class Automatic:
 
     def see(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         """What `function` says of `arrays`."""
+        if any(isinstance(each, jax.ShapeDtypeStruct) for each in arrays):
+            with jax.sharding.use_abstract_mesh(_automatic(self.mesh)):
+                return function(*map(_described, arrays))
         said = []
 
         def listened(*automatic: Any) -> tuple[()]:
@@ -126,3 +123,20 @@ class Automatic:
         axes = tuple(name for name, kind in kinds if kind is AxisType.Explicit)
         with jax.sharding.use_abstract_mesh(self.mesh):
             return jax.sharding.auto_axes(function, axes=axes, out_sharding=places)(*arrays)
+
+
+def _described(each: Any) -> Any:
+    """What stands for an array on automatic axes."""
+    sharding = each.sharding
+    if isinstance(sharding, NamedSharding):
+        sharding = NamedSharding(_automatic(sharding.mesh), sharding.spec)
+    return jax.ShapeDtypeStruct(
+        each.shape, each.dtype, weak_type=each.weak_type, sharding=sharding
+    )
+
+
+def _automatic(mesh: Any) -> Any:
+    """`mesh` with automatic axes in place of explicit ones."""
+    kinds = (AxisType.Auto if kind is AxisType.Explicit else kind for kind in mesh.axis_types)
+    of = mesh.axis_sizes if isinstance(mesh, AbstractMesh) else mesh.devices
+    return type(mesh)(of, mesh.axis_names, axis_types=tuple(kinds))

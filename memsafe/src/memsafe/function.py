@@ -16,6 +16,7 @@ from memsafe.errors import advising
 from memsafe.explicit import Automatic, Axes, ByType, NoAxes, explicit_mesh
 from memsafe.jax_internals import dispatched, fast_path, trace_settings, without_constants
 from memsafe.options import DEFAULT_REWRITES, MAX_SLOWDOWN, Asked, Options
+from memsafe.placement import beside, described, moved
 from memsafe.programs import unplaced
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from jax import Array, Device
     from jax.extend.core import ClosedJaxpr
+    from jax.sharding import Sharding
     from jax.stages import Lowered
     from jax.stages import Traced as TracedAhead
 
@@ -168,7 +170,8 @@ class Calls:
         if compiled is None or program.closed.effects:
             return self._results(call), None
         found, tree = compiled(*inputs), program.results
-        known = fast_path(compiled, tree, call.leaves, found, program.constants)
+        fixed = inputs[: len(program.constants)]
+        known = fast_path(compiled, tree, call.leaves, found, fixed)
         return jax.tree.unflatten(tree, found), known
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedAhead:
@@ -222,7 +225,7 @@ class Calls:
         if program.is_lasting:
             self.programs[call.key] = program
         donated = [len(program.constants) + at for at in call.donated]
-        return program, [*program.constants, *call.leaves], donated
+        return program, [*program.beside(call.leaves), *call.leaves], donated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,17 +254,30 @@ class Traced:
         constants: What it closes over.
         results: The tree of its results.
         axes: What the explicit axes of its arguments are to it.
+        moved: The constants on the devices of such arguments.
     """
 
     closed: ClosedJaxpr
     constants: list[Array]
     results: Any
     axes: Axes = field(default_factory=NoAxes)
+    moved: dict[Sharding, list[Array]] = field(default_factory=dict)
 
     @property
     def is_lasting(self) -> bool:
         """Whether it outlives the trace in progress."""
         return not any(isinstance(each, jax.core.Tracer) for each in self.constants)
+
+    def beside(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """The constants on the devices of `leaves`."""
+        there = beside(self.constants, leaves)
+        if there is None:
+            return self.constants
+        if any(isinstance(each, jax.ShapeDtypeStruct) for each in leaves):
+            return [described(each, there) for each in self.constants]
+        if there not in self.moved:
+            self.moved[there] = [moved(each, there) for each in self.constants]
+        return self.moved[there]
 
 
 def flattened_call(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:

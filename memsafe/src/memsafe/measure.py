@@ -129,6 +129,7 @@ class Measured:
         temp_bytes: What is neither argument nor result.
         library_bytes: The most of it that libraries allocate, which the compiler does not report.
         compiled: The program; None if it does not compile.
+        places: Where its results were told to lie, one place after the other.
     """
 
     nbytes: float
@@ -136,6 +137,7 @@ class Measured:
     temp_bytes: float
     compiled: Compiled | None
     library_bytes: int = 0
+    places: tuple[tuple[Any, ...], ...] = ()
 
     def keeps(self, budget: int) -> bool:
         """Whether it runs within `budget`; what a compiler refused keeps none, however large."""

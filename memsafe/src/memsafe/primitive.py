@@ -26,6 +26,7 @@ from memsafe.jax_internals import (
     without_unused,
 )
 from memsafe.programs import is_inexact
+from memsafe.sub_jaxprs import draws_anew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -184,6 +185,12 @@ def _partly_known(trace: Any, *tracers: Any, engine: Runs, **params: Any) -> lis
     known = [tracer.pval.get_known() for tracer in tracers[: len(program.jaxpr.invars)]]
     later, now = {**params, "engine": engine}, []
     if params["gives"] is Gives.BOTH and not any(each is None for each in known):
+        if draws_anew(program):
+            raise ValueError(
+                "got a function with lax.rng_uniform, or a callback that has results; wanted one "
+                "that gives the same again, for its derivative computes it again; do this: "
+                "differentiate inside, memsafe(jax.value_and_grad(f))"
+            )
         now = bound(engine, program, known)
         later["gives"] = Gives.TANGENTS
     return [*now, *trace.default_process_primitive(_CALL, tracers, later)]

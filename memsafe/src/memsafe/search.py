@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from memsafe.blockers import blockers_of
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
+from memsafe.placement import constrained
 from memsafe.plan import LONG
 from memsafe.programs import evaluate, nbytes
 from memsafe.prospects import TOO_FAR, Prospects
@@ -124,7 +125,7 @@ class Fit:
         """The planned program: the same arguments, the same results."""
         if self.plan.is_plain:
             return lambda *arguments: evaluate(self.plan.graph.closed, arguments)
-        return emitted(self.plan)
+        return constrained(emitted(self.plan), self.result.places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
 from jax import lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 
-from memsafe.jax_internals import as_written, scan_operands, switched
+from memsafe.jax_internals import as_written, names_only, scan_operands, switched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,12 +39,19 @@ def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
     return {name: as_closed(program) for name, program in found.items()}
 
 
-def draws_anew(body: ClosedJaxpr) -> bool:
-    """Whether a second run of `body` draws other numbers."""
-    return any(
-        each.primitive.name == "rng_uniform" or any(map(draws_anew, sub_jaxprs_of(each).values()))
-        for each in body.jaxpr.eqns
-    )
+def draws_anew(program: ClosedJaxpr) -> bool:
+    """Whether a second run of `program` may give others: random numbers, or those of a callback."""
+    return any(map(_draws_anew, program.jaxpr.eqns))
+
+
+def _draws_anew(equation: JaxprEqn) -> bool:
+    params = equation.params.values()
+    several = (each if isinstance(each, tuple | list) else (each,) for each in params)
+    inside = [each for each in chain(*several) if isinstance(each, ClosedJaxpr | Jaxpr)]
+    if inside:
+        return any(draws_anew(as_closed(each)) for each in inside)
+    is_heard = equation.effects - names_only(equation.effects)
+    return equation.primitive.name == "rng_uniform" or bool(is_heard and equation.outvars)
 
 
 def rebuilt(

@@ -13,6 +13,7 @@ from string import ascii_letters
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Var
 
 from memsafe.jax_internals import bind
@@ -293,11 +294,17 @@ def _others(atom: Var | Literal, dims: Sequence[int]) -> Dims:
 
 
 def _is_product(equation: JaxprEqn) -> bool:
-    """Whether `equation` multiplies arrays of one type into the same type."""
+    """Whether `equation` multiplies arrays of one type into the same type.
+
+    In another order, sums may be larger, and half precision ends at 65,504.
+    """
     if equation.primitive.name != "dot_general" or equation.params.get("out_sharding") is not None:
         return False
     atoms = (*equation.invars, *equation.outvars)
-    return len({type_of(atom) for atom in atoms}) == 1
+    kind, *others = {type_of(atom) for atom in atoms}
+    if others or not jnp.issubdtype(kind, jnp.inexact):
+        return not others
+    return bool(jnp.finfo(kind).maxexp >= jnp.finfo(jnp.float32).maxexp)
 
 
 def _alike(product: JaxprEqn, root: JaxprEqn) -> bool:

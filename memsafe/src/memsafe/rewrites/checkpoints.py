@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import jax.numpy as jnp
 from jax import lax
 
-from memsafe.jax_internals import aval_of
+from memsafe.jax_internals import aval_of, varying_like
 from memsafe.programs import evaluate, flattened, nbytes, retraced, with_sub_jaxprs
 from memsafe.rewrites.branch_pairs import branches_again
 from memsafe.rewrites.loop_pairs import Scan, loop_pairs
@@ -317,4 +317,4 @@ def _written(stack: Array, row: Array, at: Array) -> Array:
 
 def _empty(value: Var) -> Array:
     aval = aval_of(value)
-    return jnp.zeros(aval.shape, aval.dtype)
+    return varying_like(jnp.zeros(aval.shape, aval.dtype), aval)

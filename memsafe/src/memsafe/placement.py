@@ -1,0 +1,106 @@
+"""Where arrays lie, and where a program of them runs: where `jax.jit` would run it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jax import Array, Device
+    from jax.sharding import Sharding
+
+__all__ = [
+    "beside",
+    "constrained",
+    "described",
+    "device_for",
+    "moved",
+    "says_more_than_a_device",
+    "sharding_of",
+]
+
+
+def sharding_of(each: Any) -> Any:
+    """Where the user placed an argument, or asks it to be placed; None: anywhere."""
+    if isinstance(each, jax.core.Tracer) or not getattr(each, "committed", True):
+        return None
+    sharding = getattr(each, "sharding", None)
+    is_abstract = isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh)
+    return None if is_abstract else sharding
+
+
+def says_more_than_a_device(sharding: Any) -> bool:
+    """Whether a sharding has a mesh, which results keep, or another memory of the device."""
+    if sharding is None or len(sharding.device_set) > 1:
+        return False
+    return bool(sharding != SingleDeviceSharding(*sharding.device_set))
+
+
+def device_for(shardings: Iterable[Any]) -> Device:
+    """The first device of arguments that lie so; where they may lie anywhere, jax's default."""
+    placed = _first(shardings)
+    if placed is not None:
+        return min(placed.device_set, key=lambda device: device.id)
+    settings: Any = jax.config
+    asked = settings.jax_default_device
+    if asked is None or isinstance(asked, str):
+        return jax.devices(asked)[0]
+    chosen: Device = asked
+    return chosen
+
+
+def beside(constants: Sequence[Any], leaves: Sequence[Any]) -> Sharding | None:
+    """Where the arrays that a function closes over are to lie beside its arguments; None: anywhere.
+
+    They may lie on any devices: as of `jax.jit`, they do not say where the function runs, unless
+    nothing else does.
+    """
+    if any(isinstance(each, jax.core.Tracer) for each in (*constants, *leaves)):
+        return None
+    placed = _first(map(sharding_of, (*leaves, *constants)))
+    if isinstance(placed, NamedSharding):
+        return NamedSharding(placed.mesh, PartitionSpec())
+    if placed is None or len(placed.device_set) > 1:
+        return None
+    return SingleDeviceSharding(*placed.device_set)
+
+
+def moved(each: Any, there: Sharding) -> Any:
+    """An array on the devices of `there`: as it lies, or whole on each."""
+    return each if _is_on(each, there) else jax.device_put(each, there)
+
+
+def described(each: Any, there: Sharding) -> jax.ShapeDtypeStruct:
+    """What stands for an array that `moved` would give, of devices that only compile."""
+    aval = jax.typeof(each)
+    lies = each.sharding if _is_on(each, there) else there
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=lies)
+
+
+def constrained(
+    program: Callable[..., list[Array]], places: Sequence[Sequence[Sharding]]
+) -> Callable[..., list[Array]]:
+    """`program` with its results in the first of `places`, and from there in the next."""
+
+    def run(*arguments: Array) -> list[Array]:
+        results = program(*arguments)
+        for each in places:
+            pairs = zip(results, each, strict=True)
+            results = [jax.lax.with_sharding_constraint(result, there) for result, there in pairs]
+        return results
+
+    return run
+
+
+def _is_on(each: Any, there: Sharding) -> bool:
+    own = sharding_of(each)
+    return own is not None and bool(own.device_set == there.device_set)
+
+
+def _first(shardings: Iterable[Any]) -> Any:
+    return next((each for each in shardings if each is not None), None)
+

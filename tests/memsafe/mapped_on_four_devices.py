@@ -261,6 +261,111 @@ def a_loop_that_ends_earlier_on_some_devices_is_differentiated() -> None:
         gradients(root)
 
 
+def _inside_and_outside(
+    local: Callable[..., Any],
+    specs: tuple[Any, Any],
+    arguments: tuple[Any, ...],
+    share: float,
+    checks: tuple[bool, ...] = (True, False),
+) -> None:
+    """A map of the memsafe function and the memsafe function of a map keep `share` of the peak."""
+    for check_vma in checks:
+        mapped = partial(_mapped, in_specs=specs[0], out_specs=specs[1], check_vma=check_vma)
+        plain = mapped(local)
+        budget = int(share * peak_bytes(plain, *arguments))
+        wanted = jax.jit(plain)(*arguments)
+        for within in (mapped(memsafe(local, budget)), memsafe(mapped(local), budget)):
+            assert peak_bytes(within, *arguments) <= budget
+            got = jax.jit(within)(*arguments)
+            for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+                close(one, other)
+
+
+def numbers_are_drawn_in_slices() -> None:
+    def dropped(key: Array, x: Array, y: Array, v: Array) -> Array:
+        near = jnp.exp(-((x[:, None] - y[None, :]) ** 2).sum(-1))
+        key = jax.random.fold_in(key, lax.axis_index("d"))
+        return jnp.where(jax.random.bernoulli(key, 0.5, near.shape), near, 0) @ v
+
+    specs = (PartitionSpec(), *ALONG[0]), ALONG[1]
+    _inside_and_outside(dropped, specs, (jax.random.key(0), *arrays()), 0.5)
+
+
+def a_loop_stands_inside_another() -> None:
+    def attended(q: Array, k: Array) -> Array:
+        length = len(q)
+        at = lax.axis_index("d") * length + jnp.arange(length)
+        scores = jnp.einsum("qhd,khd->hqk", q, k)
+        scores = jnp.where(at[:, None] >= jnp.arange(len(k)), scores, -1e9)
+        return jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores), k)
+
+    q = jax.random.normal(jax.random.key(0), (1024, 4, 8))
+    specs = (PartitionSpec("d"), PartitionSpec()), PartitionSpec("d")
+    _inside_and_outside(attended, specs, (q, q), 0.1)
+
+
+def loops_whose_results_vary_and_those_that_do_not_follow_each_other() -> None:
+    def both(x: Array, y: Array, v: Array) -> tuple[Array, Array]:
+        return product(x, y, v), product(y, 2 * y, v)
+
+    specs = ALONG[0], (PartitionSpec("d"), PartitionSpec())
+    _inside_and_outside(both, specs, arrays(), 0.4)
+
+    def steps(x: Array, y: Array, v: Array) -> tuple[Array, Array]:
+        def step(v: Array, _: None) -> tuple[Array, Array]:
+            made = product(x, y, v)
+            return jnp.tanh(product(y, 1.5 * y, v)), made
+
+        return lax.scan(step, v, None, length=3)
+
+    _inside_and_outside(
+        steps, (ALONG[0], (PartitionSpec(), PartitionSpec(None, "d"))), arrays(), 0.5
+    )
+
+
+def a_training_step_over_the_data_keeps_a_third() -> None:
+    """Its layers are a `scan`, whose backward pass adds gradients over devices in every step."""
+
+    def loss(weights: dict[str, Array], x: Array) -> Array:
+        def layer(h: Array, own: dict[str, Array]) -> tuple[Array, None]:
+            return jnp.tanh(h @ own["w"] + own["b"]) + h, None
+
+        return lax.pmean(jnp.mean((lax.scan(layer, x, weights)[0] - 2 * x) ** 2), "d")
+
+    def step(weights: dict[str, Array], x: Array) -> tuple[Array, dict[str, Array]]:
+        value, slopes = jax.value_and_grad(loss)(weights, x)
+        return value, jax.tree.map(lambda one, slope: one - 0.1 * slope, weights, slopes)
+
+    weights = {
+        "w": jax.random.normal(jax.random.key(0), (12, 32, 32)) / 6,
+        "b": jnp.zeros((12, 32)),
+    }
+    specs = (PartitionSpec(), PartitionSpec("d")), (PartitionSpec(), PartitionSpec())
+    x = jax.random.normal(jax.random.key(1), (4096, 32))
+    _inside_and_outside(step, specs, (weights, x), 0.33, (True,))
+
+
+def one_axis_may_be_mapped_where_the_others_are_explicit() -> None:
+    both = jax.make_mesh((2, 2), ("d", "e"), axis_types=(AxisType.Explicit,) * 2)
+
+    def local(x: Array, y: Array, v: Array) -> Array:
+        return lax.psum(jnp.tanh(product(x, y, v)).sum(), "d") + x[:, 0]
+
+    places = [NamedSharding(both, spec) for spec in ALONG[0]]
+    given = [jax.device_put(each, place) for each, place in zip(arrays(), places, strict=True)]
+
+    def mapped(function: Callable[..., Any]) -> Callable[..., Any]:
+        found: Callable[..., Any] = jax.jit(
+            jax.shard_map(
+                function, mesh=both, in_specs=ALONG[0], out_specs=ALONG[1], axis_names={"d"}
+            )
+        )
+        return found
+
+    for budget in (10_000_000, 300_000):
+        close(mapped(memsafe(local, budget))(*given), mapped(local)(*given))
+
+
 CLAIMS: Final = {
     claim.__name__: claim
     for claim in (
@@ -278,6 +383,11 @@ CLAIMS: Final = {
         a_gradient_is_split,
         a_slice_may_start_where_its_device_says,
         a_loop_that_ends_earlier_on_some_devices_is_differentiated,
+        numbers_are_drawn_in_slices,
+        a_loop_stands_inside_another,
+        loops_whose_results_vary_and_those_that_do_not_follow_each_other,
+        a_training_step_over_the_data_keeps_a_third,
+        one_axis_may_be_mapped_where_the_others_are_explicit,
     )
 }
 

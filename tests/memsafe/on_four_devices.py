@@ -312,6 +312,40 @@ def shapes_on_explicit_axes_are_planned_as_arrays() -> None:
     assert within.lower(one, other, last).out_info.sharding.spec == split_rows().spec
 
 
+def arrays_on_explicit_axes_are_not_copied() -> None:
+    def buffers(x: Array) -> list[int]:
+        return [shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards]
+
+    x = jax.device_put(jnp.arange(4096.0), split_rows(AxisType.Explicit))
+    before = buffers(x)
+    result = memsafe(lambda x: 2 * x + 1, 10_000_000, donate_argnums=0)(x)
+    assert x.is_deleted()
+    assert buffers(result) == before
+    assert result.sharding == split_rows(AxisType.Explicit)
+    close(result, 2 * jnp.arange(4096.0) + 1)
+
+
+def sums_along_a_divided_dimension_are_added_over_devices() -> None:
+    grid = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+    place = NamedSharding(grid, PartitionSpec("a", "b"))
+    wide = [jax.random.normal(jax.random.key(at), (1024, 8)) for at in range(2)]
+
+    def pairs(x: Array, y: Array) -> Array:
+        return jnp.exp(-((x[:, None] - y[None]) ** 2).sum(-1)) @ y
+
+    def placed_inside(x: Array, y: Array) -> Array:
+        x, y = (lax.with_sharding_constraint(jnp.tanh(each), place) for each in (x, y))
+        return pairs(x, y)
+
+    wanted = pairs(*wide), pairs(*map(jnp.tanh, wide))
+    for function, where, value in zip(
+        (pairs, placed_inside), (place, split_rows()), wanted, strict=True
+    ):
+        given = [jax.device_put(each, where) for each in wide]
+        budget = peak_bytes(function, *given) // 2
+        np.testing.assert_allclose(memsafe(function, budget)(*given), value, rtol=1e-4, atol=1e-3)
+
+
 CLAIMS: Final = {
     claim.__name__: claim
     for claim in (
@@ -333,6 +367,8 @@ CLAIMS: Final = {
         the_default_device_is_asked_at_every_call,
         gradients_lie_where_those_of_the_program_as_written_do,
         shapes_on_explicit_axes_are_planned_as_arrays,
+        arrays_on_explicit_axes_are_not_copied,
+        sums_along_a_divided_dimension_are_added_over_devices,
     )
 }
 

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
+from jax import Array, lax
+from jax.experimental import io_callback
 
 import memsafe
 from tests.memsafe.budgets import (
@@ -76,3 +77,45 @@ def test_the_derivative_of_a_maximum_is_right_where_slices_round_otherwise() -> 
     assert_same(memsafe.memsafe(jax.grad(f), 2_250_000)(x), jax.jit(jax.grad(f))(x))
     with pytest.raises(memsafe.BudgetError, match="compared with what another loop makes of it"):
         memsafe.memsafe(jax.grad(f), 700_000)(x)
+
+
+def test_what_another_run_would_give_otherwise_is_not_computed_again() -> None:
+    """A backward pass with another batch, or other random numbers, is of another function."""
+    calls: list[int] = []
+
+    def batch() -> np.ndarray[Any, Any]:
+        calls.append(1)
+        return np.float64(len(calls))
+
+    def loaded(x: Array) -> Array:
+        kind = jax.ShapeDtypeStruct((), "float64")
+        return jnp.sin(x) * jax.jit(lambda: io_callback(batch, kind, ordered=True))()
+
+    def drawn(x: Array) -> Array:
+        return (jnp.sin(x) * lax.rng_uniform(0.0, 1.0, (4,))).sum()
+
+    for function in (loaded, drawn):
+        inside = memsafe.memsafe(jax.value_and_grad(function), "1GB")
+        outside = memsafe.memsafe(function, "1GB")
+        pushed = jax.jvp(outside, (1.2,), (1.0,))
+        for value, slope in (inside(1.2), pushed):
+            np.testing.assert_allclose(value / np.sin(1.2), slope / np.cos(1.2))
+        with pytest.raises(ValueError, match=r"do this: differentiate inside, memsafe\(jax\."):
+            jax.value_and_grad(outside)(1.2)
+    assert len(calls) == 2
+
+
+def test_what_checkpoints_keep_is_not_computed_again_to_print(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def shown(x: Array) -> Array:
+        jax.debug.print("ran with {}", x)
+        return jnp.sin(x) * x
+
+    slope = jax.grad(lambda x: (jnp.sin(x) * x) ** 2)(1.2)
+    for policy, times in (("everything_saveable", 1), ("nothing_saveable", 2)):
+        saved = getattr(jax.checkpoint_policies, policy)
+        kept = jax.checkpoint(memsafe.memsafe(shown, "1GB"), policy=saved)
+        np.testing.assert_allclose(jax.grad(lambda x, f=kept: f(x) ** 2)(1.2), slope)
+        jax.effects_barrier()
+        assert capsys.readouterr().out.count("ran with") == times

@@ -12,7 +12,7 @@ from jax import lax
 from jax.extend.core import Literal
 
 from memsafe.factors import Piece
-from memsafe.jax_internals import aval_of, under_named_axes, varying_like
+from memsafe.jax_internals import aval_of, under_named_axes, varying_axes, varying_like
 from memsafe.merges import reduced
 from memsafe.plan import Loop, Plan, Whole
 from memsafe.programs import flattened, signature_of, zero_after
@@ -104,24 +104,30 @@ def _loop(
     inputs = [read(value) for value in loop.region.inputs(graph)]
     inner = loop.inner
     step = emitted(inner, is_part=True) if inner else _step_function(graph, loop, row_major)
+    stepped = partial(_stepped, graph, loop, step, inputs)
+    begun = _begun(graph, loop, after)
+    if under_named_axes():
+        begun = _as_varying(stepped, begun, _begun(graph, loop, np.int32(0)))
     if loop.count == 1:
         zero = jnp.int32(0)
-        carry = _added(
-            graph, loop, _begun(graph, loop, after), zero, zero, step(zero, zero, *inputs)
-        )
+        carry = _added(graph, loop, begun, zero, zero, step(zero, zero, *inputs))
     else:
-        stepped = partial(_stepped, graph, loop, step, inputs)
-        begun = _as_varying(stepped, _begun(graph, loop, after))
         carry = lax.fori_loop(0, loop.count, stepped, begun)
     return _finished(graph, loop, carry, read)
 
 
-def _as_varying(stepped: Callable[..., list[Array]], begun: list[Array]) -> list[Array]:
-    """A loop's first carry, varying over the mapped axes that its steps make it vary over."""
-    if not under_named_axes():
-        return begun
-    after = jax.eval_shape(lambda carry: stepped(np.int32(0), carry), begun)
-    return [varying_like(one, other) for one, other in zip(begun, after, strict=True)]
+def _as_varying(
+    stepped: Callable[..., list[Array]], begun: list[Array], alone: list[Array]
+) -> list[Array]:
+    """A loop's first carry, varying over the mapped axes that its steps make it vary over.
+
+    What lies whole on all devices cannot wait for a loop whose results vary: it is as `alone`.
+    """
+    after = jax.eval_shape(partial(stepped, np.int32(0)), alone)
+    return [
+        varying_like(one if varying_axes(one) <= varying_axes(made) else other, made)
+        for one, other, made in zip(begun, alone, after, strict=True)
+    ]
 
 
 def _stepped(

@@ -24,7 +24,7 @@ from memsafe.search import Fit
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from jax import Array, Device
+    from jax import Array
     from jax.extend.core import ClosedJaxpr
     from jax.stages import Compiled
 

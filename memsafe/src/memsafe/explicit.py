@@ -16,6 +16,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from memsafe.errors import BudgetError
 from memsafe.jax_internals import InternalsMoved
+from memsafe.placement import sharding_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,12 +25,9 @@ __all__ = ["Automatic", "Axes", "ByType", "NoAxes", "explicit_mesh"]
 
 
 def explicit_mesh(values: Iterable[Any]) -> AbstractMesh | None:
-    """The mesh with explicit axes that one of `values` lies on, or None.
-
-    Inside `shard_map` an axis is manual.
-    """
+    """The mesh with explicit axes that one of `values` lies on, or None, as inside `shard_map`."""
     meshes: Iterable[AbstractMesh] = (jax.typeof(value).sharding.mesh for value in values)
-    return next((mesh for mesh in meshes if AxisType.Explicit in mesh.axis_types), None)
+    return next((each for each in meshes if _is_explicit(each)), None)
 
 
 class Axes(Protocol):
@@ -67,9 +65,10 @@ class ByType:
             refusal = str(error).partition("\n")[0]
             raise ValueError(
                 "got a function on explicit axes that sets shardings itself (out_sharding, reshard "
-                f"or shard_map), and jax refuses its plan ({refusal}); wanted a function that "
-                "leaves shardings to the compiler; do this: use "
-                "jax.lax.with_sharding_constraint, or memsafe inside shard_map"
+                f"or shard_map) or closes over arrays there, and jax refuses its plan ({refusal}); "
+                "wanted a function that leaves shardings to the compiler; do this: use "
+                "jax.lax.with_sharding_constraint, or memsafe inside shard_map, and pass such "
+                "arrays as arguments"
             ) from error
 
     see = run
@@ -101,14 +100,17 @@ class Automatic:
         return cls(mesh=mesh, places=jax.tree.map(place, jax.eval_shape(function, *leaves)))
 
     def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """The results of `function` in their places."""
-        return self._called(function, arrays, self.places)
+        """The results of `function` in their places; arrays at hand are not copied."""
+        there = next((each.sharding.mesh for each in arrays if _is_there(each)), None)
+        if there is None or _are_traced(arrays):
+            return self._called(function, arrays, self.places)
+        places = jax.tree.map(lambda place: NamedSharding(there, place.spec), self.places)
+        return jax.device_put(self._on_automatic(function, arrays), places)
 
     def see(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         """What `function` says of `arrays`."""
-        if any(isinstance(each, jax.ShapeDtypeStruct) for each in arrays):
-            with jax.sharding.use_abstract_mesh(_automatic(self.mesh)):
-                return function(*map(_described, arrays))
+        if not _are_traced(arrays):
+            return self._on_automatic(function, arrays)
         said = []
 
         def listened(*automatic: Any) -> tuple[()]:
@@ -118,6 +120,10 @@ class Automatic:
         self._called(listened, arrays, ())
         return said[-1]
 
+    def _on_automatic(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        with jax.sharding.use_abstract_mesh(_automatic(self.mesh)):
+            return function(*map(_as_automatic, arrays))
+
     def _called(self, function: Callable[..., Any], arrays: Sequence[Any], places: Any) -> Any:
         kinds = zip(self.mesh.axis_names, self.mesh.axis_types, strict=True)
         axes = tuple(name for name, kind in kinds if kind is AxisType.Explicit)
@@ -125,14 +131,28 @@ class Automatic:
             return jax.sharding.auto_axes(function, axes=axes, out_sharding=places)(*arrays)
 
 
-def _described(each: Any) -> Any:
-    """What stands for an array on automatic axes."""
-    sharding = each.sharding
-    if isinstance(sharding, NamedSharding):
-        sharding = NamedSharding(_automatic(sharding.mesh), sharding.spec)
-    return jax.ShapeDtypeStruct(
-        each.shape, each.dtype, weak_type=each.weak_type, sharding=sharding
-    )
+def _are_traced(arrays: Sequence[Any]) -> bool:
+    return any(isinstance(each, jax.core.Tracer) for each in arrays)
+
+
+def _is_there(each: Any) -> bool:
+    """Whether it is an array, or stands for one, on devices with explicit axes."""
+    sharding = sharding_of(each)
+    return isinstance(sharding, NamedSharding) and _is_explicit(sharding.mesh)
+
+
+def _as_automatic(each: Any) -> Any:
+    """The same array, or what stands for it, with its axes automatic; it shares its memory."""
+    if not _is_there(each):
+        return each
+    sharding = NamedSharding(_automatic(each.sharding.mesh), each.sharding.spec)
+    if not isinstance(each, jax.ShapeDtypeStruct):
+        return jax.device_put(each, sharding)
+    return jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type, sharding=sharding)
+
+
+def _is_explicit(mesh: Any) -> bool:
+    return AxisType.Explicit in mesh.axis_types and AxisType.Manual not in mesh.axis_types
 
 
 def _automatic(mesh: Any) -> Any:

@@ -58,6 +58,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     planner = planner_for(place.device, options)
     if not place.is_on_one_device:  # The partitioner of jax 0.10.2 would gather the slices.
         planner = replace(planner, model=replace(planner.model, copies_transposed=False))
+        options = options.without("reductions")  # Nor does it divide sums with its own operation.
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
     measure = partial(measured, arguments=arguments, place=place)
     plain = _written(program, measure)

@@ -33,7 +33,9 @@ __all__ = [
     "dispatched",
     "effects_of",
     "fast_path",
+    "has_effects",
     "has_ordered_effects",
+    "inside_of",
     "manual_axes_of",
     "names_only",
     "needs_devices",
@@ -172,6 +174,11 @@ def names_only(effects: Iterable[Any]) -> frozenset[Any]:
     return frozenset(effect for effect in effects if isinstance(effect, kind))
 
 
+def has_effects(equation: JaxprEqn) -> bool:
+    """Whether `equation` does more than to give results; a sum over devices does not."""
+    return bool(equation.effects - names_only(equation.effects))
+
+
 def scan_operands(equation: JaxprEqn) -> tuple[int, int]:
     """How many of a scan's first operands are constants, and how many carried ones follow."""
     params = equation.params
@@ -308,6 +315,26 @@ def outside_of_traces() -> Iterator[None]:
     finally:
         core.set_trace(trace)
         core.set_axis_env(axes)
+
+
+@contextlib.contextmanager
+def inside_of(equation: JaxprEqn) -> Iterator[None]:
+    """Within it, programs are traced as inside of the `shard_map` that `equation` is, if it is."""
+    if equation.primitive.name != "shard_map":
+        yield
+        return
+    import jax
+
+    params = equation.params
+    mesh, mapped = params["mesh"], frozenset(params["newly_manual_axes"])
+    manual = _private("jax._src.shard_map", "_as_manual_mesh")(mesh, mapped)
+    sizes = [(name, mesh.shape[name]) for name in mesh.axis_names if name in mapped]
+    with (
+        _private("jax._src.core", "extend_axis_env_nd")(sizes),
+        jax.sharding.use_abstract_mesh(manual),
+        _private("jax._src.config", "_check_vma")(params["check_vma"]),
+    ):
+        yield
 
 
 def needs_devices(primitive: Any) -> None:

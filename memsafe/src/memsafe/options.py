@@ -187,6 +187,10 @@ class Options:
             donated=(*donated, *_names(donated, ordered)),
         )
 
+    def without(self, rewrite: str) -> Options:
+        """The request without one of the rewrites."""
+        return replace(self, rewrites=tuple(name for name in self.rewrites if name != rewrite))
+
     def of_jit(self) -> dict[str, Any]:
         """The request's options that are `jax.jit`'s too, by its names."""
         return {

@@ -103,4 +103,3 @@ def _is_on(each: Any, there: Sharding) -> bool:
 
 def _first(shardings: Iterable[Any]) -> Any:
     return next((each for each in shardings if each is not None), None)
-

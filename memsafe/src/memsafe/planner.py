@@ -16,6 +16,7 @@ from memsafe.candidates import Candidate, candidate, usage_of, wanted_from
 from memsafe.device_model import CPU, DeviceModel
 from memsafe.emit import step_signature, traced_step
 from memsafe.graph import Graph
+from memsafe.jax_internals import inside_of
 from memsafe.keeping import recomputed_groups, thresholds, untangled, values_above
 from memsafe.plan import LONG, Loop, Plan, Whole
 from memsafe.programs import signature
@@ -302,7 +303,8 @@ class Planner:
         if sub_jaxprs is None:
             return {}
         parts = graph.body_parts[index]
-        return {name: self.plan(body, available, parts) for name, body in sub_jaxprs.items()}
+        with inside_of(graph.equations[index]):
+            return {name: self.plan(body, available, parts) for name, body in sub_jaxprs.items()}
 
     def _realized(self, each: Candidate, budget: float, *, fitting: bool = False) -> Plan:
         """The plan of `each`, with loops inside loops planned too."""

@@ -213,6 +213,8 @@ def _partly_staged(
         return None, equation, everything, everything, read
     known = _giving(equation, Gives.VALUES)
     later = [at >= len(known.outvars) for at in range(len(results))]
+    if saveable(equation.primitive, *map(aval_of, equation.invars), **params) is True:
+        return known, _giving(equation, Gives.TANGENTS), later, later, read
     return known, equation, later, everything, read
 
 

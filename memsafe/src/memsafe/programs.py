@@ -11,7 +11,15 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
-from memsafe.jax_internals import as_written, bind, counter_bits, no_dead_equations
+from memsafe.jax_internals import (
+    as_written,
+    aval_of,
+    bind,
+    counter_bits,
+    inside_of,
+    no_dead_equations,
+    varying_like,
+)
 from memsafe.sub_jaxprs import as_closed, rebuilt, sub_jaxprs_of
 
 if TYPE_CHECKING:
@@ -86,10 +94,7 @@ def unplaced(value: Any) -> Any:
 def with_sub_jaxprs(
     closed: ClosedJaxpr, change: Callable[[ClosedJaxpr], ClosedJaxpr]
 ) -> ClosedJaxpr:
-    """`closed` with the programs that its loops and branches run changed.
-
-    Those of `shard_map` are left: outside it their axes have no name.
-    """
+    """`closed` with the programs that its equations run changed."""
 
     def replacement(equation: JaxprEqn, changed: dict[str, ClosedJaxpr]) -> Replacement:
         programs = {
@@ -100,8 +105,9 @@ def with_sub_jaxprs(
 
     replace = {}
     for index, equation in enumerate(closed.jaxpr.eqns):
-        sub_jaxprs = {} if equation.primitive.name == "shard_map" else sub_jaxprs_of(equation)
-        changed = {name: change(body) for name, body in sub_jaxprs.items()}
+        sub_jaxprs = sub_jaxprs_of(equation)
+        with inside_of(equation):
+            changed = {name: change(body) for name, body in sub_jaxprs.items()}
         if any(changed[name] is not body for name, body in sub_jaxprs.items()):
             replace[index] = replacement(equation, changed)
     return retraced(closed, replace) if replace else closed
@@ -309,7 +315,9 @@ _inherited = partial(bind, inherit=True)
 def _bits(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
     with equation.ctx.manager:
         bits = counter_bits(equation, operands[0])
-    return _inherited(equation, operands) if bits is None else [bits]
+    if bits is None:
+        return _inherited(equation, operands)
+    return [varying_like(bits, aval_of(equation.outvars[0]))]
 
 
 def _platform(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:

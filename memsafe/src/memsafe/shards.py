@@ -225,10 +225,16 @@ def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxp
     for index, equation in enumerate(jaxpr.eqns):
         factors = unshifted_factors_of(equation) if _reads_divided(equation, known) else ()
         whole = _displaced(equation, factors, known)
-        if whole:
+        if whole and _lie_on(mesh, equation, whole, known):
             replace[index] = _on_whole(equation, whole, known, mesh)
         known.update(propagated(equation, factors, known))
     return retraced(closed, replace) if replace else closed
+
+
+def _lie_on(mesh: Any, equation: JaxprEqn, at: Iterable[int], known: Mapping[Var, Parts]) -> bool:
+    """Whether these operands are divided along axes of `mesh`; a constraint may name another."""
+    parts = (part for each in at for part in known[equation.invars[each]])  # type: ignore[index]  # No literal is divided.
+    return all(set(part.axes) <= set(mesh.axis_names) for part in parts)
 
 
 def _displaced(

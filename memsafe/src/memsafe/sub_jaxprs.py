@@ -11,7 +11,7 @@ import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 
-from memsafe.jax_internals import as_written, names_only, scan_operands, switched
+from memsafe.jax_internals import as_written, has_effects, scan_operands, switched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,8 +50,8 @@ def _draws_anew(equation: JaxprEqn) -> bool:
     inside = [each for each in chain(*several) if isinstance(each, ClosedJaxpr | Jaxpr)]
     if inside:
         return any(draws_anew(as_closed(each)) for each in inside)
-    is_heard = equation.effects - names_only(equation.effects)
-    return equation.primitive.name == "rng_uniform" or bool(is_heard and equation.outvars)
+    has_results = bool(equation.outvars)
+    return equation.primitive.name == "rng_uniform" or (has_results and has_effects(equation))
 
 
 def rebuilt(

@@ -197,6 +197,18 @@ def test_an_inner_product_of_a_wider_type_stays() -> None:
     assert matrix_chains(before).program is before
 
 
+@pytest.mark.parametrize(("kind", "is_changed"), [("float16", False), ("bfloat16", True)])
+def test_sums_too_large_for_half_precision_are_not_made(kind: str, *, is_changed: bool) -> None:
+    """Linear attention: the keys times the values is a sum over all positions."""
+    scales = (1 / 1024, 16, 16)
+    q, k, v = (jnp.asarray(scale * RANDOM.uniform(1, 2, (1024, 8)), kind) for scale in scales)
+    before = program(lambda q, k, v: (q @ k.T) @ v, q, k, v)
+    after = matrix_chains(before).program
+    assert (after is not before) == is_changed
+    (got,), (wanted,) = outputs(after, q, k, v), outputs(before, q, k, v)
+    np.testing.assert_allclose(np.float64(got), np.float64(wanted), rtol=0.05)
+
+
 def test_long_chains_take_time_linear_in_their_length() -> None:
     sizes = [int(size) for size in RANDOM.integers(1, 4, 1201)]
     arrays = [np.ones(shape) for shape in itertools.pairwise(sizes)]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from jax.extend.core import Literal, Var
 
+from memsafe.jax_internals import has_effects
 from memsafe.programs import evaluate, retraced
 from memsafe.sub_jaxprs import draws_anew, rebuilt, sub_jaxprs_of
 
@@ -100,7 +101,7 @@ def _take_one_branch(first: JaxprEqn, second: JaxprEqn, makers: _Makers) -> bool
     """Whether two equations choose a branch by one number."""
     are_choices = all(
         each.primitive.name == "cond"
-        and not each.effects
+        and not has_effects(each)
         and not any(map(draws_anew, sub_jaxprs_of(each).values()))
         for each in (first, second)
     )

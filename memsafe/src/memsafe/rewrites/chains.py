@@ -304,7 +304,8 @@ def _is_product(equation: JaxprEqn) -> bool:
     kind, *others = {type_of(atom) for atom in atoms}
     if others or not jnp.issubdtype(kind, jnp.inexact):
         return not others
-    return bool(jnp.finfo(kind).maxexp >= jnp.finfo(jnp.float32).maxexp)
+    limits: Any = jnp.finfo
+    return bool(limits(kind).maxexp >= limits(jnp.float32).maxexp)
 
 
 def _alike(product: JaxprEqn, root: JaxprEqn) -> bool:

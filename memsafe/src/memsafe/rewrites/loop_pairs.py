@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jax.extend.core import Var
 
-from memsafe.jax_internals import scan_operands
+from memsafe.jax_internals import has_effects, scan_operands
 from memsafe.programs import nbytes
 from memsafe.rewrites.definitions import type_of
 from memsafe.sub_jaxprs import as_closed, draws_anew
@@ -113,7 +113,7 @@ def _is_plain_scan(equation: JaxprEqn) -> bool:
     """Whether it is a scan of numbers that can run again; jax alone knows what keys look like."""
     return (
         equation.primitive.name == "scan"
-        and not equation.effects
+        and not has_effects(equation)
         and not draws_anew(as_closed(equation.params["jaxpr"]))
         and all(isinstance(type_of(value), np.dtype) for value in equation.outvars)
     )

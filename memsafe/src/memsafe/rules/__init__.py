@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from memsafe.jax_internals import has_effects
 from memsafe.rules import (
     contractions,
     control_flow,
@@ -90,7 +91,7 @@ def rule_of(equation: JaxprEqn) -> Rule | None:
 def factors_of(equation: JaxprEqn) -> tuple[Factor, ...]:
     """An equation's factors; none without a rule, or where the equation has effects."""
     rule = rule_of(equation)
-    return () if rule is None or equation.effects else rule.factors(equation)
+    return () if rule is None or has_effects(equation) else rule.factors(equation)
 
 
 def has_halos(equation: JaxprEqn) -> bool:

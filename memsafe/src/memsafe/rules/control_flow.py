@@ -12,7 +12,7 @@ from jax import lax
 from jax.core import ShapedArray
 
 from memsafe.factors import Axis, Factor, Rule
-from memsafe.jax_internals import as_written, scan_operands, switched
+from memsafe.jax_internals import as_written, has_effects, scan_operands, switched
 from memsafe.merges import SUM
 from memsafe.programs import shape_of
 from memsafe.rules.bodies import SUMMED, Body, Division, Kind
@@ -124,7 +124,7 @@ def unsliced(equation: JaxprEqn, kind: Kind) -> frozenset[int]:
 
     Along the factor that slices the most of them.
     """
-    if equation.primitive.name not in RULES or equation.effects:
+    if equation.primitive.name not in RULES or has_effects(equation):
         return frozenset()
     sizes = [math.prod(shape_of(result)) for result in equation.outvars]
     best = max(

@@ -31,6 +31,9 @@ _NAMES = """
 _RESHAPED = frozenset(_NAMES.split())
 """Of a sum of parts they make the sum of what they make of each part."""
 
+_OVER_DEVICES = frozenset(("psum", "psum_invariant"))
+"""So do sums over devices, of one array."""
+
 _SCALED = {"div": (0,), "dot_general": (0, 1), "dynamic_slice": (0,), "mul": (0, 1)}
 """The same of one part and something whole: which operand may be the part."""
 
@@ -250,6 +253,8 @@ def _keeps_sums(equation: JaxprEqn, kinds: Sequence[Kind]) -> bool:
     pairs = zip(equation.invars, kinds, strict=True)
     if not all(_holds(made, aval_of(atom).dtype) for atom, kind in pairs if kind is SUMMED):
         return False
+    if name in _OVER_DEVICES:
+        return len(kinds) == 1
     if name in _RESHAPED or name == "convert_element_type":
         return True
     if name in ADDED:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Piece
 
-__all__ = ["NAMES", "RULES", "apply_unchanged"]
+__all__ = ["NAMES", "OVER_DEVICES", "RULES", "apply_unchanged"]
 
 _NAMES = """
     abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e
@@ -36,6 +36,9 @@ _NAMES = """
 
 NAMES = frozenset(_NAMES.split())
 """Most of them, of every jax that memsafe is tested on; some stretch dimensions of size 1."""
+
+OVER_DEVICES = ("pmax", "pmin", "psum", "psum_invariant")
+"""Those that do so over the devices inside `shard_map`, which all take the same slices."""
 
 
 def apply_unchanged(
@@ -92,8 +95,8 @@ def _bitcast_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     return _factors(equation) if same else ()
 
 
-def _barrier_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """Those of a barrier around one array: several may differ in shape."""
+def _factors_of_one(equation: JaxprEqn) -> tuple[Factor, ...]:
+    """Those of an equation of one array: several may differ in shape."""
     return _factors(equation) if len(equation.invars) == 1 else ()
 
 
@@ -113,7 +116,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     | {
         "bitcast_convert_type": Rule(factors=_bitcast_factors, apply=apply_unchanged),
         "pvary": Rule(factors=_factors, apply=apply_unchanged),
-        "optimization_barrier": Rule(factors=_barrier_factors, apply=apply_unchanged),
+        "optimization_barrier": Rule(factors=_factors_of_one, apply=apply_unchanged),
+        **{name: Rule(factors=_factors_of_one, apply=apply_unchanged) for name in OVER_DEVICES},
         storing.NAME: Rule(factors=_factors, apply=apply_unchanged),
         "sharding_constraint": Rule(factors=_placed_factors, apply=apply_unchanged),
     }

@@ -12,7 +12,8 @@ from jax import lax
 from jax.extend.core import Literal
 
 from memsafe.factors import Piece
-from memsafe.jax_internals import aval_of, under_named_axes, varying_axes, varying_like
+from memsafe.jax_internals import aval_of, under_named_axes
+from memsafe.mapped_axes import varying_axes, varying_like
 from memsafe.merges import reduced
 from memsafe.plan import Loop, Plan, Whole
 from memsafe.programs import flattened, signature_of, zero_after

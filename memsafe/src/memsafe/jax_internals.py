@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jax.extend.core import ClosedJaxpr
 
+from memsafe.mapped_axes import varying
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
@@ -46,9 +48,6 @@ __all__ = [
     "switched",
     "trace_settings",
     "under_named_axes",
-    "varying",
-    "varying_axes",
-    "varying_like",
     "with_memory_spaces",
     "without_constants",
     "without_unused",
@@ -389,28 +388,3 @@ def compiled_modules(compiled: Compiled) -> list[bytes]:
         return [each.as_serialized_hlo_module_proto() for each in modules]
     except AttributeError:
         raise InternalsMoved("hlo_modules of a loaded executable, as serialized protos") from None
-
-
-def varying_like(value: Array, other: Any) -> Array:
-    """`value`, varying over all the mapped axes of `shard_map` that `other` varies over."""
-    return varying(value, varying_axes(other))
-
-
-def varying(value: Array, axes: Iterable[str]) -> Array:
-    """`value`, varying over those mapped axes of `shard_map` as well."""
-    import jax
-
-    missing = set(axes) - varying_axes(value)
-    if not missing:
-        return value
-    found: Array = jax.lax.pcast(value, tuple(sorted(missing)), to="varying")
-    return found
-
-
-def varying_axes(value: Any) -> frozenset[str]:
-    """The mapped axes of `shard_map` that an array, or its type, varies over."""
-    import jax
-
-    aval = jax.typeof(value) if hasattr(value, "aval") else value
-    axes = getattr(aval, "manual_axis_type", None)
-    return frozenset(() if axes is None else axes.varying)

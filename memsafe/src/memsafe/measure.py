@@ -12,8 +12,9 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from memsafe.jax_internals import compiled_modules, outside_of_traces, varying, varying_axes
+from memsafe.jax_internals import compiled_modules, outside_of_traces
 from memsafe.libraries import library_bytes
+from memsafe.mapped_axes import varying, varying_axes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,8 +18,8 @@ from memsafe.jax_internals import (
     counter_bits,
     inside_of,
     no_dead_equations,
-    varying_like,
 )
+from memsafe.mapped_axes import varying_like
 from memsafe.sub_jaxprs import as_closed, rebuilt, sub_jaxprs_of
 
 if TYPE_CHECKING:

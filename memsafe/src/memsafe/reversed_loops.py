@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from memsafe.jax_internals import aval_of, varying_axes, varying_like
+from memsafe.jax_internals import aval_of
+from memsafe.mapped_axes import varying_axes, varying_like
 from memsafe.programs import is_inexact
 from memsafe.sub_jaxprs import While, as_closed, rebuilt
 

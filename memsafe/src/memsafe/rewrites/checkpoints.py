@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 import jax.numpy as jnp
 from jax import lax
 
-from memsafe.jax_internals import aval_of, varying_like
+from memsafe.jax_internals import aval_of
+from memsafe.mapped_axes import varying_like
 from memsafe.programs import evaluate, flattened, nbytes, retraced, with_sub_jaxprs
 from memsafe.rewrites.branch_pairs import branches_again
 from memsafe.rewrites.loop_pairs import Scan, loop_pairs

@@ -27,7 +27,8 @@ from jax.extend.core import ClosedJaxpr, Literal, Var
 from memsafe.budget import as_text
 from memsafe.costs import fuses_with_consumer, fuses_with_operands
 from memsafe.graph import variables
-from memsafe.jax_internals import as_written, bind, varying_axes
+from memsafe.jax_internals import as_written, bind
+from memsafe.mapped_axes import varying_axes
 from memsafe.memory import equation_unit, usage
 from memsafe.programs import flattened, is_inexact, nbytes, traced_like, zero_after
 from memsafe.rewrites.rewritten import Rewritten

@@ -12,7 +12,8 @@ from jax.core import ShapedArray
 from jax.lax import GatherScatterMode
 
 from memsafe.factors import Axis, Factor, Rule
-from memsafe.jax_internals import bind, varying_like
+from memsafe.jax_internals import bind
+from memsafe.mapped_axes import varying_like
 from memsafe.programs import shape_of
 from memsafe.rules.windows import factor_of, has_known_mode, is_opaque, of_gather, widened
 

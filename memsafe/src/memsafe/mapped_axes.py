@@ -1,0 +1,35 @@
+"""Over which of the axes of `shard_map` values vary, which types say where jax checks it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jax import Array
+
+__all__ = ["varying", "varying_axes", "varying_like"]
+
+
+def varying_like(value: Array, other: Any) -> Array:
+    """`value`, varying over all the mapped axes of `shard_map` that `other` varies over."""
+    return varying(value, varying_axes(other))
+
+
+def varying(value: Array, axes: Iterable[str]) -> Array:
+    """`value`, varying over those mapped axes of `shard_map` as well."""
+    missing = set(axes) - varying_axes(value)
+    if not missing:
+        return value
+    found: Array = jax.lax.pcast(value, tuple(sorted(missing)), to="varying")
+    return found
+
+
+def varying_axes(value: Any) -> frozenset[str]:
+    """The mapped axes of `shard_map` that an array, or its type, varies over."""
+    aval = jax.typeof(value) if hasattr(value, "aval") else value
+    axes = getattr(aval, "manual_axis_type", None)
+    return frozenset(() if axes is None else axes.varying)

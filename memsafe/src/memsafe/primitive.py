@@ -185,7 +185,7 @@ def _partly_known(trace: Any, *tracers: Any, engine: Runs, **params: Any) -> lis
     known = [tracer.pval.get_known() for tracer in tracers[: len(program.jaxpr.invars)]]
     later, now = {**params, "engine": engine}, []
     if params["gives"] is Gives.BOTH and not any(each is None for each in known):
-        if draws_anew(program):
+        if any(map(draws_anew, program.jaxpr.eqns)):
             raise ValueError(
                 "got a function with lax.rng_uniform, or a callback that has results; wanted one "
                 "that gives the same again, for its derivative computes it again; do this: "

@@ -39,17 +39,13 @@ def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
     return {name: as_closed(program) for name, program in found.items()}
 
 
-def draws_anew(program: ClosedJaxpr) -> bool:
-    """Whether a second run of `program` may give others: random numbers, or those of a callback."""
-    return any(map(_draws_anew, program.jaxpr.eqns))
-
-
-def _draws_anew(equation: JaxprEqn) -> bool:
+def draws_anew(equation: JaxprEqn) -> bool:
+    """Whether a second run may give other results: random numbers, or those of a callback."""
     params = equation.params.values()
     several = (each if isinstance(each, tuple | list) else (each,) for each in params)
     inside = [each for each in chain(*several) if isinstance(each, ClosedJaxpr | Jaxpr)]
     if inside:
-        return any(draws_anew(as_closed(each)) for each in inside)
+        return any(draws_anew(own) for each in inside for own in as_closed(each).jaxpr.eqns)
     has_results = bool(equation.outvars)
     return equation.primitive.name == "rng_uniform" or (has_results and has_effects(equation))
 

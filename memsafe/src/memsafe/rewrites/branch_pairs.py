@@ -100,9 +100,7 @@ def _pairs(closed: ClosedJaxpr) -> Iterator[tuple[int, _Pair]]:
 def _take_one_branch(first: JaxprEqn, second: JaxprEqn, makers: _Makers) -> bool:
     """Whether two equations choose a branch by one number."""
     are_choices = all(
-        each.primitive.name == "cond"
-        and not has_effects(each)
-        and not any(map(draws_anew, sub_jaxprs_of(each).values()))
+        each.primitive.name == "cond" and not has_effects(each) and not draws_anew(each)
         for each in (first, second)
     )
     return are_choices and _is_same(first.invars[0], second.invars[0], makers)

@@ -114,7 +114,7 @@ def _is_plain_scan(equation: JaxprEqn) -> bool:
     return (
         equation.primitive.name == "scan"
         and not has_effects(equation)
-        and not draws_anew(as_closed(equation.params["jaxpr"]))
+        and not draws_anew(equation)
         and all(isinstance(type_of(value), np.dtype) for value in equation.outvars)
     )
 

@@ -32,7 +32,7 @@ from memsafe.mapped_axes import varying_axes
 from memsafe.memory import equation_unit, usage
 from memsafe.programs import flattened, is_inexact, nbytes, traced_like, zero_after
 from memsafe.rewrites.rewritten import Rewritten
-from memsafe.sub_jaxprs import draws_anew, sub_jaxprs_of
+from memsafe.sub_jaxprs import draws_anew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -296,8 +296,7 @@ class _Forward:
         """Whether an equation is computed only once."""
         equation = self.equations[index]
         is_product = self.products and not fuses_with_operands(equation)
-        bodies = sub_jaxprs_of(equation).values()
-        is_fixed = equation.primitive.name in _NEVER or any(map(draws_anew, bodies))
+        is_fixed = equation.primitive.name in _NEVER or draws_anew(equation)
         return bool(equation.effects) or is_product or is_fixed or _compares(equation)
 
 

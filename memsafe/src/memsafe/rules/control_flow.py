@@ -17,7 +17,7 @@ from memsafe.merges import SUM
 from memsafe.programs import shape_of
 from memsafe.rules.bodies import SUMMED, Body, Division, Kind
 from memsafe.rules.dividing import Bodies, Indivisible
-from memsafe.sub_jaxprs import as_closed, draws_anew, sub_jaxprs_of
+from memsafe.sub_jaxprs import as_closed, draws_anew
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ def _form(equation: JaxprEqn) -> _Form:
 
 def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """What follows from each dimension of each operand, but that of the steps."""
-    if any(map(draws_anew, sub_jaxprs_of(equation).values())):
+    if draws_anew(equation):
         return ()
     form = _form(equation)
     found: dict[tuple[Axis | None, ...], Factor] = {}

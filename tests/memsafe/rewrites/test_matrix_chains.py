@@ -176,8 +176,8 @@ def test_a_gain_of_a_few_percent_is_not_worth_another_rounding() -> None:
 
 
 def test_types_and_precisions_are_kept() -> None:
-    arrays = [normal(40, 3).astype(np.float16), normal(3, 40).astype(np.float16)]
-    vector = normal(40).astype(np.float16)
+    arrays = [normal(40, 3).astype(jnp.bfloat16), normal(3, 40).astype(np.float16)]
+    vector = normal(40).astype(jnp.bfloat16)
     multiply = functools.partial(jnp.matmul, precision="highest")
     before = program(lambda a, b, v: multiply(multiply(a, b), v), *arrays, vector)
     after = matrix_chains(before).program
@@ -185,7 +185,7 @@ def test_types_and_precisions_are_kept() -> None:
     assert flops(after) < flops(before)
     for equation in after.jaxpr.eqns:
         assert equation.params["precision"] == written.params["precision"]
-        assert equation.params["preferred_element_type"] == np.float16
+        assert equation.params["preferred_element_type"] == jnp.bfloat16
 
 
 def test_an_inner_product_of_a_wider_type_stays() -> None:

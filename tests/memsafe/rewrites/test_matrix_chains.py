@@ -176,7 +176,7 @@ def test_a_gain_of_a_few_percent_is_not_worth_another_rounding() -> None:
 
 
 def test_types_and_precisions_are_kept() -> None:
-    arrays = [normal(40, 3).astype(jnp.bfloat16), normal(3, 40).astype(np.float16)]
+    arrays = [normal(40, 3).astype(jnp.bfloat16), normal(3, 40).astype(jnp.bfloat16)]
     vector = normal(40).astype(jnp.bfloat16)
     multiply = functools.partial(jnp.matmul, precision="highest")
     before = program(lambda a, b, v: multiply(multiply(a, b), v), *arrays, vector)

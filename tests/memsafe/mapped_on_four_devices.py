@@ -323,7 +323,7 @@ def loops_whose_results_vary_and_those_that_do_not_follow_each_other() -> None:
     )
 
 
-def a_training_step_over_the_data_keeps_a_third() -> None:
+def a_training_step_over_the_data_is_split_along_them() -> None:
     """Its layers are a `scan`, whose backward pass adds gradients over devices in every step."""
 
     def loss(weights: dict[str, Array], x: Array) -> Array:
@@ -342,7 +342,8 @@ def a_training_step_over_the_data_keeps_a_third() -> None:
     }
     specs = (PartitionSpec(), PartitionSpec("d")), (PartitionSpec(), PartitionSpec())
     x = jax.random.normal(jax.random.key(1), (4096, 32))
-    _inside_and_outside(step, specs, (weights, x), 0.33, (True,))
+    for share in (0.33, 0.2):
+        _inside_and_outside(step, specs, (weights, x), share, (True,))
 
 
 def one_axis_may_be_mapped_where_the_others_are_explicit() -> None:
@@ -386,7 +387,7 @@ CLAIMS: Final = {
         numbers_are_drawn_in_slices,
         a_loop_stands_inside_another,
         loops_whose_results_vary_and_those_that_do_not_follow_each_other,
-        a_training_step_over_the_data_keeps_a_third,
+        a_training_step_over_the_data_is_split_along_them,
         one_axis_may_be_mapped_where_the_others_are_explicit,
     )
 }

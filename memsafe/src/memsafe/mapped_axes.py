@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from jax import Array
 
-__all__ = ["varying", "varying_axes", "varying_like"]
+__all__ = ["barrier", "varying", "varying_axes", "varying_like"]
 
 
 def varying_like(value: Array, other: Any) -> Array:
@@ -33,3 +33,18 @@ def varying_axes(value: Any) -> frozenset[str]:
     aval = jax.typeof(value) if hasattr(value, "aval") else value
     axes = getattr(aval, "manual_axis_type", None)
     return frozenset(() if axes is None else axes.varying)
+
+
+def barrier(values: Sequence[Array]) -> list[Array]:
+    """`values`, each there only once all are that vary over the same axes.
+
+    One barrier around all would have all vary over the axes of any.
+    """
+    found = list(values)
+    axes = [varying_axes(value) for value in values]
+    for each in dict.fromkeys(axes):
+        places = [at for at, own in enumerate(axes) if own == each]
+        held = jax.lax.optimization_barrier([values[at] for at in places])
+        for at, value in zip(places, held, strict=True):
+            found[at] = value
+    return found

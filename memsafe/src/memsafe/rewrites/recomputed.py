@@ -28,7 +28,7 @@ from memsafe.budget import as_text
 from memsafe.costs import fuses_with_consumer, fuses_with_operands
 from memsafe.graph import variables
 from memsafe.jax_internals import as_written, bind
-from memsafe.mapped_axes import varying_axes
+from memsafe.mapped_axes import barrier, varying_axes
 from memsafe.memory import equation_unit, usage
 from memsafe.programs import flattened, is_inexact, nbytes, traced_like, zero_after
 from memsafe.rewrites.rewritten import Rewritten
@@ -375,7 +375,7 @@ def _compute_again(
     sources = [value for value in sources if value not in own and forward.is_whole(value)]
     tied = list(dict.fromkeys((*sources, *late)))
     local = dict(values)
-    held = lax.optimization_barrier([values[value] for value in tied])
+    held = barrier([values[value] for value in tied])
     local.update(zip(tied, held, strict=True))
     values.update({value: local[value] for value in late})
     if hidden:

@@ -291,6 +291,14 @@ def numbers_are_drawn_in_slices() -> None:
     _inside_and_outside(dropped, specs, (jax.random.key(0), *arrays()), 0.5)
 
 
+def largest_and_smallest_over_devices_are_taken_in_slices() -> None:
+    def spread(x: Array, y: Array, v: Array) -> Array:
+        near = jnp.exp(-((x[:, None] - y[None, :]) ** 2).sum(-1))
+        return (lax.pmax(near, "d") - lax.pmin(near, "d")) @ v
+
+    _inside_and_outside(spread, (ALONG[0], PartitionSpec()), arrays(), 0.4)
+
+
 def a_loop_stands_inside_another() -> None:
     def attended(q: Array, k: Array) -> Array:
         length = len(q)
@@ -385,6 +393,7 @@ CLAIMS: Final = {
         a_slice_may_start_where_its_device_says,
         a_loop_that_ends_earlier_on_some_devices_is_differentiated,
         numbers_are_drawn_in_slices,
+        largest_and_smallest_over_devices_are_taken_in_slices,
         a_loop_stands_inside_another,
         loops_whose_results_vary_and_those_that_do_not_follow_each_other,
         a_training_step_over_the_data_is_split_along_them,

@@ -16,7 +16,7 @@ from memsafe.jax_internals import (
     under_named_axes,
 )
 from memsafe.measure import Mapping, Place, mesh_of
-from memsafe.placement import device_for, says_more_than_a_device, sharding_of
+from memsafe.placement import are_traced, device_for, says_more_than_a_device, sharding_of
 from memsafe.primitive import Gives, bound, computed
 from memsafe.programs import evaluate, signature
 from memsafe.search import Fit
@@ -147,4 +147,4 @@ class Engine:
 
 def at_hand(inputs: Sequence[Any]) -> bool:
     """Whether these are arrays, and no axis is mapped."""
-    return not any(isinstance(each, jax.core.Tracer) for each in inputs) and not under_named_axes()
+    return not are_traced(inputs) and not under_named_axes()

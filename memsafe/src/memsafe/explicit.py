@@ -16,7 +16,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from memsafe.errors import BudgetError
 from memsafe.jax_internals import InternalsMoved
-from memsafe.placement import sharding_of
+from memsafe.placement import are_traced, sharding_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -102,14 +102,14 @@ class Automatic:
     def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         """The results of `function` in their places; arrays at hand are not copied."""
         there = next((each.sharding.mesh for each in arrays if _is_there(each)), None)
-        if there is None or _are_traced(arrays):
+        if there is None or are_traced(arrays):
             return self._called(function, arrays, self.places)
         places = jax.tree.map(lambda place: NamedSharding(there, place.spec), self.places)
         return jax.device_put(self._on_automatic(function, arrays), places)
 
     def see(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         """What `function` says of `arrays`."""
-        if not _are_traced(arrays):
+        if not are_traced(arrays):
             return self._on_automatic(function, arrays)
         said = []
 
@@ -129,10 +129,6 @@ class Automatic:
         axes = tuple(name for name, kind in kinds if kind is AxisType.Explicit)
         with jax.sharding.use_abstract_mesh(self.mesh):
             return jax.sharding.auto_axes(function, axes=axes, out_sharding=places)(*arrays)
-
-
-def _are_traced(arrays: Sequence[Any]) -> bool:
-    return any(isinstance(each, jax.core.Tracer) for each in arrays)
 
 
 def _is_there(each: Any) -> bool:

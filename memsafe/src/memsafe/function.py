@@ -16,7 +16,7 @@ from memsafe.errors import advising
 from memsafe.explicit import Automatic, Axes, ByType, NoAxes, explicit_mesh
 from memsafe.jax_internals import dispatched, fast_path, trace_settings, without_constants
 from memsafe.options import DEFAULT_REWRITES, MAX_SLOWDOWN, Asked, Options
-from memsafe.placement import beside, described, moved
+from memsafe.placement import are_traced, constants_place, described, moved
 from memsafe.programs import unplaced
 
 if TYPE_CHECKING:
@@ -254,30 +254,30 @@ class Traced:
         constants: What it closes over.
         results: The tree of its results.
         axes: What the explicit axes of its arguments are to it.
-        moved: The constants on the devices of such arguments.
+        by_place: The constants where arguments on some devices need them.
     """
 
     closed: ClosedJaxpr
     constants: list[Array]
     results: Any
     axes: Axes = field(default_factory=NoAxes)
-    moved: dict[Sharding, list[Array]] = field(default_factory=dict)
+    by_place: dict[Sharding, list[Array]] = field(default_factory=dict)
 
     @property
     def is_lasting(self) -> bool:
         """Whether it outlives the trace in progress."""
-        return not any(isinstance(each, jax.core.Tracer) for each in self.constants)
+        return not are_traced(self.constants)
 
     def beside(self, leaves: Sequence[Any]) -> Sequence[Any]:
         """The constants on the devices of `leaves`."""
-        there = beside(self.constants, leaves)
+        there = constants_place(self.constants, leaves)
         if there is None:
             return self.constants
         if any(isinstance(each, jax.ShapeDtypeStruct) for each in leaves):
             return [described(each, there) for each in self.constants]
-        if there not in self.moved:
-            self.moved[there] = [moved(each, there) for each in self.constants]
-        return self.moved[there]
+        if there not in self.by_place:
+            self.by_place[there] = [moved(each, there) for each in self.constants]
+        return self.by_place[there]
 
 
 def flattened_call(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from jax.sharding import Sharding
 
 __all__ = [
-    "beside",
+    "are_traced",
+    "constants_place",
     "constrained",
     "described",
     "device_for",
@@ -22,6 +23,11 @@ __all__ = [
     "says_more_than_a_device",
     "sharding_of",
 ]
+
+
+def are_traced(values: Iterable[Any]) -> bool:
+    """Whether a trace in progress made one of `values`."""
+    return any(isinstance(each, jax.core.Tracer) for each in values)
 
 
 def sharding_of(each: Any) -> Any:
@@ -53,13 +59,13 @@ def device_for(shardings: Iterable[Any]) -> Device:
     return chosen
 
 
-def beside(constants: Sequence[Any], leaves: Sequence[Any]) -> Sharding | None:
-    """Where the arrays that a function closes over are to lie beside its arguments; None: anywhere.
+def constants_place(constants: Sequence[Any], leaves: Sequence[Any]) -> Sharding | None:
+    """Where to put what a function closes over: whole, on the devices of its arguments.
 
-    They may lie on any devices: as of `jax.jit`, they do not say where the function runs, unless
-    nothing else does.
+    None: leave it. As of `jax.jit`, it may lie on any devices. It says where the function runs only
+    if no argument does.
     """
-    if any(isinstance(each, jax.core.Tracer) for each in (*constants, *leaves)):
+    if are_traced((*constants, *leaves)):
         return None
     placed = _first(map(sharding_of, (*leaves, *constants)))
     if isinstance(placed, NamedSharding):

@@ -187,8 +187,8 @@ def _partly_known(trace: Any, *tracers: Any, engine: Runs, **params: Any) -> lis
     if params["gives"] is Gives.BOTH and not any(each is None for each in known):
         if any(map(draws_anew, program.jaxpr.eqns)):
             raise ValueError(
-                "got a function with lax.rng_uniform, or a callback that has results; wanted one "
-                "that gives the same again, for its derivative computes it again; do this: "
+                "got a function with lax.rng_uniform, or an io_callback with results; wanted one "
+                "that gives the same when its derivative computes it again; do this: "
                 "differentiate inside, memsafe(jax.value_and_grad(f))"
             )
         now = bound(engine, program, known)

@@ -40,7 +40,7 @@ def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
 
 
 def draws_anew(equation: JaxprEqn) -> bool:
-    """Whether a second run may give other results: random numbers, or those of a callback."""
+    """Whether a second run may give other results: random numbers, or those of an `io_callback`."""
     params = equation.params.values()
     several = (each if isinstance(each, tuple | list) else (each,) for each in params)
     inside = [each for each in chain(*several) if isinstance(each, ClosedJaxpr | Jaxpr)]

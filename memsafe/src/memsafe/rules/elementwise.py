@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Piece
 
-__all__ = ["NAMES", "OVER_DEVICES", "RULES", "apply_unchanged"]
+__all__ = ["NAMES", "RULES", "apply_unchanged"]
 
 _NAMES = """
     abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e
@@ -37,7 +37,7 @@ _NAMES = """
 NAMES = frozenset(_NAMES.split())
 """Most of them, of every jax that memsafe is tested on; some stretch dimensions of size 1."""
 
-OVER_DEVICES = ("pmax", "pmin", "psum", "psum_invariant")
+_OVER_DEVICES = ("pmax", "pmin", "psum", "psum_invariant")
 """Those that do so over the devices inside `shard_map`, which all take the same slices."""
 
 
@@ -117,7 +117,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "bitcast_convert_type": Rule(factors=_bitcast_factors, apply=apply_unchanged),
         "pvary": Rule(factors=_factors, apply=apply_unchanged),
         "optimization_barrier": Rule(factors=_factors_of_one, apply=apply_unchanged),
-        **{name: Rule(factors=_factors_of_one, apply=apply_unchanged) for name in OVER_DEVICES},
+        **{name: Rule(factors=_factors_of_one, apply=apply_unchanged) for name in _OVER_DEVICES},
         storing.NAME: Rule(factors=_factors, apply=apply_unchanged),
         "sharding_constraint": Rule(factors=_placed_factors, apply=apply_unchanged),
     }

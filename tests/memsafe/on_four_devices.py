@@ -346,6 +346,35 @@ def sums_along_a_divided_dimension_are_added_over_devices() -> None:
         np.testing.assert_allclose(memsafe(function, budget)(*given), value, rtol=1e-4, atol=1e-3)
 
 
+def within(computation: str, text: str) -> int:
+    """How many sums over devices stand outside of a compiled program's entry, or in it."""
+    entry = text[text.index("\nENTRY ") :]
+    inside = entry.count(" all-reduce(")
+    return inside if computation == "entry" else text.count(" all-reduce(") - inside
+
+
+def a_batch_over_devices_is_computed_in_slices_of_each_device() -> None:
+    numbers = np.random.default_rng(0)
+    whole = NamedSharding(mesh(), PartitionSpec())
+    weights = [
+        jax.device_put(jnp.asarray(numbers.standard_normal((128, 128)) / 11, jnp.float32), whole)
+        for _ in range(12)
+    ]
+    x = jnp.asarray(numbers.standard_normal((8192, 128)), jnp.float32)
+    arguments = weights, jax.device_put(x, split_rows())
+    gradient = jax.grad(layers)
+    wanted = jax.jit(gradient)(*arguments)
+    fixed = sum(each.nbytes for each in (*weights, *wanted)) + x.nbytes // DEVICES
+    budget = fixed + (peak_bytes(gradient, *arguments) - fixed) // 4
+    compiled = memsafe(gradient, budget).lower(*arguments).compile()
+    for one, other in zip(compiled(*arguments), wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
+        assert one.sharding.is_equivalent_to(other.sharding, 2), one.sharding
+    text = compiled.as_text()
+    assert " while(" in text
+    assert (within("entry", text), within("loops", text)) == (1, 0), text
+
+
 CLAIMS: Final = {
     claim.__name__: claim
     for claim in (
@@ -369,6 +398,7 @@ CLAIMS: Final = {
         shapes_on_explicit_axes_are_planned_as_arrays,
         arrays_on_explicit_axes_are_not_copied,
         sums_along_a_divided_dimension_are_added_over_devices,
+        a_batch_over_devices_is_computed_in_slices_of_each_device,
     )
 }
 

@@ -1,6 +1,9 @@
-"""The law of every rule: pieces of any factor, in a loop, give what the whole equation gives."""
+"""The law of every rule: pieces of any factor, in a loop, give what the whole equation gives.
 
-from collections.abc import Callable, Sequence
+So do pieces of what each of several devices has of it, where a loop can take those.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,6 +15,7 @@ from jax.extend.core import JaxprEqn
 
 from memsafe.factors import Axis, Factor, Piece, Rule
 from memsafe.jax_internals import bind
+from memsafe.over_devices import on_each_device, over_devices
 from memsafe.programs import evaluate, flattened
 from memsafe.rules import factors_of, has_halos, rule_of, unshifted
 
@@ -113,6 +117,7 @@ def _assert_right(rule: Rule, factors: Sequence[Factor], seen: Seen, *, rounds: 
     cuts = [cut for factor in factors for cut in _cuts(factor)]
     if has_halos(seen.equation):
         cuts += [(_wider(factor), 2) for factor in factors if factor.merge is None]
+    cuts += [cut for factor in factors for cut in _cuts_over_devices(seen.equation, factor)]
     loops = [_loop(rule, grain, length, seen.equation) for grain, length in cuts]
     # All loops in one program: most of a small program's compilation is the same for any size.
     all_results = jax.jit(lambda operands: [loop(operands) for loop in loops])(seen.operands)
@@ -134,6 +139,16 @@ def _cuts(factor: Factor) -> list[tuple[Factor, int]]:
     else:
         finest, coarse = _lengths(factor.size), [_lengths(grain.size)[-1] for grain in coarser]
     return [*((factor, length) for length in finest), *zip(coarser, coarse, strict=True)]
+
+
+def _cuts_over_devices(equation: JaxprEqn, factor: Factor) -> Iterator[tuple[Factor, int]]:
+    """Pieces of what each of a few devices has, the last moved back where there are three."""
+    for devices in _proper_divisors(factor.size)[1:2]:
+        own = factor.size // devices
+        for early in [()] if factor.merge is None else [(), range(len(equation.outvars))]:
+            over = over_devices(equation, factor, devices, early)
+            if over is not None:
+                yield over, devices * (2 if own > 2 else 1)
 
 
 def _wider(factor: Factor) -> Factor:
@@ -159,6 +174,7 @@ def _loop(
 ) -> Callable[[list[Array]], list[Array]]:
     def program(operands: list[Array]) -> list[Array]:
         def body(index: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+            index = lax.convert_element_type(index, np.int32)
             start = jnp.minimum(index * length, factor.size - length)
             counted = index * length - start if factor.size % length else None
             piece = Piece(start=start, length=length, counted=counted, size=factor.size)
@@ -167,7 +183,8 @@ def _loop(
                 for value, axis in zip(operands, factor.operands, strict=True)
             ]
             if factor.merge is None:
-                return _placed(carry, rule.apply(equation, factor, sliced, piece), factor, piece)
+                apply = rule.apply if factor.devices == 1 else on_each_device
+                return _placed(carry, apply(equation, factor, sliced, piece), factor, piece)
             part = factor.merge.part(equation, factor, sliced, piece)
             return factor.merge.combine(carry, part, first=index == 0)
 
@@ -188,6 +205,8 @@ def _sliced(value: Array, axis: Axis | None, piece: Piece) -> Array:
     """The piece, with rubbish in place of what lies beyond the ends."""
     if axis is None:
         return value
+    if axis.devices > 1:
+        return piece.of(value, axis)
     width = axis.width(piece.length)
     ends = [(0, 0)] * value.ndim
     ends[axis.dim] = (abs(axis.before) + width, abs(axis.after) + width)
@@ -210,6 +229,9 @@ def _placed(
     for whole, part, axis in zip(carry, results, factor.results, strict=True):
         assert axis is not None, "a factor without a merge is carried by every result"
         assert part.shape[axis.dim] == axis.width(piece.length)
+        if axis.devices > 1:
+            placed.append(piece.put(whole, part, axis))
+            continue
         stop = axis.before + piece.length * axis.block
         inner = lax.slice_in_dim(part, axis.before, stop, axis=axis.dim)
         # The last of a size that the block does not divide goes beyond the end.

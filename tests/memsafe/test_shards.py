@@ -13,6 +13,7 @@ from jax.extend.core import ClosedJaxpr
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from memsafe.graph import Graph
+from memsafe.over_devices import OverDevices
 from memsafe.programs import flattened
 from memsafe.rules import factors_of
 from memsafe.search import floor_of
@@ -145,12 +146,13 @@ def test_a_gradient_lies_as_the_optimiser_reads_it() -> None:
     assert slopes.outvars[0] not in Graph(closed, (batch, (), ())).divided
 
 
-def test_a_constraint_is_sliced_along_what_it_leaves_whole() -> None:
+def test_a_constraint_is_sliced_on_each_device_along_what_it_divides() -> None:
     def place(x: Array) -> Array:
         return jax.lax.with_sharding_constraint(x, along("b"))
 
     (equation,) = jax.make_jaxpr(place)(np.zeros((ROWS, COLUMNS))).jaxpr.eqns
-    assert [factor.size for factor in factors_of(equation)] == [COLUMNS]
+    found = [(factor.size, factor.devices) for factor in factors_of(equation)]
+    assert found == [(ROWS, 4), (COLUMNS, 1)]
 
 
 def test_arguments_and_results_count_as_on_one_device() -> None:
@@ -158,3 +160,48 @@ def test_arguments_and_results_count_as_on_one_device() -> None:
     whole, divided = Graph(closed), Graph(closed, ((Part(0, 4, ("b",)),), (Part(0, 4, ("b",)),)))
     assert floor_of(whole) == 4 * (2 * ROWS + COLUMNS + 1)
     assert floor_of(divided) == 4 * (2 * ROWS + COLUMNS) // 4 + 4
+
+
+def totals(x: Array, moments: Array) -> Array:
+    """What is added up from zeros that are made before the loop, and read by divided moments."""
+    start = jnp.broadcast_to(x.sum(), moments.shape)
+    slopes, _ = jax.lax.scan(lambda total, row: (total + row, None), start, x)
+    return 0.9 * moments + slopes
+
+
+def test_what_a_loop_begins_with_lies_as_what_it_ends_with() -> None:
+    shapes = [jax.ShapeDtypeStruct(size, np.float32) for size in ((ROWS, 4), (4,))]
+    closed = flattened(jax.make_jaxpr(totals)(*shapes))
+    (start,) = [each for each in closed.jaxpr.eqns if each.primitive.name == "broadcast_in_dim"]
+    moments = (Part(0, 4, ("b",)),)
+    assert Graph(closed, ((), moments)).divided[start.outvars[0]] == moments
+    assert start.outvars[0] not in Graph(closed, ((), ())).divided
+
+
+def looped(places: tuple[tuple[Part, ...], ...], *, across: bool) -> list[tuple[int, int]]:
+    """The factors of a product of a batch and weights: how many indices, on how many devices."""
+    shapes = [jax.ShapeDtypeStruct(size, np.float32) for size in ((ROWS, 4), (4, 6))]
+    closed = jax.make_jaxpr(lambda x, weights: x @ weights)(*shapes)
+    (factors,) = Graph(closed, places, across=across).factors
+    return [(each.size, each.devices) for each in factors]
+
+
+def test_loops_run_across_devices_only_where_they_are_asked_to() -> None:
+    batch = ((Part(0, 4, ("b",)),), ())
+    assert looped(batch, across=True) == [(ROWS, 4), (6, 1), (4, 1)]
+    assert looped(batch, across=False) == [(6, 1), (4, 1)]
+
+
+def test_a_state_of_each_device_is_merged_at_once_where_the_result_is_divided() -> None:
+    shapes = [jax.ShapeDtypeStruct(size, np.float32) for size in ((ROWS, 4), (4, 8), (4, 8))]
+    closed = flattened(jax.make_jaxpr(stepped)(*shapes))
+    batch, moments = (Part(0, 4, ("b",)),), (Part(1, 4, ("b",)),)
+    for places, early in (((batch, (), moments), {0}), ((batch, (), ()), set())):
+        graph = Graph(closed, places, across=True)
+        merges = [
+            factor.merge
+            for equation, factors in zip(graph.equations, graph.factors, strict=True)
+            for factor in factors
+            if equation.primitive.name == "dot_general" and factor.devices == 4
+        ]
+        assert [merge.early for merge in merges if isinstance(merge, OverDevices)] == [early]

@@ -176,14 +176,9 @@ def _added(
         if merge is not None:
             done += merge.combine(tuple(state), tuple(part), first=turn == 0)
             continue
+        piece = Piece(start=start, length=loop.length)
         for value, old, new in zip(values, state, part, strict=True):
-            axis = loop.region.axes[value]
-            at = start * axis.block
-            done.append(
-                lax.dynamic_update_slice_in_dim(
-                    old, new, at, axis.dim, allow_negative_indices=False
-                )
-            )
+            done.append(piece.put(old, new, loop.region.axes[value]))
     return done
 
 

@@ -99,6 +99,8 @@ def _loop(plan: Plan, loop: Loop, indent: str) -> Iterator[str]:
     graph, region = plan.graph, loop.region
     largest = max(region.axes, key=lambda value: graph.size[value])
     slices = f"{loop.count} slices of {loop.length}"
+    if (devices := region.axes[largest].devices) > 1:
+        slices += f" ({loop.length // devices} of each of {devices} devices)"
     yield (
         f"{indent}loop over {region.size} in {slices}, {as_text(loop.transient)} at a time: "
         f"dimension {region.axes[largest].dim} of {described(graph, largest)}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from jax.core import ShapedArray
     from jax.extend.core import JaxprEqn
 
-__all__ = ["Axis", "Factor", "Merge", "Piece", "Rule"]
+__all__ = ["Axis", "Factor", "Merge", "Piece", "Rule", "apart", "together"]
 
 
 class Axis(NamedTuple):
@@ -35,6 +36,9 @@ class Axis(NamedTuple):
     An axis with a *halo* covers `before` elements more below, and `after` above; fewer, where they
     are negative. Some of them may lie beyond the array's ends. What is there is anything at all:
     who reads a halo fills it. But where the axis `wraps`, the array goes on from its other end.
+
+    Where the dimension lies over `devices`, each of which has as much of it, a piece is as much of
+    each device's own part: of 12 indices over 2 devices, the first 4 are 0, 1, 6 and 7.
     """
 
     dim: int
@@ -42,6 +46,7 @@ class Axis(NamedTuple):
     before: int = 0
     after: int = 0
     wraps: bool = False
+    devices: int = 1
 
     @property
     def has_halo(self) -> bool:
@@ -56,11 +61,19 @@ class Axis(NamedTuple):
     @property
     def exact(self) -> Axis:
         """The same blocks without a halo."""
-        return Axis(self.dim, self.block) if self.has_halo or self.wraps else self
+        if not (self.has_halo or self.wraps):
+            return self
+        return self._replace(before=0, after=0, wraps=False)
 
     def steps_with(self, other: Axis) -> bool:
         """Whether both have the same blocks, and differ in halos at most."""
-        return self.dim == other.dim and self.block == other.block
+        same_blocks = self.dim == other.dim and self.block == other.block
+        return same_blocks and self.devices == other.devices
+
+    @property
+    def of_each(self) -> Axis:
+        """The axis of what each device has, where that is a dimension after the devices'."""
+        return self._replace(dim=self.dim + 1, devices=1)
 
     def first(self, piece: Piece) -> Array:
         """The first element that a piece covers; it may lie below the array."""
@@ -81,12 +94,10 @@ class Axis(NamedTuple):
 
     def joined(self, other: Axis) -> Axis:
         """The least that covers both, of the same blocks."""
-        return Axis(
-            self.dim,
-            self.block,
-            max(self.before, other.before),
-            max(self.after, other.after),
-            self.wraps or other.wraps,
+        return self._replace(
+            before=max(self.before, other.before),
+            after=max(self.after, other.after),
+            wraps=self.wraps or other.wraps,
         )
 
 
@@ -100,12 +111,14 @@ class Piece:
         counted: How many of the first ones an earlier piece has covered (the last piece of a
             loop is moved back to stay within the array); None where it is known to be none.
         size: How many indices there are in all; None where that tells nothing new.
+        place: Where its slices go, in what is put together of pieces; None: to `start`.
     """
 
     start: Array
     length: int
     counted: Array | None = None
     size: int | None = None
+    place: Array | None = None
 
     def goes_beyond(self, axis: Axis, elements: int) -> bool:
         """Whether such a piece may cover more than the `elements` of a dimension."""
@@ -114,10 +127,32 @@ class Piece:
 
     def of(self, value: Array, axis: Axis) -> Array:
         """The piece of an array that carries the factor on `axis`; zeros beyond its ends."""
+        if axis.devices > 1:
+            part = apart(value, axis.dim, axis.devices)
+            return together(self.on_each(axis.devices).of(part, axis.of_each), axis.dim)
         start, width = axis.first(self), axis.width(self.length)
         if self.goes_beyond(axis, value.shape[axis.dim]):
             return (_around if axis.wraps else _within)(value, axis.dim, start, width)
         return lax.dynamic_slice_in_dim(value, start, width, axis.dim, allow_negative_indices=False)
+
+    def put(self, whole: Array, part: Array, axis: Axis) -> Array:
+        """`whole` with `part`, which has the piece's own indices alone, in its place."""
+        if axis.devices > 1:
+            whole, part = (apart(each, axis.dim, axis.devices) for each in (whole, part))
+            return together(self.on_each(axis.devices).put(whole, part, axis.of_each), axis.dim)
+        return lax.dynamic_update_slice_in_dim(
+            whole, part, self.start * axis.block, axis.dim, allow_negative_indices=False
+        )
+
+    def on_each(self, devices: int) -> Piece:
+        """What of the piece each of `devices` has, in the indices of its own part."""
+        count = np.int32(devices)
+        return Piece(
+            start=lax.div(self.start, count),
+            length=self.length // devices,
+            counted=None if self.counted is None else lax.div(self.counted, count),
+            size=None if self.size is None else self.size // devices,
+        )
 
     def filled(self, value: Array, axis: Axis, size: int, fill: Any) -> Array:
         """The piece of an array of `size` elements with `fill` beyond it, if it does not wrap."""
@@ -125,6 +160,18 @@ class Piece:
             return value
         place = axis.first(self) + lax.broadcasted_iota(jnp.int32, value.shape, axis.dim)
         return jnp.where((place >= 0) & (place < size), value, jnp.asarray(fill, value.dtype))
+
+
+def apart(value: Array, dim: int, devices: int) -> Array:
+    """An array with a dimension over devices as two: the devices, and what each of them has."""
+    shape = value.shape
+    return lax.reshape(value, (*shape[:dim], devices, shape[dim] // devices, *shape[dim + 1 :]))
+
+
+def together(value: Array, dim: int) -> Array:
+    """An array with two such dimensions, from `dim` on, as one."""
+    shape = value.shape
+    return lax.reshape(value, (*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :]))
 
 
 def _within(value: Array, dim: int, start: Array, width: int) -> Array:
@@ -192,6 +239,7 @@ class Factor:
         results: The same for each result; None, for all of them, where pieces are merged.
         merge: How pieces are merged; None where every result carries the factor.
         least: The fewest indices of a piece.
+        devices: Over how many devices the dimensions of its axes lie.
     """
 
     size: int
@@ -199,6 +247,7 @@ class Factor:
     results: tuple[Axis | None, ...]
     merge: Merge | None = None
     least: int = 1
+    devices: int = 1
 
     def coarser(self, times: int) -> Factor:
         """The same factor with `times` indices taken as one; `times` divides its size."""
@@ -214,9 +263,7 @@ class Factor:
         results = _joined(self.results, other.results)
         if operands is None or results is None:
             return None
-        return Factor(
-            size=self.size, operands=operands, results=results, merge=self.merge, least=self.least
-        )
+        return replace(self, operands=operands, results=results)
 
     @property
     def halo(self) -> float:
@@ -232,8 +279,25 @@ class Factor:
         """This factor as coarse as `operand` carries it on `axis`, or None where it cannot."""
         return self._as_coarse(self.operands[operand], axis)
 
+    def over(self, devices: int, merge: Merge | None) -> Factor:
+        """The same factor where its dimensions lie over devices, or on one again."""
+
+        def placed(axis: Axis | None) -> Axis | None:
+            return axis and axis._replace(devices=devices)
+
+        return replace(
+            self,
+            operands=tuple(map(placed, self.operands)),
+            results=tuple(map(placed, self.results)),
+            merge=merge,
+            least=self.least // self.devices * devices,
+            devices=devices,
+        )
+
     def _as_coarse(self, own: Axis | None, axis: Axis) -> Factor | None:
         if own is None or own.dim != axis.dim or axis.block % own.block:
+            return None
+        if own.devices != axis.devices:
             return None
         times = axis.block // own.block
         before, after = (-(-halo // own.block) for halo in (axis.before, axis.after))
@@ -251,6 +315,7 @@ class Factor:
                 axis.before + before * axis.block,
                 axis.after + after * axis.block,
                 axis.wraps or wraps,
+                axis.devices,
             )
 
         return replace(
@@ -258,7 +323,7 @@ class Factor:
             size=-(-self.size // times),
             operands=tuple(map(scaled, self.operands)),
             results=tuple(map(scaled, self.results)),
-            least=-(-self.least // times),
+            least=-(-self.least // (times * self.devices)) * self.devices,
         )
 
     def finest_block(self) -> int:

@@ -94,6 +94,8 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         measure=measure,
     )
     sliced = for_slices(options, flat, place.device.platform)
+    if any(parts):
+        sliced += [replace(each, across=True) for each in sliced]
     again = recomputing(options, flat, place.device, parts, search.room)
     return search.cheapest(sliced, again)
 

@@ -13,14 +13,15 @@ from jax.extend.core import Literal, Var
 from memsafe.device_model import CPU, DeviceModel
 from memsafe.jax_internals import has_ordered_effects
 from memsafe.memory import Unit, equation_unit
+from memsafe.over_devices import over_devices
 from memsafe.program_costs import Costs
 from memsafe.programs import is_inexact, nbytes
 from memsafe.rules import factors_of, has_halos, unshifted, wraps
-from memsafe.shards import Parts, as_read, body_parts, divisions, propagated
+from memsafe.shards import Part, Parts, as_read, body_parts, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from jax.extend.core import ClosedJaxpr, JaxprEqn
 
@@ -85,11 +86,13 @@ class Graph:
         closed: The program.
         parts: How its arguments lie over several devices; empty where they do not.
         model: What the device takes for it.
+        across: Whether loops may run along what lies over several devices.
     """
 
     closed: ClosedJaxpr
     parts: tuple[Parts, ...] = ()
     model: DeviceModel = CPU
+    across: bool = False
 
     @cached_property
     def equations(self) -> list[JaxprEqn]:
@@ -122,16 +125,31 @@ class Graph:
 
     @cached_property
     def factors(self) -> list[tuple[Factor, ...]]:
-        """What each equation can be split along: not what is divided over devices."""
+        """What each equation can be split along.
+
+        What lies over devices, on each of them, or not at all.
+        """
         if not self.divided:
             return self._all_factors
+        pairs = zip(self.equations, self._all_factors, strict=True)
+        return [tuple(self._placed(each, all_of)) for each, all_of in pairs]
+
+    def _placed(self, equation: JaxprEqn, factors: tuple[Factor, ...]) -> Iterator[Factor]:
+        parts = divisions(equation, factors, self.divided)
+        for factor, part in zip(factors, parts, strict=True):
+            if part is None:
+                yield factor
+            elif self.across:
+                early = self._lie_along(part, equation.outvars)
+                over = over_devices(equation, factor, part.devices, early)
+                yield from () if over is None else (over,)
+
+    def _lie_along(self, part: Part, values: Sequence[Var]) -> list[int]:
+        """Which of `values` are divided over the same devices."""
         return [
-            tuple(
-                factor
-                for factor, part in zip(all_of, divisions(each, all_of, self.divided), strict=True)
-                if part is None
-            )
-            for each, all_of in zip(self.equations, self._all_factors, strict=True)
+            at
+            for at, value in enumerate(values)
+            if any(not set(part.axes).isdisjoint(each.axes) for each in self.divided.get(value, ()))
         ]
 
     def carrier(self, value: Var, axis: Axis) -> Carrier:
@@ -169,6 +187,10 @@ class Graph:
     def _carrying(self, index: int, axis: Axis) -> list[Factor]:
         """The factors of an equation that can give `axis` of a result, with its halo."""
         equation, factors = self.equations[index], self.factors[index]
+        if axis.devices > 1:
+            found = (over_devices(equation, each, axis.devices) for each in factors)
+            return [each for each in found if each is not None]
+        factors = tuple(each for each in factors if each.devices == 1)
         if axis.wraps:
             return [each for each in factors if wraps(equation, each)]
         return list(factors) if not axis.has_halo or has_halos(equation) else []
@@ -192,7 +214,11 @@ class Graph:
     @cached_property
     def _all_factors(self) -> list[tuple[Factor, ...]]:
         return [
-            tuple(factor for factor in factors_of(equation) if factor.size > 1)
+            tuple(
+                factor
+                for factor in factors_of(equation)
+                if factor.size > 1 and (self.across or factor.devices == 1)
+            )
             if all(_is_of_numbers(atom) for atom in (*equation.invars, *equation.outvars))
             else ()
             for equation in self.equations

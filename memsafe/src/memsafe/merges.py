@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jax.core import ShapedArray
 
+from memsafe.factors import apart, together
 from memsafe.jax_internals import as_written, bind
 
 if TYPE_CHECKING:
@@ -131,6 +132,10 @@ def masked(operand: Array, axis: Axis, piece: Piece, value: Any) -> Array:
     """A piece's operand with `value` in place of the indices that the piece says are counted."""
     if piece.counted is None:
         return operand
+    if axis.devices > 1:
+        each = apart(operand, axis.dim, axis.devices)
+        part = masked(each, axis.of_each, piece.on_each(axis.devices), value)
+        return together(part, axis.dim)
     index = lax.broadcasted_iota(jnp.int32, operand.shape, axis.dim)
     return jnp.where(
         index >= piece.counted * axis.block, operand, jnp.asarray(value, operand.dtype)

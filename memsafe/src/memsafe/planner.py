@@ -70,10 +70,6 @@ _LEAN = 1.08
 """A lean plan may do so much more work than one whose loops are shared at any price."""
 
 
-def _nothing_again(_: ClosedJaxpr) -> Iterator[Rewritten]:
-    return iter(())
-
-
 @dataclass(slots=True, kw_only=True)
 class Planner:
     """Plans programs for one kind of device.
@@ -91,13 +87,14 @@ class Planner:
         looped: Those asked for by the values that they split, by program.
         least: The bytes that every step may take, however deep it is; 0: a share of the budget.
         most: How many times the time of its program a plan may take, to be improved any further.
+        across: Whether loops may run along what lies over several devices.
     """
 
     slice_bytes: float
     model: DeviceModel = CPU
     depth: int = _DEPTH
     plans: dict[Hashable, Plan] = field(default_factory=dict)
-    recompute: Callable[[ClosedJaxpr], Iterator[Rewritten]] = _nothing_again
+    recompute: Callable[[ClosedJaxpr], Iterator[Rewritten]] = lambda _: iter(())
     steps: dict[Hashable, ClosedJaxpr] = field(default_factory=dict)
     recomputing: dict[Hashable, Iterator[Rewritten]] = field(default_factory=dict)
     graphs: dict[Hashable, Graph] = field(default_factory=dict)
@@ -105,6 +102,7 @@ class Planner:
     looped: dict[Hashable, Candidate] = field(default_factory=dict)
     least: float = 0.0
     most: float = math.inf
+    across: bool = False
 
     def plan(self, closed: ClosedJaxpr, budget: float, parts: tuple[Parts, ...] = ()) -> Plan:
         """The cheapest plan found within `budget` bytes beside the arguments, or the smallest.
@@ -114,11 +112,11 @@ class Planner:
         if not self.least:
             least = max(budget / _CRUMBS, 1.0)
             return replace(self, least=least).plan(closed, budget, parts)
-        program = signature(closed), parts
+        program = signature(closed), parts, self.across
         key = (program, self.depth, _magnitude(budget), _magnitude(self.least))
         if key not in self.plans:
             if program not in self.graphs:
-                self.graphs[program] = Graph(closed, parts, self.model)
+                self.graphs[program] = Graph(closed, parts, self.model, self.across)
             self.plans[key] = self._found(self.graphs[program], budget)
         return self.plans[key]
 
@@ -145,10 +143,9 @@ class Planner:
         self, closed: ClosedJaxpr, threshold: int, parts: tuple[Parts, ...] = ()
     ) -> Plan:
         """The plan that keeps no value of more than `threshold` bytes, whatever the peak."""
-        graph = Graph(closed, parts, self.model)
-        return self._realized(
-            candidate(graph, values_above(graph, threshold + 1)), self.slice_bytes
-        )
+        graph = Graph(closed, parts, self.model, self.across)
+        chosen = candidate(graph, values_above(graph, threshold + 1))
+        return self._realized(chosen, self.slice_bytes)
 
     def _found(self, graph: Graph, budget: float) -> Plan:
         best = self._realized(candidate(graph, set()), budget)

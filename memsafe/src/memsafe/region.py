@@ -7,11 +7,14 @@ carries the loop's axis; then every later sink that can share the loop.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jax.extend.core import Var
 
     from memsafe.factors import Axis, Factor
@@ -75,7 +78,16 @@ class Region:
     @property
     def least(self) -> int:
         """The fewest indices that a slice may have."""
-        return max(each.least for each in chain(self.factors.values(), *self.again.values()))
+        least, devices = max(each.least for each in self._all_factors()), self.devices
+        return -(-least // devices) * devices
+
+    @property
+    def devices(self) -> int:
+        """The number of devices that the indices of a slice are a multiple of."""
+        return math.lcm(*{each.devices for each in self._all_factors()})
+
+    def _all_factors(self) -> Iterator[Factor]:
+        return chain(self.factors.values(), *self.again.values())
 
     def versions(self, index: int) -> tuple[Factor, ...]:
         """All the factors that an equation of the loop is computed along."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from jax import Array
-    from jax.extend.core import ClosedJaxpr
 
     from memsafe.graph import Graph
     from memsafe.measure import Measured
@@ -207,7 +206,7 @@ class Search:
         """
         own = self.written.costs
         target = again.target
-        plans = [self.planner.plan(each.program, target, self.parts) for each in sliced]
+        plans = [self._plan(each, target) for each in sliced]
         plan = next((each for each in plans if each.predicted <= target), plans[0])
         slices = [Attempt(sliced[at], target, _ATTEMPTS) for at in _quickest(plans, target)]
         limit = plan.elapsed if plan.predicted <= target else float("inf")
@@ -228,6 +227,12 @@ class Search:
                 yield from again.whole(float("inf"))
                 yield from again.on_the_host(float("inf"))
 
+    def _plan(self, preparation: Rewritten, target: float) -> Plan:
+        return self._planner(preparation).plan(preparation.program, target, self.parts)
+
+    def _planner(self, preparation: Rewritten) -> Planner:
+        return replace(self.planner, across=True) if preparation.across else self.planner
+
     def _is_quick(self, slowdown: float) -> bool:
         """Whether a plan should not take more time than asked. No prediction is finer."""
         return round(slowdown, 1) <= allowed(self.most, self.written)
@@ -240,16 +245,16 @@ class Search:
         find.
         """
         preparation, target, tries = attempt
-        program, plain, room, compiled = preparation.program, self.plain, self.room, again.compiled
+        plain, room, compiled = self.plain, self.room, again.compiled
         best: Plan | None = None
         before: tuple[Plan, float] | None = None
         smallest = plain.nbytes
         targets = Targets(arguments=plain.argument_bytes, room=_MARGIN * room)
-        is_long = len(program.jaxpr.eqns) > LONG
+        is_long = len(preparation.program.jaxpr.eqns) > LONG
         for at in range(tries):
             most = room / 4 ** (at + 1)
             limit = CLOSE * room if compiled and tries > 1 and not is_long else float("inf")
-            found = self._other(program, target, before, most, limit)
+            found = self._other(preparation, target, before, most, limit)
             if tries > 1 and is_long:
                 found = found and self._promising(preparation, found, before, compiled)
             if found is None:
@@ -268,7 +273,7 @@ class Search:
             if following is None:
                 break
             target = following
-        best = best or self.planner.plan(program, target, self.parts)
+        best = best or self._plan(preparation, target)
         blockers = blockers_of(best, floor_of(best.graph))
         if smallest <= self.budget:
             words = "the compiler refuses it: the device has less memory than the budget"
@@ -335,7 +340,7 @@ class Search:
             return found
         if prospects.is_far(plan, sliced[-1]):
             target = prospects.nearer(target, sliced[-1])
-            plan = self.planner.plan(preparation.program, target, self.parts)
+            plan = self._plan(preparation, target)
             if prospects.is_far(plan, sliced[-1]):
                 return None
         if before is not None and prospects.is_repeated(plan, sliced[-1]):
@@ -344,7 +349,7 @@ class Search:
 
     def _other(
         self,
-        program: ClosedJaxpr,
+        preparation: Rewritten,
         target: float,
         before: tuple[Plan, float] | None,
         most: float,
@@ -356,10 +361,10 @@ class Search:
         compiler keeps what seemed fused away.
         """
         for _ in range(_SMALLER):
-            plan = self.planner.plan(program, target, self.parts)
+            plan = self._plan(preparation, target)
             fused = plan.is_plain or (before is not None and not plan.loops)
             if fused and plan.predicted > target:
-                plan = _split_above(self.planner, program, self.parts, most)
+                plan = _split_above(self._planner(preparation), preparation, self.parts, most)
                 return (plan, target) if plan.predicted <= limit else None
             is_other = before is None or plan.steps != before[0].steps
             if is_other and plan.predicted <= limit:
@@ -375,11 +380,11 @@ def _quickest(plans: Sequence[Plan], target: float) -> list[int]:
 
 
 def _split_above(
-    planner: Planner, prepared: ClosedJaxpr, parts: tuple[Parts, ...], nbytes: float
+    planner: Planner, prepared: Rewritten, parts: tuple[Parts, ...], nbytes: float
 ) -> Plan:
     """A plan that splits every value and slice of more than `nbytes`."""
     finer = replace(planner, slice_bytes=min(planner.slice_bytes, nbytes), plans={})
-    return finer.split_above(prepared, int(nbytes), parts)
+    return finer.split_above(prepared.program, int(nbytes), parts)
 
 
 def floor_of(graph: Graph) -> float:

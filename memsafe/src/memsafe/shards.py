@@ -168,6 +168,12 @@ def _wished(
     """How an equation divides each value that it reads, of those of which nothing is known."""
     read = [atom for atom in equation.invars if not isinstance(atom, Literal)]
     found: dict[Var, list[Part]] = {value: [] for value in read if not known.get(value)}
+    if equation.primitive.name == "scan":
+        constants, carried = scan_operands(equation)
+        begun, left = equation.invars[constants:], equation.outvars[:carried]
+        for atom, result in zip(begun, left, strict=False):
+            if atom in found:
+                found[atom] += [part._replace(is_asked=False) for part in known.get(result, ())]
     for factor, part in zip(factors, divisions(equation, factors, known), strict=True):
         for atom, axis in zip(equation.invars, factor.operands, strict=True):
             if part is not None and axis is not None and atom in found:

@@ -9,6 +9,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core import Literal
 
 from memsafe.jax_internals import bind
+from memsafe.over_devices import on_each_device
 from memsafe.rules import rule_of
 from memsafe.storing import stored
 
@@ -66,6 +67,8 @@ def _on_slices(
     rule = rule_of(equation)
     if rule is None or all(axis is None for axis in factor.results):
         return bind(equation, operands)
+    if factor.devices > 1:
+        return on_each_device(equation, factor, operands, piece)
     return rule.apply(equation, factor, operands, piece)
 
 
@@ -106,7 +109,7 @@ class _Slices:
             wide = next(one for one in self.windows[atom] if one.covers(axis))
             cut = self.piece.of(self.whole[atom], wide)
             made[wide] = _in_row_major(cut) if atom in self.row_major else cut
-        if wide[:-1] != axis[:-1]:
+        if (wide.before, wide.after) != (axis.before, axis.after):
             start = wide.before - axis.before
             stop = start + axis.width(self.piece.length)
             made[axis] = lax.slice_in_dim(made[wide], start, stop, axis=axis.dim)

@@ -27,7 +27,6 @@ def slice_length(
     `available` and `useful` are the bytes that it may take and those that keep the device busy;
     with `fitting`, its own prediction keeps to `available`, not only the one of a single index.
     """
-    multiple = graph.model.multiple
     least = region.least
     one = slice_bytes(graph, region, least)
     room = max(available - one, 0.0)
@@ -39,12 +38,19 @@ def slice_length(
     longer = _HALO * region.size * fixed_share(graph, region)
     useful = max(useful, min(room, longer * more / least))
     wished = least * (1 + useful / more) if more > 0 else region.size
-    length = _rounded(region.size, least, int(min(wished, region.size)), multiple)
+    length = _length(graph, region, min(wished, region.size))
     taken = slice_bytes(graph, region, length) - one
     if taken > (max(room, useful) if fitting else _FAR * useful):
         wished = least + useful / taken * (length - least)
-        length = _rounded(region.size, least, int(wished), multiple)
+        length = _length(graph, region, wished)
     return length
+
+
+def _length(graph: Graph, region: Region, wished: float) -> int:
+    """About `wished` indices, as many of each device where they lie over several."""
+    devices, multiple = region.devices, graph.model.multiple
+    size, least = region.size // devices, region.least // devices
+    return devices * _rounded(size, least, int(wished) // devices, multiple)
 
 
 def _rounded(size: int, least: int, wished: int, multiple: int) -> int:

@@ -110,7 +110,9 @@ class Splitting:
             try:
                 return growth.of(sink, factor)
             except TilingMismatch as mismatch:
-                if factor.size % mismatch.times or factor.size == mismatch.times:
+                if factor.size % (mismatch.times * factor.devices) or (
+                    factor.size == mismatch.times * factor.devices
+                ):
                     return Blocked(sink, f"{factor.size} indices are no multiple")
                 factor = factor.coarser(mismatch.times)
             except Blocked as obstacle:
@@ -154,7 +156,11 @@ class Splitting:
         See `WholeReads`.
         """
         if (sink, size) not in self.known_ways:
-            fine = (factor for factor in self.seeds(sink) if not factor.size % size)
+            fine = (
+                factor
+                for factor in self.seeds(sink)
+                if not factor.size % size and not size % factor.devices
+            )
             factors = [each.coarser(each.size // size) for each in fine]
             reads = [self.whole_reads.of(self.graph.made_operands(sink, each)) for each in factors]
             self.known_ways[sink, size] = [

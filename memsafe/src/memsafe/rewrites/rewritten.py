@@ -27,12 +27,14 @@ class Rewritten:
         notes: One line per change, with the user's source line.
         moved: Bytes that it sends to the host's memory and fetches back.
         products: Products are kept, and what comes of them is computed again.
+        across: Its loops may run along what lies over several devices.
     """
 
     program: ClosedJaxpr
     notes: tuple[str, ...]
     moved: int = 0
     products: bool = False
+    across: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Piece
 
-__all__ = ["RULES", "unsliced"]
+__all__ = ["RULES", "Assembled", "Kind", "unsliced"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ def _factor(form: _Form, division: Division, size: int) -> Factor:
         size=size,
         operands=tuple(kind if isinstance(kind, Axis) else None for kind in operands),
         results=tuple(axes) if is_sliced else (None,) * len(axes),
-        merge=None if is_sliced else _Assembled(kinds=tuple(results)),
+        merge=None if is_sliced else Assembled(kinds=tuple(results)),
         least=division.least,
     )
 
@@ -128,7 +128,7 @@ def unsliced(equation: JaxprEqn, kind: Kind) -> frozenset[int]:
         return frozenset()
     sizes = [math.prod(shape_of(result)) for result in equation.outvars]
     best = max(
-        (each.merge.kinds for each in _factors(equation) if isinstance(each.merge, _Assembled)),
+        (each.merge.kinds for each in _factors(equation) if isinstance(each.merge, Assembled)),
         key=lambda kinds: sum(
             n for n, each in zip(sizes, kinds, strict=True) if isinstance(each, Axis)
         ),
@@ -190,7 +190,7 @@ def _steps(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Assembled:
+class Assembled:
     """The merge where some results are summed, others put together from slices.
 
     Its state ends with the place of each slice.
@@ -213,7 +213,8 @@ class _Assembled:
         division = form.divided(factor.operands)
         made = _run(equation, form, division, operands, piece)
         kinds = [form.outside(slot, division) for slot in form.results]
-        starts = [piece.start * kind.block for kind in kinds if isinstance(kind, Axis)]
+        place = piece.start if piece.place is None else piece.place
+        starts = [place * kind.block for kind in kinds if isinstance(kind, Axis)]
         avals = self.state_avals(equation)
         return tuple(
             lax.convert_element_type(value, aval.dtype)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Piece
 
-__all__ = ["RULES", "is_apart"]
+__all__ = ["RULES", "Taps", "is_apart"]
 
 
 def _convolution_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
@@ -47,7 +47,7 @@ def _convolution_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Taps(Monoid):
+class Taps(Monoid):
     """The sum over a spatial dimension of the kernel, of which a piece meets a part of the images.
 
     Attributes:
@@ -85,7 +85,7 @@ def _taps(equation: JaxprEqn) -> Iterator[Factor]:
                 size=size,
                 operands=(image, Axis(right[2 + at])),
                 results=(None,),
-                merge=_Taps(combined=lax.add, neutral=SUM.neutral, rounds=True, at=at),
+                merge=Taps(combined=lax.add, neutral=SUM.neutral, rounds=True, at=at),
             )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from jax.sharding import NamedSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 from memsafe import storing
 from memsafe.factors import Axis, Factor, Rule
@@ -101,14 +102,26 @@ def _factors_of_one(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 
 def _placed_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """Those along which the constraint leaves an array whole: a slice is placed as the array is."""
+    """Every dimension: a slice is placed as the array is, with as much of each device's part."""
     sharding = equation.params["sharding"]
     if not isinstance(sharding, NamedSharding):
         return ()
-    free = {dim for dim, names in enumerate(sharding.spec) if names in (None, ())}
-    free.update(range(len(sharding.spec), len(shape_of(equation.outvars[0]))))
-    factors = _factors_of_shape(equation)
-    return tuple(each for each in factors if each.results[0] and each.results[0].dim in free)
+    found = ((each, _devices(sharding, each.results[0])) for each in _factors_of_shape(equation))
+    return tuple(
+        factor.over(devices, None)
+        for factor, devices in found
+        if devices and factor.size % devices == 0 and factor.size > devices
+    )
+
+
+def _devices(sharding: NamedSharding, axis: Axis | None) -> int:
+    """Over how many devices a dimension lies; 0 where the compiler is to say."""
+    dim = axis.dim if axis else 0
+    names = sharding.spec[dim] if dim < len(sharding.spec) else None
+    if names is PartitionSpec.UNCONSTRAINED:
+        return 0
+    several = names if isinstance(names, tuple) else (names,)
+    return math.prod(sharding.mesh.shape[name] for name in several if name is not None)
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Piece
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "Put"]
 
 _WORD_BYTES = 4
 
 
-def _scatter_factors(merge: _Put | None) -> Callable[[JaxprEqn], tuple[Factor, ...]]:
+def _scatter_factors(merge: Put | None) -> Callable[[JaxprEqn], tuple[Factor, ...]]:
     def factors(equation: JaxprEqn) -> tuple[Factor, ...]:
         """Stacks, dimensions that windows span, pointed ones, and merged index vectors."""
         if not has_known_mode(equation):
@@ -86,7 +86,7 @@ def _scatter(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Put:
+class Put:
     """Updates put to a neutral array piece by piece, and to the operand once, at the end.
 
     Attributes:
@@ -152,11 +152,11 @@ class _Put:
 
 _MERGES = {
     "scatter": None,
-    "scatter-add": _Put(monoid=SUM, scatter=lax.scatter_add),
-    "scatter-sub": _Put(monoid=SUM, scatter=lax.scatter_sub),
-    "scatter-mul": _Put(monoid=PRODUCT, scatter=lax.scatter_mul),
-    "scatter-min": _Put(monoid=MIN, scatter=lax.scatter_min),
-    "scatter-max": _Put(monoid=MAX, scatter=lax.scatter_max),
+    "scatter-add": Put(monoid=SUM, scatter=lax.scatter_add),
+    "scatter-sub": Put(monoid=SUM, scatter=lax.scatter_sub),
+    "scatter-mul": Put(monoid=PRODUCT, scatter=lax.scatter_mul),
+    "scatter-min": Put(monoid=MIN, scatter=lax.scatter_min),
+    "scatter-max": Put(monoid=MAX, scatter=lax.scatter_max),
 }
 
 

@@ -172,7 +172,7 @@ def _wished(
         constants, carried = scan_operands(equation)
         begun, left = equation.invars[constants:], equation.outvars[:carried]
         for atom, result in zip(begun, left, strict=False):
-            if atom in found:
+            if not isinstance(atom, Literal) and atom in found:
                 found[atom] += [part._replace(is_asked=False) for part in known.get(result, ())]
     for factor, part in zip(factors, divisions(equation, factors, known), strict=True):
         for atom, axis in zip(equation.invars, factor.operands, strict=True):

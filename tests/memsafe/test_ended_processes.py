@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.memsafe_programs import Found, is_known, outcomes
 
+UNFUSED = "--xla_cpu_max_isa=AVX"
 QUICK = "--xla_backend_optimization_level=0"
 
 pytestmark = pytest.mark.exhaustive  # Each process imports jax.
@@ -64,6 +65,20 @@ def test_what_is_found_with_other_options_is_tried_again_without(
     found: Callable[[int], Found], told: Found
 ) -> None:
     assert list(outcomes(range(7, 8), found, goes_on, [QUICK])) == [told]
+
+
+def wrong_if_fused(_: int) -> Found:
+    is_right = UNFUSED in os.environ["XLA_FLAGS"]
+    return ([], ["programs"]) if is_right else (["off"], ["programs", "wrong values"])
+
+
+def test_what_xla_rounds_in_two_ways_is_counted_apart() -> None:
+    if not is_known(UNFUSED):
+        pytest.skip("XLA for this processor has no such option")
+    apart = "right without fused multiply-adds"
+    assert list(outcomes(range(1), wrong_if_fused, goes_on)) == [
+        ([f"{apart}: off"], ["programs", apart])
+    ]
 
 
 def test_an_option_that_xla_lacks_is_left_out() -> None:

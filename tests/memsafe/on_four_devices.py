@@ -375,6 +375,31 @@ def a_batch_over_devices_is_computed_in_slices_of_each_device() -> None:
     assert (within("entry", text), within("loops", text)) == (1, 0), text
 
 
+def constraints_in_a_loop_over_layers_let_the_batch_be_sliced() -> None:
+    place = NamedSharding(mesh(), PartitionSpec("d", None))
+
+    def step(x: Array, w: Array) -> tuple[Array, None]:
+        x = lax.with_sharding_constraint(x + jnp.tanh(x @ w[0]) @ w[1], place)
+        return x, None
+
+    def loss(weights: Array, x: Array) -> Array:
+        return (lax.scan(step, x, weights)[0] ** 2).mean()
+
+    numbers = np.random.default_rng(0)
+    weights = jnp.asarray(numbers.standard_normal((8, 2, 64, 64)) / 16, jnp.float32)
+    x = jnp.asarray(numbers.standard_normal((8192, 64)), jnp.float32)
+    whole = NamedSharding(mesh(), PartitionSpec())
+    arguments = jax.device_put(weights, whole), jax.device_put(x, split_rows())
+    gradient = jax.grad(loss)
+    budget = peak_bytes(gradient, *arguments) // 4
+    compiled = memsafe(gradient, budget).lower(*arguments).compile()
+    np.testing.assert_allclose(
+        compiled(*arguments), jax.jit(gradient)(*arguments), rtol=1e-4, atol=1e-8
+    )
+    text = compiled.as_text()
+    assert (within("entry", text), within("loops", text)) == (1, 0), text
+
+
 CLAIMS: Final = {
     claim.__name__: claim
     for claim in (
@@ -399,6 +424,7 @@ CLAIMS: Final = {
         arrays_on_explicit_axes_are_not_copied,
         sums_along_a_divided_dimension_are_added_over_devices,
         a_batch_over_devices_is_computed_in_slices_of_each_device,
+        constraints_in_a_loop_over_layers_let_the_batch_be_sliced,
     )
 }
 

@@ -78,9 +78,18 @@ def recurrent(w: Array, rows: Array) -> Array:
     return jnp.sum(last**2)
 
 
-@pytest.mark.parametrize("f", [layered, recurrent])
+def picked(weights: Array, x: Array) -> Array:
+    """Layers of two matrices each: their gradients are padded with zeros, and added."""
+
+    def step(x: Array, w: Array) -> tuple[Array, None]:
+        return jnp.tanh(x @ w[0]) @ w[1], None
+
+    return jnp.sum(lax.scan(step, x, jnp.stack((weights, weights), 1))[0] ** 2)
+
+
+@pytest.mark.parametrize("f", [layered, recurrent, picked])
 def test_the_gradient_of_a_loop_is_split_along_the_batch(f: Callable[..., Array]) -> None:
-    arguments = (STACK, X) if f is layered else (W, normal(STEPS, BATCH, WIDTH))
+    arguments = (W, normal(STEPS, BATCH, WIDTH)) if f is recurrent else (STACK, X)
     seen = last_factors(gradient_of(f), arguments, "scan")
     assert any(merged for *_, merged in seen)
     assert_pieces_give_the_whole(gradient_of(f), *arguments, expect=seen, primitive="scan")

@@ -23,7 +23,7 @@ from memsafe.planner import Planner
 from memsafe.preparations import checkpointed_steps, for_slices, recomputing
 from memsafe.programs import evaluate, flattened, nbytes
 from memsafe.search import FAR, Fit, Search, floor_of
-from memsafe.shards import gathered, input_parts
+from memsafe.shards import free_in_loops, gathered, input_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,9 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     )
     sliced = for_slices(options, flat, place.device.platform)
     if any(parts):
-        sliced += [replace(each, across=True) for each in sliced]
+        free = free_in_loops(flat)
+        forms = sliced if free is flat else for_slices(options, free, place.device.platform)
+        sliced += [replace(each, across=True) for each in forms]
     again = recomputing(options, flat, place.device, parts, search.room)
     return search.cheapest(sliced, again)
 

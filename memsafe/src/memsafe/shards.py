@@ -7,6 +7,7 @@ value takes, on each device, only that device's part.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax import lax
@@ -14,12 +15,12 @@ from jax.extend.core import Literal
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from memsafe.jax_internals import aval_of, bind, scan_operands
-from memsafe.programs import nbytes, retraced
+from memsafe.programs import nbytes, retraced, with_sub_jaxprs
 from memsafe.rules import unshifted_factors_of
 from memsafe.sub_jaxprs import as_closed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from jax import Array
     from jax.extend.core import ClosedJaxpr, JaxprEqn, Var
@@ -33,6 +34,7 @@ __all__ = [
     "as_read",
     "body_parts",
     "divisions",
+    "free_in_loops",
     "gathered",
     "input_parts",
     "propagated",
@@ -235,6 +237,32 @@ def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxp
             replace[index] = _on_whole(equation, whole, known, mesh)
         known.update(propagated(equation, factors, known))
     return retraced(closed, replace) if replace else closed
+
+
+def free_in_loops(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """`closed` where constraints in loops and branches leave to the compiler what they divide.
+
+    A loop that is computed for each device alone has the devices as a dimension of their own, along
+    which it is divided by what it reads.
+    """
+    return with_sub_jaxprs(closed, _free)
+
+
+def _free(body: ClosedJaxpr) -> ClosedJaxpr:
+    body = with_sub_jaxprs(body, _free)
+    pairs = enumerate(body.jaxpr.eqns)
+    named = {at: each for at, each in pairs if each.primitive.name == "sharding_constraint"}
+    freed = {at: partial(_freed, each) for at, each in named.items()}
+    return retraced(body, freed) if freed else body
+
+
+def _freed(equation: JaxprEqn, read: Callable[[Var | Literal], Array]) -> list[Array]:
+    sharding, value = equation.params["sharding"], read(equation.invars[0])
+    if not isinstance(sharding, NamedSharding):
+        return bind(equation, [value])
+    free = PartitionSpec.UNCONSTRAINED
+    spec = PartitionSpec(*(None if names in (None, ()) else free for names in sharding.spec))
+    return [lax.with_sharding_constraint(value, NamedSharding(sharding.mesh, spec))]
 
 
 def _lie_on(mesh: Any, equation: JaxprEqn, at: Iterable[int], known: Mapping[Var, Parts]) -> bool:

@@ -255,7 +255,7 @@ def _keeps_sums(equation: JaxprEqn, kinds: Sequence[Kind]) -> bool:
         return False
     if name in _OVER_DEVICES:
         return len(kinds) == 1
-    if name in _RESHAPED or name == "convert_element_type":
+    if name in _RESHAPED or name == "convert_element_type" or _pads_with_zeros(equation):
         return True
     if name in ADDED:
         added = range(len(kinds))[ADDED[name]]
@@ -264,6 +264,13 @@ def _keeps_sums(equation: JaxprEqn, kinds: Sequence[Kind]) -> bool:
         return False
     places = [at for at, kind in enumerate(kinds) if kind is SUMMED]
     return len(places) == 1 and places[0] in _SCALED.get(name, ())
+
+
+def _pads_with_zeros(equation: JaxprEqn) -> bool:
+    if equation.primitive.name != "pad":
+        return False
+    filler = equation.invars[1]
+    return isinstance(filler, Literal) and not filler.val
 
 
 def _holds(made: Any, part: Any) -> bool:

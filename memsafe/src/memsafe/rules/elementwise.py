@@ -110,16 +110,16 @@ def _placed_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     return tuple(
         factor.over(devices, None)
         for factor, devices in found
-        if devices and factor.size % devices == 0 and factor.size > devices
+        if factor.size % devices == 0 and factor.size > devices
     )
 
 
 def _devices(sharding: NamedSharding, axis: Axis | None) -> int:
-    """Over how many devices a dimension lies; 0 where the compiler is to say."""
+    """Over how many devices a dimension lies, as far as the constraint says."""
     dim = axis.dim if axis else 0
     names = sharding.spec[dim] if dim < len(sharding.spec) else None
     if names is PartitionSpec.UNCONSTRAINED:
-        return 0
+        return 1
     several = names if isinstance(names, tuple) else (names,)
     return math.prod(sharding.mesh.shape[name] for name in several if name is not None)
 

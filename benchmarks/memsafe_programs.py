@@ -8,9 +8,10 @@ jit itself is wrong (it makes a value twice, with two roundings, so that none eq
 memsafe is held against the operations one by one, and the program is counted. So is one that is
 ill-conditioned: plain jit's results differ by as much if the arguments differ in their last bits.
 Programs run in other processes. Where one ends, and ends again at the program as written, that is
-XLA's fault and counted apart. Exits with 1 where a program is wrong, over its budget or breaks
-memsafe, and where less than a tenth of all were split. Every hundred programs it prints the counts
-so far. Ctrl-C ends it early; ``--seed`` goes on from there.
+XLA's fault and counted apart; so is a program that XLA does not compile as written. Exits with 1
+where a program is wrong, over its budget or breaks memsafe, and where less than a tenth of all were
+split. Every hundred programs it prints the counts so far. Ctrl-C ends it early; ``--seed`` goes on
+from there.
 
 XLA for CPUs may round one number in two ways: where a product is added to something, in one fusion
 as a fused multiply-add, in another not. Then no element equals a maximum that was made of it, and a
@@ -38,7 +39,7 @@ from typing import Final
 import jax  # noqa: TID251 — its devices are set here.
 from rich.console import Console  # noqa: TID251 — a benchmark is a door of its own.
 
-from tests.memsafe.random_programs import compiled_as_written, numbered, outcome_of
+from tests.memsafe.random_programs import Program, compiled_as_written, numbered, outcome_of
 
 _SPLIT_AT_LEAST: Final = 0.1
 _DEVICES: Final = 4
@@ -60,6 +61,7 @@ _KINDS: Final = (
     "over budget",
     "crashes",
     "XLA ends the process as written",
+    "XLA refuses it as written",
     "tried again",
 )
 
@@ -180,7 +182,10 @@ def _found(seed: int) -> Found:
     try:
         outcome = outcome_of(program)
     except Exception as error:  # noqa: BLE001 — a crash is what is looked for.
-        return [f"{type(error).__name__}: {error}\n  {program}"], ["programs", "crashes"]
+        told = f"{type(error).__name__}: {error}\n  {program}"
+        if _is_refused_as_written(program):
+            return [f"as written, {told}"], ["programs", "XLA refuses it as written"]
+        return [told], ["programs", "crashes"]
     lines = [f"{fault}\n  {program}" for fault in outcome.faults]
     if outcome.plain_is_wrong:
         lines.append(f"plain jit is wrong, memsafe is not\n  {program}")
@@ -198,6 +203,14 @@ def _found(seed: int) -> Found:
         "over budget": over,
     }
     return lines, [kind for kind, holds in flags.items() if holds]
+
+
+def _is_refused_as_written(program: Program) -> bool:
+    try:
+        compiled_as_written(program)
+    except jax.errors.JaxRuntimeError:
+        return True
+    return False
 
 
 def _parser() -> argparse.ArgumentParser:

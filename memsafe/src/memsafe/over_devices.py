@@ -67,10 +67,10 @@ _IN_PLACE = {
     *scatters.RULES,
     *control_flow.RULES,
 }
-"""Those whose rules do, and which are computed for each device, as a batch."""
+"""Those whose rules do ask, and that are computed for each device, as a batch."""
 
 _KNOWN = (_ANYWHERE | _IN_PLACE) - {"sharding_constraint"}
-"""All of them; a constraint says itself what lies over devices, and moves what lies otherwise."""
+"""All but a constraint: it says itself what lies over devices, and moves what lies otherwise."""
 
 _Known = Monoid | scatters.Put | control_flow.Assembled
 """Merges of which each device can have a state."""
@@ -81,8 +81,8 @@ def over_devices(
 ) -> Factor | None:
     """A factor whose dimensions lie over `devices`, for loops over what each of them has.
 
-    None where there is no such loop. `divided` are the results that lie divided over devices
-    themselves: a state of such a one on each device would be too large.
+    None where there is no such loop. `divided` are the results that lie over the same devices
+    themselves: a state of one on each device would be as large as the whole.
     """
     if factor.devices == devices:
         return factor

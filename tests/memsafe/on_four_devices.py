@@ -355,24 +355,22 @@ def within(computation: str, text: str) -> int:
 
 def a_batch_over_devices_is_computed_in_slices_of_each_device() -> None:
     numbers = np.random.default_rng(0)
-    whole = NamedSharding(mesh(), PartitionSpec())
-    weights = [
-        jax.device_put(jnp.asarray(numbers.standard_normal((128, 128)) / 11, jnp.float32), whole)
-        for _ in range(12)
-    ]
-    x = jnp.asarray(numbers.standard_normal((8192, 128)), jnp.float32)
-    arguments = weights, jax.device_put(x, split_rows())
+    host = [numbers.standard_normal((128, 128)).astype(np.float32) / 11 for _ in range(12)]
+    rows = numbers.standard_normal((8192, 128)).astype(np.float32)
     gradient = jax.grad(layers)
-    wanted = jax.jit(gradient)(*arguments)
-    fixed = sum(each.nbytes for each in (*weights, *wanted)) + x.nbytes // DEVICES
-    budget = fixed + (peak_bytes(gradient, *arguments) - fixed) // 4
-    compiled = memsafe(gradient, budget).lower(*arguments).compile()
-    for one, other in zip(compiled(*arguments), wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
-        assert one.sharding.is_equivalent_to(other.sharding, 2), one.sharding
-    text = compiled.as_text()
-    assert " while(" in text
-    assert (within("entry", text), within("loops", text)) == (1, 0), text
+    for kind in AXES:
+        whole = NamedSharding(mesh(kind), PartitionSpec())
+        arguments = jax.device_put(host, whole), jax.device_put(rows, split_rows(kind))
+        wanted = jax.jit(gradient)(*arguments)
+        fixed = sum(each.nbytes for each in (*host, *wanted)) + rows.nbytes // DEVICES
+        budget = fixed + (peak_bytes(gradient, *arguments) - fixed) // 4
+        compiled = memsafe(gradient, budget).lower(*arguments).compile()
+        for one, other in zip(compiled(*arguments), wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
+            assert one.sharding.is_equivalent_to(other.sharding, 2), one.sharding
+        text = compiled.as_text()
+        assert " while(" in text
+        assert (within("entry", text), within("loops", text)) == (1, 0), text
 
 
 def constraints_in_a_loop_over_layers_let_the_batch_be_sliced() -> None:

@@ -4,7 +4,8 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
+from io import StringIO
 from typing import Any, Final
 
 import jax
@@ -13,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from memsafe import memsafe
+from memsafe import explain, memsafe
 from memsafe.function import Calls
 
 DEVICES: Final = 4
@@ -346,11 +347,10 @@ def sums_along_a_divided_dimension_are_added_over_devices() -> None:
         np.testing.assert_allclose(memsafe(function, budget)(*given), value, rtol=1e-4, atol=1e-3)
 
 
-def within(computation: str, text: str) -> int:
-    """How many sums over devices stand outside of a compiled program's entry, or in it."""
-    entry = text[text.index("\nENTRY ") :]
-    inside = entry.count(" all-reduce(")
-    return inside if computation == "entry" else text.count(" all-reduce(") - inside
+def sums_over_devices(text: str) -> tuple[int, int]:
+    """How many a compiled program has in its entry, and how many elsewhere: in its loops."""
+    before, entry = text.split("\nENTRY ")
+    return entry.count(" all-reduce("), before.count(" all-reduce(")
 
 
 def a_batch_over_devices_is_computed_in_slices_of_each_device() -> None:
@@ -370,7 +370,10 @@ def a_batch_over_devices_is_computed_in_slices_of_each_device() -> None:
             assert one.sharding.is_equivalent_to(other.sharding, 2), one.sharding
         text = compiled.as_text()
         assert " while(" in text
-        assert (within("entry", text), within("loops", text)) == (1, 0), text
+        with redirect_stdout(StringIO()) as told:
+            explain(gradient, budget)(*arguments)
+        assert "of each of 4 devices)" in told.getvalue(), told.getvalue()
+        assert sums_over_devices(text) == (1, 0), text
 
 
 def constraints_in_a_loop_over_layers_let_the_batch_be_sliced() -> None:
@@ -395,7 +398,7 @@ def constraints_in_a_loop_over_layers_let_the_batch_be_sliced() -> None:
         compiled(*arguments), jax.jit(gradient)(*arguments), rtol=1e-4, atol=1e-8
     )
     text = compiled.as_text()
-    assert (within("entry", text), within("loops", text)) == (1, 0), text
+    assert sums_over_devices(text) == (1, 0), text
 
 
 CLAIMS: Final = {

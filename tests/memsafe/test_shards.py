@@ -12,6 +12,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
+from memsafe.factors import Axis, Piece
 from memsafe.graph import Graph
 from memsafe.over_devices import OverDevices
 from memsafe.programs import flattened
@@ -176,6 +177,16 @@ def test_what_a_loop_begins_with_lies_as_what_it_ends_with() -> None:
     moments = (Part(0, 4, ("b",)),)
     assert Graph(closed, ((), moments)).divided[start.outvars[0]] == moments
     assert start.outvars[0] not in Graph(closed, ((), ())).divided
+
+
+def test_a_slice_over_devices_has_as_many_rows_of_each() -> None:
+    axis, rows = Axis(0, devices=2), jnp.arange(12)
+    piece = Piece(start=np.int32(4), length=4, size=12)
+    assert piece.of(rows, axis).tolist() == [2, 3, 8, 9]
+    put = piece.put(jnp.zeros(12, int), jnp.array([1, 2, 3, 4]), axis)
+    assert put.tolist() == [0, 0, 1, 2, 0, 0, 0, 0, 3, 4, 0, 0]
+    wide = Piece(start=np.int32(0), length=2, size=4).of(rows, Axis(0, block=3, devices=2))
+    assert wide.tolist() == [0, 1, 2, 6, 7, 8]
 
 
 def looped(places: tuple[tuple[Part, ...], ...], *, across: bool) -> list[tuple[int, int]]:

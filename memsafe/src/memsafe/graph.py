@@ -142,7 +142,8 @@ class Graph:
             elif self.across:
                 early = self._lie_along(part, equation.outvars)
                 over = over_devices(equation, factor, part.devices, early)
-                yield from () if over is None else (over,)
+                if over is not None:
+                    yield over
 
     def _lie_along(self, part: Part, values: Sequence[Var]) -> list[int]:
         """Which of `values` are divided over the same devices."""

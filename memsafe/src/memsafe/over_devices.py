@@ -17,22 +17,19 @@ from jax.core import ShapedArray
 
 from memsafe.factors import Axis, apart, together
 from memsafe.merges import Monoid
-from memsafe.programs import shape_of
 from memsafe.rules import (
-    contractions,
+    LOCAL,
     control_flow,
     convolutions,
     counters,
-    elementwise,
     indexing,
     linear_algebra,
     ordering,
-    reductions,
     rule_of,
     scatters,
-    shapes,
+    tiles,
 )
-from memsafe.rules.bodies import SUMMED
+from memsafe.rules.bodies import SUMMED, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -44,20 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OverDevices", "on_each_device", "over_devices"]
 
-_ANYWHERE = {
-    name
-    for table in (
-        elementwise.RULES,
-        shapes.RULES,
-        contractions.RULES,
-        reductions.RULES,
-        convolutions.RULES,
-        ordering.RULES,
-        linear_algebra.RULES,
-    )
-    for name in table
-    if name != "iota"
-}
+_ANYWHERE = {*LOCAL, *ordering.RULES, *linear_algebra.RULES} - {"iota"}
 """Primitives whose rules, without halos, do not ask where in the whole a piece lies."""
 
 _IN_PLACE = {
@@ -88,8 +72,8 @@ def over_devices(
         return factor
     is_known = equation.primitive.name in _KNOWN
     can_divide = factor.devices == 1 and factor.size > devices and factor.size % devices == 0
-    tiles = all(_tiles(atom, factor, axis) for atom, axis in _carried(equation, factor))
-    if not (is_known and can_divide and tiles):
+    is_cut_evenly = all(tiles(atom, factor, axis) for atom, axis in _carried(equation, factor))
+    if not (is_known and can_divide and is_cut_evenly):
         return None
     if factor.merge is None:
         return factor.over(devices, None)
@@ -105,11 +89,6 @@ def _carried(equation: JaxprEqn, factor: Factor) -> Iterator[tuple[Any, Axis]]:
     """The arrays that carry a factor, each with the axis that does."""
     atoms, axes = (*equation.invars, *equation.outvars), (*factor.operands, *factor.results)
     return ((atom, axis) for atom, axis in zip(atoms, axes, strict=True) if axis is not None)
-
-
-def _tiles(atom: Any, factor: Factor, axis: Axis) -> bool:
-    whole = shape_of(atom)[axis.dim] == factor.size * axis.block
-    return whole and not axis.has_halo and not axis.wraps
 
 
 def on_each_device(
@@ -253,7 +232,7 @@ class _Result:
     aval: ShapedArray
 
 
-def _part_of(aval: Any, kind: control_flow.Kind, devices: int) -> ShapedArray:
+def _part_of(aval: Any, kind: Kind, devices: int) -> ShapedArray:
     shape = list(aval.shape)
     if isinstance(kind, Axis):
         shape[kind.dim] //= devices

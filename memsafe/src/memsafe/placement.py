@@ -19,6 +19,7 @@ __all__ = [
     "constrained",
     "described",
     "device_for",
+    "mesh_axes",
     "moved",
     "says_more_than_a_device",
     "sharding_of",
@@ -37,6 +38,13 @@ def sharding_of(each: Any) -> Any:
     sharding = getattr(each, "sharding", None)
     is_abstract = isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh)
     return None if is_abstract else sharding
+
+
+def mesh_axes(sharding: NamedSharding, dim: int) -> tuple[Any, ...]:
+    """The axes of the mesh that a dimension lies along, of those with several devices."""
+    names = sharding.spec[dim] if dim < len(sharding.spec) else None
+    several = names if isinstance(names, tuple) else (names,)
+    return tuple(name for name in several if sharding.mesh.shape.get(name, 1) > 1)
 
 
 def says_more_than_a_device(sharding: Any) -> bool:

@@ -15,6 +15,7 @@ from jax.extend.core import Literal
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from memsafe.jax_internals import aval_of, bind, scan_operands
+from memsafe.placement import mesh_axes
 from memsafe.programs import nbytes, retraced, with_sub_jaxprs
 from memsafe.rules import unshifted_factors_of
 from memsafe.sub_jaxprs import as_closed
@@ -72,13 +73,11 @@ def input_parts(sharding: Any, shape: tuple[int, ...]) -> Parts:
         pairs = enumerate(zip(shape, sharding.shard_shape(shape), strict=True))
         divided = ((dim, whole, part) for dim, (whole, part) in pairs if part and whole > part)
         return tuple(Part(dim, whole // part, (dim,)) for dim, whole, part in divided)
-    found, mesh = [], sharding.mesh
-    for dim, names in enumerate(sharding.spec):
-        several = names if isinstance(names, tuple) else (names,)
-        axes = tuple(name for name in several if mesh.shape.get(name, 1) > 1)
-        if axes:
-            found.append(Part(dim, math.prod(mesh.shape[name] for name in axes), axes))
-    return tuple(found)
+    along = ((dim, mesh_axes(sharding, dim)) for dim in range(len(sharding.spec)))
+    mesh = sharding.mesh
+    return tuple(
+        Part(dim, math.prod(mesh.shape[name] for name in axes), axes) for dim, axes in along if axes
+    )
 
 
 def divisions(

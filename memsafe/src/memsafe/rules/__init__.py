@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from memsafe.factors import Axis, Factor, Rule
 
 __all__ = [
+    "LOCAL",
     "RULES",
     "factors_of",
     "has_halos",
     "rule_of",
+    "tiles",
     "unshifted",
     "unshifted_factors_of",
     "wraps",
@@ -67,7 +69,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 """The rule of each primitive, by the primitive's name."""
 
 
-_LOCAL = frozenset(
+LOCAL = frozenset(
     name
     for table in (
         elementwise.RULES,
@@ -96,7 +98,7 @@ def factors_of(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 def has_halos(equation: JaxprEqn) -> bool:
     """Whether a piece may be computed with a halo."""
-    return equation.primitive.name in _LOCAL
+    return equation.primitive.name in LOCAL
 
 
 def wraps(equation: JaxprEqn, factor: Factor) -> bool:
@@ -105,7 +107,7 @@ def wraps(equation: JaxprEqn, factor: Factor) -> bool:
         return False
     pairs = [*zip(equation.invars, factor.operands, strict=True)]
     pairs += zip(equation.outvars, factor.results, strict=True)
-    return all(axis is None or axis.wraps or _tiles(atom, factor, axis) for atom, axis in pairs)
+    return all(axis is None or axis.wraps or tiles(atom, factor, axis) for atom, axis in pairs)
 
 
 def unshifted_factors_of(equation: JaxprEqn) -> tuple[Factor, ...]:
@@ -117,10 +119,10 @@ def unshifted_factors_of(equation: JaxprEqn) -> tuple[Factor, ...]:
 def unshifted(equation: JaxprEqn, factor: Factor) -> Factor:
     """`factor` with each operand whole whose pieces are not cut side by side."""
     operands = zip(equation.invars, factor.operands, strict=True)
-    kept = tuple(axis if axis and _tiles(atom, factor, axis) else None for atom, axis in operands)
+    kept = tuple(axis if axis and tiles(atom, factor, axis) else None for atom, axis in operands)
     return factor if kept == factor.operands else replace(factor, operands=kept)
 
 
-def _tiles(atom: Any, factor: Factor, axis: Axis) -> bool:
+def tiles(atom: Any, factor: Factor, axis: Axis) -> bool:
     """Whether the pieces of an array lie side by side and are all of it."""
     return not axis.has_halo and atom.aval.shape[axis.dim] == factor.size * axis.block

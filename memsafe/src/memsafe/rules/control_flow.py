@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from memsafe.factors import Piece
 
-__all__ = ["RULES", "Assembled", "Kind", "unsliced"]
+__all__ = ["RULES", "Assembled", "unsliced"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

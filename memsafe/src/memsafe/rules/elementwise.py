@@ -7,11 +7,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding
 
 from memsafe import storing
 from memsafe.factors import Axis, Factor, Rule
 from memsafe.jax_internals import bind
+from memsafe.placement import mesh_axes
 from memsafe.programs import shape_of
 
 if TYPE_CHECKING:
@@ -106,22 +107,14 @@ def _placed_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     sharding = equation.params["sharding"]
     if not isinstance(sharding, NamedSharding):
         return ()
-    found = ((each, _devices(sharding, each.results[0])) for each in _factors_of_shape(equation))
-    return tuple(
-        factor.over(devices, None)
-        for factor, devices in found
-        if factor.size % devices == 0 and factor.size > devices
-    )
-
-
-def _devices(sharding: NamedSharding, axis: Axis | None) -> int:
-    """Over how many devices a dimension lies, as far as the constraint says."""
-    dim = axis.dim if axis else 0
-    names = sharding.spec[dim] if dim < len(sharding.spec) else None
-    if names is PartitionSpec.UNCONSTRAINED:
-        return 1
-    several = names if isinstance(names, tuple) else (names,)
-    return math.prod(sharding.mesh.shape[name] for name in several if name is not None)
+    found = []
+    for factor in _factors_of_shape(equation):
+        (axis,) = factor.results
+        assert axis is not None
+        devices = math.prod(sharding.mesh.shape[name] for name in mesh_axes(sharding, axis.dim))
+        if factor.size % devices == 0 and factor.size > devices:
+            found.append(factor.over(devices, None))
+    return tuple(found)
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(

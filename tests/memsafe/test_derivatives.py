@@ -1,5 +1,7 @@
 """Derivatives of what memsafe splits are those of the function, by whatever rule it has."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +12,9 @@ from jax import Array, lax
 from jax.experimental import io_callback
 
 import memsafe
+from memsafe.graph import Graph
+from memsafe.programs import flattened
+from memsafe.storing import stored
 from tests.memsafe.budgets import (
     COUNT,
     ROOM,
@@ -77,6 +82,62 @@ def test_the_derivative_of_a_maximum_is_right_where_slices_round_otherwise() -> 
     assert_same(memsafe.memsafe(jax.grad(f), 2_250_000)(x), jax.jit(jax.grad(f))(x))
     with pytest.raises(memsafe.BudgetError, match="compared with what another loop makes of it"):
         memsafe.memsafe(jax.grad(f), 700_000)(x)
+
+
+def test_a_maximum_has_its_derivative_where_its_operand_is_rounded_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """XLA adds the product in one fusion with a fused multiply-add, in another not."""
+
+    def f(x: Array, y: Array, z: Array) -> Array:
+        costs = x[:, None] * y
+        return jnp.sum((costs + z).max(1) ** 2) + jnp.mean(jnp.tanh(costs))
+
+    derivative = jax.grad(f, (0, 1, 2))
+    arguments = np.random.default_rng(0).standard_normal((3, 1000))
+    with jax.disable_jit():
+        wanted = derivative(*arguments)
+
+    def is_right(made: Callable[..., Any]) -> bool:
+        pairs = zip(made(*arguments), wanted, strict=True)
+        return all(np.allclose(one, other) for one, other in pairs)
+
+    def safely(*args: Any) -> Any:
+        return memsafe.memsafe(partial(derivative), "2MB")(*args)
+
+    assert is_right(safely)
+    if is_right(jax.jit(derivative)):
+        pytest.skip("this processor has no fused multiply-add, so XLA rounds in one way")
+    monkeypatch.setattr(Graph, "stored", frozenset())
+    assert not is_right(safely)
+
+
+@pytest.mark.parametrize(
+    ("compared", "is_tied"),
+    [
+        (lambda x: jnp.equal(y := jnp.sin(x), y.max(0)), True),
+        (lambda x: jnp.equal((y := jnp.sin(x)).T, y.max(1)), True),
+        (lambda x: jnp.equal((y := jnp.sin(x))[None, ::-1], y.reshape(-1).max()), True),
+        (lambda x: jnp.equal(jnp.sin(x), jnp.cos(x).max(0)), False),
+        (lambda x: jnp.equal(x[1:3].T, x[1:3].max(1)), False),
+    ],
+)
+def test_what_is_compared_with_its_own_maximum_is_found_in_any_order(
+    compared: Callable[[Array], Array], *, is_tied: bool
+) -> None:
+    closed = flattened(jax.make_jaxpr(compared)(np.ones((5, 5))))
+    assert bool(Graph(closed).stored) is is_tied
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_compilers_for_other_devices_store_behind_a_barrier(platform: str) -> None:
+    def lowered(*, everywhere: bool) -> str:
+        function = partial(stored, everywhere=everywhere)
+        traced = jax.jit(function).trace(jax.ShapeDtypeStruct((4,), "float32"))
+        return str(traced.lower(lowering_platforms=(platform,)).as_text())
+
+    assert "optimization_barrier" in lowered(everywhere=True)
+    assert "optimization_barrier" not in lowered(everywhere=False)
 
 
 def test_what_another_run_would_give_otherwise_is_not_computed_again() -> None:

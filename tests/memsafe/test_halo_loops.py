@@ -155,5 +155,5 @@ def test_what_a_slice_reads_at_several_shifts_is_computed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     once = operations_of_a_slice()
-    monkeypatch.setattr(slice_body, "stored", lambda value: value)
+    monkeypatch.setattr(slice_body, "stored", lambda value, **_: value)
     assert 1.5 * once < operations_of_a_slice()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from memsafe.graph import Graph, Tie
+from memsafe.graph import Graph
 from memsafe.memory import Unit, Usage, usage
 from memsafe.region import Blocked, Region
 from memsafe.region_costs import elementwise_in, region_work, total
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jax.extend.core import Var
 
     from memsafe.factors import Factor
+    from memsafe.ties import Tie
 
 __all__ = [
     "Candidate",

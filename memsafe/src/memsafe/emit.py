@@ -18,6 +18,7 @@ from memsafe.merges import reduced
 from memsafe.plan import Loop, Plan, Whole
 from memsafe.programs import flattened, signature_of, zero_after
 from memsafe.slice_body import sliced_results
+from memsafe.storing import stored
 from memsafe.sub_jaxprs import rebuilt
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def _whole(
         results = rebuilt(equation, operands, programs)
     else:
         results = reduced(equation, operands)
-    return zip(equation.outvars, results, strict=True)
+    for value, result in zip(equation.outvars, results, strict=True):
+        yield value, stored(result, everywhere=True) if value in graph.stored else result
 
 
 def _loop(

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.extend.core import Literal, Var
 
+from memsafe.costs import fuses_with_consumer
 from memsafe.device_model import CPU, DeviceModel
 from memsafe.jax_internals import has_ordered_effects
 from memsafe.memory import Unit, equation_unit
 from memsafe.over_devices import over_devices
 from memsafe.program_costs import Costs
-from memsafe.programs import is_inexact, nbytes
+from memsafe.programs import nbytes
 from memsafe.rules import factors_of, has_halos, unshifted, wraps
 from memsafe.shards import Part, Parts, as_read, body_parts, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
+from memsafe.ties import ties_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -28,28 +30,14 @@ if TYPE_CHECKING:
     from memsafe.factors import Axis, Factor
     from memsafe.growth import Grown
     from memsafe.region import Blocked
+    from memsafe.ties import Tie
 
-__all__ = ["Graph", "Tie", "variables"]
+__all__ = ["Graph", "variables"]
 
 
 def variables(equation: JaxprEqn) -> Iterator[Var]:
     """The operands of `equation` that are not written into it, each as often as it is used."""
     return (atom for atom in equation.invars if not isinstance(atom, Literal))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tie:
-    """A comparison for equality of a value with something made of it, such as its maximum.
-
-    Attributes:
-        value: The value.
-        comparison: The equation that compares.
-        between: The equations that make one of the other: of the value, or on the way.
-    """
-
-    value: Var
-    comparison: int
-    between: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +244,8 @@ class Graph:
     def _unit(self, equation: JaxprEqn) -> Unit:
         unit = equation_unit(equation)
         same = tuple((self.views[each], each) for each in equation.outvars if each in self.views)
-        return replace(unit, same=same) if same else unit
+        unit = replace(unit, same=same) if same else unit
+        return unit if self.stored.isdisjoint(unit.makes) else replace(unit, absorbed=False)
 
     @cached_property
     def costs(self) -> Costs:
@@ -304,29 +293,15 @@ class Graph:
     @cached_property
     def ties(self) -> tuple[Tie, ...]:
         """The comparisons of numbers with what was made of them."""
-        found = []
-        for index, equation in enumerate(self.equations):
-            if equation.primitive.name not in ("eq", "ne"):
-                continue
-            if len(list(variables(equation))) < len(equation.invars):
-                continue
-            left, right = (self.definition.get(atom) for atom in variables(equation))
-            if left is None or right is None or not is_inexact(equation.invars[0]):
-                continue
-            for one, other in ((left, right), (right, left)):
-                if self.ancestors[other] >> one & 1:
-                    found.append(self._tie(index, one, other))
-        return tuple(found)
+        return tuple(ties_of(self))
 
-    def _tie(self, comparison: int, one: int, other: int) -> Tie:
-        between = tuple(
-            index
-            for index in range(one, other + 1)
-            if self.ancestors[index] >> one & 1 and self.ancestors[other] >> index & 1
+    @cached_property
+    def stored(self) -> frozenset[Var]:
+        """The values that a compiler must round once, see `storing`: those that are tied."""
+        values = (tie.value for tie in self.ties)
+        return frozenset(
+            each for each in values if fuses_with_consumer(self.equations[self.definition[each]])
         )
-        values = self.equations[one].outvars
-        compared = [atom for atom in variables(self.equations[comparison]) if atom in values]
-        return Tie(value=compared[0], comparison=comparison, between=between)
 
     @cached_property
     def constant(self) -> int:

@@ -87,13 +87,16 @@ class _Slices:
         self.whole = dict(zip(region.inputs(graph), inputs, strict=True))
         self.made: dict[Var, dict[Axis | None, Array]] = {}
         self.windows = _windows(graph, region, self.whole)
-        self.shifted = _shifted(graph, region)
+        self.shifted, self.stored = _shifted(graph, region), graph.stored
 
     def take(self, equation: JaxprEqn, factor: Factor, results: Sequence[Array]) -> None:
         """Keeps the results of an equation on the slice."""
         for value, axis, result in zip(equation.outvars, factor.results, results, strict=True):
-            kept = stored(result) if value in self.shifted else result
-            self.made.setdefault(value, {})[axis] = kept
+            kept = self.made.setdefault(value, {})
+            if value in self.stored or value in self.shifted:
+                kept[axis] = stored(result, everywhere=value in self.stored)
+            else:
+                kept[axis] = result
 
     def read(self, atom: Var | Literal, axis: Axis | None) -> Array:
         """The value of an operand, sliced along `axis` where the equation carries one."""

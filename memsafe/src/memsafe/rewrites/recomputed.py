@@ -30,9 +30,10 @@ from memsafe.graph import variables
 from memsafe.jax_internals import as_written, bind
 from memsafe.mapped_axes import barrier, varying_axes
 from memsafe.memory import equation_unit, usage
-from memsafe.programs import flattened, is_inexact, nbytes, traced_like, zero_after
+from memsafe.programs import flattened, nbytes, traced_like, zero_after
 from memsafe.rewrites.rewritten import Rewritten
 from memsafe.sub_jaxprs import draws_anew
+from memsafe.ties import compares_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,7 +152,7 @@ class _Forward:
                 made = definition.get(value, peak + 1)
                 if made <= peak < at:
                     readers.setdefault(value, at)
-                    if _compares(equation):
+                    if compares_numbers(equation):
                         kept.add(value)
                 elif made <= peak:
                     last[value] = at
@@ -297,7 +298,7 @@ class _Forward:
         equation = self.equations[index]
         is_product = self.products and not fuses_with_operands(equation)
         is_fixed = equation.primitive.name in _NEVER or draws_anew(equation)
-        return bool(equation.effects) or is_product or is_fixed or _compares(equation)
+        return bool(equation.effects) or is_product or is_fixed or compares_numbers(equation)
 
 
 def _cheap(equations: Sequence[JaxprEqn], size: Callable[[Var], float]) -> frozenset[int]:
@@ -310,14 +311,6 @@ def _cheap(equations: Sequence[JaxprEqn], size: Callable[[Var], float]) -> froze
             found.add(index)
             sources.update(dict.fromkeys(equation.outvars, behind))
     return frozenset(found)
-
-
-def _compares(equation: JaxprEqn) -> bool:
-    """Whether it asks which numbers are equal, as the derivative of a maximum does.
-
-    Numbers that are computed again may be rounded in another way, and then none equals its maximum.
-    """
-    return equation.primitive.name in ("eq", "ne") and all(map(is_inexact, equation.invars))
 
 
 def _evaluated(

@@ -77,7 +77,7 @@ def main() -> int:
     seeds = range(arguments.seed, arguments.seed + arguments.count)
     options = tuple(filter(is_known, _QUICK)) if arguments.quick else ()
     with contextlib.suppress(KeyboardInterrupt):
-        for lines, kinds in outcomes(seeds, _found, _written, options):
+        for lines, kinds in outcomes(seeds, found_of, _written, options):
             for line in lines:
                 console.print(line)
             counts.update(kinds)
@@ -176,7 +176,7 @@ def _written(seed: int) -> None:
     compiled_as_written(numbered(seed))
 
 
-def _found(seed: int) -> Found:
+def found_of(seed: int) -> Found:
     """What became of a program."""
     program = numbered(seed)
     try:

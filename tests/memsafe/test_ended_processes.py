@@ -3,8 +3,10 @@
 import os
 from collections.abc import Callable
 
+import jax
 import pytest
 
+from benchmarks import memsafe_programs
 from benchmarks.memsafe_programs import Found, is_known, outcomes
 
 UNFUSED = "--xla_cpu_max_isa=AVX"
@@ -37,6 +39,10 @@ def test_who_ends_a_process_is_told_and_the_others_run(
 ) -> None:
     found = [kinds for _, kinds in outcomes(range(4), counted, written)]
     assert found == [["programs"], ["programs"], ["programs", kind], ["programs"]]
+
+
+def refuses(_: object) -> None:
+    raise jax.errors.JaxRuntimeError("no such fusion")
 
 
 def wrong_if_quick(seed: int) -> Found:
@@ -84,3 +90,17 @@ def test_what_xla_rounds_in_two_ways_is_counted_apart() -> None:
 def test_an_option_that_xla_lacks_is_left_out() -> None:
     assert is_known(QUICK)
     assert not is_known("--xla_no_such_option=1")
+
+
+@pytest.mark.parametrize(
+    ("compiled_as_written", "kind"),
+    [(refuses, "XLA refuses it as written"), (lambda _: None, "crashes")],
+)
+def test_what_xla_refuses_without_memsafe_too_is_no_crash_of_memsafe(
+    monkeypatch: pytest.MonkeyPatch, compiled_as_written: Callable[[object], None], kind: str
+) -> None:
+    monkeypatch.setattr(memsafe_programs, "outcome_of", refuses)
+    monkeypatch.setattr(memsafe_programs, "compiled_as_written", compiled_as_written)
+    (told,), kinds = memsafe_programs.found_of(0)
+    assert kinds == ["programs", kind]
+    assert "JaxRuntimeError: no such fusion" in told

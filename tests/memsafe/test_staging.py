@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import gc
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from jax import Array
 
 import memsafe
-from memsafe import BudgetError, budget, function
+from memsafe import BudgetError, budget, engine, function
 from tests.memsafe.budgets import ROOM, assert_same, energy, peak_bytes, points, safe, weights
 
 pytestmark = pytest.mark.usefixtures("doubles")
@@ -178,6 +179,27 @@ def test_lowering_what_fits_no_budget_raises() -> None:
     within = memsafe.memsafe(energy, 9_000)
     with pytest.raises(BudgetError):
         within.lower(points(), weights())
+
+
+def test_the_garbage_collector_is_off_while_a_program_is_planned_and_on_again_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    traced: list[bool] = []
+
+    def watched(x: Array, v: Array) -> Array:
+        traced.append(gc.isenabled())
+        return energy(x, v)
+
+    def planned(*_: Any) -> None:
+        traced.append(gc.isenabled())
+        raise RuntimeError
+
+    within = memsafe.memsafe(watched, 9_000)
+    monkeypatch.setattr(engine, "fitted", planned)
+    with pytest.raises(RuntimeError):
+        within(points(), weights())
+    assert traced == [True, False]
+    assert gc.isenabled()
 
 
 @pytest.mark.exhaustive

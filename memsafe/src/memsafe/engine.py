@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import jax
 
+from memsafe.collector import collector_off
 from memsafe.fit import fitted
 from memsafe.jax_internals import (
     checks_varying_axes,
@@ -127,7 +128,8 @@ class Engine:
         if place not in known:
             key = (signature(program), place)
             if key not in self.fits:
-                self.fits[key] = fitted(program, self.options, place)
+                with collector_off():
+                    self.fits[key] = fitted(program, self.options, place)
                 self.fitted.append(program)
             known[place] = self.fits[key]
         return known[place]

@@ -5,17 +5,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import Array, lax
 from jax.extend.core import ClosedJaxpr
 
 from memsafe import BudgetError, explain, memsafe
+from memsafe.emit import emitted
 from memsafe.graph import Graph
 from memsafe.options import DEFAULT_REWRITES, Options
 from memsafe.plan import Plan
 from memsafe.planner import Planner
 from memsafe.preparations import checkpointed_steps, for_slices
-from memsafe.programs import flattened
+from memsafe.programs import evaluate, flattened
 from tests.memsafe.budgets import assert_same, compiled_bytes, peak_bytes
 
 pytestmark = pytest.mark.usefixtures("doubles")
@@ -118,3 +120,23 @@ def test_loops_stay_in_pairs_only_where_they_can_be_cut(without: str, *, has_pai
     assert (pairs in [each.notes for each in for_slices(options, step(), "cpu")]) == has_pairs
     alone = flattened(jax.make_jaxpr(jnp.tanh)(1.0))
     assert len(for_slices(options, alone, "cpu")) == 1
+
+
+@pytest.mark.parametrize(("slice_bytes", "products"), [(1e12, 2), (2_000, 3)])
+def test_a_single_slice_is_the_program_itself_which_no_compiler_merges_with_others(
+    slice_bytes: float, products: int
+) -> None:
+    """Slices need the kernel along its rows and along its columns: the second of three products."""
+
+    def f(x: Array) -> Array:
+        kernel = jnp.exp(-(x @ x.T))
+        return (kernel + kernel.T) @ x
+
+    x = jax.random.normal(jax.random.key(0), (32, 8))
+    closed = flattened(jax.make_jaxpr(f)(x))
+    function = emitted(Planner(slice_bytes=slice_bytes).split_above(closed, 1_000))
+    text, is_single = str(jax.make_jaxpr(function)(x)), products == 2
+    assert text.count("dot_general") == products
+    assert ("optimization_barrier" in text) is is_single
+    assert np.array_equal(function(x)[0], evaluate(closed, [x])[0]) or not is_single
+    assert_same(function(x)[0], f(x))

@@ -13,7 +13,7 @@ from jax.extend.core import Literal
 
 from memsafe.factors import Piece
 from memsafe.jax_internals import aval_of, under_named_axes
-from memsafe.mapped_axes import varying_axes, varying_like
+from memsafe.mapped_axes import barrier, varying_axes, varying_like
 from memsafe.merges import reduced
 from memsafe.plan import Loop, Plan, Whole
 from memsafe.programs import flattened, signature_of, zero_after
@@ -104,6 +104,8 @@ def _loop(
     row_major: Collection[Var],
 ) -> Iterator[tuple[Var, Array]]:
     """The results that leave a loop, once it has run."""
+    if loop.count == 1 and not loop.inner:
+        return _at_once(graph, loop, read, after)
     inputs = [read(value) for value in loop.region.inputs(graph)]
     inner = loop.inner
     step = emitted(inner, is_part=True) if inner else _step_function(graph, loop, row_major)
@@ -111,12 +113,28 @@ def _loop(
     begun = _begun(graph, loop, after)
     if under_named_axes():
         begun = _as_varying(stepped, begun, _begun(graph, loop, np.int32(0)))
-    if loop.count == 1:
-        zero = jnp.int32(0)
-        carry = _added(graph, loop, begun, zero, zero, step(zero, zero, *inputs))
-    else:
-        carry = lax.fori_loop(0, loop.count, stepped, begun)
+    carry = lax.fori_loop(0, loop.count, stepped, begun)
     return _finished(graph, loop, carry, read)
+
+
+def _at_once(
+    graph: Graph, loop: Loop, read: Callable[[Var | Literal], Array], after: Any
+) -> Iterator[tuple[Var, Array]]:
+    """The results that leave a loop of a single slice: its equations as they are.
+
+    Without a barrier a compiler would merge them with the same equations of other loops, and keep
+    what is to be computed again.
+    """
+    inputs = loop.region.inputs(graph)
+    held = barrier([*map(read, inputs), jnp.asarray(after)])
+    values = dict(zip(inputs, held, strict=False))
+
+    def read_here(atom: Var | Literal) -> Array:
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    for index in sorted(loop.region.factors):
+        values.update(_whole(graph, Whole(equation=index), read_here))
+    return ((value, values[value]) for _, leaving in loop.leaving for value in leaving)
 
 
 def _as_varying(

@@ -15,9 +15,9 @@ from there.
 
 XLA for CPUs may round one number in two ways: where a product is added to something, in one fusion
 as a fused multiply-add, in another not. Then no element equals a maximum that was made of it, and a
-derivative is lost (jax-ml/jax#40564). memsafe's programs store what they compare with its maximum.
-A program that is wrong is tried again without these instructions. If it is right then, it is
-counted apart, to say where to look. It fails the run all the same: a user would get it.
+derivative is lost (jax-ml/jax#40564). memsafe's programs store what they compare with its own
+maximum. A program that is wrong is tried again without these instructions. If it is right then, it
+is counted apart, to say where to look. It fails the run all the same: a user would get it.
 
 Three quarters of the time goes to XLA. ``--quick`` has it compile without most optimisations, where
 it has the options: 1.9 s of a processor for each of eight programs in place of 5.2. What is found

@@ -107,7 +107,7 @@ def test_a_maximum_has_its_derivative_where_its_operand_is_rounded_once(
 
     assert is_right(safely)
     if is_right(jax.jit(derivative)):
-        pytest.skip("this processor has no fused multiply-add, so XLA rounds in one way")
+        pytest.skip("jax.jit is right here, so XLA does not round the operand in two ways")
     monkeypatch.setattr(Graph, "stored", frozenset())
     assert not is_right(safely)
 

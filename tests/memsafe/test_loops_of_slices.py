@@ -138,5 +138,6 @@ def test_a_single_slice_is_the_program_itself_which_no_compiler_merges_with_othe
     text, is_single = str(jax.make_jaxpr(function)(x)), products == 2
     assert text.count("dot_general") == products
     assert ("optimization_barrier" in text) is is_single
-    assert np.array_equal(function(x)[0], evaluate(closed, [x])[0]) or not is_single
     assert_same(function(x)[0], f(x))
+    if is_single:
+        assert np.array_equal(function(x)[0], evaluate(closed, [x])[0])

@@ -120,10 +120,10 @@ def _loop(
 def _at_once(
     graph: Graph, loop: Loop, read: Callable[[Var | Literal], Array], after: Any
 ) -> Iterator[tuple[Var, Array]]:
-    """The results that leave a loop of a single slice: its equations as they are.
+    """The results of a loop that has only one slice: each of its equations is computed whole.
 
-    Without a barrier a compiler would merge them with the same equations of other loops, and keep
-    what is to be computed again.
+    Without the barrier, XLA for GPUs merges equal products of two such loops and keeps the result,
+    which was to be computed again. XLA for CPUs drops barriers.
     """
     inputs = loop.region.inputs(graph)
     held = barrier([*map(read, inputs), jnp.asarray(after)])

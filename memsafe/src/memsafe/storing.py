@@ -7,7 +7,7 @@ of four steps of a heat equation took 3 times its time in slices (128³ points, 
 
 On every platform, what is computed twice may be rounded in two ways: a product and a sum at once
 or not, or with more bits than the type has. Then no element equals its maximum, and the derivative
-of the maximum is lost (jax-ml/jax#40564). GPUs and TPUs keep barriers.
+of the maximum is lost (jax-ml/jax#40564). Compilers for GPUs and TPUs keep barriers.
 """
 
 from __future__ import annotations

@@ -65,9 +65,10 @@ def _source(graph: Graph, value: Var, through: AbstractSet[str]) -> Var:
 
 
 def _between(graph: Graph, value: Var, other: Var) -> tuple[int, ...]:
-    """The equations that make `value`, and of it `other`.
+    """The equations that make `value`, and those that make `other` of it.
 
-    None if `other` is made without it, or if it is read from an input: that is never rounded.
+    There are none if `other` does not depend on `value`, or if `value` is a part of an input, which
+    is never rounded.
     """
     if not {_source(graph, value, _CUTTING), other} <= graph.definition.keys():
         return ()

@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -25,12 +25,12 @@ from assay.cli.run_command import run
 from assay.cli.targets_command import targets
 from assay.judge.differences.inspections import compare
 from assay.model.blame import UsersFault, WrongValue
-from assay.model.history import HistoryError
+from assay.model.history import HistoryError, Trend
 from assay.model.inspection import Comparison, Inspection
 from assay.model.suggestion import wanted_one_of
 from assay.model.target import TargetError
 from assay.model.units import format_bytes
-from assay.model.verdict import ExitCode
+from assay.model.verdict import ExitCode, Invocation, Record
 from assay.report.formats import Format, formatted
 from assay.report.inspection_json import to_json as inspection_json
 from assay.report.inspection_output import print_inspection
@@ -163,26 +163,50 @@ def report(
     form: Annotated[Format | None, Option("--format", help="Print for another tool.")] = None,
     db: Annotated[str, Option("--db", help="Also say since when, from this database.")] = "",
 ) -> None:
-    """Print the summary of a run, or the numbers of one workload, from its records."""
-    seen = records.load(run)
-    folder = run if run.is_dir() else run.parent
+    """Print the summary of a run, or the numbers of one workload, from its records.
+
+    Exits with 0 if the records are whole, also if the run failed, and with 1 if some are missing.
+    """
+    lines = records.read(run)
+    seen, folder = records.decode(lines), lines.file.parent
+    invocation = records.invocation_of(folder)
     if form:
-        typer.echo(formatted(form, seen, records.invocation_of(folder)), nl=False)
-        return
-    if workload:
-        known = sorted({record.workload for record in seen})
-        if workload not in known:
-            raise WrongValue(f"got workload {workload!r}, {wanted_one_of(workload, known)}")
-        names = claims.split(",")
-        known = sorted({record.claim for record in seen if record.workload == workload})
-        for name in [each for each in names if each not in known]:
-            raise WrongValue(f"got --claims {name}, {wanted_one_of(name, known)}")
-        typer.echo(measured_table(seen, workload=workload, claims=names))
-        return
+        typer.echo(formatted(form, seen, invocation), nl=False)
+    elif workload:
+        typer.echo(_table(seen, workload, claims.split(",")))
+    else:
+        trends = trends_of(db, seen) if db else ()
+        _print(seen, invocation, folder, trends, verbose=verbose, html=html)
+    try:
+        records.check_whole(lines, seen, invocation.ending)
+    except records.RecordsError as error:
+        typer.echo(plain(f"assay: {error}"), err=True)
+        raise typer.Exit(ExitCode.FAILED.value) from None
+
+
+def _table(seen: Sequence[Record], workload: str, claims: Sequence[str]) -> str:
+    """The numbers of a workload as a Markdown table."""
+    known = sorted({record.workload for record in seen})
+    if workload not in known:
+        raise WrongValue(f"got workload {workload!r}, {wanted_one_of(workload, known)}")
+    known = sorted({record.claim for record in seen if record.workload == workload})
+    for name in [each for each in claims if each not in known]:
+        raise WrongValue(f"got --claims {name}, {wanted_one_of(name, known)}")
+    return measured_table(seen, workload=workload, claims=claims)
+
+
+def _print(
+    seen: Sequence[Record],
+    invocation: Invocation,
+    folder: Path,
+    trends: Sequence[Trend],
+    *,
+    verbose: bool,
+    html: Path | None,
+) -> None:
+    """Print the summary of a run, and write its page."""
     times, damaged = evidence.TIMES.load_all(folder)
     reruns, unread = evidence.RERUNS.load_all(folder)
-    invocation = records.invocation_of(folder)
-    trends = trends_of(db, seen) if db else ()
     print_run(Console(), seen, times, reruns, invocation, trends, verbose=verbose)
     if html:
         programs, lost = evidence.load_programs(folder)

@@ -91,7 +91,9 @@ def qualify_target(  # noqa: PLR0913 -- typer takes a parameter for each option.
         folder = _run(used, found, level, suites, [results_dir, baselines_dir], workers)
     else:
         folder = from_run if from_run.is_dir() else from_run.parent
-    seen = [each for each in records.load(folder) if each.target == str(found.name)]
+    reached = records.load(folder)
+    records.check_count(folder / records.FILE_NAME, reached, records.invocation_of(folder).ending)
+    seen = [each for each in reached if each.target == str(found.name)]
     if not seen:
         raise WrongValue(f"got {folder} without a record of {found.name}, wanted a run on it")
     decided = _decided(seen, used, found, level, folder)

@@ -166,7 +166,8 @@ class Ending:
     ``failed_elsewhere`` is true if pytest failed. ``lost`` are the ids of selected items without a
     verdict. ``lost_process`` is the process of a group whose loss ended the run. ``unwritten`` is
     why not everything could be written; ``fault`` is any other failure of Assay at the end.
-    ``coverage`` is one line on the expected verdicts, ``missing`` those not reached.
+    ``coverage`` is one line on the expected verdicts, ``missing`` those not reached. ``verdicts``
+    counts the run's records; None if it did not end, or an older Assay wrote it.
     """
 
     cut_short: ExitCode | None = None
@@ -177,6 +178,11 @@ class Ending:
     fault: str = ""
     coverage: str = ""
     missing: tuple[Missing, ...] = ()
+    verdicts: int | None = None
+
+    def matches(self, records: Sequence[Record]) -> bool:
+        """Whether these are as many records as the run reached, as far as that is known."""
+        return self.verdicts in (None, len(records))
 
     @property
     def is_faulty(self) -> bool:
@@ -189,8 +195,9 @@ class Ending:
             return self.cut_short
         if self.is_faulty:
             return ExitCode.CRASHED
-        code = exit_code(records)
-        incomplete = self.failed_elsewhere or self.lost or self.missing
+        seen = tuple(records)
+        code = exit_code(seen)
+        incomplete = self.failed_elsewhere or self.lost or self.missing or not self.matches(seen)
         return ExitCode.FAILED if code is ExitCode.PASSED and incomplete else code
 
 

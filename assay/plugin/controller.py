@@ -182,14 +182,18 @@ class Controller:
         )
         if self._invocation != before or not self._is_noted:
             self._is_noted = True
-            # This is how the run ended if it is killed.
-            unfinished = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
-            records.write_invocation(self._session.run.directory, unfinished)
+            self._note_unfinished()
         records.append(self._session.run.directory, record)
+
+    def _note_unfinished(self) -> None:
+        """Write how the run ended if it is killed, before its records change."""
+        unfinished = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
+        records.write_invocation(self._session.run.directory, unfinished)
 
     def _drop_errors(self) -> None:
         """Remove the errors of the interrupted run, once this one goes on."""
         if self._earlier and self._earlier.errors and not self._is_noted:
+            self._note_unfinished()
             records.drop_errors(self._session.directory)
 
     @pytest.hookimpl(optionalhook=True)
@@ -280,6 +284,8 @@ class Controller:
             ending = replace(ending, unwritten=str(self._fault))
         elif self._fault:
             ending = replace(ending, fault=in_words(self._fault))
+        else:
+            ending = replace(ending, verdicts=len(self._records))
         self._invocation = replace(self._invocation, ending=ending)
         if not self._has_verdicts:
             return

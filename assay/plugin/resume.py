@@ -49,13 +49,13 @@ def earlier_run(directory: Path, *, in_worker: bool) -> Earlier:
         lock = None if in_worker else claim(directory)
         torn = False if in_worker else records.recover(directory)
         found = records.load(directory)
+        invocation = records.invocation_of(directory)
     except RecordsError as error:
         raise SettingsError(f"--assay-resume: {error}") from None
     _check_toolchain(directory, found)
     reached = tuple(record for record in found if record.verdict is not Outcome.ERROR)
     if len(reached) < len(found) and not in_worker:
         evidence.drop_damaged(directory)
-    invocation = records.invocation_of(directory)
     return Earlier(
         directory=directory,
         records=reached,

@@ -232,6 +232,7 @@ def _sarif(records: Sequence[Record], invocation: Invocation) -> str:
     levels = {"error": alerts["error"], "note": alerts["notice"]}
     rules = dict.fromkeys(plain(each.claim) for found in levels.values() for each in found)
     code = invocation.ending.code(records)
+    is_whole = invocation.ending.matches(records)
     run = {
         "tool": {
             "driver": {
@@ -242,7 +243,7 @@ def _sarif(records: Sequence[Record], invocation: Invocation) -> str:
         },
         "invocations": [
             {
-                "executionSuccessful": code in (ExitCode.PASSED, ExitCode.FAILED),
+                "executionSuccessful": is_whole and code in (ExitCode.PASSED, ExitCode.FAILED),
                 "exitCode": code.value,
             }
         ],

@@ -265,6 +265,9 @@ def result(records: Sequence[Record], ending: Ending) -> str:
         "The results are incomplete: not everything could be written": bool(ending.unwritten),
         "Assay itself failed": code is ExitCode.CRASHED,
         "Nothing regressed": code is ExitCode.PASSED,
+        f"records.jsonl holds {len(records):,} of {ending.verdicts or 0:,} verdicts": (
+            not ending.matches(records)
+        ),
         "The run fails": any(record.verdict.fails for record in records),
         "The run is incomplete": bool(ending.lost),
         "The run judged nothing, which is not a pass": not judged,

@@ -182,12 +182,12 @@ def _of_decisions(said: Qualification, folder: Path) -> Iterator[Mismatch]:
     """What the records and rules decide otherwise; rules that are less strict than packaged."""
     try:
         seen, used = records.load(folder), rules.load(folder / RULES)
+        ending = records.invocation_of(folder).ending
     except (records.RecordsError, UsersFault):
         yield Mismatch(check=Check.DECISIONS, subjects=(), is_missing=True)
         return
     place: dict[str, Any] = {"target": said.target, "level": said.level}
     features = qualify(seen, used.features, **place)
-    ending = records.invocation_of(folder).ending
     claimed = {each.id: each for each in said.features}
     differing = [each.id for each in features if claimed.pop(each.id, None) != each]
     if differing or claimed:

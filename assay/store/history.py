@@ -172,7 +172,7 @@ class History:
         the rest of it later.
 
         Raises:
-            RecordsError: the file cannot be read.
+            RecordsError: the file cannot be read, or holds more or fewer verdicts than its run.
             HistoryError: it holds no whole line, or several runs, or another run of this name.
         """
         lines = records.read(run)
@@ -182,7 +182,9 @@ class History:
             held = f"runs {', '.join(names)}" if names else "no whole line"
             raise HistoryError(f"got {lines.file} with {held}, wanted the verdicts of one run")
         name = names[0]
-        commit = records.invocation_of(lines.file.parent).environment.get("commit")
+        invocation = records.invocation_of(lines.file.parent)
+        records.check_count(lines.file, seen, invocation.ending)
+        commit = invocation.environment.get("commit")
         with _writing(self._engine) as connection:
             run_id, known = _run(connection, name, lines, commit)
             if new := seen[known:]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from assay.model.verdict import RECORD_SCHEMA, USUAL, Invocation, Outcome, Record
+from assay.model.verdict import RECORD_SCHEMA, USUAL, Ending, Invocation, Outcome, Record
 from assay.store.files import decode_json, read_file, write_whole
 
 FILE_NAME = "records.jsonl"
@@ -25,11 +25,20 @@ def write_invocation(directory: Path, invocation: Invocation) -> Path:
 
 
 def invocation_of(directory: Path) -> Invocation:
-    """What ``write_invocation`` wrote; ``USUAL`` if the file cannot be read."""
+    """What ``write_invocation`` wrote; ``USUAL`` without the file.
+
+    Raises RecordsError for a damaged file: it says whether the run is whole.
+    """
+    file = directory / INVOCATION
     try:
-        return decode_json(read_file(directory / INVOCATION), Invocation)
-    except (OSError, msgspec.MsgspecError):
+        return decode_json(read_file(file), Invocation)
+    except FileNotFoundError:
         return USUAL
+    except (OSError, msgspec.MsgspecError) as error:
+        raise RecordsError(
+            f"got {file} that cannot be read ({error}), wanted how the run ended; restore the "
+            f"file, or remove it to read {FILE_NAME} alone"
+        ) from None
 
 
 def point_latest(directory: Path) -> None:
@@ -157,6 +166,25 @@ def _decode(file: Path, lines: bytes) -> Iterator[Record]:
                 f"{file}:{number}: got a line that is no record ({error}), "
                 "wanted one JSON object a line; restore the file or run again"
             ) from None
+
+
+def check_count(file: Path, seen: Sequence[Record], ending: Ending) -> None:
+    """Raise RecordsError unless a file that was read back holds as many records as its run."""
+    if not ending.matches(seen):
+        raise RecordsError(
+            f"got {file} with {len(seen)} of {ending.verdicts} verdicts, wanted what the run "
+            "reached; restore the file or run again"
+        )
+
+
+def check_whole(lines: Lines, seen: Sequence[Record], ending: Ending) -> None:
+    """Raise RecordsError unless the file holds what its run reached, and no unfinished line."""
+    check_count(lines.file, seen, ending)
+    if lines.torn:
+        raise RecordsError(
+            f"got {lines.file} whose last line is not finished and was left out, wanted whole "
+            "lines; restore the file, or continue the run with --assay-resume"
+        )
 
 
 def check(directory: Path, reached: Sequence[Record]) -> None:

@@ -25,7 +25,7 @@ from assay.model.history import HistoryError
 from assay.model.qualification import Certificate
 from assay.model.target import TargetError
 from assay.model.timing import Times
-from assay.model.verdict import BaselineNumber, Record
+from assay.model.verdict import USUAL, BaselineNumber, Invocation, Record
 from assay.report.formats import Format, formatted, junit
 from assay.report.run_page import run_page
 from assay.report.summary import summary
@@ -83,9 +83,8 @@ def _again(path: Path, seen: Sequence[Record]) -> Sequence[Record]:
     return records.load(path)
 
 
-def report(seen: Sequence[Record]) -> None:
+def report(seen: Sequence[Record], invocation: Invocation = USUAL) -> None:
     """Put the records into every report, and raise WrongResult for one that is broken."""
-    invocation = records.invocation_of(_folder() / "run")
     check_terminal(printed(print_run, seen, (), (), invocation, verbose=True))
     ET.fromstring(junit(seen))  # noqa: S314 - Assay's own
     for form in Format:
@@ -115,10 +114,12 @@ _COMMANDS: Final = ("::error ", "::notice ")
 
 
 def read_invocation(data: bytes) -> None:
-    """Read how a run was started; it is the usual way if the file cannot be read."""
-    _file("run/invocation.json", data)
-    seen = records.load(_file("run/records.jsonl", seeds_of("records")[0]))
-    report(seen)
+    """Read how a run was started and ended, and report it."""
+    path = _file("started/invocation.json", data)
+    seen = records.load(_file("started/records.jsonl", seeds_of("records")[0]))
+    with _refuses(records.RecordsError):
+        invocation = records.invocation_of(path.parent)
+    report(seen, invocation)
 
 
 def read_evidence(data: bytes) -> None:

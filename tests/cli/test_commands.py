@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,65 @@ def test_the_page_tells_the_state_of_a_known_defect_and_the_machine(
     assert "https://example.org/1</a></th><td>open upstream; opened on 2023-04-05, " in page
     assert f"<dt>python</dt><dd>{platform.python_version()}</dd>" in page
     assert page == (project.root / run / "report.html").read_text()
+
+
+def _cut(data: bytes) -> bytes:
+    return b"".join(data.splitlines(keepends=True)[:-1])
+
+
+@pytest.mark.parametrize(
+    ("damaged", "found"),
+    [
+        (_cut, "with 3 of 4 verdicts"),
+        (lambda data: data * 2, "with 8 of 4 verdicts"),
+        (lambda data: data[:-9], "with 3 of 4 verdicts"),
+        (lambda data: data + b"{", "whose last line is not finished and was left out"),
+        (lambda _: b"", "with 0 of 4 verdicts"),
+    ],
+    ids=["cut", "twice", "torn", "more", "empty"],
+)
+def test_a_run_that_is_not_whole_is_shown_and_ends_with_1(
+    project: Project, run: str, damaged: Callable[[bytes], bytes], found: str
+) -> None:
+    copy = project.root / "results/damaged"
+    shutil.copytree(project.root / run, copy, dirs_exist_ok=True)
+    (copy / "records.jsonl").write_bytes(
+        damaged((project.root / run / "records.jsonl").read_bytes())
+    )
+    for arguments in ([], ["--format=sarif"], ["--format=badge"]):
+        ended = project.assay("report", "results/damaged", *arguments)
+        assert ended.exit_code == 1, ended.output
+        said = " ".join(ended.output.split())
+        assert f"assay: got results/damaged/records.jsonl {found}, wanted" in said
+    assert project.assay("report", run).exit_code == 0
+
+
+def test_no_report_and_no_history_says_that_a_cut_run_is_good(tmp_path: Path) -> None:
+    good = SUITE.replace('    variant("mismatched", mismatched),\n', "")
+    project = Project(tmp_path, {"mysuites/test_small.py": good})
+    ended = project.pytest("mysuites")
+    assert ended.exit_code == 0, ended.output
+    file = project.newest() / "records.jsonl"
+    file.write_bytes(_cut(file.read_bytes()))
+    said = {form: project.assay("report", "results/latest", *form) for form in FORMS}
+    assert "records.jsonl holds 2 of 3 verdicts (exit 1)" in said[()].output
+    assert "Nothing regressed" not in said[()].output
+    assert '"executionSuccessful": false' in said[("--format", "sarif")].output
+    assert "records.jsonl holds 2 of 3 verdicts" in said[("--format", "badge")].output
+    added = project.assay("history", "--db=h.db", "--add", "results/latest")
+    assert (added.exit_code, "with 2 of 3 verdicts" in added.output) == (2, True), added.output
+
+
+FORMS = ((), ("--format", "sarif"), ("--format", "badge"))
+
+
+def test_a_damaged_invocation_is_misuse(project: Project, run: str) -> None:
+    copy = project.root / "results/damaged"
+    shutil.copytree(project.root / run, copy, dirs_exist_ok=True)
+    (copy / "invocation.json").write_text("{")
+    ended = project.assay("report", "results/damaged")
+    assert ended.exit_code == 2, ended.output
+    assert "got results/damaged/invocation.json that cannot be read" in ended.output
 
 
 def test_a_missing_run_is_misuse(project: Project) -> None:

@@ -116,6 +116,7 @@ def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordO
             "The run is incomplete (exit 1): 1 passed; 1 item rea",
         ),
         (Ending(missing=(MISSING,)), "Expected verdicts are missing (exit 1)"),
+        (Ending(verdicts=27), "records.jsonl holds 1 of 27 verdicts (exit 1)"),
         (Ending(unwritten="no space"), "The results are incomplete: not everything"),
     ],
 )

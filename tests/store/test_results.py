@@ -38,10 +38,19 @@ def test_how_a_run_was_asked_for_is_read_back_from_its_folder(tmp_path: Path) ->
     assert records.invocation_of(tmp_path) == asked != USUAL
 
 
-@pytest.mark.parametrize("damage", [b"{", b"[]", None], ids=["half", "another kind", "missing"])
-def test_an_invocation_that_cannot_be_read_is_the_usual_one(
-    tmp_path: Path, damage: bytes | None
-) -> None:
-    (path := records.write_invocation(tmp_path, USUAL)).unlink()
-    path.parent.joinpath(path.name if damage else "other").write_bytes(damage or b"")
+def test_without_an_invocation_it_is_the_usual_one(tmp_path: Path) -> None:
     assert records.invocation_of(tmp_path) == USUAL
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[]", b""], ids=["half", "another kind", "empty"])
+def test_an_invocation_that_cannot_be_read_is_refused(tmp_path: Path, damage: bytes) -> None:
+    records.write_invocation(tmp_path, USUAL).write_bytes(damage)
+    with pytest.raises(records.RecordsError, match=r"invocation\.json that cannot be read \("):
+        records.invocation_of(tmp_path)
+
+
+def test_an_older_run_is_not_counted(tmp_path: Path) -> None:
+    path = records.write_invocation(tmp_path, Invocation(ending=Ending(verdicts=3)))
+    path.write_bytes(path.read_bytes().replace(b',"verdicts":3', b""))
+    assert records.invocation_of(tmp_path) == Invocation()
+    assert Ending().matches(())

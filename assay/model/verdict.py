@@ -152,7 +152,10 @@ def exit_code(records: Iterable[Record]) -> ExitCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """Expected verdicts that a run did not reach on a target: the reason, and what to do."""
+    """Expected verdicts that a run did not reach: the reason, and what to do.
+
+    ``target`` is empty if they concern all targets.
+    """
 
     target: str
     reason: str

@@ -30,7 +30,7 @@ from assay.plugin.resume import Earlier, changed, claim, continued, digests
 from assay.plugin.session import Session
 from assay.plugin.settings import Settings
 from assay.report.formats import junit
-from assay.report.labels import coverage_lines, plural
+from assay.report.labels import coverage_lines, nothing_compared, plural
 from assay.report.run_page import run_page
 from assay.report.summary import summary
 from assay.report.terminal import print_run
@@ -221,11 +221,16 @@ class Controller:
             lost_process=self._session.lost_process,
         )
         is_whole = not cut_short and exitstatus not in _PYTEST_OWN
+        judges = is_whole and not self._config.option.collectonly
         with _without_sigint():
             try:
-                if is_whole and not self._config.option.collectonly:
+                if judges:
                     ending = self._with_coverage(ending, exitstatus)
                 self._write_results()
+                if judges and not self._has_compared:
+                    against = self._session.settings.against
+                    why = nothing_compared(against, is_selected=self._compares)
+                    ending = replace(ending, missing=(*ending.missing, why))
             # The files and the exit code must report every exception.
             except Exception as fault:  # noqa: BLE001
                 self._fault = self._fault or fault
@@ -239,6 +244,12 @@ class Controller:
     def _has_verdicts(self) -> bool:
         """Whether a verdict was reached or lost."""
         return bool(self._records or self._invocation.ending.lost)
+
+    @property
+    def _has_compared(self) -> bool:
+        """Whether the other toolchain, if one is named, was timed, by a resumed run too."""
+        timed = (each.pairs for each in self._measured[1] if not each.negative_control)
+        return any(timed) or not self._session.settings.against
 
     def _with_coverage(self, ending: Ending, exitstatus: int) -> Ending:
         # A run that stopped early (-x) does not show what the remaining tests compare with.
@@ -330,12 +341,6 @@ class Controller:
         elif directory.exists():
             lines.append(f"no verdict was reached; measurements: {directory}")
         lines += [f"baseline updated, commit it: {path}" for path in self._updated]
-        against = self._session.settings.against
-        if against and not (self._compares or self._config.option.collectonly):
-            lines.append(
-                f"got --assay-against={against}, and nothing was compared: no check on times was "
-                "selected; most are timed from --assay-level full on"
-            )
         lines += [f"measurements: {damaged}" for damaged in self._damaged]
         exits = f"(exit {ExitCode.CRASHED.value})"
         if ending.unwritten:

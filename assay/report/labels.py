@@ -359,3 +359,12 @@ def nothing_judged(target: str, reasons: Collection[str]) -> Missing:
     """The line of a target that was named, and on which no claim was judged."""
     why = next(iter(reasons), "no workload's scopes try it at this level")
     return Missing(target=target, reason=f"nothing was judged on {target}: {why}")
+
+
+def nothing_compared(against: str, *, is_selected: bool) -> Missing:
+    """The line of a comparison that was asked for, and for which no program was timed."""
+    why = "no check on times was selected; most are timed from --assay-level full on"
+    if is_selected:
+        why = "no program was timed on both toolchains; the verdicts of time-against say why"
+    reason = f"got --assay-against={against}, and nothing was compared: {why}"
+    return Missing(target="", reason=reason)

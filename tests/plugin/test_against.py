@@ -123,6 +123,7 @@ def test_a_program_that_became_slower_fails_it_and_its_control_proves_the_detect
     assert negative_control.verdict is Outcome.PASSED
     assert negative_control.measured == pytest.approx(2, rel=0.3)
     assert story.ended.exit_code == 1
+    assert "nothing was compared" not in story.ended.output
 
 
 def test_every_sample_of_both_toolchains_is_kept(story: Story) -> None:
@@ -289,9 +290,28 @@ def test_a_run_that_times_nothing_says_that_nothing_was_compared(tmp_path: Path)
         "test_compiles = Check(claim=claims.Compiles(), workloads=(W,))\n"
     )
     ended = Project(tmp_path, {"test_small.py": compiles}).pytest("--assay-against=9.9.9")
-    assert ended.exit_code == 0, ended.output
+    assert ended.exit_code == 1, ended.output
     said = " ".join(ended.output.split())
-    assert "got --assay-against=9.9.9, and nothing was compared: no check on times" in said
+    assert "missing: got --assay-against=9.9.9, and nothing was compared: no check on times" in said
+    assert Project(tmp_path, {}).pytest("--assay-against=9.9.9", "--collect-only").exit_code == 0
+
+
+def test_a_plain_test_compares_nothing_with_another_toolchain(tmp_path: Path) -> None:
+    project = Project(tmp_path, {"test_ok.py": "def test_ok():\n    assert True\n"})
+    assert project.pytest().exit_code == 0
+    ended = project.pytest("--assay-against=9.9.9")
+    assert ended.exit_code == 1, ended.output
+    assert "got --assay-against=9.9.9, and nothing was compared" in ended.output
+
+
+def test_other_verdicts_do_not_hide_that_no_toolchain_was_compared(tmp_path: Path) -> None:
+    timed = TIMED + "test_compiles = Check(claim=claims.Compiles(), workloads=(W,))\n"
+    project = Project(tmp_path, {"test_timed.py": timed, "conftest.py": NOWHERE})
+    ended = project.pytest("--assay-against=0.1.2", "-k", "against or compiles", target="cpu")
+    assert ended.record("worse", "compiles").verdict is Outcome.PASSED
+    assert ended.exit_code == 1, ended.output
+    said = " ".join(ended.output.split())
+    assert "nothing was compared: no program was timed on both toolchains; the verdicts of" in said
 
 
 def test_nothing_is_rerun_where_the_user_says_that_nothing_is_timed(tmp_path: Path) -> None:
@@ -300,5 +320,5 @@ def test_nothing_is_rerun_where_the_user_says_that_nothing_is_timed(tmp_path: Pa
         f"--assay-against={jax.__version__}", "--benchmark-disable", "-k", "against", target="cpu"
     )
     assert {one.verdict for one in ended.records} == {Outcome.INCONCLUSIVE}
-    assert "nothing was compared" not in ended.output
+    assert "nothing was compared: no program was timed" in " ".join(ended.output.split())
     assert not (project.newest() / evidence.RERUNS.folder).exists()

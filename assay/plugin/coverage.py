@@ -135,11 +135,12 @@ class Tally:
         tried: Collection[str] = self._settings.targets
         if not self._settings.named:
             tried = {str(name) for name in names if name.model not in LIVE_MODELS or name.topology}
-        expected = {
+        known = {
             slot: count
             for slot, count in stored.at(self._settings.level).items()
-            if slot.suite in reached.suites and slot.target in tried
+            if slot.suite in reached.suites
         }
+        expected = {slot: count for slot, count in known.items() if slot.target in tried}
         if not expected and not reached.counts:
             return "", ()
         not_run = self._missing_frameworks
@@ -147,7 +148,7 @@ class Tally:
         unavailable = {
             str(target.name): f"{why.reason}; {why.remedy}" for target, why in surveyed if why
         }
-        line = coverage_line(expected, reached, not_run)
+        line = coverage_line(expected, reached, not_run, {slot.target for slot in known})
         return line, missing_of(gaps(due, reached), unavailable)
 
     @cached_property

@@ -309,9 +309,15 @@ def loss_lines(losses: Iterable[Loss]) -> Iterator[str]:
 
 
 def coverage_line(
-    expected: Mapping[Slot, Count], reached: Reached, not_run: Mapping[str, str]
+    expected: Mapping[Slot, Count],
+    reached: Reached,
+    not_run: Mapping[str, str],
+    stored: Collection[str],
 ) -> str:
-    """The number of expected verdicts that judged; ``not_run`` maps frameworks to reasons."""
+    """The number of expected verdicts that judged; ``not_run`` maps frameworks to reasons.
+
+    ``stored`` are the targets that have expected verdicts of these suites, tried or not.
+    """
     due = {slot: count for slot, count in expected.items() if slot.framework not in not_run}
     none = Count(0, 0)
     found = {slot: reached.counts.get(slot, none).judged for slot in due}
@@ -319,6 +325,10 @@ def coverage_line(
     wanted = sum(count.judged for count in due.values())
     targets = plural(len({slot.target for slot in due}), "target")
     parts = [f"{max(0, judged):,} of {wanted:,} expected verdicts judged on {targets}"]
+    if unknown := in_order({slot.target for slot in reached.counts} - {*stored}):
+        only = f", only for {', '.join(in_order(stored))}" if stored else ""
+        none_stored = f"no expected verdicts are stored for {', '.join(unknown)}{only}"
+        parts = [f"{none_stored}, so missing ones are not detected", *(parts if due else ())]
     for framework, reason in not_run.items():
         slots = [slot for slot in expected if slot.framework == framework]
         if slots:

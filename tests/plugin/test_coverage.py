@@ -68,6 +68,17 @@ def test_a_whole_run_tells_its_coverage(project: Project, whole: Ended) -> None:
     assert not project.pytest(*COLLECTED).changed, "writing twice gives the same bytes"
 
 
+def test_a_target_without_expected_verdicts_is_named(project: Project, whole: Ended) -> None:
+    ended = project.pytest("mine", target="cpu:4")
+    assert ended.exit_code == whole.exit_code == 0, ended.output
+    words = " ".join(ended.output.split())
+    assert (
+        "coverage: no expected verdicts are stored for cpu:4, only for cpu:8, so missing ones are "
+        "not detected; 2 more than expected" in words
+    )
+    assert "no expected verdicts are stored" not in whole.output
+
+
 def test_lost_verdicts_fail_the_run_that_held_them(shrunk: Project) -> None:
     ended = shrunk.pytest()
     words = " ".join(ended.output.split())

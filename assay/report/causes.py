@@ -159,9 +159,7 @@ def _acted_on(cause: Sequence[Record], background: Background) -> Entry:
     details += [Detail("since", text) for text in _by_place(head, background.since)]
     if diff := background.diff(first):
         details.append(Detail("run", diff, verbatim=True))
-    steps = [step for record in cause for step in _next(record, background)]
-    for label in ("next", "run"):
-        details += [step for step in steps if step.label == label][:1]
+    details += _steps(head, background)
     for claim, found in claims.items():
         numbers = _by_place(found, lambda each: measured(each) or each.reason)
         details.append(Detail("also", _claim(claim, numbers)))
@@ -199,13 +197,24 @@ def _programs(records: Iterable[Record]) -> str:
 
 def _by_place(records: Iterable[Record], words: Callable[[Record], str]) -> list[str]:
     """The different texts, each with its programs and targets if there are several."""
-    found: dict[str, dict[str, None]] = {}
+    return [text for text, _ in _with_places(records, words)]
+
+
+def _with_places(
+    records: Iterable[Record], words: Callable[[Record], str]
+) -> list[tuple[str, Record]]:
+    """The same, each with the first record of its text."""
+    found: dict[str, list[Record]] = {}
     for record in records:
         if text := words(record):
-            found.setdefault(text, {})[f"{record.workload} on {record.target}"] = None
+            found.setdefault(text, []).append(record)
     if len(found) == 1:
-        return list(found)
-    return [f"{', '.join(places)}: {text}" for text, places in found.items()]
+        return [(text, same[0]) for text, same in found.items()]
+    return [(f"{_places(same)}: {text}", same[0]) for text, same in found.items()]
+
+
+def _places(records: Iterable[Record]) -> str:
+    return ", ".join(dict.fromkeys(f"{each.workload} on {each.target}" for each in records))
 
 
 def _claim(name: str, texts: Sequence[str]) -> str:
@@ -235,6 +244,18 @@ def _next(record: Record, background: Background) -> Iterator[Detail]:
         yield Detail("next", text)
     if colon:
         yield Detail("run", f"assay inspect {inspection}", verbatim=True)
+
+
+def _steps(records: Iterable[Record], background: Background) -> Iterator[Detail]:
+    """The different next steps, each followed by the command of its first record."""
+
+    def step(record: Record) -> str:
+        texts = (each.text for each in _next(record, background) if each.label == "next")
+        return next(texts, "")
+
+    for text, first in _with_places(records, step):
+        yield Detail("next", text)
+        yield from (each for each in _next(first, background) if each.label == "run")
 
 
 def doubt(suite: str, variant: str, records: Iterable[Record]) -> str:

@@ -63,7 +63,7 @@ class Background(NamedTuple):
             return f"{first}; last good run: {good.run} ({when}{at}); {_changed(record, *turn)}"
         trend = self.trends.get(SeriesName.of(record))
         earlier = [each.run for each in trend.samples if each.run != record.run] if trend else []
-        known = "no earlier run is known; add --assay-history"
+        known = "no earlier run is known; add --assay-history=default"
         if self.trends:
             known = "the history holds no earlier run of it"
         if earlier:

@@ -191,6 +191,22 @@ def test_a_measured_record_is_the_example(record_of: RecordOf) -> None:
     assert ": 7 B, limit" in example.text
 
 
+def test_each_finding_of_a_group_has_its_next_step_and_command(record_of: RecordOf) -> None:
+    def failed(target: str, advice: str) -> Record:
+        return record_of(verdict=Outcome.FAILED, target=target, advice=advice)
+
+    compare = "compare the two programs: assay inspect before.hlo --diff after.hlo"
+    mixed = [failed("cpu", "store it"), failed("gpu-h100", compare), failed("tpu", "store it")]
+    steps = [each for each in explain(mixed).details if each.label in ("next", "run")]
+    assert steps == [
+        Detail("next", "scan_stack on cpu, scan_stack on tpu: store it"),
+        Detail("next", "scan_stack on gpu-h100: compare the two programs"),
+        Detail("run", "assay inspect before.hlo --diff after.hlo", verbatim=True),
+    ]
+    alike = [failed("cpu", "store it"), failed("tpu", "store it")]
+    assert Detail("next", "store it") in explain(alike).details
+
+
 def test_a_failed_claim_says_measured_limit_finding_next_and_rerun(record_of: RecordOf) -> None:
     baseline = BaselineNumber(value=2**30, toolchain={"jax": "0.10.2"})
     details = details_of(
@@ -208,7 +224,7 @@ def test_a_failed_claim_says_measured_limit_finding_next_and_rerun(record_of: Re
         "measured": "2.0 GiB, limit 1.0 GiB, baseline 1.0 GiB on jax 0.10.2",
         "finding": "too much",
         "since": "the baseline is of another toolchain: jax 0.10.2 → 0.12.0, jaxlib none → 0.12.0; "
-        "no earlier run is known; add --assay-history",
+        "no earlier run is known; add --assay-history=default",
         "next": "shard it",
         "upstream": LINK,
         "rerun": "pytest suites --assay-target gpu-h100:8 -k scan_stack/offload-hidden",

@@ -258,7 +258,7 @@ def test_a_failure_leads_to_its_program_and_tells_since_when(record_of: RecordOf
     failed = record_of(verdict=Outcome.FAILED)
     page = Read(run_page([record_of(variant="a"), failed]))
     assert page.links.count("#p1-1-1") == 3  # the title, the table of verdicts, that of its target
-    assert "since no earlier run is known; add --assay-history" in page.text
+    assert "since no earlier run is known; add --assay-history=default" in page.text
     last = Sample(
         "r1", datetime(2026, 11, 1, tzinfo=UTC), Outcome.PASSED, 1.0, 2.0, "", {"jax": "1"}
     )

@@ -73,7 +73,7 @@ def test_without_a_good_run_the_history_says_so(failed: Record) -> None:
     )
     elsewhere = failed.__class__(**{**_fields(failed), "variant": "new"})
     assert known(failed, GOOD).since(elsewhere) == "the history holds no earlier run of it"
-    assert Background().since(failed) == "no earlier run is known; add --assay-history"
+    assert Background().since(failed) == "no earlier run is known; add --assay-history=default"
 
 
 def _fields(record: Record) -> dict[str, object]:

@@ -85,7 +85,7 @@ class Observer:
         failure = answer.failure
         if failure is not None:
             if failure.kind in _LOST and failure.during is None:
-                raise ObservationError(f"Assay's own work came to an end: {failure.message}")
+                raise ObservationError(f"Assay's process ended: {failure.message}")
             return replace(seen or unseen(workload, variant, resolve(target)), failure=failure)
         if answer.evidence is None:
             raise _fault_of(answer)

@@ -166,7 +166,7 @@ class FailureKind(Coded):
     LOWERING = "lowering", "does not lower"
     OUT_OF_MEMORY = "out-of-memory", "runs out of memory"
     COMPILER = "compiler", "does not compile"
-    CRASH = "crash", "takes its process down"
+    CRASH = "crash", "crashes its process"
     TIMEOUT = "timeout", "takes too long"
     MEMORY = "memory", "uses too much memory while it is compiled or run"
     EXECUTION = "execution", "does not run"

@@ -257,11 +257,11 @@ def result(records: Sequence[Record], ending: Ending) -> str:
     """The result of the run in words: the first reason that applies, in the order of exit codes."""
     code = ending.code(records)
     judged = any(record.verdict.judged for record in records)
-    unreached = "and what was not reached was not judged"
+    rest = "the remaining tests did not run"
     reasons = {
-        f"Interrupted, {unreached}": ending.cut_short is ExitCode.MISUSE,
-        f"{ending.lost_process.capitalize()}, {unreached}": bool(ending.lost_process),
-        f"pytest or a plugin failed, {unreached}": ending.cut_short is ExitCode.CRASHED,
+        f"Interrupted: {rest}": ending.cut_short is ExitCode.MISUSE,
+        f"{ending.lost_process.capitalize()}; {rest}": bool(ending.lost_process),
+        f"pytest or a plugin failed: {rest}": ending.cut_short is ExitCode.CRASHED,
         "The results are incomplete: not everything could be written": bool(ending.unwritten),
         "Assay itself failed": code is ExitCode.CRASHED,
         "Nothing regressed": code is ExitCode.PASSED,

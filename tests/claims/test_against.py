@@ -75,7 +75,7 @@ def test_too_few_pairs_are_no_pass() -> None:
 def test_only_a_failure_on_the_present_toolchain_fails_it(side: Side, outcome: Outcome) -> None:
     finding = judge(CLAIM, rerun(1.0, 1.0, failure=FAILED, side=side))
     assert (finding.outcome, finding.measured) == (outcome, None)
-    assert f"on {side.phrase}, it takes its process down: SIGABRT" in finding.reason
+    assert f"on {side.phrase}, it crashes its process: SIGABRT" in finding.reason
 
 
 @pytest.mark.parametrize(

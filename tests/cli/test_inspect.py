@@ -221,7 +221,7 @@ def test_a_program_that_does_not_fit_names_the_sizes(project: Project) -> None:
 def test_a_program_that_ends_its_process_is_an_error_of_its_own(project: Project) -> None:
     ended = project.assay("inspect", "train.py:aborts", "--json")
     assert ended.exit_code == 1
-    assert "takes its process down" in page(ended)["error"]
+    assert "crashes its process" in page(ended)["error"]
 
 
 @pytest.mark.parametrize("file", ["dump.hlo.pb", "dump.gz"])

@@ -86,7 +86,7 @@ def test_ctrl_c_ends_the_run_and_keeps_what_was_reached(
     (record,) = records.load(project.newest())
     assert (record.variant, record.verdict.value) == ("double", "passed")
     page = (project.newest() / "summary.md").read_text()
-    assert "Interrupted, and what was not reached was not judged (exit 2): 1 passed" in page
+    assert "Interrupted: the remaining tests did not run (exit 2): 1 passed" in page
     assert "Nothing regressed" not in page
     assert not _runs(child)
 
@@ -109,4 +109,4 @@ def test_a_killed_run_keeps_its_records_and_its_observer_ends_by_itself(
     (record,) = records.load(project.newest())
     assert record.variant == "double"
     told = project.assay("report", str(project.newest()))
-    assert "Interrupted, and what was not reached was not judged" in told.output
+    assert "Interrupted: the remaining tests did not run" in told.output

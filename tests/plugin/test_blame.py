@@ -190,7 +190,7 @@ def test_a_fault_of_the_program_names_its_line(
         ("values-raise", "does not run: {line}: KeyError: 'no data today'"),
         ("values-no-tuple", "does not run: {line}: got ArrayImpl from Program.values(), wanted"),
         ("observe-raises", "does not run: {line}: AttributeError: "),
-        ("dies-running", "takes its process down (stage: execution): the process ended by SIGABRT"),
+        ("dies-running", "crashes its process (stage: execution): the process ended by SIGABRT"),
     ],
 )
 def test_a_program_that_does_not_run_compiles(ended: Ended, variant: str, words: str) -> None:

@@ -222,7 +222,7 @@ def test_a_killed_process_ends_the_run_and_is_named(victim: int, tmp_path: Path)
     (folder,) = (tmp_path / "results").glob("2*")
     reached = [(each.variant, each.verdict) for each in records.load(folder)]
     assert reached == [("sum", Outcome.PASSED)]
-    says = "Process 1 of 2 is lost: its connection ended, and what was not reached was not judged"
+    says = "Process 1 of 2 is lost: its connection ended; the remaining tests did not run"
     assert (f"{says} (exit 3)" in " ".join(output.split())) == (victim == 1)
     (tmp_path / "again").touch()
     first, _ = together(project, 2, "test_waits.py", f"--assay-resume={folder}")

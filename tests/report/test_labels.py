@@ -104,7 +104,7 @@ def test_the_last_sentence_follows_the_fixed_rule(
 def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordOf) -> None:
     for outcome in (Outcome.PASSED, Outcome.FAILED):
         said = closing_sentence([record_of(verdict=outcome)], Ending(cut_short=ExitCode.MISUSE))
-        assert said.startswith("Interrupted, and what was not reached was not judged (exit 2)")
+        assert said.startswith("Interrupted: the remaining tests did not run (exit 2)")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from assay.cli.examples import epilog, told
 from assay.cli.fleet_command import fleet
 from assay.cli.history_command import history, trends_of
 from assay.cli.matrix_command import matrix
+from assay.cli.outputs import check_outputs
 from assay.cli.qualify_command import qualify_target
 from assay.cli.run_command import run
 from assay.cli.targets_command import targets
@@ -114,6 +115,7 @@ def inspect_program(  # noqa: PLR0913 -- typer takes a parameter for each option
 
     if compile_it and as_is:
         raise WrongValue("got --compile and --as-is, wanted one of them")
+    check_outputs(subject, diff, html=html)
     names = [name.strip() for text in target or () for name in text.split(",") if name.strip()]
     if as_json and len(names) > 1:
         raise WrongValue(f"got --json and {len(names)} targets, wanted one: it prints one object")
@@ -167,8 +169,10 @@ def report(
 
     Exits with 0 if the records are whole, also if the run failed, and with 1 if some are missing.
     """
+    folder = run if run.is_dir() else run.parent
+    check_outputs(folder / records.FILE_NAME, html=html)
     lines = records.read(run)
-    seen, folder = records.decode(lines), lines.file.parent
+    seen = records.decode(lines)
     invocation = records.invocation_of(folder)
     if form:
         typer.echo(formatted(form, seen, invocation), nl=False)

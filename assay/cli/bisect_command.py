@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from assay.cli import completion
 from assay.cli.fleet_command import ProbesOn, probes_on
+from assay.cli.outputs import check_outputs
 from assay.judge.differences.inspections import compare
 from assay.model.bisection import Point, Progress
 from assay.model.blame import WrongValue
@@ -106,6 +107,7 @@ def bisect_releases(  # noqa: PLR0913 -- typer takes a parameter for each option
     from assay.toolchains.bisect import Question, subject_of, threshold_of
 
     program, place = subject_of(subject), resolve(target)
+    check_outputs(subject, html=html, bundle=bundle)
     question = Question(
         subject=program,
         target=place,

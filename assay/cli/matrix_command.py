@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from assay.cli import completion
 from assay.cli.fleet_command import ProbesOn, probes_on
+from assay.cli.outputs import check_outputs
 from assay.model.blame import WrongValue
 from assay.model.claim import Trial
 from assay.model.matrix import MatrixProgress
@@ -84,6 +85,7 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
     from assay.report.matrix_output import matrix_html, matrix_json, print_matrix
     from assay.toolchains.matrix import MatrixQuestion, Source, measure
 
+    check_outputs(html=html)
     targets = [str(resolve(name).name) for name in _words("--target", target)]
     Level.parse(level)
     collected = collect(paths(suites, Path.cwd()), targets=targets, level=level, keyword=keyword)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from assay.frameworks.installed import KNOWN as KNOWN_FRAMEWORKS
@@ -18,6 +17,7 @@ from assay.model.units import parse_bytes
 from assay.model.workload import Level
 from assay.plugin import RESULTS
 from assay.run import BaselineUpdate
+from assay.store.files import folder_obstacle
 from assay.targets import resolve, survey
 from assay.targets.jax_internals import detected_process
 from assay.toolchains.recipe import UnreadableToolchain, recipe
@@ -242,17 +242,8 @@ def _memory(text: str | None) -> MemoryLimit | None:
 
 def check_folder(option: str, path: Path, *, written: bool) -> None:
     """Check that the folder exists or can be made, before any result could be lost."""
-    existing = next(each for each in (path, *path.parents) if each.exists())
-    if not existing.is_dir():
-        raise SettingsError(f"got {option}={path}, where {existing} is a file, wanted a folder")
-    try:
-        if written:  # Permissions alone do not tell: /proc and a full disk refuse root too.
-            TemporaryDirectory(dir=existing, prefix=".assay-").cleanup()
-    except OSError as error:
-        raise SettingsError(
-            f"got {option}={path}, where {existing} cannot be written to ({error.strerror}), "
-            "wanted a folder that can; name another"
-        ) from None
+    if why := folder_obstacle(path, written=written):
+        raise SettingsError(f"got {option}={path}, {why}")
 
 
 def _against(text: str | None) -> str:

@@ -99,6 +99,23 @@ def commit_of(folder: Path) -> str:
     return said.stdout.strip() if said else ""
 
 
+def folder_obstacle(path: Path, *, written: bool = True) -> str:
+    """Why the folder cannot be there, or cannot be written to; empty if it can be."""
+    existing = path
+    try:
+        existing = next(each for each in (path, *path.parents) if each.exists())
+        if not existing.is_dir():
+            return f"where {existing} is a file, wanted a folder"
+        if written:  # Permissions alone do not tell: /proc and a full disk refuse root too.
+            tempfile.TemporaryDirectory(dir=existing, prefix=".assay-").cleanup()
+    except OSError as error:
+        return (
+            f"where {existing} cannot be written to ({error.strerror}), wanted a folder that can; "
+            "name another"
+        )
+    return ""
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Replace the file's content in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -163,7 +163,9 @@ def report(
     verbose: _Verbose = False,
     html: Annotated[Path | None, Option(help="Write the run's page to this file.")] = None,
     form: Annotated[Format | None, Option("--format", help="Print for another tool.")] = None,
-    db: Annotated[str, Option("--db", help="Also say since when, from this database.")] = "",
+    db: Annotated[
+        str, Option("--db", help="Show when each failure began, from this history database.")
+    ] = "",
 ) -> None:
     """Print the summary of a run, or the numbers of one workload, from its records.
 

@@ -72,7 +72,7 @@ def history(
     # the time of reading them.
     with collector_off():
         code = ExitCode.PASSED
-        with opened(db) as database:
+        with opened(db, to_read=not add) as database:
             for run in _runs(add or ()):
                 try:
                     _add_run(database, run)
@@ -125,11 +125,20 @@ def _trends(database: "History", claim: str, targets: Sequence[str]) -> tuple[Tr
 
     if found := database.trends(_selection(claim, targets)):
         return with_changes(found)
-    known = sorted({name.claim for name, _ in database.series().values()})
-    if not known:
-        raise WrongValue("got a database without runs; add one: assay history --add results/latest")
-    given = " on ".join(filter(None, (claim, ", ".join(targets))))
-    raise WrongValue(f"got {given}, which matches no series, {wanted_one_of(claim, known)}")
+    names = [name for name, _ in database.series().values()]
+    if not names:
+        raise WrongValue(
+            f"got {database.place} without runs, wanted some; add a run with --add results/latest"
+        )
+    # Of a claim that is known, a target is wrong.
+    on_any = sorted({name.target for name in names if _selection(claim, ())(name)})
+    if targets and on_any:
+        raise WrongValue(
+            f"got --target {', '.join(targets)} for {claim}, which matches no series, "
+            f"{wanted_one_of(targets[0], on_any)}"
+        )
+    known = sorted({name.claim for name in names})
+    raise WrongValue(f"got {claim}, which matches no series, {wanted_one_of(claim, known)}")
 
 
 def _selection(claim: str, targets: Sequence[str]) -> Callable[[SeriesName], bool]:
@@ -151,5 +160,5 @@ def trends_of(text: str, seen: Sequence[Record]) -> tuple[Trend, ...]:
     from assay.stats.trends import with_changes
     from assay.store.history import opened
 
-    with opened(text) as database:
+    with opened(text, to_read=True) as database:
         return with_changes(database.trends_of(seen))

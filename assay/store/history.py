@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -81,12 +82,20 @@ def database_url(text: str) -> URL:
 
 
 @contextmanager
-def opened(text: str) -> Iterator["History"]:
-    """The database, its tables made or brought up to date.
+def opened(text: str, *, to_read: bool = False) -> Iterator["History"]:
+    """The database, its tables made or brought up to date; ``to_read``: one that exists.
 
     Raises HistoryError if it cannot be used, now or while it is open.
     """
     url = database_url(text)
+    is_file = url.get_backend_name() == "sqlite"
+    place = str(url.database if is_file else url)  # without a password
+    if to_read and is_file and not Path(place).exists():
+        option = "" if text in ("", DEFAULT) else f" --db {shlex.quote(text)}"
+        raise HistoryError(
+            f"got no history database {place}, wanted one that exists; name another with --db, or "
+            f"make this one: assay history --add results/latest{option}"
+        )
     engine = _engine(url)
     try:
         with _reading(engine) as connection:
@@ -94,7 +103,7 @@ def opened(text: str) -> Iterator["History"]:
         if not is_newest:
             with _writing(engine) as connection:
                 migrate(connection)  # which does nothing if another process was faster
-        yield History(engine)
+        yield History(engine, place)
     except IntegrityError:  # A fault of Assay, not of the database.
         raise
     except DBAPIError as error:
@@ -162,8 +171,10 @@ def _reading(engine: Engine) -> Iterator[Connection]:
 class History:
     """An open database (``opened``)."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, place: str) -> None:
         self._engine = engine
+        self.place: Final = place
+        """Its file, or its URL without the password."""
 
     def add(self, run: Path) -> Added:
         """Add the whole lines of a run's folder or records file, all of them or none.

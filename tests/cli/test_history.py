@@ -9,6 +9,7 @@ import pytest
 
 from assay.model.verdict import Invocation, Outcome
 from assay.store import records
+from assay.store.history import opened
 from tests.plugin.project import Project
 from tests.store.test_records import RECORD
 
@@ -108,7 +109,11 @@ def test_a_damaged_run_is_named_and_the_others_are_added(project: Project) -> No
     [
         ((), "got no CLAIM, wanted one"),
         (("temp-bytes",), "got temp-bytes, which matches no series, wanted one of compiles, host-"),
-        (("host-bytes", "--target", "cpu"), "got host-bytes on cpu, which matches no series"),
+        (
+            ("host-bytes", "--target", "gpu-h1"),
+            "for host-bytes, which matches no series, wanted one of gpu-h100:8; write gpu-h100:8",
+        ),
+        (("host-byte", "--target", "gpu-h1"), "got host-byte, which matches no series, wanted one"),
         (("stack/host-bytes",), "wanted a claim, or suite/workload/variant/claim"),
         (("--add", "absent"), "got no readable absent"),
         (("--add", "empty"), "got --add empty without a run"),
@@ -124,10 +129,25 @@ def test_misuse_ends_with_2_and_a_line(
     assert "Traceback" not in ended.output
 
 
-def test_a_database_without_runs_says_how_to_add_one(project: Project) -> None:
+def test_a_database_without_runs_is_named(project: Project) -> None:
+    with opened(str(project.root / "new.db")):
+        pass
     ended = project.assay("history", "host-bytes", "--db", "new.db")
     assert ended.exit_code == 2
-    assert "add one: assay history --add results/latest" in ended.output
+    words = f"got {project.root}/new.db without runs, wanted some; add a run with --add results/"
+    assert words in ended.output
+
+
+@pytest.mark.parametrize(
+    "command", [("history", "host-bytes"), ("report", "results/latest", "--html", "absent.html")]
+)
+def test_reading_a_history_does_not_make_it(project: Project, command: tuple[str, ...]) -> None:
+    ended = project.assay(*command, "--db", "absent/x.db")
+    assert ended.exit_code == 2
+    assert f"got no history database {project.root}/absent/x.db, wanted one" in ended.output
+    assert "assay history --add results/latest --db absent/x.db" in ended.output
+    assert not ended.changed
+    assert not (project.root / "absent").exists()
 
 
 def test_a_page_shows_the_history_of_its_run(project: Project, database: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.hlo.summary import read
+from assay.model.installation import install_command
 from assay.targets.jax_internals import module_of_text
 
 MODULE: Final = "xprof.cli.internal.hlo_graph_db"
@@ -67,7 +68,7 @@ def _graph() -> Any:
         return importlib.import_module(MODULE).HloGraphDb
     except ModuleNotFoundError as error:
         raise NotMeasured(
-            f"not measured: {error.name} is not installed; pip install 'assay-xla[benchmarks]'"
+            f"not measured: {error.name} is not installed; {install_command('benchmarks')}"
         ) from error
     except AttributeError as error:
         raise NotMeasured(

@@ -12,10 +12,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from importlib.metadata import PackageNotFoundError, distribution, metadata, requires
+from importlib.metadata import PackageNotFoundError, metadata, requires
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -23,6 +22,7 @@ from packaging.specifiers import SpecifierSet
 from assay.frameworks.installed import CUDA_PLUGINS, installed_version
 from assay.isolate.memory import LEAST_MACHINE_BYTES, machine_bytes
 from assay.model.blame import WrongValue
+from assay.model.installation import DISTRIBUTION, HERE, install_command
 from assay.model.target import Unavailable
 from assay.model.units import format_bytes
 from assay.plugin.settings import SettingsError, check_folder
@@ -31,7 +31,6 @@ from assay.targets.presence import NO_GPU_PLUGIN, PLATFORM, missing_device, miss
 from assay.toolchains import cache
 from assay.toolchains.environments import CannotMake, find_uv
 
-DISTRIBUTION: Final = "assay-xla"
 SUITES: Final = "extra suites"
 _EXTRAS: Final = {
     "suites": "the programs of the suites: assay run, assay qualify",
@@ -41,7 +40,6 @@ _EXTRAS: Final = {
     "postgresql": "a history on a PostgreSQL server",
 }
 """Extras that only some commands need, and those commands."""
-_HERE: Final = Path(__file__).parents[2]
 _CHECK_SECONDS: Final = 600.0  # All targets of a family; each takes seconds.
 _CHANGES_RESULTS: Final = ("JAX_", "XLA_", "LIBTPU_")
 _COLLECTS_NOTHING: Final = (
@@ -110,8 +108,8 @@ def packages() -> Iterator[Checkup]:
     wanted = [*_requirements(DISTRIBUTION), *_requirements("jax")]
     faults = [(each, words) for each in wanted if (words := _fault(each))]
     if not installed_version(DISTRIBUTION):
-        words = f"no distribution {DISTRIBUTION} is installed; Assay is at {_HERE}"
-        yield Checkup(name="packages", state=State.MISSING, found=words, fix=_install())
+        words = f"no distribution {DISTRIBUTION} is installed; Assay is at {HERE}"
+        yield Checkup(name="packages", state=State.MISSING, found=words, fix=install_command())
     elif not faults:
         versions = ", ".join(f"{each} {installed_version(each)}" for each in ("jax", "jaxlib"))
         words = f"{DISTRIBUTION} {installed_version(DISTRIBUTION)}, {versions}"
@@ -249,7 +247,7 @@ def pytest_plugin(variables: Mapping[str, str]) -> Checkup:
     if "--assay-level" not in ended.stderr:
         words = f"pytest does not start in this folder: {_last_line(ended.stderr)}"
         return Checkup(name="pytest", state=State.MISSING, found=words, fix="pytest --collect-only")
-    fix = f"pip install --force-reinstall --no-deps {DISTRIBUTION}"
+    fix = install_command(options="--force-reinstall --no-deps")
     for name in ("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTEST_ADDOPTS"):
         fix = f"unset {name}" if variables.get(name) else fix
     words = "pytest starts without the plugin assay"
@@ -296,31 +294,9 @@ def _extra(name: str, purpose: str) -> Checkup:
     if not faults:
         return Checkup(name=f"extra {name}", state=State.OK, found=f"installed, for {purpose}")
     words = f"{', '.join(faults)}; needed by {purpose}"
-    return Checkup(name=f"extra {name}", state=State.OPTIONAL, found=words, fix=_install(name))
-
-
-def _install(extra: str = "") -> str:
-    """The command that installs Assay with an extra: again from its checkout, or from an index."""
-    brackets = f"[{extra}]" if extra else ""
-    folder, editable = _checkout()
-    if not (folder / "memsafe" / "pyproject.toml").is_file():
-        return f"pip install {shlex.quote(DISTRIBUTION + brackets)}"
-    option = "-e " if editable else ""
-    memsafe = f"{option}{shlex.quote(str(folder / 'memsafe'))} " if extra == "suites" else ""
-    return f"pip install {memsafe}{option}{shlex.quote(str(folder) + brackets)}"
-
-
-def _checkout() -> tuple[Path, bool]:
-    """The folder that Assay was installed from, and whether it is used in place (PEP 610)."""
-    try:
-        text = distribution(DISTRIBUTION).read_text("direct_url.json") or "{}"
-    except PackageNotFoundError:
-        return _HERE, True
-    origin = json.loads(text)
-    if "dir_info" not in origin:
-        return _HERE, True
-    folder = Path(unquote(urlsplit(origin["url"]).path))
-    return folder, bool(origin["dir_info"].get("editable"))
+    return Checkup(
+        name=f"extra {name}", state=State.OPTIONAL, found=words, fix=install_command(name)
+    )
 
 
 def _requirements(distribution: str, extra: str = "") -> Iterator[Requirement]:

@@ -17,9 +17,9 @@ from assay.fleet import work
 from assay.fleet.ledger import Group
 from assay.fleet.messages import Job, Lost, Message, Place, Refused, Started, decode, encode
 from assay.model.blame import WrongValue
+from assay.model.installation import install_command
 
 LOCAL: Final = "local"
-_GET_RAY: Final = "pip install 'assay-xla[fleet]'"
 _DEVICES: Final = {"gpu": "GPU", "tpu": "TPU"}
 # Compilers and frameworks read them; they must be the same on all machines.
 _CARRIED: Final = ("ASSAY_", "JAX_", "XLA_", "LIBTPU_", "TPU_", "CI")
@@ -60,7 +60,9 @@ def connected(
     try:
         import ray
     except ImportError:
-        raise WrongValue(f"got no Ray, which assay fleet needs; install it: {_GET_RAY}") from None
+        raise WrongValue(
+            f"got no Ray, which assay fleet needs; install it: {install_command('fleet')}"
+        ) from None
     logging.getLogger("ray").setLevel(logging.ERROR)
     # Of a lost machine Ray prints its last 20 lines, in the middle of pytest's output.
     internals: Any = import_module("ray._private.worker")

@@ -37,7 +37,8 @@ _ENTRIES = {
         # Its own XLA runs the programs; jax's compilers compile for compile-only targets.
         packages=("torch", "torch-xla", "jax", "jaxlib"),
         needs="torch_xla",
-        install="tox run -e torch_xla, or pip install 'assay-xla[torch_xla]' (7 GB)",
+        # A reason is part of records and certificates, which name no folder of this machine.
+        install="tox run -e torch_xla, or the command that `assay doctor` prints for it (7 GB)",
         keeps_state=True,
     ),
 }

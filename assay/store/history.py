@@ -27,6 +27,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from assay.model.history import Added, HistoryError, Sample, SeriesName, Trend
+from assay.model.installation import install_command
 from assay.model.units import Unit
 from assay.model.verdict import Outcome, Record
 from assay.store import records
@@ -123,7 +124,7 @@ def _engine(url: URL) -> Engine:
         except ImportError:
             raise HistoryError(
                 "got a PostgreSQL database without its driver, wanted psycopg; "
-                "pip install 'assay-xla[postgresql]'"
+                f"{install_command('postgresql')}"
             ) from None
     try:
         Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)

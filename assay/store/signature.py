@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.model.blame import WrongValue
+from assay.model.installation import install_command
 from assay.store.files import read_file
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _require_cryptography() -> None:
     if find_spec("cryptography") is None:
         raise WrongValue(
             "got a signature or a key without the package cryptography, wanted it installed; "
-            "pip install 'assay-xla[sign]'"
+            f"{install_command('sign')}"
         )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from assay.cli import checkups, main
 from assay.cli.checkups import Checkup, State
+from assay.model import installation
 from assay.targets import presence
 from tests.plugin.project import Project
 
@@ -174,8 +175,8 @@ def test_an_extra_is_installed_from_where_assay_is(
         read_text = staticmethod(lambda _name: origin)
 
     installed(monkeypatch, flax="")
-    monkeypatch.setattr(checkups, "distribution", lambda _name: Installed)
-    monkeypatch.setattr(checkups, "_HERE", tmp_path)
+    monkeypatch.setattr(installation, "distribution", lambda _name: Installed)
+    monkeypatch.setattr(installation, "HERE", tmp_path)
     monkeypatch.setattr(Path, "is_file", lambda path: path.parts[1] in {"a", "a b"})
     assert suites().found == (
         "flax is not installed; needed by the programs of the suites: assay run, assay qualify"

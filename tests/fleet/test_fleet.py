@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.model.installation import install_command
 from assay.model.verdict import Outcome, Record
 from assay.store.records import load
 from tests.plugin.project import PREAMBLE, Ended, Project
@@ -234,4 +235,4 @@ def test_without_ray_the_command_says_what_to_install(tmp_path: Path) -> None:
     project = Project(tmp_path, {**FILES, "none/ray.py": "raise ImportError('no ray')"})
     ended = project.assay("fleet", ".", path=tmp_path / "none")
     assert ended.exit_code == 2
-    assert "pip install 'assay-xla[fleet]'" in ended.output
+    assert f"install it: {install_command('fleet')}" in ended.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from assay.judge.qualification import dropped
 from assay.model.blame import WrongValue
+from assay.model.installation import install_command
 from assay.model.qualification import Certificate, Check, Decision, Mismatch, RulesUsed
 from assay.model.verdict import ExitCode, Outcome
 from assay.store import certificate, records, rules, signature
@@ -414,7 +416,7 @@ def test_without_cryptography_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signature, "find_spec", lambda _: None)
-    with pytest.raises(WrongValue, match=r"assay-xla\[sign\]"):
+    with pytest.raises(WrongValue, match=re.escape(install_command("sign"))):
         signature.private_key(tmp_path / "key.pem")
 
 

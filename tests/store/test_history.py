@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import event, text
 
 from assay.model.history import HistoryError, SeriesName, Trend
+from assay.model.installation import install_command
 from assay.model.verdict import Invocation, Outcome, Record
 from assay.store import history, records
 from assay.store.history import database_url, opened
@@ -355,5 +357,5 @@ def test_without_its_driver_postgresql_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(HistoryError, match=r"pip install 'assay-xla\[postgresql\]'"):
+    with pytest.raises(HistoryError, match=re.escape(install_command("postgresql"))):
         everything("postgresql://me@host/name")

@@ -36,8 +36,8 @@ def doctor(
 ) -> None:
     """Check what works on this machine, what is missing, and which command fixes it.
 
-    Compiles a program for each target. Exit code 0: programs can be checked here; 1: something that
-    this needs is missing.
+    Compiles a program for each target. Exit code 0: programs can be checked here; 1: a required
+    part is missing.
     """
     # It loads the frameworks' and pytest's side of Assay, which no other command should wait for.
     from assay.cli.checkups import SUITES, State, checkups

@@ -60,9 +60,8 @@ continued run has every verdict of an undisturbed one, and that no verdict is th
 Assay judged nothing; they are judged again.
 
 Beyond the table, `tests/plugin/test_nothing_lost.py` kills the controller, the worker and the child
-100 times at random moments: the records on disk stay, and the run that goes on ends as an
-undisturbed one. Exit codes: 0 no regression, 1 regression or incomplete run, 2 misuse, 3 Assay
-failed.
+100 times at random moments: the records on disk stay, and the resumed run ends like a run without
+the fault. Exit codes: 0 no regression, 1 regression or incomplete run, 2 misuse, 3 Assay failed.
 
 | Fault | How it is injected | Exit code | What the user sees | What was lost |
 |---|---|---|---|---|

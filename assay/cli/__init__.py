@@ -22,7 +22,7 @@ from assay.cli.history_command import history, trends_of
 from assay.cli.matrix_command import matrix
 from assay.cli.outputs import check_outputs
 from assay.cli.qualify_command import qualify_target
-from assay.cli.run_command import run
+from assay.cli.run_command import BeforePytest, run
 from assay.cli.targets_command import targets
 from assay.judge.differences.inspections import compare
 from assay.model.blame import UsersFault, WrongValue
@@ -251,8 +251,12 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
     "cache": cache,
 }
+_FOR_PYTEST = ("run", "fleet")
+_KEEPS = (*_FOR_PYTEST, "bisect", "matrix", "qualify")
+"""What they measured is on disk when they are interrupted."""
 for _name, _command in _COMMANDS.items():
-    app.command(_name, help=told(_command), epilog=epilog(_name))(_command)
+    _kind = BeforePytest if _name in _FOR_PYTEST else None
+    app.command(_name, cls=_kind, help=told(_command), epilog=epilog(_name))(_command)
 
 
 def main() -> None:
@@ -268,7 +272,8 @@ def main() -> None:
         # Typer ends with the shell's code for Ctrl-C.
         is_interrupted = ended.code == _INTERRUPTED
         if is_interrupted:
-            typer.echo("assay: interrupted; what was measured is kept", err=True)
+            kept = "; what was measured is kept" if set(_KEEPS) & set(sys.argv[1:2]) else ""
+            typer.echo(f"assay: interrupted{kept}", err=True)
         sys.exit(ExitCode.MISUSE.value if is_interrupted else ended.code)
     # Any other exception is a fault of Assay.
     except Exception:  # noqa: BLE001 -- reported, and turned into the exit code.

@@ -18,7 +18,7 @@ EXAMPLES: Final = MappingProxyType(
         ),
         "report": (
             "assay report results/latest --verbose",
-            "assay report results/latest --workload scan_stack --claims temp-bytes,host-bytes",
+            "assay report results/latest --workload block --claims temp-bytes,host-bytes",
             "assay report results/latest --format annotations",
         ),
         "run": (

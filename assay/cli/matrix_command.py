@@ -86,7 +86,8 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
     from assay.toolchains.matrix import MatrixQuestion, Source, measure
 
     check_outputs(html=html)
-    targets = [str(resolve(name).name) for name in _words("--target", target)]
+    releases, names = _required(release, target)
+    targets = [str(resolve(name).name) for name in names]
     Level.parse(level)
     collected = collect(paths(suites, Path.cwd()), targets=targets, level=level, keyword=keyword)
     question = MatrixQuestion(
@@ -97,7 +98,7 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
             )
             for each in collected
         },
-        releases=_words("--release", release),
+        releases=releases,
         component=component,
         jax=jax,
         also=tuple(also or ()),
@@ -117,11 +118,19 @@ def matrix(  # noqa: PLR0913 -- typer takes a parameter for each option.
     raise typer.Exit(found.exit_code.value)
 
 
-def _words(option: str, given: Iterable[str] | None) -> list[str]:
-    found = [word.strip() for text in given or () for word in text.split(",") if word.strip()]
-    if not found:
-        raise WrongValue(f"got no {option}, wanted one or more")
-    return found
+def _required(release: _Patterns, target: _Patterns) -> tuple[list[str], list[str]]:
+    """The releases and the targets. Raises WrongValue if one of the two options has none."""
+    releases, targets = (
+        [word.strip() for text in given or () for word in text.split(",") if word.strip()]
+        for given in (release, target)
+    )
+    named = {"--release": releases, "--target": targets}
+    if missing := [option for option, words in named.items() if not words]:
+        raise WrongValue(
+            f"got no {' and no '.join(missing)}, wanted one or more of each, such as "
+            "--release 0.8.0,0.12.0.1 --target cpu:8"
+        )
+    return releases, targets
 
 
 def _selected(

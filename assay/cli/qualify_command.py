@@ -87,15 +87,13 @@ def qualify_target(  # noqa: PLR0913 -- typer takes a parameter for each option.
     found = _usable(target, level)
     used = rules.load(rules_file or rules.PACKAGED)
     compared = _compared(used, found, level, allow_looser=allow_looser_rules)
-    if from_run is None:
-        folder = _run(used, found, level, suites, [results_dir, baselines_dir], workers)
-    else:
-        folder = from_run if from_run.is_dir() else from_run.parent
-    reached = records.load(folder)
+    run = from_run or _run(used, found, level, suites, [results_dir, baselines_dir], workers)
+    folder = run if run.is_dir() else run.parent
+    reached = records.load(run)
     records.check_count(folder / records.FILE_NAME, reached, records.invocation_of(folder).ending)
     seen = [each for each in reached if each.target == str(found.name)]
     if not seen:
-        raise WrongValue(f"got {folder} without a record of {found.name}, wanted a run on it")
+        raise WrongValue(f"got {run} without a record of {found.name}, wanted a run on it")
     decided = _decided(seen, used, found, level, folder)
     with_numbers = sorted({each.suite for each in seen if each.baseline})
     qualification = replace(

@@ -1,11 +1,13 @@
 """The command ``assay run``: the suites of this folder, or those of Assay, run by pytest."""
 
+import shlex
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument
+from typer.core import TyperCommand
 
 from assay.cli import completion
 from assay.model.blame import WrongValue
@@ -22,8 +24,28 @@ _Arguments = Annotated[
 ]
 
 
+class BeforePytest(TyperCommand):
+    """A command whose words after ``--`` are pytest's; it says so of an option that it lacks."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words without options. Raises WrongValue for an option that may be pytest's."""
+        names = list(takewhile(lambda word: not word.startswith("-"), args)) or ["SUITES"]
+        own = {name for each in self.get_params(ctx) for name in each.opts}
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # Of typer or of click, by typer's version.
+            option = getattr(error, "option_name", None)
+            is_near = bool(getattr(error, "possibilities", None))
+            if not option or option in own or (is_near and not option.startswith("--assay-")):
+                raise
+            raise WrongValue(
+                f"got {option} before --, wanted pytest's options after it: "
+                f"{shlex.join(['assay', str(ctx.info_name), *names])} -- --assay-target cpu:8"
+            ) from None
+
+
 def run(arguments: _Arguments = None) -> None:
-    """Run suites by pytest: those of this folder, or without any those that come with Assay.
+    """Run the suites of this folder. If it has none, run the suites that come with Assay.
 
     Results are written to the folder results. Baselines are those of the suites.
     """

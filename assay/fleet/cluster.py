@@ -3,6 +3,7 @@
 import logging
 import os
 import secrets
+import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -25,6 +26,7 @@ _DEVICES: Final = {"gpu": "GPU", "tpu": "TPU"}
 _CARRIED: Final = ("ASSAY_", "JAX_", "XLA_", "LIBTPU_", "TPU_", "CI")
 _NOT_UPLOADED: Final = (".git", ".venv", ".tox", "results", "**/__pycache__")
 _CLEANING_SECONDS: Final = 5.0
+_ANSWER_SECONDS: Final = 5.0  # for a connection, which takes well below one within a cluster
 _KNOWN_SECONDS: Final = 1.0
 """Ray is asked for its machines at most so often: of 1,000 the answer takes a while."""
 
@@ -74,6 +76,7 @@ def connected(
         )
     with ExitStack() as stack:
         place = _simulated(nodes, stack) if address == LOCAL else address
+        _check_answers(place)
         environment = {"working_dir": str(upload), "excludes": _NOT_UPLOADED} if upload else None
         try:
             ray.init(
@@ -83,13 +86,28 @@ def connected(
                 runtime_env=environment,
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise WrongValue(
-                f"got --address {address}, where no Ray cluster answers ({error}); wanted local, "
-                "auto or HOST:PORT; start one with `ray start --head`; if it has a token, set "
-                "RAY_AUTH_MODE=token"
-            ) from None
+            raise _no_cluster(address, error) from None
         stack.callback(ray.shutdown)
         yield Cluster(ray=ray, demand=demand)
+
+
+def _check_answers(address: str) -> None:
+    """Raise WrongValue unless something listens at HOST:PORT: Ray would try it for 5 minutes."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:  # OverflowError: a port above 65535.
+        raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: Exception) -> WrongValue:
+    return WrongValue(
+        f"got --address {address}, where no Ray cluster answers ({error}); wanted local, "
+        "auto or HOST:PORT; start one with `ray start --head`; if it has a token, set "
+        "RAY_AUTH_MODE=token"
+    )
 
 
 def _simulated(nodes: int, stack: ExitStack) -> str:

@@ -7,17 +7,24 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from assay import Check, cli
 from assay.cli import app, completion
 from assay.cli.examples import EXAMPLES
+from assay.model.blame import WrongValue
 from assay.model.suggestion import nearest, wanted_one_of
 from tests.plugin.project import PREAMBLE, Project
 
+HOST_MEMORY_AND_BYTES = (
+    "suites.scan_offload.test_host_memory",
+    "suites.scan_offload.test_policies",
+)
 COMMAND = typer.main.get_command(app)
 ALL = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
 SUITE = (
@@ -77,6 +84,65 @@ def test_run_takes_the_suites_of_the_folder_first(tmp_path: Path) -> None:
     ended = Project(tmp_path, {"suites/test_small.py": SUITE}).assay("run", "--", "-k", "cpu")
     assert ended.exit_code == 0, ended.output
     assert [(each.suite, each.target) for each in ended.records] == [("mine", "cpu:8")]
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("run dus_remat --assay-target cpu", "assay run dus_remat --"),
+        ("run dus_remat --target cpu", "assay run dus_remat --"),
+        ("run -k host", "assay run SUITES --"),
+        ("fleet 'my suites' --nodes 2 --assay-level full", "assay fleet 'my suites' --"),
+    ],
+)
+def test_an_option_of_pytest_before_the_dashes_is_answered(line: str, command: str) -> None:
+    found = CliRunner().invoke(app, shlex.split(line), prog_name="assay")
+    assert isinstance(found.exception, WrongValue)
+    assert "before --, wanted pytest's options after it" in str(found.exception)
+    assert str(found.exception).endswith(f": {command} --assay-target cpu:8")
+
+
+@pytest.mark.parametrize("line", ["fleet x --adress y", "fleet x --address", "fleet"])
+def test_a_mistake_in_an_own_option_is_answered_as_elsewhere(line: str) -> None:
+    found = CliRunner().invoke(app, shlex.split(line), prog_name="assay")
+    assert found.exit_code == 2
+    assert isinstance(found.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("bisect", "assay: interrupted; what was measured is kept\n"),
+        ("inspect", "assay: interrupted\n"),
+        ("doctor", "assay: interrupted\n"),
+    ],
+)
+def test_only_a_command_that_keeps_something_says_so(
+    command: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise SystemExit(130)
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr(sys, "argv", ["assay", command])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, capsys.readouterr().err) == (2, words)
+
+
+def test_an_example_names_a_workload_and_claims_of_a_suite() -> None:
+    (example,) = [each for each in EXAMPLES["report"] if "--workload" in each]
+    words = shlex.split(example)
+    workload, claims = (words[words.index(each) + 1] for each in ("--workload", "--claims"))
+    modules = map(import_module, HOST_MEMORY_AND_BYTES)
+    checks = [each for module in modules for each in vars(module).values()]
+    real = {
+        (program.name, each.claim.name)
+        for each in checks
+        if isinstance(each, Check)
+        for program in each.workloads
+    }
+    assert {(workload, claim) for claim in claims.split(",")} <= real
 
 
 def test_a_near_name_is_suggested_and_a_far_one_is_not() -> None:

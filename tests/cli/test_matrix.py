@@ -98,7 +98,7 @@ def test_patterns_select_and_controls_follow(suite: Path, fake: FakeReleases) ->
         (("--level", "fast"), "0.5.0", "got level 'fast', wanted one of quick"),
         (("--component", "torch_xla"), "0.5.0", "wanted one of jax, jaxlib, libtpu, plugin"),
         (("--claim", "runs"), "0.5.0", "a compiled program alone"),
-        ((), ",", "got no --release, wanted one or more"),
+        ((), ",", "got no --release, wanted one or more of each, such as"),
     ],
 )
 def test_misuse_says_what_is_accepted(
@@ -106,6 +106,12 @@ def test_misuse_says_what_is_accepted(
 ) -> None:
     found = matrix(suite, *options, release=release)
     assert isinstance(found.exception, WrongValue)
+    assert words in str(found.exception)
+
+
+def test_both_missing_options_are_named_with_an_example(suite: Path) -> None:
+    found = CliRunner().invoke(app, ["matrix", str(suite)])
+    words = "got no --release and no --target, wanted one or more of each, such as --release 0.8.0"
     assert words in str(found.exception)
 
 

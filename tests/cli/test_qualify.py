@@ -207,7 +207,7 @@ def test_a_killed_worker_leaves_coverage_missing(tmp_path: Path) -> None:
         (("--target", "tpu-v5e:2x4", "--level", "4"), "levels 3 and 4 need a live target"),
         (("--target", "cpu:8", "--suites", "absent"), "got no folder absent"),
         (("--target", "cpu:8", "--suites", "mysuites"), "without any check that the rules name"),
-        (("--target", "cpu:8", "--from", "results/absent"), "got no readable"),
+        (("--target", "cpu:8", "--from", "results/absent"), "got no readable results/absent"),
         (("--target", "cpu:8", "--rules", "absent.toml"), "wanted rules as those in"),
         (("--target", "cpu:8", "--public-key", "public.pem"), "without --verify"),
         (("--target", "cpu:8", "--sign-key", "public.pem"), "wanted an Ed25519 private key"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -229,6 +231,19 @@ def test_an_address_without_a_cluster_is_misuse(tmp_path: Path) -> None:
     ended = Project(tmp_path, FILES).assay("fleet", "--address", "ray://nowhere:1", ".")
     assert ended.exit_code == 2
     assert "got --address ray://nowhere:1, wanted local, auto or HOST:PORT" in ended.output
+
+
+@pytest.mark.parametrize("address", ["assay.invalid:1", "127.0.0.1:{closed}", "127.0.0.1:70000"])
+def test_an_address_where_nothing_listens_is_misuse_at_once(tmp_path: Path, address: str) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # It does not listen, and no other process takes it.
+        given = address.format(closed=closed.getsockname()[1])
+        start = time.monotonic()
+        ended = Project(tmp_path, FILES).assay("fleet", "--address", given, ".")
+    assert ended.exit_code == 2
+    assert f"got --address {given}, where no Ray cluster answers (" in ended.output
+    assert "start one with `ray start --head`" in ended.output
+    assert time.monotonic() - start < 60
 
 
 def test_without_ray_the_command_says_what_to_install(tmp_path: Path) -> None:

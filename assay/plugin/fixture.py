@@ -1,6 +1,6 @@
 """The ``assay`` fixture: compile programs in a plain test, with records and baselines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
@@ -23,6 +23,7 @@ from assay.store import baselines
 from assay.targets import resolve
 
 _MESSAGE_CHARACTERS = 400
+_WANTED = "wanted a comparison; do this: measured <= assay.baseline({!r})"
 _EXPLAINED = (AssertionError, CompileError, MeasurementMissing)
 """Exceptions whose message is the reason of the verdict."""
 
@@ -59,6 +60,8 @@ class Baseline:
 
     On the toolchain of the stored number, the measured number must not be larger. On another
     toolchain, it may be larger by ``tolerance``, a fraction.
+
+    Any other use raises WrongValue: it would compare nothing, and pass.
     """
 
     def __init__(self, name: str, judge: Callable[[int | float], Record]) -> None:
@@ -72,6 +75,29 @@ class Baseline:
             return NotImplemented
         self.record = self._judge(measured)
         return self.record.verdict.judged and not self.record.verdict.fails
+
+    def __le__(self, measured: object) -> bool:
+        raise self._misuse(f"{measured} >= assay.baseline({self.name!r})")
+
+    def __lt__(self, measured: object) -> bool:
+        raise self._misuse(f"{measured} > assay.baseline({self.name!r})")
+
+    def __gt__(self, measured: object) -> bool:
+        raise self._misuse(f"{measured} < assay.baseline({self.name!r})")
+
+    def __eq__(self, measured: object) -> bool:
+        raise self._misuse(f"{measured} == assay.baseline({self.name!r})")
+
+    def __ne__(self, measured: object) -> bool:
+        raise self._misuse(f"{measured} != assay.baseline({self.name!r})")
+
+    def __bool__(self) -> bool:
+        raise self._misuse(f"assay.baseline({self.name!r}) for true or false")
+
+    __hash__ = object.__hash__
+
+    def _misuse(self, given: str) -> WrongValue:
+        return WrongValue(f"got {given}, {_WANTED.format(self.name)}")
 
     def __repr__(self) -> str:
         limit = ""
@@ -91,7 +117,8 @@ class Assay:
         # A program that could not be observed has no evidence.
         self._programs: list[tuple[Trial, list[Evidence]]] = []
         self._compiled: list[Compiled] = []
-        self._compared: set[tuple[str, str]] = set()
+        self._baselines: dict[tuple[str, str], Baseline] = {}
+        self._compiles = False
         self._node.stash[Assay.KEY] = self
 
     def compile(
@@ -115,6 +142,7 @@ class Assay:
             CompileError, TargetError: as ``assay.compile`` does.
         """
         __tracebackhide__ = True
+        self._compiles = True
         settings = self._session.settings
         if not target and settings.named and len(settings.targets) > 1:
             raise WrongValue(
@@ -162,7 +190,8 @@ class Assay:
         """The number stored under this test's id and ``name``, for the program compiled last.
 
         Compare with ``measured <= assay.baseline(name)``. A number that is not stored fails the
-        test; ``--assay-update-baselines=new`` stores it. A test that fails stores nothing.
+        test; ``--assay-update-baselines=new`` stores it. A test that fails stores nothing. A test
+        that compares nothing with its baseline fails.
 
         Raises:
             WrongValue: nothing was compiled before, or the name was used before.
@@ -174,11 +203,10 @@ class Assay:
                 "the baseline is stored for its target and toolchain"
             )
         trial, _ = self._programs[-1]
-        if (str(trial), name) in self._compared:
+        if (str(trial), name) in self._baselines:
             raise WrongValue(
                 f"got assay.baseline({name!r}) twice for {trial}, wanted a name for each number"
             )
-        self._compared.add((str(trial), name))
 
         def judge(measured: float) -> Record:
             claim = NoWorse(measured=measured, name=legible(name), tolerance=tolerance)
@@ -187,18 +215,15 @@ class Assay:
             self._node.stash.setdefault(VERDICTS, []).append(record)
             return record
 
-        return Baseline(name, judge)
+        return self._baselines.setdefault((str(trial), name), Baseline(name, judge))
 
     def conclude(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         """Record the result of the test, once for each program that it compiled.
 
-        A test also fails if the compiler refused one of its programs and it did not read ``fits``:
-        nothing of that program was measured.
+        A test also fails if it passes without having checked something that it asked for.
         """
-        unread = [each for each in self._compiled if each.refused and not each.fits_was_read]
-        if report.passed and report.when == "call" and unread:
-            error = unread[0].inspection.error
-            reason = f"{unread[0]!r} is refused, and the test does not assert that it fits: {error}"
+        reason = next(self._unchecked(), "") if report.passed and report.when == "call" else ""
+        if reason:
             report.outcome, report.longrepr = "failed", reason
             self._record(Outcome.FAILED, reason)
         elif hasattr(report, "wasxfail"):
@@ -215,6 +240,23 @@ class Assay:
         if report.failed or (report.skipped and hasattr(report, "wasxfail")):
             found = self._node.stash.get(VERDICTS, [])
             self._node.stash[VERDICTS] = [self._without_new_number(each) for each in found]
+
+    def _unchecked(self) -> Iterator[str]:
+        """What the test asked for, and did not check."""
+        if not self._compiles:
+            yield (
+                "got a test with the fixture assay that compiles nothing, wanted a program; do "
+                "this: call assay.compile(…), or leave the fixture out"
+            )
+        for each in self._compiled:
+            # Nothing of a refused program was measured.
+            if each.refused and not each.fits_was_read:
+                error = each.inspection.error
+                yield f"{each!r} is refused, and the test does not assert that it fits: {error}"
+        for (_, name), baseline in self._baselines.items():
+            if baseline.record is None:
+                wanted = _WANTED.format(name)
+                yield f"got assay.baseline({name!r}) without a comparison, {wanted}"
 
     def _without_new_number(self, record: Record) -> Record:
         """The record of a test that fails: the run does not store its number."""

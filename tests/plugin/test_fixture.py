@@ -125,6 +125,40 @@ def test_an_expected_failure_is_a_known_defect(tmp_path: Path) -> None:
     assert "jax#1" in ended.record("step", "assertions").reason
 
 
+NOTHING_COMPILED = """
+import jax.numpy as jnp, numpy as np, pytest
+
+@pytest.fixture
+def sin(assay):
+    return assay.compile(jnp.sin, np.zeros(8))
+
+def test_nothing(assay):
+    pass
+
+def test_compiles(assay):
+    assert assay.compile(jnp.sin, np.zeros(8)).memory.output_bytes
+
+def test_another_fixture_compiles(assay, sin):
+    assert sin.memory.output_bytes
+
+def test_refuses_the_target(assay):
+    with pytest.raises(ValueError, match="gpu-h10"):
+        assay.compile(jnp.sin, np.zeros(8), target="gpu-h10")
+
+def test_skipped(assay):
+    pytest.skip("not here")
+"""
+
+
+def test_a_test_with_the_fixture_that_compiles_nothing_fails(tmp_path: Path) -> None:
+    ended = Project(tmp_path, {"test_sin.py": NOTHING_COMPILED}).pytest(target="")
+    assert ended.exit_code == 1
+    assert ended.outcomes == {"passed": 3, "failed": 1, "skipped": 1}, ended.output
+    assert "got a test with the fixture assay that compiles nothing, wanted a program" in (
+        ended.output
+    )
+
+
 def test_one_name_stands_for_one_number(tmp_path: Path) -> None:
     twice = "    assert step_.memory.output_bytes <= assay.baseline('temp_bytes')\n"
     ended = project(tmp_path, more=twice).pytest("--assay-update-baselines=new", target="")
@@ -137,6 +171,32 @@ def test_a_baseline_needs_a_program(tmp_path: Path) -> None:
     ended = Project(tmp_path, {"test_alone.py": alone}).pytest(target="")
     assert ended.exit_code == 1
     assert "before assay.compile, wanted a program first" in ended.output
+
+
+NOT_COMPARED = {
+    "assay.baseline('n')": "assay.baseline('n') without a comparison",
+    "assert assay.baseline('n')": "assay.baseline('n') for true or false",
+    "assert 1 == assay.baseline('n')": "1 == assay.baseline('n')",
+    "assert 1 != assay.baseline('n')": "1 != assay.baseline('n')",
+    "assert 1 < assay.baseline('n')": "1 < assay.baseline('n')",
+    "assert 1 > assay.baseline('n')": "1 > assay.baseline('n')",
+    "assert 1 >= assay.baseline('n')": "1 >= assay.baseline('n')",
+}
+
+
+@pytest.mark.parametrize("update", [(), ("--assay-update-baselines=new",)])
+def test_a_baseline_that_is_not_compared_fails(tmp_path: Path, update: tuple[str, ...]) -> None:
+    """Nothing is stored either."""
+    head = TESTS.replace("SIZE", "8").partition("def test_temp")[0]
+    for number, statement in enumerate(NOT_COMPARED):
+        head += f"def test_{number}(assay):\n    assay.compile(step, X)\n    {statement}\n\n"
+    ended = Project(tmp_path, {"test_step.py": head}).pytest(*update, target="")
+    assert (ended.exit_code, ended.outcomes) == (1, {"failed": len(NOT_COMPARED)}), ended.output
+    wanted = "wanted a comparison; do this: measured <= assay.baseline('n')"
+    for number, given in enumerate(NOT_COMPARED.values()):
+        (record,) = [one for one in ended.records if one.workload == f"test_{number}"]
+        assert record.reason.endswith(f"got {given}, {wanted}")
+    assert not list(baselines.load_all(tmp_path / "baselines"))
 
 
 @pytest.mark.parametrize("update", ["new", "all"])

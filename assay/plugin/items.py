@@ -191,9 +191,14 @@ def check_items(
 ) -> list[pytest.Item]:
     """The items of a check, and under ``--assay-against`` the reruns of its timings.
 
+    A check without the name of a test has none.
+
     Raises:
-        CollectError: the check cannot be run.
+        CollectError: the check cannot be run, or would never run.
     """
+    if not _names_test(collector, name):
+        _refuse(_problems_of_name(collector, name, check), name)
+        return []
     session = collector.config.stash[Session.KEY]
     _refuse(_problems_of_check(check, [each for _, each in session.checks]), name)
     session.checks.append((collector.path, check))
@@ -212,6 +217,33 @@ def check_items(
                 )
             )
     return items
+
+
+def _names_test(collector: pytest.Module | pytest.Class, name: str) -> bool:
+    """Whether pytest, or Assay whatever ``python_functions`` says, takes the name for a test's."""
+    return name.startswith("test") or collector.funcnamefilter(name)
+
+
+def _problems_of_name(
+    collector: pytest.Module | pytest.Class, name: str, check: Check
+) -> Iterator[str]:
+    """What makes a check without the name of a test one that was meant to run.
+
+    One that is not made here, by a call, runs elsewhere; a private one is a part of others, and one
+    with a second name runs under that.
+    """
+    runs = any(
+        value is check and _names_test(collector, other)
+        for other, value in vars(collector.obj).items()
+    )
+    indent = "" if isinstance(collector, pytest.Module) else r"\s+"
+    made = re.compile(rf"{indent}{re.escape(name)}\s*(:[^=]+)?=\s*[\w.]+\(")
+    lines = linecache.getlines(str(collector.path))
+    if not (runs or name.startswith("_")) and any(map(made.match, lines)):
+        yield (
+            f"got Check {name}, wanted a name that starts with test_; do this: rename it, or "
+            f"_{name} if it is not to run"
+        )
 
 
 def _line_of(name: str, file: Path) -> int:

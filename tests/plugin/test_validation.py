@@ -89,3 +89,44 @@ def test_a_workload_that_has_none_of_the_variants_needs_no_control(tmp_path: Pat
     ended = Project(tmp_path, {"test_small.py": file}).pytest("--collect-only", "-q")
     assert ended.exit_code == 0, ended.output
     assert "test_checked[small/a@cpu:8/negative-control]" in ended.output
+
+
+MADE_ELSEWHERE = (
+    PREAMBLE
+    + """
+V = workload(variant("double", double), name="other")
+shared = Check(claim=claims.Compiles(), workloads=(V,))
+another = Check(claim=claims.Runs(), workloads=(V,))
+"""
+)
+NAMED = (
+    PREAMBLE
+    + """
+import elsewhere
+from elsewhere import shared
+
+ALIAS = elsewhere.another
+W = workload(variant("double", double))
+test_shared = shared
+class TestAll:
+    NAME = Check(claim=claims.Compiles(), workloads=(W,))
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("tset_fits", 2), ("check_fits", 0), ("test_fits", 0), ("_fits", 0)]
+)
+def test_a_check_that_would_never_run_is_misuse(tmp_path: Path, name: str, code: int) -> None:
+    """An imported one runs where it was made, and a private one is a part of others."""
+    files = {
+        "pytest.ini": "[pytest]\npython_functions = check_*\n",
+        "elsewhere.py": MADE_ELSEWHERE,
+        "test_small.py": NAMED.replace("NAME", name),
+    }
+    ended = Project(tmp_path, files).pytest("--collect-only", "-q")
+    assert ended.exit_code == code, ended.output
+    assert "::test_shared[other/double@cpu:8]" in ended.output
+    assert (f"::{name}[small/double@cpu:8]" in ended.output) is (code == 0 and name != "_fits")
+    words = f"got Check {name}, wanted a name that starts with test_; do this: rename it"
+    assert (words in " ".join(ended.output.split())) is (code == 2)

@@ -276,29 +276,35 @@ def _unused(
     """The records of the entries of a baseline file that are not used."""
     removed = session.settings.update is BaselineUpdate.ALL
     reason = "a baseline is stored for it, but no check measures it"
-    advice = "bring the check back, or remove the number with --assay-update-baselines=all"
     root = session.settings.baselines
     file = baselines.path_of(root, suite, target).relative_to(root.parent).as_posix()
-    for key in baselines.load(session.settings.baselines, suite, target).baselines:
+    stored = baselines.load(root, suite, target).baselines
+    unused = [key for key in stored if key not in used]
+    for key in unused:
         workload, variant, claim = key
-        if key not in used:
-            yield Record(
-                schema=RECORD_SCHEMA,
-                run=session.name,
-                suite=suite,
-                workload=workload,
-                variant=variant,
-                claim=claim + UNUSED,
-                target=target,
-                toolchain={},
-                verdict=Outcome.PASSED if removed else Outcome.FAILED,
-                measured=0 if removed else 1,
-                limit=0,
-                unit=Unit.COUNT,
-                baseline=None,
-                reason="removed now: no check measures it" if removed else reason,
-                advice="" if removed else advice,
-                upstream="",
-                seconds=0.0,
-                test=f"{file}:1",
-            )
+        # The summary shows one advice for all numbers of a program.
+        entries = ", ".join("/".join(each) for each in unused if each[:2] == key[:2])
+        advice = (
+            f"bring the check back, or remove {entries} from {file}; "
+            "--assay-update-baselines=all removes it too, and accepts every other number of the run"
+        )
+        yield Record(
+            schema=RECORD_SCHEMA,
+            run=session.name,
+            suite=suite,
+            workload=workload,
+            variant=variant,
+            claim=claim + UNUSED,
+            target=target,
+            toolchain={},
+            verdict=Outcome.PASSED if removed else Outcome.FAILED,
+            measured=0 if removed else 1,
+            limit=0,
+            unit=Unit.COUNT,
+            baseline=None,
+            reason="removed now: no check measures it" if removed else reason,
+            advice="" if removed else advice,
+            upstream="",
+            seconds=0.0,
+            test=f"{file}:1",
+        )

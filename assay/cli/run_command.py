@@ -11,7 +11,6 @@ from typer.core import TyperCommand
 
 from assay.cli import completion
 from assay.model.blame import WrongValue
-from assay.model.verdict import ExitCode
 from assay.store import shipped
 
 _Arguments = Annotated[
@@ -50,7 +49,7 @@ def run(arguments: _Arguments = None) -> None:
     Results are written to the folder results. Baselines are those of the suites.
     """
     from assay.cli.checkups import need_suites
-    from assay.plugin.session import launch
+    from assay.plugin.session import FailedImports, launch
 
     here = Path.cwd()
     home = shipped.home(here)
@@ -60,12 +59,17 @@ def run(arguments: _Arguments = None) -> None:
     names = list(takewhile(lambda word: not word.startswith("-"), words))
     suites = shipped.paths(names, here) or [home / shipped.SUITES]
     options = shipped.pytest_options(suites)
-    if options:
+    of_wheel, imports = bool(options), FailedImports()
+    if of_wheel:
         if not names:
             need_suites()
-        options += [f"--assay-results-dir={here / 'results'}"]
         options += [f"--assay-baselines-dir={home / shipped.BASELINES}"]
-    code, _ = launch([*options, *map(str, suites), *words[len(names) :]])
-    if options and code == ExitCode.MISUSE.value:  # A suite that could not be imported.
+    # pytest would write to its root, which is a folder above the suites.
+    elsewhere = not all(each.resolve().is_relative_to(here.resolve()) for each in suites)
+    if elsewhere and not any(word.partition("=")[0] == "--assay-resume" for word in words):
+        options += [f"--assay-results-dir={here / 'results'}"]
+    arguments = [*options, *map(str, suites), *words[len(names) :]]
+    code, _ = launch(arguments, ("assay-imports", imports))
+    if of_wheel and imports.any:
         need_suites()
     raise typer.Exit(code)

@@ -37,7 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         if not worker:
             _reject_rootdir_by_mistake(config)
-        settings = Settings.parse(config.rootpath, vars(config.option))
+        settings = Settings.parse(
+            config.rootpath, config.invocation_params.dir, vars(config.option)
+        )
         together = None
         if settings.process and not config.option.collectonly:
             together = Distributed(config, settings, settings.process)

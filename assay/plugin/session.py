@@ -251,8 +251,18 @@ ALREADY_IMPORTED = (
 )
 
 
+_OWN_CODES = {
+    pytest.ExitCode.USAGE_ERROR.value: ExitCode.MISUSE.value,
+    pytest.ExitCode.NO_TESTS_COLLECTED.value: ExitCode.FAILED.value,
+}
+"""Assay's exit codes for those that only pytest has."""
+
+
 class _RunFolder:
-    """A pytest plugin that adds another one under its name, and notes the folder of the run."""
+    """A pytest plugin that adds another one under its name, and notes the folder of the run.
+
+    A run without a test says so: the command line does not let it pass.
+    """
 
     path: Path | None = None
 
@@ -271,6 +281,26 @@ class _RunFolder:
         session = config.stash.get(Session.KEY, None)
         self.path = session.directory if session else None
 
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, exitstatus: int
+    ) -> None:
+        """Say that nothing was tested, and what to do."""
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            terminalreporter.write_line(
+                f"assay: got no test (exit {ExitCode.FAILED.value}), wanted one or more; name a "
+                "file that has a test_…, or select others"
+            )
+
+
+class FailedImports:
+    """A pytest plugin that notes whether a test file could not be imported."""
+
+    any = False
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note it by pytest's words, which a worker sends too."""
+        self.any |= report.failed and "ImportError while importing" in report.longreprtext
+
 
 def launch(
     arguments: Sequence[str], plugin: tuple[str, object] | None = None
@@ -281,6 +311,4 @@ def launch(
     """
     folder = _RunFolder(plugin)
     code = int(pytest.main([*ALREADY_IMPORTED, *arguments], plugins=[folder]))
-    if code == pytest.ExitCode.USAGE_ERROR:
-        code = ExitCode.MISUSE.value
-    return code, folder.path if folder.path and folder.path.is_dir() else None
+    return _OWN_CODES.get(code, code), folder.path if folder.path and folder.path.is_dir() else None

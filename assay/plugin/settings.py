@@ -77,8 +77,8 @@ class Settings:
     process: Process | None
 
     @classmethod
-    def parse(cls, root: Path, options: Mapping[str, Any]) -> "Settings":
-        """Settings from pytest's parsed options.
+    def parse(cls, root: Path, here: Path, options: Mapping[str, Any]) -> "Settings":
+        """Settings from pytest's options; ``here`` is the folder of the command.
 
         Raises:
             SettingsError: a value is not accepted.
@@ -97,7 +97,7 @@ class Settings:
             ("new", "all"),
         )
         _check_together(options)
-        resume = options["assay_resume"] and (root / options["assay_resume"]).resolve()
+        resume = options["assay_resume"] and (here / options["assay_resume"]).resolve()
         results = resume.parent if resume else root / options["assay_results_dir"]
         baselines = root / options["assay_baselines_dir"]
         check_folder("--assay-results-dir", results, written=True)
@@ -132,16 +132,16 @@ class Settings:
                 f"one of {', '.join(KNOWN_FRAMEWORKS)}",
                 KNOWN_FRAMEWORKS,
             ),
-            history=_database(root, options["assay_history"]),
+            history=_database(here, options["assay_history"]),
             resume=resume,
             process=process,
         )
 
 
-def _database(root: Path, text: str) -> str:
-    """The database's URL, or its path from the root of the project, as of other options."""
+def _database(here: Path, text: str) -> str:
+    """The database's URL, or its path from the folder of the command, as ``assay history`` has."""
     is_path = text not in ("", "default") and "://" not in text
-    return str(root / Path(text).expanduser()) if is_path else text
+    return str(here / Path(text).expanduser()) if is_path else text
 
 
 def _names(texts: Iterable[str]) -> tuple[str, ...]:

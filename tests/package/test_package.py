@@ -133,6 +133,9 @@ def test_a_wheel_runs_its_suites_whatever_is_around_it(tmp_path: Path, unpacked:
     assert [path for path in after - before if path.name != "__pycache__"] == []
     (invocation,) = tmp_path.glob("results/2*/invocation.json")
     assert json.loads(invocation.read_text())["command"] == ["assay", "run", "dus_remat", "--"]
+    again = project.assay(*words, "--assay-resume=results/latest", path=tmp_path / "venv")
+    assert again.exit_code == 0, again.output
+    assert "resumed: kept" in again.output
 
 
 RULE = """
@@ -207,6 +210,16 @@ def test_without_the_extra_the_suites_of_a_wheel_name_it(
     assert ended.exit_code == 2, ended.output
     assert "assay: flax is not installed; needed by the programs" in ended.output
     assert "do this: pip install " in ended.output
+
+
+def test_misuse_of_a_wheel_does_not_name_the_extra(tmp_path: Path, unpacked: Path) -> None:
+    shutil.copytree(unpacked, tmp_path / "venv")
+    (tmp_path / "venv/sitecustomize.py").write_text(WITHOUT_FLAX)
+    words = ("run", "dus_remat", "--", "--assay-level=slow")
+    ended = Project(tmp_path, {}).assay(*words, path=tmp_path / "venv")
+    assert ended.exit_code == 2, ended.output
+    assert "got --assay-level=slow, wanted quick" in ended.output
+    assert "is not installed" not in ended.output
 
 
 def test_an_unknown_suite_of_a_wheel_is_misuse(tmp_path: Path, unpacked: Path) -> None:

@@ -24,7 +24,7 @@ def usual() -> dict[str, Any]:
 
 def parsed(root: Path, **options: Any) -> Settings:
     given = {f"assay_{name}": value for name, value in ({"target": ["cpu:8"]} | options).items()}
-    return Settings.parse(root, {**usual(), **given})
+    return Settings.parse(root, root / "here", {**usual(), **given})
 
 
 def test_without_options_a_run_is_quick_and_stores_nothing(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_each_option_is_read(tmp_path: Path) -> None:
         cached=True,
         named=True,
         required=("jax",),
-        history=str(tmp_path / "h.db"),
+        history=str(tmp_path / "here" / "h.db"),
         resume=None,
         process=None,
     )
@@ -94,8 +94,8 @@ def test_a_process_of_several_is_read_with_live_targets_only(tmp_path: Path) -> 
 
 def test_a_resumed_run_stays_in_its_folder(tmp_path: Path) -> None:
     settings = parsed(tmp_path, resume="elsewhere/run")
-    assert settings.resume == tmp_path / "elsewhere" / "run"
-    assert settings.results == tmp_path / "elsewhere"
+    assert settings.resume == tmp_path / "here" / "elsewhere" / "run"
+    assert settings.results == tmp_path / "here" / "elsewhere"
 
 
 @pytest.mark.parametrize(

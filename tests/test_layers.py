@@ -41,6 +41,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "api": frozenset({"model", "hlo", "judge", "targets", "frameworks", "isolate", "report"}),
     "plugin": _EVERYTHING | {"toolchains", "fleet", "api"},
     "cli": _EVERYTHING | {"plugin", "toolchains", "fleet"},
+    "command": frozenset({"cli"}),
     # The package itself: the words at the ground, and the claims for who asks.
     "assay": frozenset({"model", "claims", "api"}),
 }

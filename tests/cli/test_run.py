@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from assay.command import main
 from tests.plugin.project import Project
 
 SHIPPED = ("run", "dus_remat", "--", "--assay-target", "cpu:8", "-k", "plain and donated")
@@ -39,3 +42,17 @@ def test_a_run_without_a_test_does_not_pass(
 def test_an_option_that_does_not_exist_is_misuse(tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_one.py": "def test_one(): pass\n"})
     assert project.assay("run", "test_one.py", "--", "--assay-targt=cpu").exit_code == 2
+
+
+class _Interrupted(ModuleType):
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_import_of_the_command_line_is_misuse(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "assay.cli", _Interrupted("assay.cli"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (2, "assay: interrupted\n")

@@ -111,7 +111,7 @@ def test_the_installed_package_has_every_file_and_both_entry_points(wheel: Path)
     assert source <= installed
     (distribution,) = distributions(path=[str(wheel)])
     points = {(point.group, point.value) for point in distribution.entry_points}
-    assert points == {("pytest11", "assay.plugin"), ("console_scripts", "assay.cli:main")}
+    assert points == {("pytest11", "assay.plugin"), ("console_scripts", "assay.command:main")}
 
 
 def test_the_installed_package_is_the_one_that_runs(wheel: Path) -> None:

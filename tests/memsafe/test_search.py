@@ -12,13 +12,13 @@ import pytest
 from jax import Array
 
 from memsafe import BudgetError, explain, fit, memsafe, search
+from memsafe.compiled_plan import Fit
 from memsafe.device_model import CPU
 from memsafe.measure import Measured
 from memsafe.planner import Planner
 from memsafe.prospects import TOO_FAR, Prospects
 from memsafe.recomputation import Recomputation
 from memsafe.rewrites import Rewritten
-from memsafe.search import Fit
 from tests.memsafe.budgets import assume, peak_bytes, points
 
 pytestmark = pytest.mark.usefixtures("doubles")

@@ -17,7 +17,6 @@ from memsafe.graph import Graph
 from memsafe.over_devices import OverDevices
 from memsafe.programs import flattened
 from memsafe.rules import factors_of
-from memsafe.search import floor_of
 from memsafe.shards import Part, gathered, input_parts
 
 ROWS, COLUMNS = 8, 16
@@ -159,8 +158,8 @@ def test_a_constraint_is_sliced_on_each_device_along_what_it_divides() -> None:
 def test_arguments_and_results_count_as_on_one_device() -> None:
     closed = program(lambda x, y: (x, y.sum()))
     whole, divided = Graph(closed), Graph(closed, ((Part(0, 4, ("b",)),), (Part(0, 4, ("b",)),)))
-    assert floor_of(whole) == 4 * (2 * ROWS + COLUMNS + 1)
-    assert floor_of(divided) == 4 * (2 * ROWS + COLUMNS) // 4 + 4
+    assert whole.floor == 4 * (2 * ROWS + COLUMNS + 1)
+    assert divided.floor == 4 * (2 * ROWS + COLUMNS) // 4 + 4
 
 
 def totals(x: Array, moments: Array) -> Array:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from jax import Array
 
+from memsafe.compiled_plan import Fit
 from memsafe.engine import Engine
 from memsafe.function import flattened_call, traced
 from memsafe.measure import Measured
 from memsafe.options import Asked, Options
-from memsafe.search import Fit
 from tests.memsafe.third_party import (
     labelled,
     loss_by_index,

@@ -31,12 +31,13 @@ _SHOWN = 5
 """The values that are named, at most."""
 
 
-def blockers_of(plan: Plan, floor: float) -> list[str]:
+def blockers_of(plan: Plan) -> list[str]:
     """The largest values alive at the plan's peak, each with what kept it from being split.
 
-    `floor` are the bytes of arguments and results. A value, in a slice too, is named from
-    `NAMED_SHARE` of the peak on: arguments and results with what is predicted beside them.
+    A value, in a slice too, is named from `NAMED_SHARE` of the peak on: arguments and results with
+    what is predicted beside them.
     """
+    floor = plan.graph.floor
     least = NAMED_SHARE * (plan.predicted + floor)
     return [f"arguments and results alone take {as_text(floor)}", *_alive(plan, least)]
 

@@ -26,6 +26,7 @@ class DeviceModel:
         multiple: What the length of a slice is rounded to.
         copies_transposed: Whether its compiler copies whole an argument that a loop reads
             transposed.
+        has_libraries: Whether libraries compute parts of its programs, in memory of their own.
     """
 
     products: float
@@ -37,6 +38,7 @@ class DeviceModel:
     slice_bytes: float
     multiple: int
     copies_transposed: bool = False
+    has_libraries: bool = False
 
     @property
     def byte(self) -> float:
@@ -74,6 +76,7 @@ CPU = DeviceModel(
     cached=0.5,
     slice_bytes=16e6,
     multiple=8,
+    has_libraries=True,
 )
 """A step takes 5 µs at 10¹² operations a second. Kernels do not count.
 

@@ -20,6 +20,7 @@ from memsafe.programs import flattened, signature_of, zero_after
 from memsafe.slice_body import sliced_results
 from memsafe.storing import stored
 from memsafe.sub_jaxprs import rebuilt
+from memsafe.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
@@ -48,7 +49,7 @@ def emitted(plan: Plan, *, is_part: bool = False) -> Callable[..., list[Array]]:
 
 
 def _step_function(
-    graph: Graph, loop: Loop, row_major: Collection[Var] = ()
+    graph: Graph, loop: Loop, row_major: Collection[Var] = (), *, in_turn: bool = True
 ) -> Callable[..., list[Array]]:
     """One step of `loop`: `(start, counted, *inputs)` → what its slice adds to each result."""
 
@@ -56,7 +57,8 @@ def _step_function(
         counted_here = None if loop.divides else counted
         size = loop.region.size
         piece = Piece(start=start, length=loop.length, counted=counted_here, size=size)
-        return sliced_results(graph, loop.region, loop.leaving, piece, inputs, row_major)
+        turns = Turns(graph.in_turn if in_turn else ())
+        return sliced_results(graph, loop.region, loop.leaving, piece, inputs, turns, row_major)
 
     return step
 
@@ -69,29 +71,30 @@ def _run(plan: Plan, row_major: Collection[Var], *arguments: Array) -> list[Arra
     def read(atom: Var | Literal) -> Array:
         return atom.val if isinstance(atom, Literal) else values[atom]
 
-    after = np.int32(0)
+    turns = Turns(plan.graph.in_turn)
     for step in plan.steps:
         if isinstance(step, Loop):
-            made = dict(_loop(plan.graph, step, read, after, row_major))
-            after = zero_after(made.values())
+            made = dict(_loop(plan.graph, step, read, turns, row_major))
+            turns.after = zero_after(made.values())
             values.update(made)
         else:
-            values.update(_whole(plan.graph, step, read))
+            values.update(_whole(plan.graph, step, read, turns))
     return [read(atom) for atom in jaxpr.outvars]
 
 
 def _whole(
-    graph: Graph, whole: Whole, read: Callable[[Var | Literal], Array]
+    graph: Graph, whole: Whole, read: Callable[[Var | Literal], Array], turns: Turns
 ) -> Iterator[tuple[Var, Array]]:
     """The results of an equation that is computed at once."""
     equation = graph.equations[whole.equation]
-    operands = [read(atom) for atom in equation.invars]
+    operands = turns.begun(whole.equation, [read(atom) for atom in equation.invars])
     if whole.sub_jaxprs:
         parts = whole.sub_jaxprs.items()
         programs = {name: emitted(plan, is_part=True) for name, plan in parts}
         results = rebuilt(equation, operands, programs)
     else:
         results = reduced(equation, operands)
+    turns.ended(whole.equation, results)
     for value, result in zip(equation.outvars, results, strict=True):
         yield value, stored(result, everywhere=True) if value in graph.stored else result
 
@@ -100,17 +103,17 @@ def _loop(
     graph: Graph,
     loop: Loop,
     read: Callable[[Var | Literal], Array],
-    after: Any,
+    turns: Turns,
     row_major: Collection[Var],
 ) -> Iterator[tuple[Var, Array]]:
     """The results that leave a loop, once it has run."""
     if loop.count == 1 and not loop.inner:
-        return _at_once(graph, loop, read, after)
+        return _at_once(graph, loop, read, turns)
     inputs = [read(value) for value in loop.region.inputs(graph)]
     inner = loop.inner
     step = emitted(inner, is_part=True) if inner else _step_function(graph, loop, row_major)
     stepped = partial(_stepped, graph, loop, step, inputs)
-    begun = _begun(graph, loop, after)
+    begun = _begun(graph, loop, turns.after)
     if under_named_axes():
         begun = _as_varying(stepped, begun, _begun(graph, loop, np.int32(0)))
     carry = lax.fori_loop(0, loop.count, stepped, begun)
@@ -118,7 +121,7 @@ def _loop(
 
 
 def _at_once(
-    graph: Graph, loop: Loop, read: Callable[[Var | Literal], Array], after: Any
+    graph: Graph, loop: Loop, read: Callable[[Var | Literal], Array], turns: Turns
 ) -> Iterator[tuple[Var, Array]]:
     """The results of a loop that has only one slice: each of its equations is computed whole.
 
@@ -126,14 +129,14 @@ def _at_once(
     which was to be computed again. XLA for CPUs drops barriers.
     """
     inputs = loop.region.inputs(graph)
-    held = barrier([*map(read, inputs), jnp.asarray(after)])
+    held = barrier([*map(read, inputs), jnp.asarray(turns.after)])
     values = dict(zip(inputs, held, strict=False))
 
     def read_here(atom: Var | Literal) -> Array:
         return atom.val if isinstance(atom, Literal) else values[atom]
 
     for index in sorted(loop.region.factors):
-        values.update(_whole(graph, Whole(equation=index), read_here))
+        values.update(_whole(graph, Whole(equation=index), read_here, turns))
     return ((value, values[value]) for _, leaving in loop.leaving for value in leaving)
 
 
@@ -239,4 +242,6 @@ def traced_step(graph: Graph, loop: Loop) -> ClosedJaxpr:
     """One step of `loop` as a program of its start, how many indices count, and its inputs."""
     number = jax.ShapeDtypeStruct((), "int32")
     inputs = [value.aval for value in loop.region.inputs(graph)]
-    return flattened(jax.make_jaxpr(_step_function(graph, loop))(number, number, *inputs))
+    return flattened(
+        jax.make_jaxpr(_step_function(graph, loop, in_turn=False))(number, number, *inputs)
+    )

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import jax
 
 from memsafe.collector import collector_off
+from memsafe.compiled_plan import Fit
 from memsafe.fit import fitted
 from memsafe.jax_internals import (
     checks_varying_axes,
@@ -20,7 +21,6 @@ from memsafe.measure import Mapping, Place, mesh_of
 from memsafe.placement import are_traced, device_for, says_more_than_a_device, sharding_of
 from memsafe.primitive import Gives, bound, computed
 from memsafe.programs import evaluate, signature
-from memsafe.search import Fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from memsafe.budget import Budget
     from memsafe.candidates import Obstacle
+    from memsafe.compiled_plan import Fit
     from memsafe.options import Asked
     from memsafe.plan import Loop, Plan
-    from memsafe.search import Fit
 
 __all__ = ["explain", "explanation"]
 
@@ -83,6 +83,8 @@ def _steps(plan: Plan, indent: str) -> Iterator[str]:
         if step.count > 1 or step.inner is not None:
             yield from _loop(plan, step, indent)
     for name, equation, body in plan.sub_jaxprs():
+        if body.is_plain and not body.notes:
+            continue
         yield f"{indent}inside {name}{located(equation)}:"
         yield from _steps(body, indent + "  ")
     lines = (_kept(plan, obstacle) for obstacle in plan.obstacles)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from memsafe.blockers import blockers_of
+from memsafe.compiled_plan import Fit
 from memsafe.device_model import model_of
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
@@ -22,7 +23,7 @@ from memsafe.placement import constrained
 from memsafe.planner import Planner
 from memsafe.preparations import checkpointed_steps, for_slices, recomputing
 from memsafe.programs import evaluate, flattened, nbytes
-from memsafe.search import FAR, Fit, Search, floor_of
+from memsafe.search import FAR, Search
 from memsafe.shards import free_in_loops, gathered, input_parts
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         plan = planner.split_above(prepared.program, options.size_threshold, parts)
         result = measure(emitted(plan))
         if budget is not None and not result.keeps(budget):
-            blockers = blockers_of(plan, floor_of(plan.graph))
+            blockers = blockers_of(plan)
             smallest = result.nbytes
             raise BudgetError(budget=budget, smallest=smallest, blockers=blockers, quick=smallest)
         return Fit(

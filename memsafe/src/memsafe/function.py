@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jax.stages import Traced as TracedAhead
 
     from memsafe.budget import Budget
-    from memsafe.search import Fit
+    from memsafe.compiled_plan import Fit
 
 __all__ = ["Calls", "Staged", "memsafe"]
 

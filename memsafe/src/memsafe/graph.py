@@ -21,6 +21,7 @@ from memsafe.rules import factors_of, has_halos, unshifted, wraps
 from memsafe.shards import Part, Parts, as_read, body_parts, divisions, propagated
 from memsafe.sub_jaxprs import sub_jaxprs_of
 from memsafe.ties import ties_of
+from memsafe.turns import held_during
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -245,7 +246,22 @@ class Graph:
         unit = equation_unit(equation)
         same = tuple((self.views[each], each) for each in equation.outvars if each in self.views)
         unit = replace(unit, same=same) if same else unit
+        if self.model.has_libraries:
+            unit = replace(unit, held=held_during(equation))
         return unit if self.stored.isdisjoint(unit.makes) else replace(unit, absorbed=False)
+
+    @cached_property
+    def in_turn(self) -> frozenset[int]:
+        """The equations that wait for one another, see `turns`: none where values are divided."""
+        if self.divided:
+            return frozenset()
+        return frozenset(index for index, unit in enumerate(self.units) if unit.held)
+
+    @cached_property
+    def takes_turns(self) -> bool:
+        """Whether equations wait for one another, here or in the programs that it runs."""
+        inside = (body.takes_turns for bodies in self.bodies.values() for body in bodies)
+        return len(self.in_turn) > 1 or any(inside)
 
     @cached_property
     def costs(self) -> Costs:
@@ -302,6 +318,12 @@ class Graph:
         return frozenset(
             each for each in values if fuses_with_consumer(self.equations[self.definition[each]])
         )
+
+    @cached_property
+    def floor(self) -> int:
+        """Bytes of the arguments and results, on one device."""
+        jaxpr = self.closed.jaxpr
+        return sum(self.size.get(atom, nbytes(atom)) for atom in (*jaxpr.invars, *jaxpr.outvars))
 
     @cached_property
     def constant(self) -> int:

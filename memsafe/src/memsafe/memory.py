@@ -38,6 +38,7 @@ class Unit:
         absorbed: Its result may be computed inside what uses it.
         in_place: A result may take an operand's memory.
         same: Operands that are results as well, each with that result.
+        held: The bytes that a library holds while it runs.
     """
 
     reads: tuple[Var, ...]
@@ -46,6 +47,7 @@ class Unit:
     absorbed: bool = False
     in_place: bool = False
     same: tuple[tuple[Var, Var], ...] = ()
+    held: float = 0.0
 
 
 class Peak(NamedTuple):
@@ -181,7 +183,7 @@ def _swept(
                 spans[value] = [index, len(units)]
                 total += alive[value]
         reused = _reused(unit, dying[index], alive) if unit.in_place and dying[index] else 0.0
-        during.append(total - reused)
+        during.append(total - reused + unit.held)
         for value in dying[index]:
             total -= alive.pop(value, 0.0)
             spans.get(value, [0, 0])[1] = index

@@ -158,6 +158,11 @@ class Plan:
         """Whether nothing is split, here or inside."""
         return not any(True for _ in self.all_loops())
 
+    @property
+    def is_as_written(self) -> bool:
+        """Whether its program is computed as it is."""
+        return self.is_plain and not self.graph.takes_turns
+
     def sub_jaxprs(self) -> Iterator[tuple[str, JaxprEqn, Plan]]:
         """The changed programs that equations run: the primitive, the equation, the plan."""
         for step in self.steps:

@@ -388,7 +388,7 @@ class Planner:
 
     def _whole(self, graph: Graph, index: int, available: float) -> Whole:
         plans = self._body_plans(graph, index, available)
-        changed = {name: plan for name, plan in plans.items() if not plan.is_plain}
+        changed = {name: plan for name, plan in plans.items() if not plan.is_as_written}
         return Whole(equation=index, sub_jaxprs=changed)
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from memsafe.compiled_plan import Fit
     from memsafe.measure import Measured
     from memsafe.plan import Plan
-    from memsafe.search import Fit
 
 __all__ = ["TOO_FAR", "Prospects"]
 

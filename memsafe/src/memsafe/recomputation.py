@@ -10,10 +10,11 @@ from memsafe.programs import signature
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from memsafe.compiled_plan import Fit
     from memsafe.graph import Graph
     from memsafe.plan import Plan
     from memsafe.rewrites import Rewritten
-    from memsafe.search import Fit, Search
+    from memsafe.search import Search
 
 __all__ = ["Attempt", "Recomputation", "allowed", "slowdown"]
 

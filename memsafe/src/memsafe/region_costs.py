@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memsafe.costs import SOLVE_CALL, elementwise_work
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from jax.extend.core import Var
 
     from memsafe.graph import Graph
+    from memsafe.memory import Unit
     from memsafe.region import Region
 
 __all__ = [
@@ -50,9 +52,19 @@ def _slice_bytes(graph: Graph, region: Region, length: int) -> float:
             share = axes[value].width(length) / aval_of(value).shape[axes[value].dim]
         return size[value] * share * times.get(value, 1)
 
-    units = [graph.units[index] for index in sorted(region.factors)]
+    units = [_sliced_unit(graph, region, index, length) for index in sorted(region.factors)]
     kept = [v for index in region.sinks for v in graph.equations[index].outvars]
     return usage(units, sliced, kept).peak().nbytes
+
+
+def _sliced_unit(graph: Graph, region: Region, index: int, length: int) -> Unit:
+    """An equation on a slice: a library holds the part of what it reads of a sliced image."""
+    unit = graph.units[index]
+    axis = region.factors[index].operands[0] if unit.held else None
+    if axis is None:
+        return unit
+    image = aval_of(graph.equations[index].invars[0])
+    return replace(unit, held=unit.held * axis.width(length) / image.shape[axis.dim])
 
 
 def halo_work(graph: Graph, region: Region) -> float:

@@ -6,28 +6,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from memsafe.blockers import blockers_of
+from memsafe.compiled_plan import Fit
 from memsafe.emit import emitted
 from memsafe.errors import BudgetError
-from memsafe.placement import constrained
 from memsafe.plan import LONG
-from memsafe.programs import evaluate, nbytes
 from memsafe.prospects import TOO_FAR, Prospects
 from memsafe.recomputation import Attempt, Recomputation, allowed, slowdown
+from memsafe.rewrites import Rewritten
 from memsafe.targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from jax import Array
-
     from memsafe.graph import Graph
     from memsafe.measure import Measured
     from memsafe.plan import Plan
     from memsafe.planner import Planner
-    from memsafe.rewrites import Rewritten
     from memsafe.shards import Parts
 
-__all__ = ["CLOSE", "FAR", "Fit", "Search", "floor_of"]
+__all__ = ["CLOSE", "FAR", "Search"]
 
 _ATTEMPTS = 6
 """How often a plan is compiled before the budget is given up."""
@@ -87,47 +84,6 @@ _SMALLER = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """A program that keeps its budget.
-
-    Attributes:
-        plan: How it is computed.
-        written: The program as written.
-        plain: The same, compiled.
-        result: The planned program, compiled.
-        attempts: How many plans were compiled, those that did not keep it included.
-        notes: What was rewritten before.
-        moved: Bytes that go to the host's memory and come back, those of all devices.
-    """
-
-    plan: Plan
-    written: Graph
-    plain: Measured
-    result: Measured
-    attempts: int
-    notes: tuple[str, ...] = ()
-    moved: float = 0.0
-
-    @property
-    def operations(self) -> float:
-        """The operations of the plan as a multiple of the program's own."""
-        own = sum(self.written.costs.operations)
-        return self.plan.operations / own if own else 1.0
-
-    @property
-    def slowdown(self) -> float:
-        """The predicted time of the plan as a multiple of the program's own."""
-        return slowdown(self.plan, self.moved, self.written)
-
-    @property
-    def program(self) -> Callable[..., list[Array]]:
-        """The planned program: the same arguments, the same results."""
-        if self.plan.is_plain:
-            return lambda *arguments: evaluate(self.plan.graph.closed, arguments)
-        return constrained(emitted(self.plan), self.result.places)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """The search for one program.
 
@@ -160,11 +116,19 @@ class Search:
         Raises BudgetError.
         """
         written = self.planner.plan(sliced[0].program, float("inf"), self.parts)
-        ratio = _ratio(written, self.plain)
+        compiled: list[Fit] = []
+        plain = self._in_turn(compiled)
+        if compiled and plain.keeps(self.budget):
+            return compiled[0]
+        ratio = _ratio(written, plain)
         target = _MARGIN * self.room * min(1.0, 2 * ratio)
         # Compilers fuse what a plan counts as kept.
         again = Recomputation(
-            search=self, programs=iter(recomputing), target=target, scale=min(1.0, 1 / ratio)
+            search=self,
+            programs=iter(recomputing),
+            target=target,
+            scale=min(1.0, 1 / ratio),
+            compiled=compiled,
         )
         refusals: list[BudgetError] = []
         in_slices: list[BudgetError] = []
@@ -189,7 +153,7 @@ class Search:
                 budget=self.budget, smallest=smallest, slowdown=slowdown, most=self.most
             )
         # What is in the way is told of the program that the user knows.
-        smallest = min(refusal.smallest for refusal in refusals)
+        smallest = min(plain.nbytes, *(refusal.smallest for refusal in refusals))
         told = min(in_slices, key=lambda refusal: refusal.smallest)
         quick = [fit.result.nbytes for fit in again.compiled if self._is_quick(fit.slowdown)]
         raise BudgetError(
@@ -198,6 +162,14 @@ class Search:
             blockers=told.blockers,
             quick=min(quick, default=None),
         )
+
+    def _in_turn(self, compiled: list[Fit]) -> Measured:
+        """The program as written, but that convolutions wait for one another."""
+        if not self.written.takes_turns:
+            return self.plain
+        notes = ("convolutions one after another: each holds memory of a library",)
+        alone = Rewritten(program=self.written.closed, notes=notes)
+        return self._compiled(alone, self._plan(alone, float("inf")), compiled).result
 
     def _attempts(self, sliced: Sequence[Rewritten], again: Recomputation) -> Iterator[Attempt]:
         """What is tried: slices that take few operations more, values computed again, other slices.
@@ -274,7 +246,7 @@ class Search:
                 break
             target = following
         best = best or self._plan(preparation, target)
-        blockers = blockers_of(best, floor_of(best.graph))
+        blockers = blockers_of(best)
         if smallest <= self.budget:
             words = "the compiler refuses it: the device has less memory than the budget"
             blockers.insert(0, words)
@@ -385,12 +357,6 @@ def _split_above(
     """A plan that splits every value and slice of more than `nbytes`."""
     finer = replace(planner, slice_bytes=min(planner.slice_bytes, nbytes), plans={})
     return finer.split_above(prepared.program, int(nbytes), parts)
-
-
-def floor_of(graph: Graph) -> float:
-    """The bytes of the arguments and results, on one device."""
-    jaxpr = graph.closed.jaxpr
-    return sum(graph.size.get(atom, nbytes(atom)) for atom in (*jaxpr.invars, *jaxpr.outvars))
 
 
 def _ratio(written: Plan, plain: Measured) -> float:

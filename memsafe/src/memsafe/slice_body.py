@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memsafe.factors import Axis, Factor, Piece
     from memsafe.graph import Graph
     from memsafe.region import Region
+    from memsafe.turns import Turns
 
 __all__ = ["Leaving", "sliced_results"]
 
@@ -35,6 +36,7 @@ def sliced_results(
     leaving: Leaving,
     piece: Piece,
     inputs: Sequence[Array],
+    turns: Turns,
     row_major: Collection[Var] = (),
 ) -> list[Array]:
     """What one slice adds to each result in `leaving`: its slices, or states to be merged.
@@ -51,13 +53,18 @@ def sliced_results(
                 slices.read(atom, axis)
                 for atom, axis in zip(equation.invars, factor.operands, strict=True)
             ]
+            operands = turns.begun(index, operands)
             if factor.merge is None:
-                slices.take(equation, factor, _on_slices(equation, factor, operands, piece))
+                made = _on_slices(equation, factor, operands, piece)
+                slices.take(equation, factor, made)
+                turns.ended(index, made)
             elif index in results_of:
-                parts += factor.merge.part(equation, factor, operands, piece)
+                states = factor.merge.part(equation, factor, operands, piece)
+                parts += states
+                turns.ended(index, states)
         if region.factors[index].merge is None:
-            made = results_of.get(index, ())
-            parts += [slices.read(value, region.axes[value].exact) for value in made]
+            leave = results_of.get(index, ())
+            parts += [slices.read(value, region.axes[value].exact) for value in leave]
     return parts
 
 

@@ -36,8 +36,7 @@ class NotStartedError(RuntimeError):
     """The child died or sent no frame before the first request."""
 
 
-KILLED: Final = signal.SIGKILL.name
-"""How a process ended that something outside of it killed."""
+ENDED_BY_KERNEL: Final = "memory ran out, and the kernel ended its process"
 
 
 class Child:
@@ -144,10 +143,9 @@ class Child:
             raise
         return self._process.stdout in found
 
-    @property
-    def lost_to_kernel(self) -> bool:
-        """Whether the kernel has ended a process for lack of memory since the last request."""
-        return kernel_kills() > self._kernel_kills
+    def lost_to_kernel(self, ended: str) -> bool:
+        """Whether the kernel ended it for lack of memory; ``ended`` says how it ended."""
+        return is_kill(ended) and kernel_kills() > self._kernel_kills
 
     def ending_with_stderr_tail(self) -> str:
         """How a child that is gone ended; it is closed."""
@@ -184,6 +182,11 @@ class Child:
 def how_it_ended(code: int) -> str:
     """``SIGABRT``, or ``exit status 3``, of a process's exit code as ``subprocess`` gives it."""
     return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+
+def is_kill(ended: str) -> bool:
+    """Whether something outside of the process ended it; ``ended`` is of `Child`, with a tail."""
+    return ended.partition(";")[0].endswith(signal.SIGKILL.name)
 
 
 def own_pipes() -> tuple[IO[bytes], IO[bytes]]:

@@ -14,7 +14,7 @@ import msgspec
 
 from assay.frameworks.installed import toolchain
 from assay.frameworks.timing import ends_when_hopeless
-from assay.isolate.child import KILLED, Child, NotStartedError
+from assay.isolate.child import ENDED_BY_KERNEL, Child, NotStartedError, is_kill
 from assay.isolate.memory import MemoryExceeded, MemoryLimit, usual_limit
 from assay.isolate.messages import Answer, NotPortable, Request, encoded, pickled
 from assay.model.blame import FaultElsewhere
@@ -177,11 +177,9 @@ class Observer:
 
     def _crashed(self, child: Child, words: str, stage: FailureKind | None) -> Answer:
         """The answer for a process that died; a kill from outside is noted."""
-        was_killed = words.partition(";")[0].endswith(KILLED)
-        if was_killed and child.lost_to_kernel:
-            words = "memory ran out, and the kernel ended its process"
-            return _lost(FailureKind.MEMORY, words, stage, of_machine=True)
-        self._killed = words if was_killed else ""
+        if child.lost_to_kernel(words):
+            return _lost(FailureKind.MEMORY, ENDED_BY_KERNEL, stage, of_machine=True)
+        self._killed = words if is_kill(words) else ""
         return _lost(FailureKind.CRASH, words, stage)
 
     def close(self) -> None:

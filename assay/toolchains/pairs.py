@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from assay.isolate.child import Child, NotStartedError
+from assay.isolate.child import ENDED_BY_KERNEL, Child, NotStartedError
 from assay.isolate.memory import MemoryExceeded, MemoryLimit, usual_limit
 from assay.model.evidence import Failure, FailureKind, Toolchain
 from assay.model.rerun import Pair, Side
@@ -34,6 +34,8 @@ _T = TypeVar("_T")
 Clock = Callable[[], float]
 
 _STRETCH = 2
+
+_MEMORY = "use a machine with more memory"
 
 
 class RerunError(RuntimeError):
@@ -137,11 +139,13 @@ def child_of(launch: Launch) -> Iterator[Callable[[bytes], bytes]]:
                 failure = Failure(kind=FailureKind.TIMEOUT, message=f"no answer within {limit:g} s")
             except MemoryExceeded as exceeded:
                 if exceeded.limit.of_machine:
-                    reason, remedy = str(exceeded), "use a machine with more memory"
-                    raise Halted(launch.side, Unavailable(reason, remedy)) from None
+                    raise Halted(launch.side, Unavailable(str(exceeded), _MEMORY)) from None
                 failure = Failure(kind=FailureKind.MEMORY, message=str(exceeded))
             except (EOFError, BrokenPipeError):
-                failure = Failure(kind=FailureKind.CRASH, message=child.ending_with_stderr_tail())
+                words = child.ending_with_stderr_tail()
+                if child.lost_to_kernel(words):
+                    raise Halted(launch.side, Unavailable(ENDED_BY_KERNEL, _MEMORY)) from None
+                failure = Failure(kind=FailureKind.CRASH, message=words)
             raise Halted(launch.side, failure)
 
         yield ask

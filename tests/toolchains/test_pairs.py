@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
 import pytest
 
-from assay.model.evidence import Toolchain
-from assay.model.rerun import Pair
+from assay.model.evidence import Failure, Toolchain
+from assay.model.rerun import Pair, Side
+from assay.model.target import Unavailable
 from assay.model.timing import Change, Ending, Machine
 from assay.stats.processes import PAIR_LOOKS, TURNS_OF_A_PAIR, ratio_of_processes
-from assay.toolchains.pairs import Prepared, Process, is_judged, take_pairs, take_turns, turns
+from assay.toolchains.pairs import (
+    Halted,
+    Launch,
+    Prepared,
+    Process,
+    child_of,
+    is_judged,
+    take_pairs,
+    take_turns,
+    turns,
+)
 
 PREPARED = Prepared(
     toolchain=Toolchain(versions={}),
@@ -185,3 +200,38 @@ def test_a_program_that_became_many_times_slower_is_judged_by_one_turn() -> None
     assert [len(pair.old.samples) for pair in seen[-1]] == [1]
     found = ratio_of_processes([turns(pair) for pair in seen[-1]])
     assert (found.change, found.ratio) == (Change.SLOWER, pytest.approx(470))
+
+
+def dying(signal_number: int) -> Launch:
+    """A process that is ready, and ends by a signal at its first request."""
+    code = (
+        "import os, sys; from assay.isolate.child import READY, own_pipes, read, write; "
+        "requests, answers = own_pipes(); write(answers, READY); read(requests, 60); "
+        f"os.kill(os.getpid(), {signal_number})"
+    )
+    return Launch(
+        side=Side.NEW,
+        command=[sys.executable, "-c", code],
+        environment=os.environ,
+        program=b"",
+        timeout_seconds=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("signal_number", "kills", "end"),
+    [
+        (signal.SIGKILL, itertools.count(), Unavailable),
+        (signal.SIGKILL, itertools.repeat(0), Failure),
+        (signal.SIGABRT, itertools.count(), Failure),
+    ],
+    ids=["by the kernel", "from outside", "by itself while the kernel ends another"],
+)
+def test_a_kill_for_lack_of_memory_judges_no_program(
+    monkeypatch: pytest.MonkeyPatch, signal_number: int, kills: Iterator[int], end: type
+) -> None:
+    monkeypatch.setattr("assay.isolate.child.kernel_kills", lambda: next(kills))
+    with child_of(dying(signal_number)) as ask, pytest.raises(Halted) as halted:
+        ask(b"program")
+    assert halted.value.side is Side.NEW
+    assert isinstance(halted.value.end, end)

@@ -1,7 +1,7 @@
 """Which items still need a verdict: what waits, what runs, and what lost its worker."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -151,8 +151,3 @@ class Ledger:
         self._waiting.clear()
         for item in left:
             self.give_up(item, [*self._losses.get(item, ()), lost])
-
-    @property
-    def losses(self) -> Mapping[str, Sequence[Lost]]:
-        """The items whose worker was lost, with each loss."""
-        return self._losses

@@ -1,6 +1,6 @@
 """Verdicts and their records; how a run ended, its exit code, and the coverage that it reached."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Literal, NamedTuple
@@ -235,13 +235,6 @@ class Invocation:
 
 USUAL: Final = Invocation()
 """The invocation to assume if only the records of a run are known."""
-
-
-def lost_on(ending: Ending, target: str) -> Sequence[str]:
-    """``workload/variant`` of the items of a target that never reached a verdict."""
-    programs = (item.rpartition("[")[2].partition("]")[0] for item in ending.lost)
-    named = (program.removesuffix("/negative-control").rpartition("@") for program in programs)
-    return tuple(dict.fromkeys(program for program, _, where in named if where == target))
 
 
 class Slot(NamedTuple):

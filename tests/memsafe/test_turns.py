@@ -1,0 +1,120 @@
+"""Convolutions on a CPU, each of which waits for the one before."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array, lax
+
+from memsafe import BudgetError, explain, memsafe
+from memsafe.device_model import CPU, GPU
+from memsafe.graph import Graph
+from memsafe.programs import flattened
+from memsafe.turns import Turns, held_during
+
+from .budgets import compiled_bytes, held_bytes, peak_bytes
+
+NUMBERS = ("NHWC", "HWIO", "NHWC")
+
+
+def normal(*shape: int) -> Any:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32) / 4
+
+
+def convolved(image: Array, kernel: Array) -> Array:
+    return lax.conv_general_dilated(image, kernel, (1, 1), "SAME", dimension_numbers=NUMBERS)
+
+
+def loss(kernels: list[Array], image: Array) -> Array:
+    for kernel in kernels:
+        image = jnp.tanh(convolved(image, kernel))
+    return jnp.sum(image**2)
+
+
+def in_a_scan(kernels: Array, image: Array) -> Array:
+    """Of each step two convolutions that need not wait for one another."""
+
+    def step(image: Array, kernel: Array) -> tuple[Array, None]:
+        return jnp.tanh(convolved(image, kernel) + convolved(image[:, ::-1], kernel)), None
+
+    return jnp.sum(lax.scan(step, image, kernels)[0] ** 2)
+
+
+KERNELS, IMAGE = [normal(3, 3, 8, 8)] * 4, normal(4, 48, 48, 8)
+STACKED = normal(3, 3, 3, 8, 8)
+GRADIENT = jax.value_and_grad(loss)
+
+
+def same(got: Any, wanted: Any) -> None:
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def graph_of(function: Callable[..., Any], *arguments: Any, model: Any = CPU) -> Graph:
+    return Graph(flattened(jax.make_jaxpr(function)(*arguments)), model=model)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "share"),
+    [(GRADIENT, (KERNELS, IMAGE), 0.4), (in_a_scan, (STACKED, IMAGE), 0.7)],
+    ids=["gradient", "scan"],
+)
+def test_they_fit_without_slices_and_with_the_same_values(
+    function: Callable[..., Any], arguments: tuple[Any, ...], share: float
+) -> None:
+    budget = int(share * peak_bytes(function, *arguments))
+    compiled = jax.jit(memsafe(function, budget)).lower(*arguments).compile()
+    assert compiled_bytes(compiled) <= budget
+    same(compiled(*arguments), jax.jit(function)(*arguments))
+
+
+def test_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    explain(GRADIENT, int(0.4 * peak_bytes(GRADIENT, KERNELS, IMAGE)))(KERNELS, IMAGE)
+    told = capsys.readouterr().out
+    assert "convolutions one after another" in told
+    assert "1.00 × the operations of the program" in told
+    assert "loop over" not in told
+
+
+def test_the_control_that_do_not_wait_need_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = int(0.4 * peak_bytes(GRADIENT, KERNELS, IMAGE))
+    monkeypatch.setattr(Turns, "begun", lambda _, __, operands: [*operands])
+    with pytest.raises(BudgetError):
+        memsafe(GRADIENT, budget, rewrites=(), max_slowdown=1)(KERNELS, IMAGE)
+
+
+def test_what_the_library_holds_is_predicted() -> None:
+    largest = max(map(held_during, graph_of(GRADIENT, KERNELS, IMAGE).equations))
+    alone = jax.jit(memsafe(GRADIENT, int(0.4 * peak_bytes(GRADIENT, KERNELS, IMAGE))))
+    assert held_bytes(alone.lower(KERNELS, IMAGE).compile()) == largest
+
+
+def test_a_gpu_computes_them_as_they_come() -> None:
+    assert graph_of(GRADIENT, KERNELS, IMAGE).takes_turns
+    assert not graph_of(GRADIENT, KERNELS, IMAGE, model=GPU).takes_turns
+    assert not graph_of(convolved, IMAGE, KERNELS[0]).takes_turns  # One waits for nothing.
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel", "options"),
+    [
+        ((4, 24, 24, 8), (3, 3, 8, 16), {"padding": "VALID"}),
+        ((4, 24, 24, 8), (5, 3, 8, 4), {"padding": "SAME", "window_strides": (2, 2)}),
+        ((4, 24, 24, 8), (3, 3, 2, 8), {"padding": "SAME", "feature_group_count": 4}),
+        ((4, 24, 24, 8), (3, 3, 8, 16), {"padding": "SAME", "rhs_dilation": (2, 2)}),
+    ],
+    ids=["plain", "strided", "groups", "dilated"],
+)
+def test_a_convolution_alone_holds_what_the_compiled_module_says(
+    image: tuple[int, ...], kernel: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    def alone(image: Array, kernel: Array) -> Array:
+        given = {"window_strides": (1, 1), "dimension_numbers": NUMBERS, **options}
+        return lax.conv_general_dilated(image, kernel, **given)
+
+    arguments = normal(*image), normal(*kernel)
+    (equation,) = graph_of(alone, *arguments).equations
+    assert held_during(equation) == held_bytes(jax.jit(alone).lower(*arguments).compile()) > 0

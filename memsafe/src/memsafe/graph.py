@@ -246,15 +246,13 @@ class Graph:
         unit = equation_unit(equation)
         same = tuple((self.views[each], each) for each in equation.outvars if each in self.views)
         unit = replace(unit, same=same) if same else unit
-        if self.model.has_libraries:
+        if self.model.has_libraries and not self.divided:
             unit = replace(unit, held=held_during(equation))
         return unit if self.stored.isdisjoint(unit.makes) else replace(unit, absorbed=False)
 
     @cached_property
     def in_turn(self) -> frozenset[int]:
-        """The equations that wait for one another, see `turns`: none where values are divided."""
-        if self.divided:
-            return frozenset()
+        """The equations that wait for one another, see `turns`; none if values are divided."""
         return frozenset(index for index, unit in enumerate(self.units) if unit.held)
 
     @cached_property

@@ -1,6 +1,6 @@
 """Verdicts and their records; how a run ended, its exit code, and the coverage that it reached."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Literal, NamedTuple

@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "assay.inspection.inspect",
         "assay.toolchains.bisect.find",
         "assay.plugin.collection.collect",
-        "assay.store.records.load",
+        "assay.store.records.read",
     ):
         monkeypatch.setattr(place, begin)
     monkeypatch.chdir(tmp_path)

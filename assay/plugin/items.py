@@ -220,7 +220,7 @@ def check_items(
 
 
 def _names_test(collector: pytest.Module | pytest.Class, name: str) -> bool:
-    """Whether pytest, or Assay whatever ``python_functions`` says, takes the name for a test's."""
+    """Whether it names a test: for Assay from ``test`` on, for pytest by ``python_functions``."""
     return name.startswith("test") or collector.funcnamefilter(name)
 
 

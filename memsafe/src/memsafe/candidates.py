@@ -98,7 +98,7 @@ def candidate(
     were met in more than `patience` rounds.
     """
     obstacles: list[Obstacle] = []
-    split = set(split)
+    split = split - graph.unread  # Without its results, no loop would run such an equation.
     rounds = 0
     while True:
         rounds += 1

@@ -12,7 +12,7 @@ from jax.extend.core import Literal, Var
 
 from memsafe.costs import fuses_with_consumer
 from memsafe.device_model import CPU, DeviceModel
-from memsafe.jax_internals import has_ordered_effects
+from memsafe.jax_internals import has_effects, has_ordered_effects
 from memsafe.memory import Unit, equation_unit
 from memsafe.over_devices import over_devices
 from memsafe.program_costs import Costs
@@ -338,6 +338,12 @@ class Graph:
         """The equations whose effects keep their order."""
         pairs = enumerate(self.equations)
         return frozenset(index for index, each in pairs if has_ordered_effects(each))
+
+    @cached_property
+    def unread(self) -> frozenset[Var]:
+        """What nobody reads of equations that do more than to give results, such as callbacks."""
+        made = (value for each in self.equations if has_effects(each) for value in each.outvars)
+        return frozenset(made) - self.uses.keys() - self.outputs
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:

@@ -162,9 +162,13 @@ def effects_of(closed: ClosedJaxpr) -> frozenset[Any]:
 
 
 def has_ordered_effects(equation: JaxprEqn) -> bool:
-    """Whether what `equation` does besides its results keeps its place among others like it."""
+    """Whether what `equation` does besides its results keeps its place among others like it.
+
+    So do reads and writes of a `jax.Ref`.
+    """
     ordered = _private("jax._src.effects", "ordered_effects")
-    return any(map(ordered.contains, equation.effects))
+    of_input = _private("jax._src.effects", "JaxprInputEffect")
+    return any(ordered.contains(each) or isinstance(each, of_input) for each in equation.effects)
 
 
 def names_only(effects: Iterable[Any]) -> frozenset[Any]:

@@ -27,7 +27,7 @@ from tests.memsafe.on_four_devices import (
 
 def summed_over(x: Array, y: Array, v: Array) -> Array:
     """The product where each device has a part of `y` and `v`."""
-    return lax.psum(product(x, y, v), "d")
+    return lax.psum(product(x, y, v), "data")
 
 
 def _mapped(
@@ -38,9 +38,9 @@ def _mapped(
     )
 
 
-ACROSS: Final = ((PartitionSpec(), PartitionSpec("d"), PartitionSpec("d")), PartitionSpec())
-ALONG: Final = ((PartitionSpec("d"), PartitionSpec(), PartitionSpec()), PartitionSpec("d"))
-ALONG_ROWS: Final = PartitionSpec("d", None)
+ACROSS: Final = ((PartitionSpec(), PartitionSpec("data"), PartitionSpec("data")), PartitionSpec())
+ALONG: Final = ((PartitionSpec("data"), PartitionSpec(), PartitionSpec()), PartitionSpec("data"))
+ALONG_ROWS: Final = PartitionSpec("data", None)
 
 
 def what_each_device_does_is_split() -> None:
@@ -56,6 +56,15 @@ def a_device_s_part_is_split() -> None:
     within = _mapped(memsafe(product, plain // 2), *ALONG)
     close(within(*arrays()), product(*arrays()))
     assert peak_bytes(within, *arrays()) <= plain // 2
+
+
+def a_part_of_pmap_is_split() -> None:
+    x, y, v = arrays()
+    parts = x.reshape(DEVICES, -1, *x.shape[1:])
+    plain = jax.pmap(product, in_axes=(0, None, None))
+    budget = peak_bytes(product, parts[0], y, v) // 2
+    within = jax.pmap(memsafe(product, budget), in_axes=(0, None, None))
+    close(within(parts, y, v), plain(parts, y, v))
 
 
 def refusal(call: Callable[[], Any]) -> BudgetError | None:
@@ -107,12 +116,12 @@ def a_derivative_through_shard_map_keeps_the_budget() -> None:
 
 
 def some_axes_may_be_left_to_the_compiler() -> None:
-    both = jax.make_mesh((2, 2), ("d", "e"), axis_types=(AxisType.Auto,) * 2)
+    both = jax.make_mesh((2, 2), ("data", "e"), axis_types=(AxisType.Auto,) * 2)
 
     def mapped(local: Callable[..., Any]) -> Callable[..., Any]:
         in_specs, out_specs = ACROSS
         found: Callable[..., Any] = jax.shard_map(
-            local, mesh=both, in_specs=in_specs, out_specs=out_specs, axis_names={"d"}
+            local, mesh=both, in_specs=in_specs, out_specs=out_specs, axis_names={"data"}
         )
         return found
 
@@ -120,12 +129,12 @@ def some_axes_may_be_left_to_the_compiler() -> None:
 
 
 def a_map_may_be_inside_another() -> None:
-    both = jax.make_mesh((2, 2), ("d", "e"), axis_types=(AxisType.Auto,) * 2)
+    both = jax.make_mesh((2, 2), ("data", "e"), axis_types=(AxisType.Auto,) * 2)
     by_e = PartitionSpec("e")
 
     def mapped(local: Callable[..., Any]) -> Callable[..., Any]:
         in_specs, out_specs = ACROSS
-        inner = jax.shard_map(local, in_specs=in_specs, out_specs=out_specs, axis_names={"d"})
+        inner = jax.shard_map(local, in_specs=in_specs, out_specs=out_specs, axis_names={"data"})
         whole = PartitionSpec()
         found: Callable[..., Any] = jax.shard_map(
             inner, mesh=both, in_specs=(by_e, whole, whole), out_specs=by_e, axis_names={"e"}
@@ -153,7 +162,7 @@ def an_abstract_mesh_is_one_of_the_devices_at_hand() -> None:
 def a_mesh_of_more_devices_than_there_are_is_refused() -> None:
     refused = ""
     try:
-        mesh_of(jax.sharding.AbstractMesh((2 * DEVICES,), ("d",)), jax.devices()[0])
+        mesh_of(jax.sharding.AbstractMesh((2 * DEVICES,), ("data",)), jax.devices()[0])
     except ValueError as error:
         refused = str(error)
     assert refused.startswith(f"got a mesh of {2 * DEVICES} devices, and {DEVICES} like"), refused
@@ -220,7 +229,7 @@ def a_slice_may_start_where_its_device_says() -> None:
 
     arguments = (*arrays(), 3 * jnp.arange(DEVICES))
     in_specs, out_specs = ALONG
-    specs = (*in_specs, PartitionSpec("d")), out_specs
+    specs = (*in_specs, PartitionSpec("data")), out_specs
     plain = _mapped(local, *specs)
     budget = peak_bytes(plain, *arguments) // 2
     within = _mapped(memsafe(local, budget), *specs)
@@ -241,9 +250,9 @@ def a_loop_that_ends_earlier_on_some_devices_is_differentiated() -> None:
         return lax.while_loop(going, step, (0, 1 + a))[1]
 
     def varying(a: Array, factor: Array) -> Array:
-        return root(a, lax.pcast(factor, "d", to="varying"))
+        return root(a, lax.pcast(factor, "data", to="varying"))
 
-    specs = (PartitionSpec("d"), PartitionSpec()), PartitionSpec("d")
+    specs = (PartitionSpec("data"), PartitionSpec()), PartitionSpec("data")
     a, factor = 10.0 ** jnp.arange(-DEVICES, DEVICES).astype(float), jnp.asarray(0.01)
 
     def gradients(local: Callable[..., Array], *, check_vma: bool = True) -> Any:
@@ -284,7 +293,7 @@ def _inside_and_outside(
 def numbers_are_drawn_in_slices() -> None:
     def dropped(key: Array, x: Array, y: Array, v: Array) -> Array:
         near = jnp.exp(-((x[:, None] - y[None, :]) ** 2).sum(-1))
-        key = jax.random.fold_in(key, lax.axis_index("d"))
+        key = jax.random.fold_in(key, lax.axis_index("data"))
         return jnp.where(jax.random.bernoulli(key, 0.5, near.shape), near, 0) @ v
 
     specs = (PartitionSpec(), *ALONG[0]), ALONG[1]
@@ -294,7 +303,7 @@ def numbers_are_drawn_in_slices() -> None:
 def largest_and_smallest_over_devices_are_taken_in_slices() -> None:
     def spread(x: Array, y: Array, v: Array) -> Array:
         near = jnp.exp(-((x[:, None] - y[None, :]) ** 2).sum(-1))
-        return (lax.pmax(near, "d") - lax.pmin(near, "d")) @ v
+        return (lax.pmax(near, "data") - lax.pmin(near, "data")) @ v
 
     _inside_and_outside(spread, (ALONG[0], PartitionSpec()), arrays(), 0.4)
 
@@ -302,13 +311,13 @@ def largest_and_smallest_over_devices_are_taken_in_slices() -> None:
 def a_loop_stands_inside_another() -> None:
     def attended(q: Array, k: Array) -> Array:
         length = len(q)
-        at = lax.axis_index("d") * length + jnp.arange(length)
+        at = lax.axis_index("data") * length + jnp.arange(length)
         scores = jnp.einsum("qhd,khd->hqk", q, k)
         scores = jnp.where(at[:, None] >= jnp.arange(len(k)), scores, -1e9)
         return jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores), k)
 
     q = jax.random.normal(jax.random.key(0), (1024, 4, 8))
-    specs = (PartitionSpec("d"), PartitionSpec()), PartitionSpec("d")
+    specs = (PartitionSpec("data"), PartitionSpec()), PartitionSpec("data")
     _inside_and_outside(attended, specs, (q, q), 0.1)
 
 
@@ -316,7 +325,7 @@ def loops_whose_results_vary_and_those_that_do_not_follow_each_other() -> None:
     def both(x: Array, y: Array, v: Array) -> tuple[Array, Array]:
         return product(x, y, v), product(y, 2 * y, v)
 
-    specs = ALONG[0], (PartitionSpec("d"), PartitionSpec())
+    specs = ALONG[0], (PartitionSpec("data"), PartitionSpec())
     _inside_and_outside(both, specs, arrays(), 0.4)
 
     def steps(x: Array, y: Array, v: Array) -> tuple[Array, Array]:
@@ -327,7 +336,7 @@ def loops_whose_results_vary_and_those_that_do_not_follow_each_other() -> None:
         return lax.scan(step, v, None, length=3)
 
     _inside_and_outside(
-        steps, (ALONG[0], (PartitionSpec(), PartitionSpec(None, "d"))), arrays(), 0.5
+        steps, (ALONG[0], (PartitionSpec(), PartitionSpec(None, "data"))), arrays(), 0.5
     )
 
 
@@ -338,7 +347,7 @@ def a_training_step_over_the_data_is_split_along_them() -> None:
         def layer(h: Array, own: dict[str, Array]) -> tuple[Array, None]:
             return jnp.tanh(h @ own["w"] + own["b"]) + h, None
 
-        return lax.pmean(jnp.mean((lax.scan(layer, x, weights)[0] - 2 * x) ** 2), "d")
+        return lax.pmean(jnp.mean((lax.scan(layer, x, weights)[0] - 2 * x) ** 2), "data")
 
     def step(weights: dict[str, Array], x: Array) -> tuple[Array, dict[str, Array]]:
         value, slopes = jax.value_and_grad(loss)(weights, x)
@@ -348,17 +357,17 @@ def a_training_step_over_the_data_is_split_along_them() -> None:
         "w": jax.random.normal(jax.random.key(0), (12, 32, 32)) / 6,
         "b": jnp.zeros((12, 32)),
     }
-    specs = (PartitionSpec(), PartitionSpec("d")), (PartitionSpec(), PartitionSpec())
+    specs = (PartitionSpec(), PartitionSpec("data")), (PartitionSpec(), PartitionSpec())
     x = jax.random.normal(jax.random.key(1), (4096, 32))
     for share in (0.33, 0.2):
         _inside_and_outside(step, specs, (weights, x), share, (True,))
 
 
 def one_axis_may_be_mapped_where_the_others_are_explicit() -> None:
-    both = jax.make_mesh((2, 2), ("d", "e"), axis_types=(AxisType.Explicit,) * 2)
+    both = jax.make_mesh((2, 2), ("data", "e"), axis_types=(AxisType.Explicit,) * 2)
 
     def local(x: Array, y: Array, v: Array) -> Array:
-        return lax.psum(jnp.tanh(product(x, y, v)).sum(), "d") + x[:, 0]
+        return lax.psum(jnp.tanh(product(x, y, v)).sum(), "data") + x[:, 0]
 
     places = [NamedSharding(both, spec) for spec in ALONG[0]]
     given = [jax.device_put(each, place) for each, place in zip(arrays(), places, strict=True)]
@@ -366,7 +375,7 @@ def one_axis_may_be_mapped_where_the_others_are_explicit() -> None:
     def mapped(function: Callable[..., Any]) -> Callable[..., Any]:
         found: Callable[..., Any] = jax.jit(
             jax.shard_map(
-                function, mesh=both, in_specs=ALONG[0], out_specs=ALONG[1], axis_names={"d"}
+                function, mesh=both, in_specs=ALONG[0], out_specs=ALONG[1], axis_names={"data"}
             )
         )
         return found
@@ -383,6 +392,7 @@ CLAIMS: Final = {
         a_budget_that_no_plan_keeps_is_refused,
         a_derivative_through_shard_map_keeps_the_budget,
         some_axes_may_be_left_to_the_compiler,
+        a_part_of_pmap_is_split,
         a_map_may_be_inside_another,
         an_abstract_mesh_is_one_of_the_devices_at_hand,
         a_mesh_of_more_devices_than_there_are_is_refused,

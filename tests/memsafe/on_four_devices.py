@@ -34,11 +34,11 @@ def arrays() -> tuple[Array, Array, Array]:
 
 
 def mesh(kind: AxisType = AxisType.Auto) -> Mesh:
-    return jax.make_mesh((DEVICES,), ("d",), axis_types=(kind,))
+    return jax.make_mesh((DEVICES,), ("data",), axis_types=(kind,))
 
 
 def split_rows(kind: AxisType = AxisType.Auto) -> NamedSharding:
-    return NamedSharding(mesh(kind), PartitionSpec("d"))
+    return NamedSharding(mesh(kind), PartitionSpec("data"))
 
 
 def placed(kind: AxisType = AxisType.Auto) -> tuple[Array, Array, Array]:
@@ -131,7 +131,7 @@ def a_function_that_places_its_results_itself_still_does() -> None:
         return jnp.tanh(jax.sharding.reshard(product(x, y, v), PartitionSpec()))
 
     def divided(x: Array, y: Array, v: Array) -> Array:
-        return jnp.einsum("ij,j->i", jnp.exp(x @ y.T), v, out_sharding=PartitionSpec("d"))
+        return jnp.einsum("ij,j->i", jnp.exp(x @ y.T), v, out_sharding=PartitionSpec("data"))
 
     with jax.sharding.set_mesh(mesh(AxisType.Explicit)):
         for function in (gathered, divided):
@@ -377,7 +377,7 @@ def a_batch_over_devices_is_computed_in_slices_of_each_device() -> None:
 
 
 def constraints_in_a_loop_over_layers_let_the_batch_be_sliced() -> None:
-    place = NamedSharding(mesh(), PartitionSpec("d", None))
+    place = NamedSharding(mesh(), PartitionSpec("data", None))
 
     def step(x: Array, w: Array) -> tuple[Array, None]:
         x = lax.with_sharding_constraint(x + jnp.tanh(x @ w[0]) @ w[1], place)

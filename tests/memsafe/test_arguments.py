@@ -148,6 +148,17 @@ def test_a_setting_that_jax_traces_by_is_that_of_each_call() -> None:
     assert traced == 2  # A setting that was seen is not traced again.
 
 
+def test_ranks_are_checked_in_the_function_and_not_in_its_plan() -> None:
+    def middle(x: Array) -> Array:  # Found in passes, which broadcast.
+        return jnp.median(jnp.sum((x[:, None, :] - x[None]) ** 2, -1))
+
+    x, wanted = points(512), middle(points(512))
+    with jax.numpy_rank_promotion("raise"):
+        assert_same(memsafe.memsafe(middle, 300_000)(x), wanted)
+        with pytest.raises(ValueError, match="rank_promotion"):
+            memsafe.memsafe(lambda x: middle(x) + (x + x[0]).sum(), 300_000)(x)
+
+
 def test_a_python_number_and_an_array_of_its_type_are_told_apart() -> None:
     within = safe(lambda x, number: (pairs(x).sum(0) * number, x.astype(jnp.float32) * number))
     x = points()

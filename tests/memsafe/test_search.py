@@ -19,7 +19,7 @@ from memsafe.planner import Planner
 from memsafe.prospects import TOO_FAR, Prospects
 from memsafe.recomputation import Recomputation
 from memsafe.rewrites import Rewritten
-from tests.memsafe.budgets import assume, peak_bytes, points
+from tests.memsafe.budgets import assert_same, assume, peak_bytes, points
 
 pytestmark = pytest.mark.usefixtures("doubles")
 
@@ -263,3 +263,27 @@ def test_no_plan_is_compiled_twice() -> None:
     found = [looked._compiled(SINE, plan, compiled) for plan in (*plans, plans[0])]
     assert [fit.result for fit in found] == [1, 1, 2, 2, 1]
     assert compiled == [found[2], found[0]]  # The last one asked for is the last.
+
+
+COUNT = 1024
+
+UNFUSED: dict[str, Callable[[Array], Array]] = {
+    "sines": lambda x: jnp.sin(x[:, None] * x).sum(),
+    "losses": lambda x: jax.nn.softplus(x[:, None] - x).mean(),
+    "a count": lambda x: (x[:, None] > x).sum(),
+    "a maximum": lambda x: jnp.where(x[:, None] > x, x[:, None] * x, 0.0).max(),
+    "rows of two": lambda x: jnp.sin(jnp.stack([x, 2 * x])[:, :, None] * x).sum(2),
+}
+"""Pairs that XLA for CPUs holds whole, for the library that sums them does not compute them."""
+
+
+@pytest.mark.parametrize("function", UNFUSED.values(), ids=UNFUSED)
+def test_pointwise_values_that_a_compiler_does_not_fuse_are_sliced(
+    function: Callable[[Array], Array],
+) -> None:
+    x = jnp.linspace(0.0, 2.0, COUNT)
+    budget = COUNT**2 // 8
+    assert peak_bytes(function, x) > COUNT**2
+    within = memsafe(function, budget)
+    assert peak_bytes(within, x) <= budget
+    assert_same(within(x), function(x))

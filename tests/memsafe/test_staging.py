@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -226,6 +227,29 @@ def test_no_tracer_leaks_between_a_maximum_and_its_sum() -> None:
     x, step = jnp.ones((256, 4)), jax.grad(loss)
     with jax.checking_leaks():
         memsafe.memsafe(step, peak_bytes(step, x) // 2)(x)
+
+
+def test_what_a_plan_holds_while_it_is_traced_is_no_leak() -> None:
+    def middle(x: Array) -> Array:
+        return jnp.median(jnp.sum((x[:, None, :] - x[None]) ** 2, -1))
+
+    @jax.grad
+    def in_steps(x: Array) -> Array:
+        wide = jnp.tile(x, (1, 100))
+        return jnp.sum(jax.lax.scan(lambda c, _: (jnp.tanh(c), None), wide, None, 30)[0])
+
+    x = points(512)
+    for within in (middle, in_steps):
+        wanted = within(x)
+        with jax.checking_leaks():
+            found = memsafe.memsafe(within, peak_bytes(within, x) // 4)(x)
+        assert_same(found, wanted)
+
+
+def test_a_size_that_is_a_symbol_is_refused_with_advice() -> None:
+    sizes = jax.export.symbolic_shape("n, 3")
+    with pytest.raises(TypeError, match=r"got an argument .*\[n,3\].*export one program for each"):
+        jax.export.export(jax.jit(safe(lambda x: x @ x.T)))(jax.ShapeDtypeStruct(sizes, float))
 
 
 def test_the_control_a_leak_would_be_seen() -> None:

@@ -6,12 +6,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax import Array
+from jax.custom_batching import custom_vmap
 
 import memsafe
 from tests.memsafe.budgets import (
     ROOM,
     assert_same,
     energy,
+    pairs,
     peak_bytes,
     points,
     safe,
@@ -97,3 +100,22 @@ def test_the_control_a_budget_that_is_not_kept_would_be_seen() -> None:
         assert peak_bytes(energy, points(), weights()) <= ROOM
     with pytest.raises(AssertionError):
         assert_same(energy(points(), weights()), energy(points(), weights()) * (1 + 1e-8))
+
+
+def test_a_function_with_its_own_batching_rule_is_split_and_keeps_the_rule() -> None:
+    @custom_vmap
+    def sines(x: Array) -> Array:
+        return jnp.sin(x)
+
+    @sines.def_vmap
+    def _twice(_: int, is_batched: list[bool], x: Array) -> tuple[Array, bool]:
+        return 2 * jnp.sin(x), is_batched[0]
+
+    def rows(x: Array) -> Array:
+        return sines(pairs(x)).sum(1)
+
+    x = points()
+    batch = jnp.stack([x, 2 * x])
+    assert_same(safe(rows)(x), rows(x))
+    assert_same(jax.vmap(safe(rows))(batch), jax.vmap(rows)(batch))
+    assert not jnp.allclose(jax.vmap(rows)(batch)[0], rows(x))

@@ -27,6 +27,7 @@ class DeviceModel:
         copies_transposed: Whether its compiler copies whole an argument that a loop reads
             transposed.
         has_libraries: Whether libraries compute parts of its programs, in memory of their own.
+        fuses: Whether its compiler computes pointwise values inside what reads them.
     """
 
     products: float
@@ -39,6 +40,7 @@ class DeviceModel:
     multiple: int
     copies_transposed: bool = False
     has_libraries: bool = False
+    fuses: bool = True
 
     @property
     def byte(self) -> float:

@@ -8,19 +8,20 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-from memsafe.collector import collector_off
 from memsafe.compiled_plan import Fit
 from memsafe.fit import fitted
 from memsafe.jax_internals import (
     checks_varying_axes,
     devices_lowered_for,
     manual_axes_of,
+    under_a_jit,
     under_named_axes,
 )
 from memsafe.measure import Mapping, Place, mesh_of
 from memsafe.placement import are_traced, device_for, says_more_than_a_device, sharding_of
 from memsafe.primitive import Gives, bound, computed
 from memsafe.programs import evaluate, signature
+from memsafe.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -42,13 +43,17 @@ class Engine:
     """
 
     options: Options
-    fits: dict[Hashable, Fit] = field(default_factory=dict)
-    jitted: dict[int, Callable[..., list[Array]]] = field(default_factory=dict)
-    fitted: list[ClosedJaxpr] = field(default_factory=list)  # Their constants' ids are in keys.
-    known: WeakKeyDictionary[ClosedJaxpr, dict[Place, Fit]] = field(
-        default_factory=WeakKeyDictionary
+    fits: dict[Hashable, Fit] = field(default_factory=dict, repr=False)
+    jitted: dict[int, Callable[..., list[Array]]] = field(default_factory=dict, repr=False)
+    fitted: list[ClosedJaxpr] = field(  # Their constants' ids are in keys.
+        default_factory=list, repr=False
     )
-    places: WeakKeyDictionary[ClosedJaxpr, Place] = field(default_factory=WeakKeyDictionary)
+    known: WeakKeyDictionary[ClosedJaxpr, dict[Place, Fit]] = field(
+        default_factory=WeakKeyDictionary, repr=False
+    )
+    places: WeakKeyDictionary[ClosedJaxpr, Place] = field(
+        default_factory=WeakKeyDictionary, repr=False
+    )
 
     def run(
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()
@@ -128,7 +133,7 @@ class Engine:
         if place not in known:
             key = (signature(program), place)
             if key not in self.fits:
-                with collector_off():
+                with undisturbed():
                     self.fits[key] = fitted(program, self.options, place)
                 self.fitted.append(program)
             known[place] = self.fits[key]
@@ -148,5 +153,5 @@ class Engine:
 
 
 def at_hand(inputs: Sequence[Any]) -> bool:
-    """Whether these are arrays, and no axis is mapped."""
-    return not are_traced(inputs) and not under_named_axes()
+    """Whether these are arrays, and a call on them is no part of a trace in progress."""
+    return not are_traced(inputs) and not under_named_axes() and not under_a_jit()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -27,9 +27,10 @@ from memsafe.search import FAR, Search
 from memsafe.shards import free_in_loops, gathered, input_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from jax import Array, Device
+    from jax.core import ShapedArray
     from jax.extend.core import ClosedJaxpr
 
     from memsafe.measure import Place
@@ -61,6 +62,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         planner = replace(planner, model=replace(planner.model, copies_transposed=False))
         options = options.without("reductions")  # Nor does it divide sums with its own operation.
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
+    _refuse_symbols(arguments)
     measure = partial(measured, arguments=arguments, place=place)
     plain = _written(program, measure)
     parts = _parts(program, place)
@@ -101,6 +103,20 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         sliced += [replace(each, across=True) for each in forms]
     again = recomputing(options, flat, place.device, parts, search.room)
     return search.cheapest(sliced, again)
+
+
+def _refuse_symbols(arguments: Iterable[ShapedArray]) -> None:
+    """Raises TypeError where a shape is no numbers, as those that `jax.export` has."""
+    unknown = next((each for each in arguments if not all(map(_is_number, each.shape))), None)
+    if unknown is not None:
+        raise TypeError(
+            f"got an argument {unknown.str_short()}, whose size is a symbol; wanted numbers, for "
+            "a plan depends on them; do this: export one program for each size"
+        )
+
+
+def _is_number(dim: Any) -> bool:
+    return isinstance(dim, int)
 
 
 def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:

@@ -305,6 +305,12 @@ def flattened_call(args: tuple[Any, ...], kwargs: dict[str, Any], options: Optio
     return Call(leaves=leaves, donated=reused, key=key, rebuilt=rebuilt)
 
 
+_NO_REF = (
+    "got a jax.Ref {}; wanted arrays; "
+    "do this: pass what it holds, return what it should hold, and write it outside"
+)
+
+
 def traced(f: Callable[..., Any], call: Call) -> Traced:
     """`f` traced on the arrays of `call`."""
     mesh = explicit_mesh(call.leaves)
@@ -329,6 +335,8 @@ def _traced(f: Callable[..., Any], call: Call, *leaves: Any) -> Traced:
 
     with advising("do this: differentiate the memsafe function, jax.grad(memsafe(f))"):
         closed = jax.make_jaxpr(flat)(*map(unplaced, leaves))
+    if any(isinstance(each, jax.Ref) for each in closed.consts):
+        raise TypeError(_NO_REF.format("that the function holds"))
     # What a user writes into an array later is not seen, as by `jax.jit`.
     constants: list[Any] = [
         each.copy() if isinstance(each, np.ndarray) else each for each in closed.consts
@@ -345,6 +353,8 @@ def _checked(leaf: Any, at: int | str) -> Any:
     """A leaf as an array or what stands for one."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
+    if isinstance(leaf, jax.Ref):
+        raise TypeError(_NO_REF.format(f"in argument {at!r}"))
     try:
         return leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)
     except (TypeError, ValueError) as error:

@@ -248,7 +248,8 @@ class Graph:
         unit = replace(unit, same=same) if same else unit
         if self.model.has_libraries and not self.divided:
             unit = replace(unit, held=held_during(equation))
-        return unit if self.stored.isdisjoint(unit.makes) else replace(unit, absorbed=False)
+        absorbed = unit.absorbed and self.model.fuses and self.stored.isdisjoint(unit.makes)
+        return replace(unit, absorbed=absorbed)
 
     @cached_property
     def in_turn(self) -> frozenset[int]:

@@ -28,6 +28,7 @@ __all__ = [
     "aval_of",
     "batched",
     "bind",
+    "checks_errors",
     "checks_varying_axes",
     "compiled_modules",
     "counter_bits",
@@ -47,6 +48,7 @@ __all__ = [
     "source_line",
     "switched",
     "trace_settings",
+    "under_a_jit",
     "under_named_axes",
     "with_memory_spaces",
     "without_constants",
@@ -157,8 +159,10 @@ def batched(
 
 
 def effects_of(closed: ClosedJaxpr) -> frozenset[Any]:
-    """The effects of `closed`, those on an argument by its position."""
-    return frozenset(_private("jax._src.core", "positional_effects")(closed))
+    """The effects of `closed`, those on an argument by its position; none on its own `jax.Ref`s."""
+    own = _private("jax._src.core", "InternalMutableArrayEffect")
+    found = _private("jax._src.core", "positional_effects")(closed)
+    return frozenset(each for each in found if not isinstance(each, own))
 
 
 def has_ordered_effects(equation: JaxprEqn) -> bool:
@@ -235,15 +239,13 @@ def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
     implementation = getattr(key.dtype, "_impl", None)
     if implementation in (rbg_prng_impl, unsafe_rbg_prng_impl) and key.ndim == 0:
         width, shape = equation.params["bit_width"], equation.params["shape"]
-        drawn: Array = implementation.random_bits(jax.random.key_data(key), width, shape)
-        return drawn
+        return cast("Array", implementation.random_bits(jax.random.key_data(key), width, shape))
     if implementation != threefry_prng_impl or not equation.ctx.threefry_partitionable:
         return None
 
     def bits(data: Array) -> Array:
         width, shape = equation.params["bit_width"], equation.params["shape"]
-        found: Array = threefry_prng_impl.random_bits(data, width, shape)
-        return found
+        return cast("Array", threefry_prng_impl.random_bits(data, width, shape))
 
     for _ in range(key.ndim):
         bits = jax.vmap(bits)
@@ -252,18 +254,17 @@ def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
 
 def trace_settings() -> Hashable:
     """The settings of jax that change how it traces, such as `jax_default_matmul_precision`."""
-    found: Hashable = _private("jax._src.config", "trace_context")()
-    return found
+    return cast("Hashable", _private("jax._src.config", "trace_context")())
 
 
 def under_named_axes() -> bool:
     """Whether the trace in progress has named axes, as inside `shard_map`."""
-    from jax.extend import core
+    return bool(_private("jax.extend.core", "unsafe_get_axis_names_DO_NOT_USE")())
 
-    names = getattr(core, "unsafe_get_axis_names_DO_NOT_USE", None)
-    if names is None:
-        raise InternalsMoved("jax.extend.core.unsafe_get_axis_names_DO_NOT_USE")
-    return bool(names())
+
+def under_a_jit() -> bool:
+    """Whether a trace in progress makes a program, to which calls on arrays belong as well."""
+    return bool(_private("jax.extend.core", "unsafe_am_i_under_a_jit_DO_NOT_USE")())
 
 
 def devices_lowered_for(context: Any) -> tuple[Any, Sequence[Device]]:
@@ -345,6 +346,12 @@ def needs_devices(primitive: Any) -> None:
     _private("jax._src.dispatch", "prim_requires_devices_during_lowering").add(primitive)
 
 
+def checks_errors(primitive: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Has `jax.experimental.checkify` call `rule` for `primitive`; what it runs a program with."""
+    _private("jax._src.checkify", "error_checks")[primitive] = rule
+    return cast("Callable[..., Any]", _private("jax._src.checkify", "checkify_jaxpr"))
+
+
 def dispatched(
     inside: Callable[..., Any], missed: Callable[..., tuple[Any, Any]], **options: Any
 ) -> Callable[..., Any]:
@@ -379,8 +386,7 @@ def fast_path(
 ) -> Any:
     """How jax computes a call like this again: by `compiled`, of `fixed` and the arguments."""
     describe = _private("jax._src.pjit", "_get_fastpath_data")
-    known: Any = compiled
-    executable = known._executable  # noqa: SLF001
+    executable = cast("Any", compiled)._executable  # noqa: SLF001
     return describe(executable, tree, arguments, results, frozenset(), (), None, list(fixed))
 
 

@@ -42,17 +42,20 @@ class Mapping:
     axes: frozenset[str]
     checked: bool
 
-    def spec(self, aval: ShapedArray) -> PartitionSpec:
-        """Over which axes an argument differs, along its first dimension."""
+    def names(self, aval: ShapedArray) -> tuple[str, ...]:
+        """Over which axes an argument differs."""
         varied = varying_axes(aval) if self.checked else self.axes
-        return PartitionSpec(tuple(name for name in self.mesh.axis_names if name in varied))
+        return tuple(name for name in self.mesh.axis_names if name in varied)
+
+    def spec(self, aval: ShapedArray) -> PartitionSpec:
+        """Over them it lies along its first dimension."""
+        return PartitionSpec(self.names(aval))
 
     def whole(self, aval: ShapedArray) -> jax.ShapeDtypeStruct:
         """The arguments of all devices as one, joined along the first dimension."""
-        spec = self.spec(aval)
-        count = math.prod(self.mesh.shape[name] for name in spec[0] or ())
+        count = math.prod(self.mesh.shape[name] for name in self.names(aval))
         first, *others = aval.shape or (1,)
-        sharding = NamedSharding(self.mesh, spec)
+        sharding = NamedSharding(self.mesh, self.spec(aval))
         return jax.ShapeDtypeStruct((count * first, *others), aval.dtype, sharding=sharding)
 
     def mapped(

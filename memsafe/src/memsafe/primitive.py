@@ -19,10 +19,12 @@ from memsafe.derivatives import pulled_back, pushed_forward, transposed
 from memsafe.jax_internals import (
     aval_of,
     batched,
+    checks_errors,
     effects_of,
     names_only,
     needs_devices,
     with_memory_spaces,
+    without_constants,
     without_unused,
 )
 from memsafe.programs import is_inexact
@@ -255,6 +257,28 @@ def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Any]:
     )
 
 
+def _checked(
+    error: Any, enabled: Any, *operands: Any, engine: Runs, **params: Any
+) -> tuple[Any, list[Any]]:
+    """The results with the checks of `checkify`, whose error goes through the same budget."""
+    program = computed(**params)
+    leaves, tree = jax.tree.flatten(error)
+
+    def checked(*inputs: Any) -> tuple[Any, list[Any]]:
+        before = jax.tree.unflatten(tree, inputs[: len(leaves)])
+        found: tuple[Any, list[Any]] = _run_with_checks(
+            program, enabled, before, *inputs[len(leaves) :]
+        )
+        return found
+
+    with _as_traced(program):
+        closed, results = jax.make_jaxpr(checked, return_shape=True)(*leaves, *operands)
+        found = bound(engine, without_constants(closed), [*closed.consts, *leaves, *operands])
+    made: tuple[Any, list[Any]] = jax.tree.unflatten(jax.tree.structure(results), found)
+    return made
+
+
+_run_with_checks = checks_errors(_CALL, _checked)
 needs_devices(_CALL)
 _CALL.def_impl(_executed)
 _CALL.def_effectful_abstract_eval(_typed)

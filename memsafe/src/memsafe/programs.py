@@ -51,6 +51,7 @@ _CALLS = {
     "jit": "jaxpr",
     "closed_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
+    "custom_vmap_call": "call",
     "custom_vjp_call": "call_jaxpr",
     "eval_jaxpr": "call_jaxpr",
     "remat2": "jaxpr",

@@ -354,8 +354,17 @@ def _quickest(plans: Sequence[Plan], target: float) -> list[int]:
 def _split_above(
     planner: Planner, prepared: Rewritten, parts: tuple[Parts, ...], nbytes: float
 ) -> Plan:
-    """A plan that splits every value and slice of more than `nbytes`."""
-    finer = replace(planner, slice_bytes=min(planner.slice_bytes, nbytes), plans={})
+    """A plan that splits every value and slice of more than `nbytes`, as if nothing were fused.
+
+    XLA for CPUs gives sums to a library, which does not compute sines that it sums (jax 0.10.2).
+    """
+    finer = replace(
+        planner,
+        slice_bytes=min(planner.slice_bytes, nbytes),
+        model=replace(planner.model, fuses=False),
+        plans={},
+        graphs={},
+    )
     return finer.split_above(prepared.program, int(nbytes), parts)
 
 

@@ -313,6 +313,15 @@ def shapes_on_explicit_axes_are_planned_as_arrays() -> None:
     assert within.lower(one, other, last).out_info.sharding.spec == split_rows().spec
 
 
+def arrays_that_a_program_holds_are_used_on_all_axes() -> None:
+    for kind in AXES:
+        arguments = placed(kind)
+        within = memsafe(product, peak_bytes(product, *placed()) // 2)
+        with jax.set_mesh(mesh(kind)):  # `jax.jit` asks for it on explicit axes.
+            found = jax.jit(lambda: within(*arguments))()  # noqa: B023 — called here
+        close(found, product(*arrays()))
+
+
 def arrays_on_explicit_axes_are_not_copied() -> None:
     def buffers(x: Array) -> list[int]:
         return [shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards]
@@ -422,6 +431,7 @@ CLAIMS: Final = {
         the_default_device_is_asked_at_every_call,
         gradients_lie_where_those_of_the_program_as_written_do,
         shapes_on_explicit_axes_are_planned_as_arrays,
+        arrays_that_a_program_holds_are_used_on_all_axes,
         arrays_on_explicit_axes_are_not_copied,
         sums_along_a_divided_dimension_are_added_over_devices,
         a_batch_over_devices_is_computed_in_slices_of_each_device,

@@ -14,11 +14,10 @@ from memsafe.jax_internals import (
     checks_varying_axes,
     devices_lowered_for,
     manual_axes_of,
-    under_a_jit,
     under_named_axes,
 )
 from memsafe.measure import Mapping, Place, mesh_of
-from memsafe.placement import are_traced, device_for, says_more_than_a_device, sharding_of
+from memsafe.placement import at_hand, device_for, says_more_than_a_device, sharding_of
 from memsafe.primitive import Gives, bound, computed
 from memsafe.programs import evaluate, signature
 from memsafe.undisturbed import undisturbed
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from memsafe.options import Options
 
-__all__ = ["Engine", "at_hand"]
+__all__ = ["Engine"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -150,8 +149,3 @@ class Engine:
             shardings=shardings if named else None,
             is_on_one_device=bool(inputs) and not several,
         )
-
-
-def at_hand(inputs: Sequence[Any]) -> bool:
-    """Whether these are arrays, and a call on them is no part of a trace in progress."""
-    return not are_traced(inputs) and not under_named_axes() and not under_a_jit()

@@ -16,7 +16,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from memsafe.errors import BudgetError
 from memsafe.jax_internals import InternalsMoved
-from memsafe.placement import are_traced, sharding_of
+from memsafe.placement import are_traced, at_hand, sharding_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -102,7 +102,7 @@ class Automatic:
     def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         """The results of `function` in their places; arrays at hand are not copied."""
         there = next((each.sharding.mesh for each in arrays if _is_there(each)), None)
-        if there is None or are_traced(arrays):
+        if there is None or not at_hand(arrays):
             return self._called(function, arrays, self.places)
         places = jax.tree.map(lambda place: NamedSharding(there, place.spec), self.places)
         return jax.device_put(self._on_automatic(function, arrays), places)

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from memsafe.engine import Engine, at_hand
+from memsafe.engine import Engine
 from memsafe.errors import advising
 from memsafe.explicit import Automatic, Axes, ByType, NoAxes, explicit_mesh
 from memsafe.jax_internals import dispatched, fast_path, trace_settings, without_constants
 from memsafe.options import DEFAULT_REWRITES, MAX_SLOWDOWN, Asked, Options
-from memsafe.placement import are_traced, constants_place, described, moved
+from memsafe.placement import are_traced, at_hand, constants_place, described, moved
 from memsafe.programs import unplaced
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from memsafe.jax_internals import under_a_jit, under_named_axes
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "are_traced",
+    "at_hand",
     "constants_place",
     "constrained",
     "described",
@@ -29,6 +32,11 @@ __all__ = [
 def are_traced(values: Iterable[Any]) -> bool:
     """Whether a trace in progress made one of `values`."""
     return any(isinstance(each, jax.core.Tracer) for each in values)
+
+
+def at_hand(values: Iterable[Any]) -> bool:
+    """Whether these are arrays, and a call on them is no part of a trace in progress."""
+    return not are_traced(values) and not under_named_axes() and not under_a_jit()
 
 
 def sharding_of(each: Any) -> Any:

@@ -13,8 +13,8 @@ from jax import Array
 import memsafe
 from memsafe import device_model
 from memsafe.function import Staged
-from memsafe.jax_internals import compiled_modules
 from memsafe.libraries import library_bytes
+from memsafe.measure import compiled_modules
 
 COUNT = 256
 ROOM = 200_000

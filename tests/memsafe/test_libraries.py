@@ -15,8 +15,8 @@ from jax import Array, lax
 import memsafe
 from memsafe import BudgetError
 from memsafe.function import Staged
-from memsafe.jax_internals import compiled_modules
 from memsafe.libraries import library_bytes
+from memsafe.measure import compiled_modules
 from tests.memsafe.budgets import assert_same, peak_bytes
 
 MIB = 2**20
@@ -97,7 +97,7 @@ MEASURED = """
 import re, sys
 import jax, jax.numpy as jnp
 from jax import lax
-from memsafe.jax_internals import compiled_modules
+from memsafe.measure import compiled_modules
 from memsafe.libraries import library_bytes
 
 def attention(x):

@@ -30,7 +30,6 @@ __all__ = [
     "bind",
     "checks_errors",
     "checks_varying_axes",
-    "compiled_modules",
     "counter_bits",
     "devices_lowered_for",
     "dispatched",
@@ -310,11 +309,10 @@ def outside_of_traces() -> Iterator[None]:
 
     core = _private("jax._src.core", "trace_ctx")
     trace, axes = core.trace, core.axis_env
-    whole = jax.sharding.AbstractMesh((), ())
     core.set_trace(_private("jax._src.core", "eval_trace"))
     core.set_axis_env(_private("jax._src.core", "top_axis_env"))
     try:
-        with jax.sharding.use_abstract_mesh(whole):
+        with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())):
             yield
     finally:
         core.set_trace(trace)
@@ -346,10 +344,20 @@ def needs_devices(primitive: Any) -> None:
     _private("jax._src.dispatch", "prim_requires_devices_during_lowering").add(primitive)
 
 
-def checks_errors(primitive: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Has `jax.experimental.checkify` call `rule` for `primitive`; what it runs a program with."""
-    _private("jax._src.checkify", "error_checks")[primitive] = rule
-    return cast("Callable[..., Any]", _private("jax._src.checkify", "checkify_jaxpr"))
+def checks_errors(primitive: Any, rule: Callable[..., Any]) -> None:
+    """Has `jax.experimental.checkify` compute `primitive` by `rule`.
+
+    `rule` is given what runs a program of an error and operands with checks, and these two.
+    """
+    kind = _private("jax._src.checkify", "Error")
+    run = _private("jax._src.checkify", "checkify_jaxpr")
+
+    def told(*given: Any, **params: Any) -> Any:
+        at = next(at for at, each in enumerate(given) if isinstance(each, kind))
+        context, (error, enabled, *operands) = given[:at], given[at:]  # jax 0.10 has no context.
+        return rule(lambda f, *rest: run(*context, f, enabled, *rest), error, operands, **params)
+
+    _private("jax._src.checkify", "error_checks")[primitive] = told
 
 
 def dispatched(
@@ -388,13 +396,3 @@ def fast_path(
     describe = _private("jax._src.pjit", "_get_fastpath_data")
     executable = cast("Any", compiled)._executable  # noqa: SLF001
     return describe(executable, tree, arguments, results, frozenset(), (), None, list(fixed))
-
-
-def compiled_modules(compiled: Compiled) -> list[bytes]:
-    """The serialized HloModuleProtos that a program was compiled to."""
-    executable: Any = compiled.runtime_executable()
-    try:
-        modules = executable.hlo_modules()
-        return [each.as_serialized_hlo_module_proto() for each in modules]
-    except AttributeError:
-        raise InternalsMoved("hlo_modules of a loaded executable, as serialized protos") from None

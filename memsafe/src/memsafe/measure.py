@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from memsafe.jax_internals import compiled_modules, outside_of_traces
+from memsafe.jax_internals import InternalsMoved, outside_of_traces
 from memsafe.libraries import library_bytes
 from memsafe.mapped_axes import varying, varying_axes
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jax.core import ShapedArray
     from jax.stages import Compiled
 
-__all__ = ["Mapping", "Measured", "Place", "measured", "mesh_of"]
+__all__ = ["Mapping", "Measured", "Place", "compiled_modules", "measured", "mesh_of"]
 
 _SCALE = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "": 1}
 
@@ -224,3 +224,13 @@ def _refused(message: str, arguments: Sequence[ShapedArray]) -> Measured:
         temp_bytes=wanted,
         compiled=None,
     )
+
+
+def compiled_modules(compiled: Compiled) -> list[bytes]:
+    """The serialized HloModuleProtos that a program was compiled to."""
+    executable: Any = compiled.runtime_executable()
+    try:
+        modules = executable.hlo_modules()
+        return [each.as_serialized_hlo_module_proto() for each in modules]
+    except AttributeError:
+        raise InternalsMoved("hlo_modules of a loaded executable, as serialized protos") from None

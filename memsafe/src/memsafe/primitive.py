@@ -258,18 +258,15 @@ def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Any]:
 
 
 def _checked(
-    error: Any, enabled: Any, *operands: Any, engine: Runs, **params: Any
+    run: Callable[..., Any], error: Any, operands: Sequence[Any], *, engine: Runs, **params: Any
 ) -> tuple[Any, list[Any]]:
-    """The results with the checks of `checkify`, whose error goes through the same budget."""
+    """The results with the checks of `checkify`: the program with them keeps the budget."""
     program = computed(**params)
     leaves, tree = jax.tree.flatten(error)
 
-    def checked(*inputs: Any) -> tuple[Any, list[Any]]:
+    def checked(*inputs: Any) -> Any:
         before = jax.tree.unflatten(tree, inputs[: len(leaves)])
-        found: tuple[Any, list[Any]] = _run_with_checks(
-            program, enabled, before, *inputs[len(leaves) :]
-        )
-        return found
+        return run(program, before, *inputs[len(leaves) :])
 
     with _as_traced(program):
         closed, results = jax.make_jaxpr(checked, return_shape=True)(*leaves, *operands)
@@ -278,7 +275,7 @@ def _checked(
     return made
 
 
-_run_with_checks = checks_errors(_CALL, _checked)
+checks_errors(_CALL, _checked)
 needs_devices(_CALL)
 _CALL.def_impl(_executed)
 _CALL.def_effectful_abstract_eval(_typed)

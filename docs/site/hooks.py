@@ -73,9 +73,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """The page's text with the links of the site, and with what the code says."""
     del config
     markdown = markdown.replace("<details>", '<details markdown="1">')
-    for marker, made in _MADE.items():
-        if marker in markdown:
-            markdown = markdown.replace(marker, made())
+    markdown = "\n".join(map(_made, markdown.split("\n")))
     markdown = _MERMAID.sub(lambda found: _imports(found["drawing"]), markdown)
     here = page.file.src_uri
 
@@ -237,9 +235,13 @@ def _property(kind: type[Claim], name: str) -> str:
     return _cell(told.replace("``", "`").rstrip("."))
 
 
+def _made(line: str) -> str:
+    return next((made() for mark, made in _MADE.items() if line.endswith(mark)), line)
+
+
 _MADE = {
     "<!-- claims -->": _claims,
     "<!-- commands -->": _commands,
     "<!-- options -->": _options,
 }
-"""What the code says in place of a mark on a page."""
+"""What the code says in place of a line that ends with a mark."""

@@ -22,6 +22,8 @@ _Arguments = Annotated[
     ),
 ]
 
+_FOLDERS = ("--assay-results-dir", "--assay-baselines-dir")
+
 
 class BeforePytest(TyperCommand):
     """A command whose words after ``--`` are pytest's; it says so of an option that it lacks."""
@@ -43,6 +45,12 @@ class BeforePytest(TyperCommand):
             ) from None
 
 
+def _from(here: Path, word: str) -> str:
+    """An option with a path relative to ``here``: pytest's own are relative to its root."""
+    option, _, path = word.partition("=")
+    return f"{option}={here / path}" if path and option in _FOLDERS else word
+
+
 def run(arguments: _Arguments = None) -> None:
     """Run the suites of this folder. If it has none, run the suites that come with Assay.
 
@@ -55,7 +63,7 @@ def run(arguments: _Arguments = None) -> None:
     home = shipped.home(here)
     if home is None:
         raise WrongValue(f"got {here} without suites, and Assay was installed without them")
-    words = arguments or []
+    words = [_from(here, word) for word in arguments or []]
     names = list(takewhile(lambda word: not word.startswith("-"), words))
     suites = shipped.paths(names, here) or [home / shipped.SUITES]
     options = shipped.pytest_options(suites)

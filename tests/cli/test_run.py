@@ -26,6 +26,13 @@ def test_the_suites_of_a_checkout_write_to_the_current_folder(tmp_path: Path) ->
     assert "resumed: kept" in again.output
 
 
+def test_a_folder_is_one_of_the_current_folder(tmp_path: Path) -> None:
+    project = Project(tmp_path, {})
+    ended = project.assay(*SHIPPED, "--assay-results-dir=here")
+    assert ended.exit_code == 0, ended.output
+    assert {name.partition("/")[0] for name in ended.changed} == {"here"}
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [(("test_typo.py",), 1), (("test_one.py", "-k", "none"), 1), (("test_one.py",), 0)],

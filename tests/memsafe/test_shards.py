@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
+from jax import Array, lax
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from memsafe.factors import Axis, Piece
 from memsafe.graph import Graph
 from memsafe.over_devices import OverDevices
-from memsafe.programs import flattened
+from memsafe.programs import evaluate, flattened
 from memsafe.rules import factors_of
-from memsafe.shards import Part, gathered, input_parts
+from memsafe.shards import Part, gathered, input_parts, padded_first
 
 ROWS, COLUMNS = 8, 16
 AXES = {"a": 2, "b": 4}
@@ -215,3 +215,29 @@ def test_a_state_of_each_device_is_merged_at_once_where_the_result_is_divided() 
             if equation.primitive.name == "dot_general" and factor.devices == 4
         ]
         assert [merge.early for merge in merges if isinstance(merge, OverDevices)] == [early]
+
+
+@pytest.mark.parametrize("config", [(-1, 2, 1), (1, -3, 2), (-2, -1, 1), (-9, 9, 1)])
+def test_what_is_padded_between_elements_is_cropped_afterwards(
+    config: tuple[int, int, int],
+) -> None:
+    def padded(x: Array, y: Array) -> tuple[Array, Array]:
+        def step(carry: Array, row: Array) -> tuple[Array, Array]:
+            return carry, lax.pad(row + carry, 0.5, (config,))
+
+        cropped_alone = lax.pad(x, 1.0, ((-1, 2, 0),))
+        return cropped_alone, lax.scan(step, y, differences(x, y))[1]
+
+    written = program(padded)
+    again = padded_first(written)
+    assert "(-1, 2, 0)" in str(again)  # That alone is left.
+    assert str(config) in str(written)
+    assert str(config) not in str(again)
+    x, y = jnp.arange(1.0, ROWS + 1), jnp.arange(1.0, COLUMNS + 1)
+    for got, wanted in zip(evaluate(again, (x, y)), evaluate(written, (x, y)), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_program_that_crops_nothing_between_elements_is_left() -> None:
+    written = program(lambda x, y: lax.pad(differences(x, y), 0.0, ((-1, 0, 0), (2, 2, 1))))
+    assert padded_first(written) is written

@@ -24,7 +24,7 @@ from memsafe.planner import Planner
 from memsafe.preparations import checkpointed_steps, for_slices, recomputing
 from memsafe.programs import evaluate, flattened, nbytes
 from memsafe.search import FAR, Search
-from memsafe.shards import free_in_loops, gathered, input_parts
+from memsafe.shards import free_in_loops, gathered, input_parts, padded_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -73,7 +73,8 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         most = float("inf") if budget is None else budget
         measure = partial(_placed_alike, measure, plain, most)
     flat = flattened(program)
-    flat = flat if place.is_on_one_device else gathered(flat, place.shardings)
+    if not place.is_on_one_device:
+        flat = padded_first(gathered(flat, place.shardings))
     own = Graph(flat, model=planner.model)
     if options.size_threshold is not None:
         prepared = options.prepared(flat, place.device.platform)

@@ -164,8 +164,8 @@ class Search:
         )
 
     def _in_turn(self, compiled: list[Fit]) -> Measured:
-        """The program as written, but that convolutions wait for one another."""
-        if not self.written.takes_turns:
+        """The program as written, but that convolutions wait for one another; not over devices."""
+        if any(self.parts) or not self.written.takes_turns:
             return self.plain
         notes = ("convolutions one after another: each holds memory of a library",)
         alone = Rewritten(program=self.written.closed, notes=notes)

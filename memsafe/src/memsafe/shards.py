@@ -38,6 +38,7 @@ __all__ = [
     "free_in_loops",
     "gathered",
     "input_parts",
+    "padded_first",
     "propagated",
 ]
 
@@ -236,6 +237,32 @@ def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxp
             replace[index] = _on_whole(equation, whole, known, mesh)
         known.update(propagated(equation, factors, known))
     return retraced(closed, replace) if replace else closed
+
+
+def padded_first(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """`closed` where what is padded between elements and cropped is padded first, and then cropped.
+
+    XLA's partitioner ends the process at both in one, if it divides that dimension (jax 0.10.2 and
+    0.12.0.1, 2026-11-28).
+    """
+    body = with_sub_jaxprs(closed, padded_first)
+    pads = {at: partial(_padded, each) for at, each in enumerate(body.jaxpr.eqns) if _crops(each)}
+    return retraced(body, pads) if pads else body
+
+
+def _crops(equation: JaxprEqn) -> bool:
+    config = equation.params["padding_config"] if equation.primitive.name == "pad" else ()
+    return any(between and min(low, high) < 0 for low, high, between in config)
+
+
+def _padded(equation: JaxprEqn, read: Callable[[Any], Array]) -> list[Array]:
+    config = equation.params["padding_config"]
+    more = [(max(low, 0), max(high, 0), between) for low, high, between in config]
+    operand, between_elements = map(read, equation.invars)
+    whole = lax.pad(operand, between_elements, more)
+    starts = [max(-low, 0) for low, *_ in config]
+    ends = [size - max(-one[1], 0) for size, one in zip(whole.shape, config, strict=True)]
+    return [lax.slice(whole, starts, ends)]
 
 
 def free_in_loops(closed: ClosedJaxpr) -> ClosedJaxpr:

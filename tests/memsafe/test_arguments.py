@@ -419,3 +419,12 @@ def test_a_function_says_what_it_says_once_a_trace_and_prints_once_a_call(
         assert_same(within(points(), weights()), energy(points(), weights()))
     jax.effects_barrier()
     assert capfd.readouterr().out.split("\n") == ["traced", *["ran with 256"] * 3, ""]
+
+
+@pytest.mark.parametrize("name", ["d", "data"])
+def test_an_axis_that_is_mapped_may_have_any_name(name: str) -> None:
+    mesh, rows = Mesh(np.array(jax.devices()[:1]), (name,)), PartitionSpec(name)
+    within = jax.shard_map(
+        safe(lambda x: pairs(x).sum(1)), mesh=mesh, in_specs=rows, out_specs=rows
+    )
+    assert_same(within(points()), pairs(points()).sum(1))

@@ -1,5 +1,6 @@
 """Arguments and results are those of the function: trees, types, static, donated, closed over."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -148,10 +149,18 @@ def test_a_setting_that_jax_traces_by_is_that_of_each_call() -> None:
     assert traced == 2  # A setting that was seen is not traced again.
 
 
-def test_ranks_are_checked_in_the_function_and_not_in_its_plan() -> None:
-    def middle(x: Array) -> Array:  # Found in passes, which broadcast.
-        return jnp.median(jnp.sum((x[:, None, :] - x[None]) ** 2, -1))
+def middle(x: Array) -> Array:
+    """A median that a plan finds in passes, which broadcast."""
+    return jnp.median(jnp.sum((x[:, None, :] - x[None]) ** 2, -1))
 
+
+def test_the_control_a_plan_broadcasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "undisturbed", nullcontext)
+    with jax.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="rank_promotion"):
+        memsafe.memsafe(middle, 300_000)(points(512))
+
+
+def test_ranks_are_checked_in_the_function_and_not_in_its_plan() -> None:
     x, wanted = points(512), middle(points(512))
     with jax.numpy_rank_promotion("raise"):
         assert_same(memsafe.memsafe(middle, 300_000)(x), wanted)

@@ -67,12 +67,13 @@ def unchecked(x: Array) -> Array:
 @pytest.mark.parametrize("over", [lambda f: f, jax.jit, lambda f: jax.grad(lambda x: f(x).sum())])
 def test_checks_of_checkify_stay_within_the_budget(over: Any) -> None:
     checked = checkify.checkify(over(safe(unchecked)), checkify.all_checks)
+    written = checkify.checkify(over(unchecked), checkify.all_checks)
     for x in (points(), -points(), points().at[3, 1].set(jnp.nan)):
         error, found = checked(x)
-        other, wanted = checkify.checkify(over(unchecked), checkify.all_checks)(x)
+        other, wanted = written(x)
         assert str(error.get()).split(".")[0] == str(other.get()).split(".")[0]
         assert_same(found, wanted)
-    assert peak_bytes(checked, points()) <= ROOM + 1000
+    assert peak_bytes(checked, points()) <= ROOM < peak_bytes(written, points())
 
 
 def test_a_call_in_a_trace_belongs_to_its_program() -> None:

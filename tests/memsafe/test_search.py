@@ -13,7 +13,7 @@ from jax import Array
 
 from memsafe import BudgetError, explain, fit, memsafe, search
 from memsafe.compiled_plan import Fit
-from memsafe.device_model import CPU
+from memsafe.device_model import CPU, DeviceModel
 from memsafe.measure import Measured
 from memsafe.planner import Planner
 from memsafe.prospects import TOO_FAR, Prospects
@@ -287,3 +287,14 @@ def test_pointwise_values_that_a_compiler_does_not_fuse_are_sliced(
     within = memsafe(function, budget)
     assert peak_bytes(within, x) <= budget
     assert_same(within(x), function(x))
+
+
+def test_the_control_as_if_it_were_fused_no_plan_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unchanged(model: DeviceModel, **others: Any) -> DeviceModel:
+        return replace(model, **{**others, "fuses": True})
+
+    monkeypatch.setattr(
+        search, "replace", lambda one, **new: (unchanged if "fuses" in new else replace)(one, **new)
+    )
+    with pytest.raises(BudgetError):
+        memsafe(UNFUSED["sines"], COUNT**2 // 8)(jnp.linspace(0.0, 2.0, COUNT))

@@ -1,5 +1,6 @@
 """A memsafe function is dispatched, lowered and traced as one of `jax.jit` is."""
 
+import contextlib
 import copy
 import functools
 import gc
@@ -229,21 +230,29 @@ def test_no_tracer_leaks_between_a_maximum_and_its_sum() -> None:
         memsafe.memsafe(step, peak_bytes(step, x) // 2)(x)
 
 
+@jax.grad
+def in_steps(x: Array) -> Array:
+    """What its steps keep is computed again, in segments that hold values while they are traced."""
+    wide = jnp.tile(x, (1, 100))
+    return jnp.sum(jax.lax.scan(lambda c, _: (jnp.tanh(c), None), wide, None, 30)[0])
+
+
 def test_what_a_plan_holds_while_it_is_traced_is_no_leak() -> None:
-    def middle(x: Array) -> Array:
-        return jnp.median(jnp.sum((x[:, None, :] - x[None]) ** 2, -1))
-
-    @jax.grad
-    def in_steps(x: Array) -> Array:
-        wide = jnp.tile(x, (1, 100))
-        return jnp.sum(jax.lax.scan(lambda c, _: (jnp.tanh(c), None), wide, None, 30)[0])
-
     x = points(512)
-    for within in (middle, in_steps):
-        wanted = within(x)
-        with jax.checking_leaks():
-            found = memsafe.memsafe(within, peak_bytes(within, x) // 4)(x)
-        assert_same(found, wanted)
+    wanted = in_steps(x)
+    with jax.checking_leaks():
+        found = memsafe.memsafe(in_steps, peak_bytes(in_steps, x) // 4)(x)
+    assert_same(found, wanted)
+
+
+def test_the_control_a_plan_holds_values_while_it_is_traced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "undisturbed", contextlib.nullcontext)
+    x = points(512)
+    budget = peak_bytes(in_steps, x) // 4
+    with jax.checking_leaks(), pytest.raises(Exception, match="Leaked"):
+        memsafe.memsafe(in_steps, budget)(x)
 
 
 def test_a_size_that_is_a_symbol_is_refused_with_advice() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 
@@ -108,16 +108,12 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
 
 def _refuse_symbols(arguments: Iterable[ShapedArray]) -> None:
     """Raises TypeError where a shape is no numbers, as those that `jax.export` has."""
-    unknown = next((each for each in arguments if not all(map(_is_number, each.shape))), None)
-    if unknown is not None:
-        raise TypeError(
-            f"got an argument {unknown.str_short()}, whose size is a symbol; wanted numbers, for "
-            "a plan depends on them; do this: export one program for each size"
-        )
-
-
-def _is_number(dim: Any) -> bool:
-    return isinstance(dim, int)
+    for each in arguments:
+        if not all(isinstance(dim, int) for dim in each.shape):
+            raise TypeError(
+                f"got an argument {each.str_short()}, whose size is a symbol; wanted numbers, for "
+                "a plan depends on them; do this: export one program for each size"
+            )
 
 
 def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:

@@ -258,10 +258,10 @@ def _crops(equation: JaxprEqn) -> bool:
 def _padded(equation: JaxprEqn, read: Callable[[Any], Array]) -> list[Array]:
     config = equation.params["padding_config"]
     more = [(max(low, 0), max(high, 0), between) for low, high, between in config]
-    operand, between_elements = map(read, equation.invars)
-    whole = lax.pad(operand, between_elements, more)
+    operand, value = map(read, equation.invars)
+    whole = lax.pad(operand, value, more)
     starts = [max(-low, 0) for low, *_ in config]
-    ends = [size - max(-one[1], 0) for size, one in zip(whole.shape, config, strict=True)]
+    ends = [size - max(-high, 0) for size, (_, high, _) in zip(whole.shape, config, strict=True)]
     return [lax.slice(whole, starts, ends)]
 
 

@@ -82,27 +82,31 @@ def test_others_work_beside_each_other(tmp_path: Path) -> None:
     assert not together.broken
 
 
-def _waited(directory: Path, beside: Callable[[Path], object]) -> float | None:
-    """Seconds until one got in alone while others came and went, always some at work."""
-    stop = threading.Event()
-
-    def come_and_go() -> None:
-        while not stop.is_set():
-            _work(beside, directory, "beside", [], 0.05)
-
-    crowd = [threading.Thread(target=come_and_go) for _ in range(6)]
-    for number, thread in enumerate(crowd):
-        thread.start()
-        time.sleep(0.05 / len(crowd) * (number + 1) % 0.05)
-    entered: Spans = []
-    begun = time.monotonic()
-    one = threading.Thread(target=_work, args=(files.exclusive, directory, "alone", entered, 0.0))
-    one.start()
-    one.join(3.0)
-    stop.set()
-    for thread in (*crowd, one):
+def _order(directory: Path, newcomer: Callable[[Path], object], patience: float) -> list[str]:
+    """Who got in first: one who waits to work alone, or who came after and had so many seconds."""
+    spans: Spans = []
+    waiting, later = (
+        threading.Thread(target=_work, args=(hold, directory, kind, spans, 0.0))
+        for hold, kind in ((files.exclusive, "alone"), (newcomer, "newcomer"))
+    )
+    with files.shared(directory):
+        waiting.start()
+        while waiting.is_alive() and not _is_held(directory / files._GATE):
+            time.sleep(0.01)
+        later.start()
+        later.join(patience)
+    for thread in (waiting, later):
         thread.join(SECONDS)
-    return entered[0][0] - begun if entered and entered[0][0] - begun < 2.5 else None
+    return [kind for _, _, kind in spans]
+
+
+def _is_held(path: Path) -> bool:
+    with path.open("ab") as file:
+        try:
+            files.fcntl.flock(file, files.fcntl.LOCK_EX | files.fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
 
 @contextmanager
@@ -111,14 +115,12 @@ def _past_the_gate(directory: Path) -> Iterator[None]:
         yield
 
 
-def test_newcomers_do_not_keep_the_one_waiting_who_works_alone(tmp_path: Path) -> None:
-    waited = _waited(tmp_path, files.shared)
-    assert waited is not None
-    assert waited < 2
+def test_a_newcomer_does_not_get_in_before_one_who_waits_to_work_alone(tmp_path: Path) -> None:
+    assert _order(tmp_path, files.shared, 1.0) == ["alone", "newcomer"]
 
 
-def test_newcomers_that_pass_by_the_gate_would(tmp_path: Path) -> None:
-    assert _waited(tmp_path, _past_the_gate) is None
+def test_a_newcomer_that_passes_by_the_gate_does(tmp_path: Path) -> None:
+    assert _order(tmp_path, _past_the_gate, SECONDS) == ["newcomer", "alone"]
 
 
 _CHILD = """

@@ -50,6 +50,7 @@ def way(name: str, function: Callable[..., Any], values: Any, truth: Any) -> Way
         lambda *leaves: jax.tree.leaves(function(*tree.unflatten(leaves))),
         [jax.typeof(leaf) for leaf in leaves],
         Place(device=jax.devices()[0]),
+        runs=True,
     )
     setup_s = time.perf_counter() - start
     assert found.compiled is not None, "a CPU compiler refuses no size"

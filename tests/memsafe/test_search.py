@@ -156,7 +156,7 @@ def fit_of(predicted: float, needed: float, libraries: int = 0) -> search.Fit:
         nbytes=needed + libraries,
         argument_bytes=0,
         temp_bytes=0,
-        compiled=None,
+        lowered=None,
         library_bytes=libraries,
     )
     return cast("Any", SimpleNamespace(plan=SimpleNamespace(predicted=predicted), result=result))
@@ -210,7 +210,7 @@ def tried(*ways: Rewritten, libraries: int = 0, elapsed: Sequence[float] = (1.0,
         nbytes=10.0,
         argument_bytes=0,
         temp_bytes=10.0,
-        compiled=None,
+        lowered=None,
         library_bytes=libraries,
     )
     plans = iter([SimpleNamespace(predicted=1.0, elapsed=each, work=1.0) for each in elapsed])
@@ -257,7 +257,8 @@ def test_no_plan_is_compiled_twice() -> None:
         plain=cast("Any", None),
         planner=planner,
         parts=(),
-        measure=lambda program: measured.append(program) or len(measured),
+        measure=lambda program, **_: measured.append(program) or len(measured),
+        runs=False,
     )
     plans = [planner.plan(each.program, nbytes) for each in (SINE, COSINE) for nbytes in (9e9, 1e9)]
     found = [looked._compiled(SINE, plan, compiled) for plan in (*plans, plans[0])]

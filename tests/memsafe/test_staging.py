@@ -192,7 +192,7 @@ def test_the_garbage_collector_is_off_while_a_program_is_planned_and_on_again_af
         traced.append(gc.isenabled())
         return energy(x, v)
 
-    def planned(*_: Any) -> None:
+    def planned(*_: Any, **__: Any) -> None:
         traced.append(gc.isenabled())
         raise RuntimeError
 

@@ -10,8 +10,8 @@ from memsafe.targets import Targets, narrowed
 
 def needing(nbytes: float, *, is_refused: bool = False) -> Measured:
     """What stands for a compiled program without arguments."""
-    compiled = None if is_refused else jax.jit(jnp.sin).lower(1.0).compile()
-    return Measured(nbytes=nbytes, argument_bytes=0, temp_bytes=nbytes, compiled=compiled)
+    lowered = None if is_refused else jax.jit(jnp.sin).lower(1.0)
+    return Measured(nbytes=nbytes, argument_bytes=0, temp_bytes=nbytes, lowered=lowered)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_next_plan_aims_at_the_room_there_is(
                 nbytes=needed + 7,
                 argument_bytes=7,
                 temp_bytes=needed,
-                compiled=None,
+                lowered=None,
                 library_bytes=libraries,
             ),
         )

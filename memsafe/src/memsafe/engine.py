@@ -84,7 +84,8 @@ class Engine:
     ) -> Compiled | None:
         """The compiled form of `program`, where it runs where `inputs` are."""
         here = self.options.device is None or self.options.device in jax.devices()
-        return self.fit(program, inputs, donated).result.compiled if here else None
+        place = self._place(inputs, donated)
+        return self._fit(program, place, runs=True).result.compiled if here else None
 
     def executed(
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()
@@ -127,13 +128,13 @@ class Engine:
             return bound(self, program, operands, active, gives)
         return list(self.fit(computed(program, active, gives)).program(*operands))
 
-    def _fit(self, program: ClosedJaxpr, place: Place) -> Fit:
+    def _fit(self, program: ClosedJaxpr, place: Place, *, runs: bool = False) -> Fit:
         known = self.known.setdefault(program, {})  # A signature takes longer than a call.
         if place not in known:
             key = (signature(program), place)
             if key not in self.fits:
                 with undisturbed():
-                    self.fits[key] = fitted(program, self.options, place)
+                    self.fits[key] = fitted(program, self.options, place, runs=runs)
                 self.fitted.append(program)
             known[place] = self.fits[key]
         return known[place]

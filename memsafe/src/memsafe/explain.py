@@ -52,14 +52,14 @@ def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
     """The lines that say what a plan does and what it takes."""
     asked = "" if budget is None else f" in {as_text(budget)}"
     parts = f"{as_text(fit.result.temp_bytes)} of them temporary"
-    refused = "compiled" if fit.result.compiled is not None else _REFUSED
+    refused = "compiled" if fit.result.lowered is not None else _REFUSED
     yield f"{name}{asked}: {as_text(fit.result.nbytes)} {refused}, {parts}"
     if fit.result.library_bytes:
         held = as_text(fit.result.library_bytes)
         yield f"  at most {held} of them in libraries, which the compiler does not report"
     if fit.attempts:
         needed = as_text(fit.plain.nbytes)
-        if fit.plain.compiled is None:
+        if fit.plain.lowered is None:
             needed = _REFUSED if fit.plain.nbytes == float("inf") else f"{needed}, {_REFUSED}"
         yield f"  as written: {needed}"
     if not fit.attempts:

@@ -51,8 +51,10 @@ def planner_for(device: Device, options: Options) -> Planner:
     return replace(planner, recompute=checkpointed_steps)
 
 
-def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
+def fitted(program: ClosedJaxpr, options: Options, place: Place, *, runs: bool) -> Fit:
     """`program` (without constants) as one whose compiled peak keeps the budget of `options`.
+
+    What is compiled runs, or only tells what it needs.
 
     Raises BudgetError, with the smallest peak reached, where no plan does.
     """
@@ -64,9 +66,11 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
     _refuse_symbols(arguments)
     measure = partial(measured, arguments=arguments, place=place)
-    plain = _written(program, measure)
     parts = _parts(program, place)
     written = planner.plan(program, float("inf"), parts)
+    needed = written.predicted + sum(map(nbytes, program.jaxpr.invars))
+    fits = budget is not None and needed <= budget
+    plain = _written(program, partial(measure, runs=runs and fits))
     if budget is not None and options.size_threshold is None and plain.keeps(budget):
         return Fit(plan=written, written=written.graph, plain=plain, result=plain, attempts=0)
     if place.shardings is not None and not place.is_on_one_device:
@@ -79,7 +83,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
     if options.size_threshold is not None:
         prepared = options.prepared(flat, place.device.platform)
         plan = planner.split_above(prepared.program, options.size_threshold, parts)
-        result = measure(emitted(plan))
+        result = measure(emitted(plan), runs=runs)
         if budget is not None and not result.keeps(budget):
             blockers = blockers_of(plan)
             smallest = result.nbytes
@@ -96,6 +100,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place) -> Fit:
         planner=planner,
         parts=parts,
         measure=measure,
+        runs=runs,
     )
     sliced = for_slices(options, flat, place.device.platform)
     if any(parts):
@@ -130,19 +135,21 @@ def _placed_alike(
     plain: Measured,
     budget: float,
     program: Callable[..., list[Array]],
+    *,
+    runs: bool,
 ) -> Measured:
     """`program` compiled, its results over several devices where those of the plain program lie.
 
     They are moved there at its end: told so alone, the partitioner divides the loops another way,
     and the gradient of six layers took 2.2 in place of 1.5 MB (4 devices, jax 0.10.2, 2026-11-27).
     """
-    found = measure(program)
+    found = measure(program, runs=runs)
     if plain.compiled is None or found.compiled is None or found.nbytes > budget:
         return found
     places = tuple(tuple(each.output_shardings) for each in (found.compiled, plain.compiled))
     if places[0] == places[1]:
         return found
-    return replace(measure(constrained(program, places)), places=places)
+    return replace(measure(constrained(program, places), runs=runs), places=places)
 
 
 def _written(program: ClosedJaxpr, measure: Callable[..., Measured]) -> Measured:
@@ -156,7 +163,7 @@ def _written(program: ClosedJaxpr, measure: Callable[..., Measured]) -> Measured
     except jax.errors.JaxRuntimeError:
         own = float(sum(nbytes(variable) for variable in program.jaxpr.invars))
         infinite = float("inf")
-        return Measured(nbytes=infinite, argument_bytes=own, temp_bytes=infinite, compiled=None)
+        return Measured(nbytes=infinite, argument_bytes=own, temp_bytes=infinite, lowered=None)
 
 
 def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:

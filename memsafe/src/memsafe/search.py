@@ -95,6 +95,7 @@ class Search:
         planner: Plans programs.
         parts: How the arguments lie over several devices.
         measure: Compiles a program.
+        runs: Whether the plan that is found is to run.
     """
 
     budget: int
@@ -104,6 +105,7 @@ class Search:
     planner: Planner
     parts: tuple[Parts, ...]
     measure: Callable[..., Measured]
+    runs: bool
 
     @property
     def room(self) -> float:
@@ -262,7 +264,7 @@ class Search:
             plan=plan,
             written=self.written,
             plain=self.plain,
-            result=self.measure(emitted(plan)),
+            result=self.measure(emitted(plan), runs=self.runs and plan.predicted <= self.room),
             attempts=len(compiled) + 1,
             notes=preparation.notes,
             moved=preparation.moved,

@@ -80,7 +80,7 @@ class Targets:
             return None
         self.tried.append((min(target, predicted), result))
         share = narrowed(self.tried, self.arguments, self.room) ** (1 + self.stalled)
-        return self.tried[-1][0] * min(share, _LESS if result.compiled is not None else _REFUSED)
+        return self.tried[-1][0] * min(share, _LESS if result.lowered is not None else _REFUSED)
 
 
 def narrowed(needs: Sequence[tuple[float, Measured]], own: float, room: float) -> float:

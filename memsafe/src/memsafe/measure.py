@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Mapping", "Measured", "Place", "compiled_modules", "measured", "mesh_of"]
 
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}
-"""What LLVM is to optimise on a CPU: nothing. XLA decides the memory before: 168 programs needed the
-same to the byte, and compiled in 0.61 of the time (jax 0.10.2 and 0.12.0.1, 2026-11-28)."""
+"""What LLVM is to optimise on a CPU: nothing. XLA decides the memory before: 168 programs needed
+the same to the byte, and compiled in 0.61 of the time (jax 0.10.2 and 0.12.0.1, 2026-11-28)."""
 
 _SCALE = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "": 1}
 

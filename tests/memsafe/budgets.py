@@ -12,9 +12,9 @@ from jax import Array
 
 import memsafe
 from memsafe import device_model
-from memsafe.function import Staged
 from memsafe.libraries import library_bytes
 from memsafe.measure import compiled_modules
+from memsafe.transform import Staged
 
 COUNT = 256
 ROOM = 200_000

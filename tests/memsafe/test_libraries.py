@@ -14,9 +14,9 @@ from jax import Array, lax
 
 import memsafe
 from memsafe import BudgetError
-from memsafe.function import Staged
 from memsafe.libraries import library_bytes
 from memsafe.measure import compiled_modules
+from memsafe.transform import Staged
 from tests.memsafe.budgets import assert_same, peak_bytes
 
 MIB = 2**20

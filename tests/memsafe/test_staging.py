@@ -93,6 +93,28 @@ def test_a_donated_argument_is_used_up_each_time() -> None:
         assert given.is_deleted()
 
 
+def test_with_options_alone_it_is_a_decorator() -> None:
+    @memsafe.memsafe(budget=ROOM, donate_argnums=0)
+    def moved(x: Array, v: Array) -> Array:
+        return x + energy(x, v)
+
+    x = points()
+    assert_same(moved(x, weights()), points() + energy(points(), weights()))
+    assert x.is_deleted()
+    assert moved.lower(points(), weights()).compile().memory_analysis().temp_size_in_bytes < ROOM
+
+
+@pytest.mark.parametrize("options", [{"budget": "much"}, {"rewrites": ("none",)}])
+def test_a_decorator_with_wrong_options_says_so(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="wanted"):
+        memsafe.memsafe(**options)(energy)
+
+
+def test_a_decorator_is_called_with_a_function() -> None:
+    with pytest.raises(TypeError, match="wanted a function; do this"):
+        memsafe.memsafe(budget=ROOM)(points())  # type: ignore[arg-type]
+
+
 def seconds_of(call: Callable[[], Any], count: int = 200) -> float:
     begun = time.perf_counter()
     for _ in range(count):

@@ -8,6 +8,6 @@
 
 from memsafe.errors import BudgetError
 from memsafe.explain import explain
-from memsafe.function import memsafe
+from memsafe.transform import memsafe
 
 __all__ = ["BudgetError", "explain", "memsafe"]

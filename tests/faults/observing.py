@@ -101,7 +101,7 @@ OBSERVING = (
     _answers("an answer holds nothing", lambda _: msgspec.msgpack.encode(Answer()), "observer"),
     _answers("an answer is of another program", _of_another, "another"),
     Fault(
-        name="a frame tells the length of another",
+        name="a frame has the length of another",
         place="assay.isolate.server:_answer",
         change=alters(lambda answer: struct.pack("<I", 2**31) + answer),
         command=_MINE,

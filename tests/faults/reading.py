@@ -131,7 +131,7 @@ READING = (
         says=("temp-bytes-at-most.negative-control", "The run fails (exit 1)"),
     ),
     Fault(
-        name="temporaries are told in KiB",
+        name="temporaries are reported in KiB",
         place="assay.frameworks.framework:memory_of",
         change=alters(_in_kib),
         ends=FAILED,

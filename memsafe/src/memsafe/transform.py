@@ -122,7 +122,8 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
         rewrites: What may be rewritten first, and what may be computed again or moved to the host;
             `docs/rewrites.md` describes each. All but `distances`, which changes rounding.
         max_slowdown: How many times the time of `f` a plan may take, by prediction: from its
-            operations, and the bytes that move to the host and back.
+            operations, its kernels on a GPU, the bytes that they read and write, and those that
+            move to the host and back.
         tensor_size_threshold: No tensor of more bytes is kept, whatever the peak; eXLA's option.
         tensor_split_size: Bytes of one slice; eXLA's option.
 

@@ -18,6 +18,17 @@ temp_bytes: int = compiled.memory.temp_bytes
 copied_bytes: int = compiled.loop_copies("1MiB").bytes_per_iteration
 safe: Callable[[np.ndarray], np.ndarray] = memsafe.memsafe(step, budget="1GB")
 
+
+@memsafe.memsafe(budget="1GB")
+def decorated(x: np.ndarray, times: int) -> np.ndarray:
+    """Another, whose arguments and result stay known."""
+    return x * times
+
+
+doubled: np.ndarray = decorated(np.zeros(8), 2)
+
 # Negative controls: without types, mypy would find these comments unused.
 _ = compiled.memory.tmp_bytes  # type: ignore[attr-defined]
-memsafe.memsafe(step, budgt="1GB")  # type: ignore[call-arg]
+memsafe.memsafe(step, budgt="1GB")  # type: ignore[call-overload]
+memsafe.memsafe(budgt="1GB")  # type: ignore[call-overload]
+decorated(np.zeros(8), "2")  # type: ignore[arg-type]

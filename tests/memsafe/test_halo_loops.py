@@ -67,8 +67,12 @@ def squared(field: Array) -> Array:
     return jnp.sum(bounded(field) ** 2)
 
 
-KERNELS = [normal(3, 3, 2, 2) for _ in range(4)]
-IMAGE, VOLUME, FIELD = (KERNELS, normal(96, 90, 2)), (normal(32, 31, 30),), (normal(128, 120),)
+KERNELS = [normal(3, 3, 2, 2).astype(np.float32) for _ in range(4)]
+"""Of singles: XLA for CPUs gives small convolutions of doubles to no library on jax 0.12, and then
+two images are all that the network keeps."""
+
+IMAGE = KERNELS, normal(96, 90, 2).astype(np.float32)
+VOLUME, FIELD = (normal(32, 31, 30),), (normal(128, 120),)
 PROGRAMS: dict[str, tuple[Function, Any, float]] = {
     "network": (network, IMAGE, 1 / 8),
     "heat": (heat, VOLUME, 1 / 4),
@@ -96,7 +100,13 @@ def budget_of(name: str) -> int:
 def test_a_chain_of_stencils_fits_its_share(name: str) -> None:
     function, given, _ = PROGRAMS[name]
     safe = memsafe(function, budget_of(name))
-    assert_same(safe(*given), jax.jit(function)(*given))
+    assert_same(safe(*given), jax.jit(function)(*given), tolerance_of(given))
+
+
+def tolerance_of(given: Any) -> float:
+    """Of what is computed in the precision of the arguments."""
+    types = {each.dtype for each in jax.tree.leaves(given)}
+    return 1e-9 if types == {np.dtype(np.float64)} else 1e-5
 
 
 def moved_by_one(name: str) -> Callable[[JaxprEqn], tuple[Factor, ...]]:
@@ -127,7 +137,7 @@ def test_the_control_a_halo_that_is_off_by_one_gives_other_values(
     monkeypatch.setattr(rules, "RULES", {**rules.RULES, primitive: wrong})
     safe = memsafe(function, budget_of(name))
     with pytest.raises(AssertionError):
-        assert_same(safe(*given), jax.jit(function)(*given))
+        assert_same(safe(*given), jax.jit(function)(*given), tolerance_of(given))
 
 
 @pytest.mark.exhaustive

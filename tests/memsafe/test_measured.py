@@ -11,6 +11,7 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
 import memsafe
+from memsafe import measure
 from memsafe.jax_internals import aval_of
 from memsafe.measure import Measured, Place, measured
 from tests.memsafe.budgets import ROOM, energy, points, safe, weights
@@ -49,6 +50,14 @@ def test_a_program_that_is_not_optimised_needs_the_same(function: Callable[..., 
     quick, whole = (told(function, runs=runs) for runs in (False, True))
     assert (quick.nbytes, quick.temp_bytes) == (whole.nbytes, whole.temp_bytes)
     assert quick.library_bytes == whole.library_bytes
+
+
+def test_the_control_a_compiler_without_a_library_tells_another_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    monkeypatch.setattr(measure, "_UNOPTIMISED", without)
+    assert told(energy, runs=False).nbytes < told(energy, runs=True).nbytes
 
 
 @pytest.fixture

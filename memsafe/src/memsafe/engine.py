@@ -63,10 +63,15 @@ class Engine:
         return bound(self, program, inputs)
 
     def fit(
-        self, program: ClosedJaxpr, inputs: Sequence[Any] = (), donated: Sequence[int] = ()
+        self,
+        program: ClosedJaxpr,
+        inputs: Sequence[Any] = (),
+        donated: Sequence[int] = (),
+        *,
+        runs: bool = False,
     ) -> Fit:
         """How `program` fits; `inputs`, where given, say where its arguments lie."""
-        return self._fit(program, self._place(inputs, donated))
+        return self._fit(program, self._place(inputs, donated), runs=runs)
 
     def placed(
         self, program: ClosedJaxpr, inputs: Sequence[Any], donated: Sequence[int] = ()
@@ -84,8 +89,7 @@ class Engine:
     ) -> Compiled | None:
         """The compiled form of `program`, where it runs where `inputs` are."""
         here = self.options.device is None or self.options.device in jax.devices()
-        place = self._place(inputs, donated)
-        return self._fit(program, place, runs=True).result.compiled if here else None
+        return self.fit(program, inputs, donated, runs=True).result.compiled if here else None
 
     def executed(
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()

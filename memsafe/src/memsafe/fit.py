@@ -54,7 +54,7 @@ def planner_for(device: Device, options: Options) -> Planner:
 def fitted(program: ClosedJaxpr, options: Options, place: Place, *, runs: bool) -> Fit:
     """`program` (without constants) as one whose compiled peak keeps the budget of `options`.
 
-    What is compiled runs, or only tells what it needs.
+    `runs` is whether it is to run; if not, what is compiled only tells what it needs.
 
     Raises BudgetError, with the smallest peak reached, where no plan does.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,6 +124,13 @@ class Graph:
         pairs = zip(self.equations, self._all_factors, strict=True)
         return [tuple(self._placed(each, all_of)) for each, all_of in pairs]
 
+    @cached_property
+    def has_stencils(self) -> bool:
+        """Whether any equation reads other elements than those of a slice's own indices."""
+        factors = chain.from_iterable(self.factors)
+        axes = chain.from_iterable((*each.operands, *each.results) for each in factors)
+        return any(axis is not None and axis.has_halo for axis in axes)
+
     def _placed(self, equation: JaxprEqn, factors: tuple[Factor, ...]) -> Iterator[Factor]:
         parts = divisions(equation, factors, self.divided)
         for factor, part in zip(factors, parts, strict=True):
@@ -152,6 +160,11 @@ class Graph:
     @cached_property
     def grown(self) -> dict[Hashable, Grown | Blocked]:
         """What a region takes in with a first sink: see `Splitting.grown`, which fills it."""
+        return {}
+
+    @cached_property
+    def ways(self) -> dict[Hashable, list[tuple[Factor, list[int]]]]:
+        """How a region takes in another sink: see `Splitting.ways`, which fills it."""
         return {}
 
     @cached_property

@@ -31,12 +31,14 @@ class Grown:
         versions: The factors that each equation is split along.
         axes: The axis along which each value is sliced, at first.
         read: The equations outside of the region whose results it reads.
+        mask: The equations, as bits.
     """
 
     size: int
     versions: dict[int, tuple[Factor, ...]]
     axes: dict[Var, Axis]
     read: set[int]
+    mask: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +51,7 @@ class Growth:
     versions: dict[int, tuple[Factor, ...]] = field(default_factory=dict)
     axes: dict[Var, Axis] = field(default_factory=dict)
     read: set[int] = field(default_factory=set)
+    mask: int = 0
     followed: int = 0
 
     def of(self, sink: int, factor: Factor) -> Grown:
@@ -56,7 +59,13 @@ class Growth:
         self.take(sink, factor)
         self.run()
         self.complete()
-        return Grown(size=self.region.size, versions=self.versions, axes=self.axes, read=self.read)
+        return Grown(
+            size=self.region.size,
+            versions=self.versions,
+            axes=self.axes,
+            read=self.read,
+            mask=self.mask,
+        )
 
     def take(self, index: int, factor: Factor) -> None:
         """Puts an equation into the loop, split along `factor`."""
@@ -73,6 +82,7 @@ class Growth:
             raise Blocked(index, "it would be split along two axes at once", own)
         self.versions[index] = (*have[:at], factor, *have[at + 1 :])
         self.taken.append((index, factor))
+        self.mask |= 1 << index
         if at == 0:
             for value, axis in zip(results, factor.results, strict=True):
                 if axis is not None:
@@ -94,7 +104,7 @@ class Growth:
         seen = -1
         while len(self.taken) > seen:
             seen = len(self.taken)
-            owned = self.splitting.owned(self.versions)
+            owned = self.splitting.owned(self.mask)
             for index in [index for index in self.versions if owned >> index & 1]:
                 self._make_exact(index)
             self.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 from memsafe.candidates import Tangled, candidate
@@ -9,7 +10,7 @@ from memsafe.jax_internals import aval_of
 from memsafe.splitting import Splitting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jax.extend.core import Var
 
@@ -97,10 +98,11 @@ def recomputed_groups(each: Candidate, room: float) -> list[set[Var]]:
 
 def _saved(graph: Graph, cones: Sequence[int], group: set[Var]) -> tuple[float, int]:
     """The operations that keeping `group` saves, and the bytes that keeping it takes."""
-    saved = sum(
-        work
-        for value in group
-        for at, work in enumerate(graph.costs.works)
-        if cones[graph.definition[value]] >> at & 1
-    )
+    behind = (cones[graph.definition[value]] for value in group)
+    saved = sum(chain.from_iterable(compress(graph.costs.works, _bits(mask)) for mask in behind))
     return saved, max(sum(graph.size[value] for value in group), 1)
+
+
+def _bits(mask: int) -> Iterator[bool]:
+    """Whether each bit is set, the lowest first."""
+    return map("1".__eq__, reversed(f"{mask:b}"))

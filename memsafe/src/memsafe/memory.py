@@ -6,8 +6,9 @@ rough on purpose; `memsafe.search` corrects it by what the compiler says.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from jax.extend.core import Literal
@@ -119,28 +120,20 @@ def usage(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[
 
 def stored(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[Var]) -> set[Var]:
     """The values that have memory of their own."""
-    users: dict[Var, list[Unit]] = {}
-    for unit in units:
-        for value in unit.reads:
-            users.setdefault(value, []).append(unit)
+    readers = Counter(chain.from_iterable(unit.reads for unit in units))
+    read_whole = {value for unit in units if not unit.absorbs for value in unit.reads}
     found: set[Var] = set()
     sources: dict[Var, float] = {}
     for unit in units:
-        behind = 0.0
-        if unit.absorbed:
-            behind = sum(sources.get(v, size(v)) for v in unit.reads)
         borrowed = {result for _, result in unit.same}
-        for value in unit.makes:
-            if value in borrowed:
-                continue
-            using = users.get(value, [])
-            absorbed = (
-                unit.absorbed
-                and value not in kept
-                and all(user.absorbs for user in using)
-                and (len(using) <= 1 or behind < size(value))
-            )
-            if absorbed:
+        made = [value for value in unit.makes if value not in borrowed]
+        if not unit.absorbed:
+            found.update(made)
+            continue
+        behind = sum(sources[v] if v in sources else size(v) for v in unit.reads)
+        for value in made:
+            is_absorbed = value not in kept and value not in read_whole
+            if is_absorbed and (readers[value] <= 1 or behind < size(value)):
                 sources[value] = behind
             else:
                 found.add(value)

@@ -56,6 +56,7 @@ class Region:
             for the sum of a matrix and its transpose.
         axes: The axis along which each value of the loop is sliced, at first.
         sinks: The equations that the loop is there for.
+        mask: All its equations.
         owned: The equations whose kept results this loop is the first to make.
         outside: All that the loop's whole inputs depend on.
         slices: The bytes of slices by their length, as far as known; it grows no more by then.
@@ -66,14 +67,10 @@ class Region:
     again: dict[int, tuple[Factor, ...]] = field(default_factory=dict)
     axes: dict[Var, Axis] = field(default_factory=dict)
     sinks: list[int] = field(default_factory=list)
+    mask: int = 0
     owned: int = 0
     outside: int = 0
     slices: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
-
-    @property
-    def mask(self) -> int:
-        """The region's equations."""
-        return sum(1 << index for index in self.factors)
 
     @property
     def least(self) -> int:

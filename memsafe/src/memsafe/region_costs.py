@@ -70,7 +70,7 @@ def _sliced_unit(graph: Graph, region: Region, index: int, length: int) -> Unit:
 def halo_work(graph: Graph, region: Region) -> float:
     """What a slice's halos take: so much is done again for every slice."""
     found = 0.0
-    for index in region.factors:
+    for index in region.factors if graph.has_stencils else ():
         for factor in region.versions(index):
             halo = max((axis.halo for axis in factor.results if axis is not None), default=0.0)
             found += graph.costs.works[index] * halo / region.size
@@ -119,7 +119,8 @@ def overhead(graph: Graph, region: Region) -> float:
 
 def total(each: Sequence[float], region: Region) -> float:
     """The sum over the equations of a loop, those computed in several ways as often."""
-    return sum(each[index] * len(region.versions(index)) for index in region.factors)
+    once = sum(map(each.__getitem__, region.factors))
+    return once + sum(each[index] * len(more) for index, more in region.again.items())
 
 
 def elementwise_in(graph: Graph, region: Region) -> float:

@@ -34,11 +34,19 @@ class Splitting:
         self.way = way
         self.above = list(graph.ancestors)
         self.covered = 0
+        self.keeping = self._keeping()
         self.known_seeds: dict[int, list[Factor]] = {}
-        self.known_ways: dict[tuple[int, int], list[tuple[Factor, list[int]]]] = {}
         self.cones = self._cones()
         self.cheap = self._cheap()
         self.whole_reads = WholeReads(splitting=self)
+
+    def _keeping(self) -> int:
+        """The equations that make anything kept."""
+        mask = 0
+        for index, equation in enumerate(self.graph.equations):
+            if not self.split.issuperset(equation.outvars):
+                mask |= 1 << index
+        return mask
 
     def _cones(self) -> list[int]:
         """For each equation, itself and what makes its operands through values never kept."""
@@ -139,7 +147,8 @@ class Splitting:
     def _taken_in(self, feasibility: Feasibility, sink: int) -> bool:
         region = feasibility.region
         for factor, whole in self.ways(sink, region.size):
-            if any(self.above[index] & region.owned for index in whole):
+            read = map(self.above.__getitem__, whole)
+            if any(map(region.owned.__and__, read)):
                 continue
             if not feasibility.may_take(sink, factor):
                 continue
@@ -153,9 +162,10 @@ class Splitting:
     def ways(self, sink: int, size: int) -> list[tuple[Factor, list[int]]]:
         """The factors that may take `sink` into a loop over so many indices, and their whole reads.
 
-        See `WholeReads`.
+        See `WholeReads`. As in `grown`, nothing else decides.
         """
-        if (sink, size) not in self.known_ways:
+        known, key = self.graph.ways, (sink, size, self.cones[sink])
+        if key not in known:
             fine = (
                 factor
                 for factor in self.seeds(sink)
@@ -163,12 +173,12 @@ class Splitting:
             )
             factors = [each.coarser(each.size // size) for each in fine]
             reads = [self.whole_reads.of(self.graph.made_operands(sink, each)) for each in factors]
-            self.known_ways[sink, size] = [
+            known[key] = [
                 (factor, whole)
                 for factor, whole in zip(factors, reads, strict=True)
                 if whole is not None
             ]
-        return self.known_ways[sink, size]
+        return known[key]
 
     def extend(self, region: Region, sink: int, factor: Factor) -> None:
         """Takes `sink` and what makes its operands into `region`, or raises and changes nothing."""
@@ -179,7 +189,7 @@ class Splitting:
         self._take_in(region, sink, grown)
 
     def _take_in(self, region: Region, sink: int, grown: Grown) -> None:
-        owned = region.owned | self.owned(grown.versions)
+        owned = region.owned | self.owned(grown.mask)
         outside = region.outside
         for index in grown.read:
             outside |= self.above[index]
@@ -191,6 +201,7 @@ class Splitting:
                 region.again[index] = tuple(others)
         region.axes.update(grown.axes)
         region.sinks.append(sink)
+        region.mask |= grown.mask
         region.owned, region.outside = owned, outside
 
     def close(self, region: Region) -> None:
@@ -198,23 +209,18 @@ class Splitting:
         self.covered |= region.owned
         behind = region.outside | region.owned
         first = min(region.factors)
-        for index, mask in enumerate(self.above[first:], first):
-            if mask & region.owned:
-                self.above[index] = mask | behind
+        self.above[first:] = [
+            mask | behind if mask & region.owned else mask for mask in self.above[first:]
+        ]
 
     def _kept(self, taken: Iterable[tuple[int, Factor]]) -> int:
         """How many of the equations make only what is kept."""
         results = (self.graph.equations[index].outvars for index, _ in taken)
         return sum(not any(value in self.split for value in made) for made in results)
 
-    def owned(self, indices: Iterable[int]) -> int:
+    def owned(self, mask: int) -> int:
         """Those that make what is kept, and that no loop before makes."""
-        mask = 0
-        for index in indices:
-            kept = any(value not in self.split for value in self.graph.equations[index].outvars)
-            if kept and not self.covered >> index & 1:
-                mask |= 1 << index
-        return mask
+        return mask & self.keeping & ~self.covered
 
     def _is_split(self, atom: Var | Literal) -> bool:
         return not isinstance(atom, Literal) and atom in self.split

@@ -162,7 +162,7 @@ class Splitting:
     def ways(self, sink: int, size: int) -> list[tuple[Factor, list[int]]]:
         """The factors that may take `sink` into a loop over so many indices, and their whole reads.
 
-        See `WholeReads`. As in `grown`, nothing else decides.
+        See `WholeReads`. The same decides as in `grown`.
         """
         known, key = self.graph.ways, (sink, size, self.cones[sink])
         if key not in known:

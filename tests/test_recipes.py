@@ -35,8 +35,8 @@ def added(recipe: str) -> int:
     return lines
 
 
-def follow(recipe: str, place: Path) -> None:
-    """Apply a recipe's blocks in their order, and run its commands."""
+def follow(recipe: str, place: Path) -> list[str]:
+    """Apply a recipe's blocks in their order, and run its commands, which it gives back."""
     project = Project(place, {})
     (place / "pytest.ini").unlink()  # The repository has a configuration of its own.
     bin_folder = str(Path(sys.executable).parent)
@@ -62,6 +62,7 @@ def follow(recipe: str, place: Path) -> None:
             check=False,
         )
         assert ended.returncode == 0, f"{text}\n{ended.stdout}{ended.stderr}"
+    return [text for kind, _, text in BLOCK.findall(recipe) if kind == "sh"]
 
 
 def copy(place: Path) -> Path:
@@ -90,7 +91,8 @@ def test_a_recipe_has_five_steps_and_few_lines(name: str) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_followed_to_the_letter_works(name: str, tmp_path: Path) -> None:
-    follow(RECIPES[name], copy(tmp_path))
+    commands = follow(RECIPES[name], copy(tmp_path))
+    assert any("pytest" in each for each in commands)  # What was added is tried.
 
 
 @pytest.mark.parametrize(

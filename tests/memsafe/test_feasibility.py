@@ -3,8 +3,9 @@
 import contextlib
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -146,3 +147,38 @@ def test_a_loop_that_grows_leaves_the_next_one_from_its_sink_as_it_was() -> None
                 shared += first != second
                 assert second == splitting.grown(sink, factor)
     assert shared
+
+
+def ways_of(splitting: Splitting) -> Any:
+    """How each sink may be taken into a loop over the indices of each of its factors."""
+    return {
+        (sink, factor.size): splitting.ways(sink, factor.size)
+        for sink in splitting.sinks()
+        for factor in splitting.seeds(sink)
+    }
+
+
+def ways_kept_from_another(seed: int, seen: Callable[[Splitting], None]) -> bool:
+    """Whether what a graph keeps of other loops is what it finds alone, as `seen` has them."""
+    before = split_at_random(seed)
+    graph = before.graph
+    makers = {graph.definition[value] for value in before.split}
+    fewer = {value for at in sorted(makers)[::2] for value in graph.equations[at].outvars}
+    after, alone = Splitting(graph, fewer), Splitting(graph, fewer)
+    for splitting in (before, after, alone):
+        seen(splitting)
+    ways_of(before)
+    found = ways_of(after)
+    graph.ways.clear()
+    return bool(found == ways_of(alone))
+
+
+def test_ways_into_a_loop_are_kept_by_all_that_decides_them() -> None:
+    assert all(ways_kept_from_another(seed, lambda _: None) for seed in range(SEEDS))
+
+
+def test_the_control_ways_kept_by_less_are_those_of_other_loops() -> None:
+    def forget(splitting: Splitting) -> None:
+        splitting.cones = [0] * len(splitting.cones)
+
+    assert not all(ways_kept_from_another(seed, forget) for seed in range(SEEDS))

@@ -147,8 +147,8 @@ class Splitting:
     def _taken_in(self, feasibility: Feasibility, sink: int) -> bool:
         region = feasibility.region
         for factor, whole in self.ways(sink, region.size):
-            read = map(self.above.__getitem__, whole)
-            if any(map(region.owned.__and__, read)):
+            behind = map(self.above.__getitem__, whole)
+            if any(map(region.owned.__and__, behind)):
                 continue
             if not feasibility.may_take(sink, factor):
                 continue
@@ -162,7 +162,7 @@ class Splitting:
     def ways(self, sink: int, size: int) -> list[tuple[Factor, list[int]]]:
         """The factors that may take `sink` into a loop over so many indices, and their whole reads.
 
-        See `WholeReads`. The same decides as in `grown`.
+        See `WholeReads`. As in `grown`, only what makes the sink's operands decides.
         """
         known, key = self.graph.ways, (sink, size, self.cones[sink])
         if key not in known:

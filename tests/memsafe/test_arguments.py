@@ -185,6 +185,11 @@ def test_an_argument_that_is_no_array_is_refused_with_advice() -> None:
         safe(lambda x, kind: x if kind else -x)(points(), kind="a word")
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    asked = memsafe.memsafe(energy, np.int64(10**5), max_slowdown=np.float32(3))
+    assert asked._calls.options == memsafe.memsafe(energy, 10**5, max_slowdown=3)._calls.options
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -195,6 +200,8 @@ def test_an_argument_that_is_no_array_is_refused_with_advice() -> None:
         ({"rewrites": None}, "rewrites=None"),
         ({"rewrites": [["chains"]]}, "rewrites="),
         *(({"max_slowdown": most}, "max_slowdown=") for most in (0.9, -1, np.nan, "2", True, None)),
+        ({"max_slowdown": np.float32(0.5)}, "max_slowdown="),
+        ({"max_slowdown": np.bool_(1)}, "max_slowdown="),
         ({"tensor_split_size": "-1"}, "tensor_split_size='-1'"),
         ({"donate_argnums": 2}, "donate_argnums=2"),
         ({"donate_argnums": (0, -3)}, "donate_argnums=-3"),

@@ -4,11 +4,13 @@ import contextlib
 import copy
 import functools
 import gc
+import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cloudpickle
 import jax
 import jax.export
 import jax.numpy as jnp
@@ -184,6 +186,34 @@ def test_a_model_that_holds_it_can_be_copied() -> None:
     within = safe(energy)
     model = copy.deepcopy({"loss": within, "x": points()})
     assert_same(model["loss"](model["x"], weights()), energy(points(), weights()))
+
+
+def test_a_copy_of_it_alone_is_itself() -> None:
+    within = safe(energy)
+    assert copy.copy(within) is copy.deepcopy(within) is within
+
+
+@pytest.mark.parametrize("way", [pickle, cloudpickle])
+def test_another_process_can_be_given_it(way: Any) -> None:
+    x, v = points(), weights()
+    within, small = safe(energy), memsafe.memsafe(energy, 9_000)
+    wanted = within(x, v)  # What was planned by now is not sent.
+    loaded, refusing = way.loads(way.dumps((within, small)))
+    assert_same(loaded(x, v), wanted)
+    assert loaded is not within
+    assert peak_bytes(loaded, x, v) <= ROOM
+    with pytest.raises(BudgetError):
+        refusing(x, v)
+
+
+def test_what_only_one_process_knows_is_sent_by_value() -> None:
+    @memsafe.memsafe(budget=ROOM, static_argnames="power")
+    def raised(x: Array, v: Array, *, power: int) -> Array:
+        return energy(x, v) ** power
+
+    loaded = cloudpickle.loads(cloudpickle.dumps(raised))
+    assert_same(loaded(points(), weights(), power=2), energy(points(), weights()) ** 2)
+    assert loaded.__name__ == "raised"
 
 
 def test_without_jit_the_program_runs_as_written() -> None:

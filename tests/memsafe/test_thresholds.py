@@ -112,7 +112,8 @@ def test_gradients_keep_the_threshold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "nbytes"), [("0.1MB", 100_000), ("100kB", 100_000), ("128 KiB", 2**17)]
+    ("words", "nbytes"),
+    [("0.1MB", 100_000), ("100kB", 100_000), ("128 KiB", 2**17), ("1e+5", 100_000)],
 )
 def test_sizes_in_words_are_understood(words: str, nbytes: int) -> None:
     arguments = points(), weights()

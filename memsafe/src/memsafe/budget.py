@@ -105,7 +105,7 @@ def _named(file: Path, name: str) -> int:
 
 
 def _from_words(asked: str) -> float | None:
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?)b?\s*", asked.lower())
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([kmgt]?i?)b?\s*", asked.lower())
     if match is None or match[2] == "i":
         return None
     return float(match[1]) * (_UNITS | _BINARY_UNITS)[match[2]]

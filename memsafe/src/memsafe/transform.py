@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jax.stages import Traced as TracedAhead
 
     from memsafe.budget import Budget
+    from memsafe.options import Options
 
 __all__ = ["Staged", "memsafe"]
 
@@ -32,7 +33,9 @@ _LATER: Any = object()
 class Staged(Generic[P, R]):
     """A function that is called, traced and lowered as one that `jax.jit` returns."""
 
-    def __init__(self, f: Callable[P, R], calls: Calls) -> None:
+    def __init__(self, calls: Calls) -> None:
+        f = calls.function
+
         @functools.wraps(f)
         def inside(*args: P.args, **kwargs: P.kwargs) -> R:
             results: R = calls.run(args, kwargs)
@@ -51,9 +54,17 @@ class Staged(Generic[P, R]):
         """As a function, it is a method of the class that it is an attribute of."""
         return self if instance is None else MethodType(self, instance)
 
-    def __deepcopy__(self, _: object) -> Self:
+    def __copy__(self) -> Self:
         """Itself, as of a function: a model that holds it can be copied."""
         return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        """Itself, as by `copy.copy`."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As pickled: the function and its options. Whoever loads it plans it again."""
+        return _loaded, (self._calls.function, self._calls.options)
 
     def trace(self, *args: Any, **kwargs: Any) -> TracedAhead:
         """The call as a program, of arrays or of `jax.ShapeDtypeStruct`s."""
@@ -67,6 +78,10 @@ class Staged(Generic[P, R]):
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and types of the results."""
         return self.trace(*args, **kwargs).out_info
+
+
+def _loaded(f: Callable[P, R], options: Options) -> Staged[P, R]:
+    return Staged(Calls(function=f, options=options))
 
 
 class Decorator(Protocol):
@@ -145,4 +160,4 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
     )
     if f is _LATER:
         return functools.partial(memsafe, budget=budget, **asked)
-    return Staged(f, Calls.asked(f, budget, asked))
+    return Staged(Calls.asked(f, budget, asked))

@@ -291,7 +291,7 @@ test_slow = Check(claim=claims.TimeRatio(), workloads=(V,), variants=("alike",))
 
 @pytest.mark.exhaustive
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
-    project = Project(tmp_path, {"test_slow.py": SLOW.replace("test_time = ", "untimed = ")})
+    project = Project(tmp_path, {"test_slow.py": SLOW.replace("test_time = ", "_untimed = ")})
     run = project.start("--assay-timing-seconds=600", "-k", "slow and alike")
     end = time.monotonic() + 90
     while not _samples(project):

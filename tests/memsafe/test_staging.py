@@ -5,6 +5,8 @@ import copy
 import functools
 import gc
 import pickle
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -194,26 +196,47 @@ def test_a_copy_of_it_alone_is_itself() -> None:
 
 
 @pytest.mark.parametrize("way", [pickle, cloudpickle])
-def test_another_process_can_be_given_it(way: Any) -> None:
+def test_it_is_pickled_without_its_plans(way: Any) -> None:
     x, v = points(), weights()
     within, small = safe(energy), memsafe.memsafe(energy, 9_000)
-    wanted = within(x, v)  # What was planned by now is not sent.
+    wanted = within(x, v)
     loaded, refusing = way.loads(way.dumps((within, small)))
+    assert within._calls.engine.fits
+    assert not loaded._calls.engine.fits
     assert_same(loaded(x, v), wanted)
-    assert loaded is not within
-    assert peak_bytes(loaded, x, v) <= ROOM
+    assert peak_bytes(loaded, x, v) <= ROOM < peak_bytes(energy, x, v)
     with pytest.raises(BudgetError):
         refusing(x, v)
 
 
-def test_what_only_one_process_knows_is_sent_by_value() -> None:
+REPOSITORY = Path(__file__).parents[2]
+"""The modules of these tests are found from there."""
+
+_LOADED = """
+import pathlib, sys
+import cloudpickle, jax
+jax.config.update("jax_enable_x64", True)
+function, arguments = cloudpickle.loads(pathlib.Path(sys.argv[1]).read_bytes())
+assert "while" in function.lower(*arguments, power=2).as_text(), "no loop over slices"
+print(function.__name__, float(function(*arguments, power=2)))
+"""
+
+
+def test_another_process_computes_in_slices_what_it_loads(tmp_path: Path) -> None:
     @memsafe.memsafe(budget=ROOM, static_argnames="power")
     def raised(x: Array, v: Array, *, power: int) -> Array:
         return energy(x, v) ** power
 
-    loaded = cloudpickle.loads(cloudpickle.dumps(raised))
-    assert_same(loaded(points(), weights(), power=2), energy(points(), weights()) ** 2)
-    assert loaded.__name__ == "raised"
+    x, v = points(), weights()
+    pickled = tmp_path / "function.pickle"
+    pickled.write_bytes(cloudpickle.dumps((raised, (np.asarray(x), np.asarray(v)))))
+    command = [sys.executable, "-c", _LOADED, str(pickled)]
+    printed = subprocess.run(
+        command, cwd=REPOSITORY, check=True, capture_output=True, text=True
+    ).stdout
+    name, value = printed.split()
+    assert name == "raised"
+    np.testing.assert_allclose(float(value), energy(x, v) ** 2, rtol=1e-9)
 
 
 def test_without_jit_the_program_runs_as_written() -> None:

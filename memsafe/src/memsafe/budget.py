@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from jax import Device
 
-__all__ = ["Budget", "as_text", "device_bytes", "has_host_memory", "parsed"]
+__all__ = ["Budget", "as_number", "as_text", "device_bytes", "has_host_memory", "parsed"]
 
 Budget = int | float | str
 
@@ -25,14 +25,17 @@ def parsed(asked: Budget, option: str = "budget") -> int:
 
     Raises ValueError, naming the option, for what is no size, not finite, or not positive.
     """
-    nbytes: object = _from_words(asked) if isinstance(asked, str) else asked
-    if isinstance(nbytes, np.integer | np.floating):
-        nbytes = nbytes.item()
-    if isinstance(nbytes, bool) or not isinstance(nbytes, int | float):
-        raise _refused(asked, option)
-    if not 1 <= nbytes < math.inf:
+    nbytes = as_number(_from_words(asked) if isinstance(asked, str) else asked)
+    if nbytes is None or not 1 <= nbytes < math.inf:
         raise _refused(asked, option)
     return int(nbytes)
+
+
+def as_number(given: object) -> float | None:
+    """`given` as a number of Python, from one of Python or numpy; None for all else, and a bool."""
+    if isinstance(given, np.integer | np.floating):
+        given = given.item()
+    return given if isinstance(given, int | float) and not isinstance(given, bool) else None
 
 
 def as_text(nbytes: float) -> str:

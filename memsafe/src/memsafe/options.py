@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import jax
-import numpy as np
 
-from memsafe.budget import Budget, device_bytes, parsed
+from memsafe.budget import Budget, as_number, device_bytes, parsed
 from memsafe.programs import with_sub_jaxprs
 from memsafe.rewrites import (
     Rewritten,
@@ -238,11 +237,10 @@ class Options:
 
 def _times(asked: Asked) -> float:
     given: Any = asked.get("max_slowdown", MAX_SLOWDOWN)
-    if isinstance(given, np.integer | np.floating):
-        given = given.item()
-    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 1:
+    times = as_number(given)
+    if times is None or not times >= 1:
         raise _refused(ValueError, "max_slowdown", given, "a number from 1 on, such as 2.0")
-    return float(given)
+    return float(times)
 
 
 def _bytes(asked: Asked, option: str) -> int | None:

@@ -63,7 +63,10 @@ class Staged(Generic[P, R]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As pickled: the function and its options. Whoever loads it plans it again."""
+        """As pickled: the function and its options. The process that loads it plans again.
+
+        A `device` among the options cannot be pickled: JAX raises TypeError.
+        """
         return _loaded, (self._calls.function, self._calls.options)
 
     def trace(self, *args: Any, **kwargs: Any) -> TracedAhead:

@@ -9,9 +9,11 @@ from jax import Array
 
 from memsafe.device_model import CPU
 from memsafe.graph import Graph
+from memsafe.keeping import values_above
 from memsafe.plan import Loop, Plan
 from memsafe.planner import Planner
 from memsafe.programs import flattened
+from memsafe.splitting import Splitting
 from tests.memsafe.budgets import pairs
 
 COUNT = 2048
@@ -54,6 +56,34 @@ def test_a_loop_takes_in_no_steps_to_save_little() -> None:
     plan, found = loops(elsewhere=60)
     assert [len(loop.region.factors) < BETWEEN for loop in found] == [True, True]
     assert plan.work <= 1.08 * plan.graph.costs.work
+
+
+def crossed(x: Array, y: Array, z: Array) -> tuple[Array, ...]:
+    """Two tables of pairs. The sums of each wait for sums of the other, or for another value."""
+    one, other = pairs(x), pairs(y)
+    first = one.sum(1)
+    between = other.sum(1)
+    last = (one * between).sum(1)
+    z = jnp.sin(z)
+    return first, between, last, (other * z).sum(1)
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_closed_loop_is_behind_what_came_before_it(*, is_remembered: bool) -> None:
+    x, z = jax.ShapeDtypeStruct((8, 3), jnp.float32), jax.ShapeDtypeStruct((8,), jnp.float32)
+    graph = Graph(flattened(jax.make_jaxpr(crossed)(x, x, z)))
+    splitting = Splitting(graph, values_above(graph, 8 * 8 * 4))
+    first, between, last, others = (graph.definition[v] for v in graph.closed.jaxpr.outvars)
+    (sine,) = (at for at, one in enumerate(graph.equations) if one.primitive.name == "sin")
+    for sinks in ([first, last], [between, others]):
+        loop = splitting.grown(sinks[0], splitting.seeds(sinks[0])[0])
+        assert splitting.merge(loop, sinks[1:])
+        splitting.close(loop)
+        if not is_remembered:
+            splitting.closed.clear()
+    # The second loop waits for the sine, so the first, which waits for the second, does too.
+    assert first < between
+    assert bool(splitting.above[first] >> sine & 1) == is_remembered
 
 
 def test_what_is_much_work_is_kept_rather_than_what_is_little() -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from memsafe.graph import Graph
 from memsafe.memory import Unit, Usage, usage
-from memsafe.region import Blocked, Region
-from memsafe.region_costs import elementwise_in, region_work, total
+from memsafe.region import Blocked, Region, bits
+from memsafe.region_costs import region_work, total
 from memsafe.splitting import Splitting
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def candidate(
         order=order,
         obstacles=obstacles,
         work=sum_of(graph.costs.works),
-        in_slices=sum(elementwise_in(graph, region) for region in regions),
+        in_slices=sum(total(graph.costs.elementwise, region) for region in regions),
         traffic=sum_of(graph.costs.traffic),
     )
 
@@ -146,11 +146,10 @@ def usage_of(each: Candidate) -> Usage:
 def wanted_from(region: Region, graph: Graph, wanted: set[Var]) -> list[tuple[int, list[Var]]]:
     """The equations whose results leave a loop, and which of their results do."""
     found = []
-    for index in sorted(region.factors):
-        if region.owned >> index & 1:
-            leaving = [value for value in graph.equations[index].outvars if value in wanted]
-            if leaving:
-                found.append((index, leaving))
+    for index in bits(region.owned):
+        leaving = [value for value in graph.equations[index].outvars if value in wanted]
+        if leaving:
+            found.append((index, leaving))
     return found
 
 
@@ -260,7 +259,7 @@ def _no_factor(graph: Graph, sink: int) -> str:
 
 def _ordered(graph: Graph, splitting: Splitting, regions: list[Region]) -> list[int | Region]:
     """Loops and whole equations, each after all that it reads, near to their first order."""
-    looped = {index: region for region in regions for index in _owned(region)}
+    looped = {index: region for region in regions for index in bits(region.owned)}
     items: list[int | Region] = [
         index
         for index, equation in enumerate(graph.equations)
@@ -269,7 +268,7 @@ def _ordered(graph: Graph, splitting: Splitting, regions: list[Region]) -> list[
     items += regions
     maker: dict[int, int] = {}
     for number, item in enumerate(items):
-        made = _owned(item) if isinstance(item, Region) else [item]
+        made = bits(item.owned) if isinstance(item, Region) else [item]
         maker.update(dict.fromkeys(made, number))
     needs = [
         {
@@ -281,12 +280,8 @@ def _ordered(graph: Graph, splitting: Splitting, regions: list[Region]) -> list[
     ]
     for before, after in pairwise(sorted(graph.ordered)):
         needs[maker[after]].add(maker[before])
-    places = [max(_owned(i)) + 0.5 if isinstance(i, Region) else float(i) for i in items]
+    places = [i.owned.bit_length() - 0.5 if isinstance(i, Region) else float(i) for i in items]
     return [items[number] for number in _sorted(needs, places)]
-
-
-def _owned(region: Region) -> list[int]:
-    return [index for index in sorted(region.factors) if region.owned >> index & 1]
 
 
 def _reads(graph: Graph, item: int | Region) -> list[Var]:

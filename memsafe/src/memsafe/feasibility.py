@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from memsafe.region import bits
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -54,7 +56,7 @@ class WholeReads:
                 self.known[need] = self._read(self._operands(need)) if ways else None
             todo += unknown
         read = self._read(operands)
-        return None if read is None else _bits(read)
+        return None if read is None else bits(read)
 
     def _operands(self, need: Sliced) -> tuple[tuple[Var, Axis | None], ...]:
         return self.splitting.graph.carrier(*need).operands or ()
@@ -81,14 +83,6 @@ class WholeReads:
                     return None
                 found |= read
         return found
-
-
-def _bits(mask: int) -> list[int]:
-    found = []
-    while mask:
-        found.append((mask & -mask).bit_length() - 1)
-        mask &= mask - 1
-    return found
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 from memsafe.candidates import Tangled, candidate
 from memsafe.jax_internals import aval_of
+from memsafe.region import bits
 from memsafe.splitting import Splitting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from jax.extend.core import Var
 
@@ -98,11 +98,6 @@ def recomputed_groups(each: Candidate, room: float) -> list[set[Var]]:
 
 def _saved(graph: Graph, cones: Sequence[int], group: set[Var]) -> tuple[float, int]:
     """The operations that keeping `group` saves, and the bytes that keeping it takes."""
-    behind = (cones[graph.definition[value]] for value in group)
-    saved = sum(chain.from_iterable(compress(graph.costs.works, _bits(mask)) for mask in behind))
+    works = graph.costs.works
+    saved = sum(works[at] for value in group for at in bits(cones[graph.definition[value]]))
     return saved, max(sum(graph.size[value] for value in group), 1)
-
-
-def _bits(mask: int) -> Iterator[bool]:
-    """Whether each bit is set, the lowest first."""
-    return map("1".__eq__, reversed(f"{mask:b}"))

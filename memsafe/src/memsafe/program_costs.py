@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from memsafe.costs import gives_its_operands, traffic, work
+from memsafe.costs import elementwise_work, gives_its_operands, traffic, work
 from memsafe.memory import stored
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ class Costs:
             work(each) + self._inside(at, lambda one: sum(one.operations))
             for at, each in enumerate(self.graph.equations)
         ]
+
+    @cached_property
+    def elementwise(self) -> list[float]:
+        """Those of touching elements alone, of what each equation itself does."""
+        return list(map(elementwise_work, self.graph.equations))
 
     @cached_property
     def traffic(self) -> list[float]:

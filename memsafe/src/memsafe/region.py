@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memsafe.factors import Axis, Factor
     from memsafe.graph import Graph
 
-__all__ = ["Blocked", "Region", "TilingMismatch"]
+__all__ = ["Blocked", "Region", "TilingMismatch", "bits"]
 
 
 class Blocked(Exception):
@@ -99,3 +99,12 @@ class Region:
                 if graph.definition.get(value) not in self.factors:
                     found[value] = None
         return list(found)
+
+
+def bits(mask: int) -> list[int]:
+    """The equations of a mask, the first first."""
+    found = []
+    while mask:
+        found.append((mask & -mask).bit_length() - 1)
+        mask &= mask - 1
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memsafe.costs import SOLVE_CALL, elementwise_work
+from memsafe.costs import SOLVE_CALL
 from memsafe.jax_internals import aval_of
 from memsafe.memory import usage
 from memsafe.programs import nbytes
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from memsafe.region import Region
 
 __all__ = [
-    "elementwise_in",
     "fixed_share",
     "halo_work",
     "overhead",
@@ -121,9 +120,3 @@ def total(each: Sequence[float], region: Region) -> float:
     """The sum over the equations of a loop, those computed in several ways as often."""
     once = sum(map(each.__getitem__, region.factors))
     return once + sum(each[index] * len(more) for index, more in region.again.items())
-
-
-def elementwise_in(graph: Graph, region: Region) -> float:
-    """The part of its work that touches elements."""
-    works = ((elementwise_work(graph.equations[at]), at) for at in region.factors)
-    return sum(work * len(region.versions(at)) for work, at in works)

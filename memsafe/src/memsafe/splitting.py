@@ -33,6 +33,7 @@ class Splitting:
         self.split = split
         self.way = way
         self.above = list(graph.ancestors)
+        self.closed: list[tuple[int, int]] = []
         self.covered = 0
         self.keeping = self._keeping()
         self.known_seeds: dict[int, list[Factor]] = {}
@@ -205,13 +206,18 @@ class Splitting:
         region.owned, region.outside = owned, outside
 
     def close(self, region: Region) -> None:
-        """Makes the region one thing: what depends on a part of it depends on all it reads."""
-        self.covered |= region.owned
-        behind = region.outside | region.owned
-        first = min(region.factors)
-        self.above[first:] = [
-            mask | behind if mask & region.owned else mask for mask in self.above[first:]
-        ]
+        """Makes the region one thing: what depends on a part of it depends on all it reads.
+
+        That is what comes after it, and what depends on a later equation since a loop was closed.
+        """
+        owned = region.owned
+        self.covered |= owned
+        behind = region.outside | owned
+        first = min((at for at, mask in self.closed if mask & owned), default=len(self.above))
+        first = min(first, (owned & -owned).bit_length() - 1)
+        later = self.above[first:]
+        self.above[first:] = [mask | behind if mask & owned else mask for mask in later]
+        self.closed.append((first, behind))
 
     def _kept(self, taken: Iterable[tuple[int, Factor]]) -> int:
         """How many of the equations make only what is kept."""

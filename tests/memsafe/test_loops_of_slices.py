@@ -13,11 +13,12 @@ from jax.extend.core import ClosedJaxpr
 from memsafe import BudgetError, explain, memsafe
 from memsafe.emit import emitted
 from memsafe.graph import Graph
-from memsafe.options import DEFAULT_REWRITES, Options
+from memsafe.options import DEFAULT_REWRITES, REWRITES, Options
 from memsafe.plan import Plan
 from memsafe.planner import Planner
 from memsafe.preparations import checkpointed_steps, for_slices
 from memsafe.programs import evaluate, flattened
+from memsafe.rewrites import Rewritten
 from tests.memsafe.budgets import assert_same, compiled_bytes, peak_bytes
 
 pytestmark = pytest.mark.usefixtures("doubles")
@@ -120,6 +121,53 @@ def test_loops_stay_in_pairs_only_where_they_can_be_cut(without: str, *, has_pai
     assert (pairs in [each.notes for each in for_slices(options, step(), "cpu")]) == has_pairs
     alone = flattened(jax.make_jaxpr(jnp.tanh)(1.0))
     assert len(for_slices(options, alone, "cpu")) == 1
+
+
+@pytest.mark.parametrize(("room", "tries"), [(1.0, False), (0.99, True)])
+def test_a_step_that_fits_is_not_improved_at_length(
+    monkeypatch: pytest.MonkeyPatch, room: float, *, tries: bool
+) -> None:
+    """A kernel in slices of an eighth of its memory takes 1.9 times its work, and fits as it is."""
+
+    @jax.grad
+    def gradient(x: Array) -> Array:
+        for _ in range(2):
+            x = x + jax.nn.softmax(x @ x.T) @ x
+        return jnp.sum(x**2)
+
+    written = flattened(jax.make_jaxpr(gradient)(jnp.ones((256, 16))))
+    whole = Planner(slice_bytes=1e12).plan(written, float("inf")).predicted
+    improved: list[int] = []
+
+    def improve(planner: Planner, _: Any, plan: Plan, *_rest: Any) -> Plan:
+        improved.append(planner.depth)  # Steps of steps, which are a level lower, may not fit.
+        return plan
+
+    monkeypatch.setattr(Planner, "_improved", improve)
+    planner = Planner(slice_bytes=whole / 64, depth=3)
+    plan = planner.plan_of_step(written, room * whole, ())
+    assert (planner.depth in improved) == tries
+    assert plan.is_as_written != tries
+    assert planner.plan(written, whole / 8).work > 1.5 * plan.graph.costs.work
+
+
+def test_a_rewrite_is_done_once_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    rewritten: list[ClosedJaxpr] = []
+
+    def rewrite(program: ClosedJaxpr) -> Rewritten:
+        rewritten.append(program)
+        return Rewritten(program=program, notes=())
+
+    monkeypatch.setitem(REWRITES, "online", rewrite)
+    options, program, known = Options.checked(None, {}), step(), {}
+    first = for_slices(options, program, "cpu", known)
+    assert len(rewritten) == len(set(rewritten)) > 1
+    before = len(rewritten)
+    again = for_slices(options, program, "cpu", known)
+    assert len(rewritten) == before
+    assert [each.notes for each in again] == [each.notes for each in first]
+    for_slices(options, program, "cpu")
+    assert len(rewritten) > before
 
 
 @pytest.mark.parametrize(("slice_bytes", "products"), [(1e12, 2), (2_000, 3)])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
 
     from memsafe.measure import Place
-    from memsafe.options import Options
+    from memsafe.options import Known, Options
     from memsafe.shards import Parts
 
 __all__ = ["fitted", "planner_for"]
@@ -102,12 +102,14 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place, *, runs: bool) 
         measure=measure,
         runs=runs,
     )
-    sliced = for_slices(options, flat, place.device.platform)
+    known: Known = {}
+    rewritten = partial(for_slices, options, platform=place.device.platform, known=known)
+    sliced = rewritten(flat)
     if any(parts):
         free = free_in_loops(flat)
-        forms = sliced if free is flat else for_slices(options, free, place.device.platform)
+        forms = sliced if free is flat else rewritten(free)
         sliced += [replace(each, across=True) for each in forms]
-    again = recomputing(options, flat, place.device, parts, search.room)
+    again = recomputing(options, flat, place.device, parts, search.room, known)
     return search.cheapest(sliced, again)
 
 

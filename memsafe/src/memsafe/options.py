@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from jax.extend.core import ClosedJaxpr
 
+    Known = dict[tuple[str, ClosedJaxpr], Rewritten]
+
 __all__ = ["DEFAULT_REWRITES", "MAX_SLOWDOWN", "REWRITES", "Asked", "Options"]
 
 REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
@@ -206,28 +208,35 @@ class Options:
             return self.budget
         return None if self.size_threshold is not None else device_bytes(device)
 
-    def prepared(self, closed: ClosedJaxpr, platform: str) -> Rewritten:
-        """`closed` and all that it runs after the rewrites."""
-        return self._rewritten(closed, platform, without=(*_AT_LAST, *_FOR_WHOLE_VALUES))
+    def prepared(self, closed: ClosedJaxpr, platform: str, known: Known | None = None) -> Rewritten:
+        """`closed` and all that it runs after the rewrites; those in `known` were done before."""
+        return self._rewritten(closed, platform, known, (*_AT_LAST, *_FOR_WHOLE_VALUES))
 
-    def prepared_as_written(self, closed: ClosedJaxpr, platform: str) -> Rewritten:
+    def prepared_as_written(
+        self, closed: ClosedJaxpr, platform: str, known: Known | None = None
+    ) -> Rewritten:
         """`closed` after the rewrites that do not help slices alone: loops stay in pairs."""
-        return self._rewritten(closed, platform, without=(*_AT_LAST, *_FOR_SLICES))
+        return self._rewritten(closed, platform, known, (*_AT_LAST, *_FOR_SLICES))
 
-    def prepared_at_last(self, closed: ClosedJaxpr, platform: str) -> Rewritten:
+    def prepared_at_last(
+        self, closed: ClosedJaxpr, platform: str, known: Known | None = None
+    ) -> Rewritten:
         """`closed` after the rewrites that take work as well."""
-        return self._rewritten(closed, platform, without=_FOR_WHOLE_VALUES)
+        return self._rewritten(closed, platform, known, _FOR_WHOLE_VALUES)
 
     def _rewritten(
-        self, closed: ClosedJaxpr, platform: str, without: Sequence[str] = ()
+        self, closed: ClosedJaxpr, platform: str, known: Known | None, without: Sequence[str]
     ) -> Rewritten:
         notes: list[str] = []
         asked = set(self.rewrites) - set(without)
+        known = {} if known is None else known
 
         def rewritten(program: ClosedJaxpr) -> ClosedJaxpr:
             for name, rewrite in REWRITES.items():
                 if name in asked and platform in _ONLY_ON.get(name, (platform,)):
-                    result = rewrite(program)
+                    if (name, program) not in known:
+                        known[name, program] = rewrite(program)
+                    result = known[name, program]
                     program = result.program
                     notes.extend(result.notes)
             return with_sub_jaxprs(program, rewritten)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jax import Device
     from jax.extend.core import ClosedJaxpr
 
-    from memsafe.options import Options
+    from memsafe.options import Known, Options
     from memsafe.shards import Parts
 
 __all__ = ["checkpointed_steps", "for_slices", "recomputing"]
@@ -57,15 +57,19 @@ _KEPT_ON_HOST = (1, 2, 4, 8)
 """Of how many steps one carry is sent to the host, where the others are computed again."""
 
 
-def for_slices(options: Options, closed: ClosedJaxpr, platform: str) -> list[Rewritten]:
+def for_slices(
+    options: Options, closed: ClosedJaxpr, platform: str, known: Known | None = None
+) -> list[Rewritten]:
     """The program as it is sliced; then where they differ, by what takes work, and in pairs.
 
-    In pairs, a step of a loop over slices may compute again what its own loops keep.
+    In pairs, a step of a loop over slices may compute again what its own loops keep. `known` are
+    rewrites done before, of the same programs.
     """
+    known = {} if known is None else known
     ways = [options.prepared, options.prepared_at_last]
     if "checkpoints" in options.rewrites and has_loops_to_cut(closed):
         ways.append(options.prepared_as_written)
-    first, *others = (way(closed, platform) for way in ways)
+    first, *others = (way(closed, platform, known) for way in ways)
     return [first, *(each for each in others if each.notes != first.notes)]
 
 
@@ -79,15 +83,17 @@ def recomputing(
     device: Device,
     parts: tuple[Parts, ...] = (),
     room: float = float("inf"),
+    known: Known | None = None,
 ) -> Iterator[Rewritten]:
     """`closed` with values computed again for gradients, the least operations and bytes kept first.
 
-    `parts` says how the arguments lie over several devices, `room` the bytes of one beside them.
+    `parts` says how the arguments lie over several devices, `room` the bytes of one beside them,
+    `known` which rewrites were done before.
 
     Loops first; then what is outside of them; then both. At last what loops keep waits in the
     host's memory: of all steps, or of some of them where the others are computed again.
     """
-    first = again = options.prepared_as_written(closed, device.platform)
+    first = again = options.prepared_as_written(closed, device.platform, known)
     if "checkpoints" in options.rewrites:
         ways = (checkpointed_loops(first.program, *each) for each in _LOOPS)
         for again in _after(first, ways):

@@ -150,6 +150,8 @@ class Planner:
 
     def split_above(self, closed: ClosedJaxpr, threshold: int, parts: Placed = ()) -> Plan:
         """The plan that keeps no value of more than `threshold` bytes, whatever the peak."""
+        if not self.least:
+            return replace(self, least=self.slice_bytes).split_above(closed, threshold, parts)
         graph = Graph(closed, parts, self.model, self.across)
         chosen = candidate(graph, values_above(graph, threshold + 1))
         return self._realized(chosen, self.slice_bytes)
@@ -237,8 +239,6 @@ class Planner:
 
     def _lean(self, chosen: Candidate, plan: Plan, budget: float) -> Plan:
         """`plan`, of `chosen`, with less to compile, where that fits and does not cost much."""
-        if len(chosen.graph.equations) <= _WAY:
-            return plan
         other = self._candidate(chosen.graph, chosen.split, _WAY)
         if other.in_loops >= chosen.in_loops or other.work > _LEAN * chosen.work:
             return plan

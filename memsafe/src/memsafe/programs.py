@@ -115,12 +115,17 @@ def with_sub_jaxprs(
 
 
 def retraced(closed: ClosedJaxpr, replace: Mapping[int, Replacement]) -> ClosedJaxpr:
-    """`closed` with some equations, by index, computed in another way."""
+    """`closed` with some equations, by index, computed in another way.
+
+    What jax.numpy calls there is flattened too.
+    """
 
     def program(*arguments: Array) -> list[Array]:
         return evaluate(closed, arguments, replace=replace)
 
-    return traced_like(program, closed)
+    found = traced_like(program, closed)
+    is_flat = all(equation.primitive.name not in _CALLS for equation in found.jaxpr.eqns)
+    return found if is_flat else flattened(found)
 
 
 def evaluate(

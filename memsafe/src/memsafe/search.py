@@ -225,8 +225,9 @@ class Search:
         smallest = plain.nbytes
         targets = Targets(arguments=plain.argument_bytes, room=_MARGIN * room)
         is_long = len(preparation.program.jaxpr.eqns) > LONG
-        for at in range(tries):
-            most = room / 4 ** (at + 1)
+        sliced = 0
+        for _ in range(tries):
+            most = room / 4 ** (sliced + 1)
             limit = CLOSE * room if compiled and tries > 1 and not is_long else float("inf")
             found = self._other(preparation, target, before, most, limit)
             if tries > 1 and is_long:
@@ -234,6 +235,7 @@ class Search:
             if found is None:
                 break
             before = plan, target = found
+            sliced += bool(plan.loops)
             slowdown = self._slowdown(preparation, plan)
             if tries > 1 and not self._is_worth_it(plan, target, slowdown, compiled):
                 break

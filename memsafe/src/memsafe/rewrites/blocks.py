@@ -93,7 +93,7 @@ class _Program:
                 self.ends |= {
                     (window.part, cut.dim, index)
                     for window in cut.windows
-                    if isinstance(window.part, Var)
+                    if isinstance(window.part, Var) and not cut.is_at_an_end
                 }
 
     def blocks(self) -> list[_Blocks]:
@@ -112,8 +112,9 @@ class _Program:
     def _stuck(self) -> list[Var]:
         """The values without a dimension for a loop, the largest first, and none that is little."""
         dims = defaultdict(set)
-        for whole, dim in self.cuts:
-            dims[whole].add(dim)
+        for (whole, dim), cuts in self.cuts.items():
+            if not all(cut.is_at_an_end for cut in cuts.values()):
+                dims[whole].add(dim)
         large = sorted((v for v in dims if size_of(v) >= self.given), key=size_of, reverse=True)
         found = [whole for whole in large if self._uncut(whole, dims[whole]) <= _FEW]
         return [whole for whole in found if _LITTLE * size_of(whole) >= size_of(found[0])]
@@ -131,7 +132,7 @@ class _Program:
         """Whether a loop along the dimension meets a cut."""
         if (value, dim) not in self._cut:
             blocks = _Blocks.grown(self, value, dim)
-            cut = bool(blocks.cuts) or blocks.ended
+            cut = blocks.ended or not all(cut.is_at_an_end for cut in blocks.cuts.values())
             self._cut.update(dict.fromkeys(blocks.axes.items(), cut))
         return self._cut[value, dim]
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Cut", "Window", "cuts_of"]
 
 
+_LITTLE = 16
+"""A part of so many is little: a loop across takes in as much more."""
+
+
 class Window(NamedTuple):
     """Where a part lies: the whole's indices from `start` up to `stop`."""
 
@@ -57,6 +61,13 @@ class Cut:
     def makes(self) -> bool:
         """Whether the equation puts the whole together; else it takes it apart."""
         return self.whole in self.equation.outvars
+
+    @property
+    def is_at_an_end(self) -> bool:
+        """Whether it cuts off, or adds, so little at the ends that a loop goes on with a halo."""
+        size = shape_of(self.whole)[self.dim]
+        edges = {edge for window in self.windows for edge in (window.start, window.stop)}
+        return all(_LITTLE * min(edge, size - edge) <= size for edge in edges)
 
     def block(self, read: Read, start: int, stop: int) -> Array:
         """The whole from `start` up to `stop` of the dimension, where no window begins or ends."""

@@ -299,3 +299,30 @@ def test_the_control_as_if_it_were_fused_no_plan_fits(monkeypatch: pytest.Monkey
     )
     with pytest.raises(BudgetError):
         memsafe(UNFUSED["sines"], COUNT**2 // 8)(jnp.linspace(0.0, 2.0, COUNT))
+
+
+@jax.grad
+def transported(x: Array, y: Array) -> Array:
+    """The costs of a transport plan between points, after five steps of Sinkhorn."""
+    costs = jnp.sum((x[:, None] - y[None]) ** 2, -1)
+
+    def step(carried: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
+        f = -jax.nn.logsumexp(carried[1][None] - costs, 1)
+        return (f, -jax.nn.logsumexp(f[:, None] - costs, 0)), None
+
+    start = jnp.zeros(len(x)), jnp.zeros(len(y))
+    (f, g), _ = jax.lax.scan(step, start, None, length=5)
+    return f.mean() + g.mean()
+
+
+@pytest.mark.parametrize(
+    "share",
+    [*(pytest.param(1 / part, marks=pytest.mark.exhaustive) for part in (2, 3)), 1 / 4],
+)
+def test_what_fits_a_smaller_budget_is_found_for_a_larger_one(share: float) -> None:
+    """On a CPU most of it is what libraries hold of values whole, for which no prediction is."""
+    with jax.enable_x64(new_val=False):
+        given = jnp.float32(points(200)), jnp.float32(points(216))
+        floor = sum(each.nbytes for each in given)
+        budget = int(floor + share * (peak_bytes(transported, *given) - floor))
+        assert_same(memsafe(transported, budget)(*given), transported(*given), 1e-5)

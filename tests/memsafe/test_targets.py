@@ -1,5 +1,7 @@
 """What the next plan is made for, by what those before it needed."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -29,6 +31,17 @@ def test_the_next_target_is_smaller(needed: list[float], targets: list[float]) -
         following = tried.after(target, 400.0, needing(each, is_refused=each == float("inf")))
         assert following == pytest.approx(wanted)
         target = wanted
+
+
+@pytest.mark.parametrize(("held", "share"), [(700, 0.5), (300, 0.9)])
+def test_the_next_target_is_far_smaller_where_libraries_hold_most_of_what_is_no_improvement(
+    held: int, share: float
+) -> None:
+    tried = Targets(arguments=0, room=1000)
+    more, no_less = (replace(needing(each), library_bytes=held) for each in (1100, 1099))
+    target = tried.after(40.0, 30.0, more)
+    assert target == pytest.approx(0.9 * 30)
+    assert tried.after(20.0, 15.0, no_less) == pytest.approx(share * 15)
 
 
 @pytest.mark.parametrize(

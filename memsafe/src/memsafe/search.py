@@ -225,8 +225,10 @@ class Search:
         smallest = plain.nbytes
         targets = Targets(arguments=plain.argument_bytes, room=_MARGIN * room)
         is_long = len(preparation.program.jaxpr.eqns) > LONG
-        sliced = 0
-        for _ in range(tries):
+        sliced = new = 0
+        for _ in range(2 * tries):  # What was compiled for another attempt costs none.
+            if new == tries:
+                break
             most = room / 4 ** (sliced + 1)
             limit = CLOSE * room if compiled and tries > 1 and not is_long else float("inf")
             found = self._other(preparation, target, before, most, limit)
@@ -239,7 +241,9 @@ class Search:
             slowdown = self._slowdown(preparation, plan)
             if tries > 1 and not self._is_worth_it(plan, target, slowdown, compiled):
                 break
+            known = len(compiled)
             fit = self._compiled(preparation, plan, compiled)
+            new += len(compiled) > known or tries == 1
             result = fit.result
             if result.keeps(self.budget):
                 return fit

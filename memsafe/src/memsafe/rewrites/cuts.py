@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Cut", "Window", "cuts_of"]
 
-
 _LITTLE = 16
-"""A part of so many is little: a loop across takes in as much more."""
+"""The share that is little: a loop across computes as much twice."""
 
 
 class Window(NamedTuple):
@@ -64,7 +63,12 @@ class Cut:
 
     @property
     def is_at_an_end(self) -> bool:
-        """Whether it cuts off, or adds, so little at the ends that a loop goes on with a halo."""
+        """Whether it cuts off, or adds, so little at the ends that a loop goes on with a halo.
+
+        None goes on with one part of a split.
+        """
+        if self.equation.primitive.name == "split":
+            return False
         size = shape_of(self.whole)[self.dim]
         edges = {edge for window in self.windows for edge in (window.start, window.stop)}
         return all(_LITTLE * min(edge, size - edge) <= size for edge in edges)

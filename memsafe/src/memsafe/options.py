@@ -209,7 +209,7 @@ class Options:
         return None if self.size_threshold is not None else device_bytes(device)
 
     def prepared(self, closed: ClosedJaxpr, platform: str, known: Known | None = None) -> Rewritten:
-        """`closed` and all that it runs after the rewrites; those in `known` were done before."""
+        """`closed` and all that it runs after the rewrites; `known` keeps what each one gave."""
         return self._rewritten(closed, platform, known, (*_AT_LAST, *_FOR_WHOLE_VALUES))
 
     def prepared_as_written(

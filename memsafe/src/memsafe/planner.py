@@ -107,23 +107,23 @@ class Planner:
     across: bool = False
 
     def plan(
-        self, closed: ClosedJaxpr, budget: float, parts: Placed = (), *, is_spare: bool = False
+        self, closed: ClosedJaxpr, budget: float, parts: Placed = (), *, is_optional: bool = False
     ) -> Plan:
         """The cheapest plan found within `budget` bytes beside the arguments, or the smallest.
 
-        `parts` says how the arguments lie over several devices; bytes are then one device's. One
-        that `is_spare`, as the program fits without, is not improved if it is much work: of 52 such
-        plans of steps (of 715), none came to less than `_FREE` (jax 0.10.2, 2026-11-29).
+        `parts` says how the arguments lie over several devices; bytes are then one device's. A plan
+        `is_optional` where the program fits as it is: one of much work is then not improved. Of 715
+        such plans, 52 were much work, and none was within `_FREE` when improved (2026-11-29).
         """
         if not self.least:
             least = max(budget / _CRUMBS, 1.0)
-            return replace(self, least=least).plan(closed, budget, parts, is_spare=is_spare)
+            return replace(self, least=least).plan(closed, budget, parts, is_optional=is_optional)
         program = signature(closed), parts, self.across
-        key = (program, self.depth, _magnitude(budget), _magnitude(self.least), is_spare)
+        key = (program, self.depth, _magnitude(budget), _magnitude(self.least), is_optional)
         if key not in self.plans:
             if program not in self.graphs:
                 self.graphs[program] = Graph(closed, parts, self.model, self.across)
-            self.plans[key] = self._found(self.graphs[program], budget, is_spare=is_spare)
+            self.plans[key] = self._found(self.graphs[program], budget, is_optional=is_optional)
         return self.plans[key]
 
     def plan_of_step(self, step: ClosedJaxpr, available: float, parts: Placed) -> Plan:
@@ -133,7 +133,7 @@ class Planner:
         """
         whole = self.plan(step, math.inf, parts)
         fits = whole.predicted <= available
-        plan = self.plan(step, min(self.soft, available), parts, is_spare=fits)
+        plan = self.plan(step, min(self.soft, available), parts, is_optional=fits)
         if self.soft < available and 1 + plan.share_again > _FREE:
             plan = min(plan, self.plan(step, available, parts), key=lambda one: one.work)
         if plan.predicted <= available and 1 + plan.share_again <= _FREE:
@@ -156,7 +156,7 @@ class Planner:
         chosen = candidate(graph, values_above(graph, threshold + 1))
         return self._realized(chosen, self.slice_bytes)
 
-    def _found(self, graph: Graph, budget: float, *, is_spare: bool) -> Plan:
+    def _found(self, graph: Graph, budget: float, *, is_optional: bool) -> Plan:
         best = self._realized(self._candidate(graph, set()), budget)
         if best.predicted <= budget:
             return best
@@ -164,7 +164,7 @@ class Planner:
         for at, each in enumerate(candidates[:_TRIED]):
             plan = self._realized(each, budget)
             if plan.predicted <= budget:
-                is_hopeless = is_spare and plan.work > self._free * graph.costs.work
+                is_hopeless = is_optional and plan.work > self._free * graph.costs.work
                 others = candidates[at + 1 :]
                 return plan if is_hopeless else self._improved(each, plan, others, budget)
             best = min(best, plan, key=lambda one: one.predicted)

@@ -62,8 +62,8 @@ def for_slices(
 ) -> list[Rewritten]:
     """The program as it is sliced; then where they differ, by what takes work, and in pairs.
 
-    In pairs, a step of a loop over slices may compute again what its own loops keep. `known` are
-    rewrites done before, of the same programs.
+    In pairs, a step of a loop over slices may compute again what its own loops keep. Rewrites in
+    `known` are not done again, and others are added to it.
     """
     known = {} if known is None else known
     ways = [options.prepared, options.prepared_at_last]
@@ -87,8 +87,8 @@ def recomputing(
 ) -> Iterator[Rewritten]:
     """`closed` with values computed again for gradients, the least operations and bytes kept first.
 
-    `parts` says how the arguments lie over several devices, `room` the bytes of one beside them,
-    `known` which rewrites were done before.
+    `parts` says how the arguments lie over several devices, `room` the bytes of one beside them.
+    `known` is as in `for_slices`.
 
     Loops first; then what is outside of them; then both. At last what loops keep waits in the
     host's memory: of all steps, or of some of them where the others are computed again.

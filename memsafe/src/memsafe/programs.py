@@ -117,7 +117,7 @@ def with_sub_jaxprs(
 def retraced(closed: ClosedJaxpr, replace: Mapping[int, Replacement]) -> ClosedJaxpr:
     """`closed` with some equations, by index, computed in another way.
 
-    What jax.numpy calls there is flattened too.
+    Functions of jax.numpy, which the new way may call, are flattened too.
     """
 
     def program(*arguments: Array) -> list[Array]:

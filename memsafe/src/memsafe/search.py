@@ -226,7 +226,7 @@ class Search:
         targets = Targets(arguments=plain.argument_bytes, room=_MARGIN * room)
         is_long = len(preparation.program.jaxpr.eqns) > LONG
         sliced = new = 0
-        for _ in range(2 * tries):  # What was compiled for another attempt costs none.
+        for _ in range(2 * tries):
             if new == tries:
                 break
             most = room / 4 ** (sliced + 1)
@@ -243,6 +243,7 @@ class Search:
                 break
             known = len(compiled)
             fit = self._compiled(preparation, plan, compiled)
+            # What another attempt compiled is not counted; but one try is one plan.
             new += len(compiled) > known or tries == 1
             result = fit.result
             if result.keeps(self.budget):

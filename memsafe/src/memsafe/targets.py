@@ -30,9 +30,9 @@ _LESS = 0.9
 _FAR_LESS = 0.5
 """The same where the compiler refused, for its device may hold less than the budget.
 
-And where libraries hold most of a plan that is no improvement: until it gives them slices, they
-hold as much for any target. A transport plan of 1,500 × 1,600 was refused at 96.1 MB, by 0.04 %,
-and fitted 48 MB (2 cores, jax 0.10.2, 2026-11-29).
+Also where a plan is no improvement and libraries hold most of its memory, which stays the same for
+any target until they get slices. A transport plan of 1,500 × 1,600 was refused at 96.1 MB, by
+0.04 %, and fitted 48 MB (2 cores, jax 0.10.2, 2026-11-29).
 """
 
 _STALLED = 0.95

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Cut", "Window", "cuts_of"]
 
-_LITTLE = 16
-"""The share that is little: a loop across computes as much twice."""
+_LITTLE = 20
+"""A border of so small a part of its dimension is little: a halo is as long, and computed twice.
+
+The gradient of three convolutions, each after a pad, at an eighth of its memory takes 1.21 times
+its operations with halos and 4.13 in blocks where the border is 1/98, 1.31 and 1.41 where it is
+1/26, 1.34 and 1.04 where it is 1/18 (96 × 90, jax 0.10.2, 2026-11-29).
+"""
 
 
 class Window(NamedTuple):
@@ -65,7 +70,7 @@ class Cut:
     def is_at_an_end(self) -> bool:
         """Whether it cuts off, or adds, so little at the ends that a loop goes on with a halo.
 
-        None goes on with one part of a split.
+        No loop goes on across a split, whose parts are results of one equation.
         """
         if self.equation.primitive.name == "split":
             return False

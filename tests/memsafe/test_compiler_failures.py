@@ -1,4 +1,4 @@
-"""A compiler that fails at the program as written, for another reason than its size."""
+"""A compiler that fails, for another reason than the size of a program."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +43,49 @@ def test_a_compiler_that_fails_at_every_plan_too_says_why(monkeypatch: pytest.Mo
     failing_at(monkeypatch, lambda _: True)
     with pytest.raises(jax.errors.JaxRuntimeError, match="no output tile sizes"):
         safe(energy)(points(), weights())
+
+
+class Failures:
+    """A compiler that fails at some plans, the first ones."""
+
+    def __init__(self, count: float) -> None:
+        self.count, self.plans = count, 0
+
+    def __call__(self, program: Any) -> bool:
+        self.plans += not as_written(program)
+        return not as_written(program) and self.plans <= self.count
+
+
+def test_a_compiler_that_fails_at_a_plan_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = Failures(1)
+    failing_at(monkeypatch, fails)
+    assert_same(safe(energy)(points(), weights()), energy(points(), weights()))
+    assert fails.plans > 1
+
+
+def test_a_compiler_that_fails_at_all_plans_but_not_as_written_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failing_at(monkeypatch, Failures(float("inf")))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no output tile sizes") as caught:
+        safe(energy)(points(), weights())
+    assert caught.value.__notes__ == ["It fails at memsafe's plans, not at the function as written."]
+
+
+def test_a_refusal_names_the_plans_at_which_the_compiler_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failing_at(monkeypatch, Failures(1))
+    with pytest.raises(memsafe.BudgetError) as caught:
+        memsafe.memsafe(jax.grad(energy), budget=20_000)(points(), weights())
+    told = "the compiler fails at a plan: INTERNAL: no output tile sizes"
+    assert caught.value.blockers[0] == told
+
+
+def test_a_refusal_names_no_failure_where_there_is_none() -> None:
+    with pytest.raises(memsafe.BudgetError) as caught:
+        memsafe.memsafe(jax.grad(energy), budget=20_000)(points(), weights())
+    assert not any("fails" in each for each in caught.value.blockers)
 
 
 def test_a_version_beside_it_is_not_taken_for_the_size_of_a_refused_program() -> None:

@@ -81,12 +81,12 @@ def test_grouped_features_leave_the_images_and_space_apart() -> None:
     )
 
 
-def test_grouped_images_are_cut_in_space_alone() -> None:
+def test_grouped_images_are_cut_along_input_features_and_space() -> None:
     assert_pieces_give_the_whole(
         lambda x, y: convolved(x, y, batch_group_count=2),
         numbers(4, 5, 6, 4),
         numbers(3, 2, 4, 6),
-        expect=[],
+        expect=[((3, 2), (None,), True)],
         halos=(1, 2),
         rounds=True,
     )
@@ -110,6 +110,21 @@ def test_the_gradient_of_a_kernel_sums_over_images() -> None:
         ],
         halos=(0, 1),
         rounds=True,  # The library's order of sums depends on the number of channels and processor.
+    )
+
+
+def test_the_gradient_of_a_kernel_for_each_feature_sums_over_images() -> None:
+    def loss(kernel: jax.Array, images: jax.Array) -> jax.Array:
+        return (convolved(images, kernel, feature_group_count=4) ** 2).sum()
+
+    assert_pieces_give_the_whole(
+        jax.grad(loss),
+        numbers(3, 2, 1, 4),
+        numbers(5, 7, 6, 4),
+        primitive="conv_general_dilated",
+        expect=[((0, 0), (None,), True), ((None, 1), (None,), True), ((None, 2), (None,), True)],
+        halos=(0, 1),
+        rounds=True,
     )
 
 

@@ -10,7 +10,9 @@ from memsafe.budget import as_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["NAMED_SHARE", "BudgetError", "advising"]
+    from jax.errors import JaxRuntimeError
+
+__all__ = ["NAMED_SHARE", "BudgetError", "advising", "failure"]
 
 NAMED_SHARE = 0.01
 """The share of the peak from which a value is named: what is smaller stands in nobody's way."""
@@ -80,6 +82,12 @@ class BudgetError(RuntimeError):
     def __reduce__(self) -> tuple[object, ...]:
         known = self.budget, self.smallest, self.blockers, self.slowdown, self._most, self._quick
         return _rebuilt, known
+
+
+def failure(error: JaxRuntimeError) -> str:
+    """What is in the way where a compiler fails at a plan, in a line."""
+    first, _, _ = str(error).partition("\n")
+    return f"the compiler fails at a plan: {first:.200}"
 
 
 def _rebuilt(

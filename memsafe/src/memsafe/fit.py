@@ -163,9 +163,7 @@ def _written(program: ClosedJaxpr, measure: Callable[..., Measured]) -> Measured
     try:
         return measure(partial(_as_written, program))
     except jax.errors.JaxRuntimeError:
-        own = float(sum(nbytes(variable) for variable in program.jaxpr.invars))
-        infinite = float("inf")
-        return Measured(nbytes=infinite, argument_bytes=own, temp_bytes=infinite, lowered=None)
+        return Measured.of_nothing(float(sum(map(nbytes, program.jaxpr.invars))))
 
 
 def _as_written(program: ClosedJaxpr, *arguments: Array) -> list[Array]:

@@ -153,6 +153,14 @@ class Measured:
     library_bytes: int = 0
     places: tuple[tuple[Any, ...], ...] = ()
 
+    @classmethod
+    def of_nothing(cls, argument_bytes: float) -> Measured:
+        """Of a program at which the compiler fails, for another reason than its size."""
+        infinite = float("inf")
+        return cls(
+            nbytes=infinite, argument_bytes=argument_bytes, temp_bytes=infinite, lowered=None
+        )
+
     def keeps(self, budget: int) -> bool:
         """Whether it runs within `budget`; what a compiler refused keeps none, however large."""
         return self.lowered is not None and self.nbytes <= budget

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from memsafe.measure import Measured
     from memsafe.plan import Plan
 
-__all__ = ["TOO_FAR", "Prospects"]
+__all__ = ["TOO_FAR", "Prospects", "overestimate"]
 
 TOO_FAR = 1.4
 """A plan is not compiled that should need so many times the room, as the plans before it did.
@@ -78,3 +78,10 @@ class Prospects:
     def _needed(self, fit: Fit, *, libraries: bool) -> float:
         needed = fit.result.nbytes - self.arguments - self.results
         return max(needed if libraries else needed - fit.result.library_bytes, 1.0)
+
+
+def overestimate(written: Plan, plain: Measured) -> float:
+    """How much larger the prediction is than what the compiler needs; 1 where either is nothing."""
+    needed = plain.nbytes - plain.argument_bytes
+    is_known = written.predicted and 0 < needed < float("inf")
+    return written.predicted / needed if is_known else 1.0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from jax.errors import JaxRuntimeError
 
 from memsafe.blockers import blockers_of
 from memsafe.compiled_plan import Fit
 from memsafe.emit import emitted
-from memsafe.errors import BudgetError
+from memsafe.errors import BudgetError, failure
+from memsafe.measure import Measured
 from memsafe.plan import LONG
-from memsafe.prospects import TOO_FAR, Prospects
+from memsafe.prospects import TOO_FAR, Prospects, overestimate
 from memsafe.recomputation import Attempt, Recomputation, allowed, slowdown
 from memsafe.rewrites import Rewritten
 from memsafe.targets import Targets
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from memsafe.graph import Graph
-    from memsafe.measure import Measured
     from memsafe.plan import Plan
     from memsafe.planner import Planner
     from memsafe.shards import Parts
@@ -96,6 +98,7 @@ class Search:
         parts: How the arguments lie over several devices.
         measure: Compiles a program.
         runs: Whether the plan that is found is to run.
+        failures: The compiler's errors at plans, for another reason than their size.
     """
 
     budget: int
@@ -106,6 +109,7 @@ class Search:
     parts: tuple[Parts, ...]
     measure: Callable[..., Measured]
     runs: bool
+    failures: list[JaxRuntimeError] = field(default_factory=list)
 
     @property
     def room(self) -> float:
@@ -115,14 +119,14 @@ class Search:
     def cheapest(self, sliced: Sequence[Rewritten], recomputing: Iterable[Rewritten]) -> Fit:
         """The program that keeps the budget with the fewest operations, as far as predicted.
 
-        Raises BudgetError.
+        Raises BudgetError; the compiler's own error where it fails at all plans.
         """
         written = self.planner.plan(sliced[0].program, float("inf"), self.parts)
         compiled: list[Fit] = []
         plain = self._in_turn(compiled)
         if compiled and plain.keeps(self.budget):
             return compiled[0]
-        ratio = _ratio(written, plain)
+        ratio = overestimate(written, plain)
         target = _MARGIN * self.room * min(1.0, 2 * ratio)
         # Compilers fuse what a plan counts as kept.
         again = Recomputation(
@@ -154,6 +158,9 @@ class Search:
             raise BudgetError(
                 budget=self.budget, smallest=smallest, slowdown=slowdown, most=self.most
             )
+        if self.failures and len(self.failures) == len(compiled):
+            self.failures[0].add_note("It fails at memsafe's plans, not at the function as written.")
+            raise self.failures[0]
         # What is in the way is told of the program that the user knows.
         smallest = min(plain.nbytes, *(refusal.smallest for refusal in refusals))
         told = min(in_slices, key=lambda refusal: refusal.smallest)
@@ -161,7 +168,7 @@ class Search:
         raise BudgetError(
             budget=self.budget,
             smallest=smallest,
-            blockers=told.blockers,
+            blockers=(*map(failure, self.failures), *told.blockers),
             quick=min(quick, default=None),
         )
 
@@ -271,13 +278,27 @@ class Search:
             plan=plan,
             written=self.written,
             plain=self.plain,
-            result=self.measure(emitted(plan), runs=self.runs and plan.predicted <= self.room),
+            result=self._measured(plan),
             attempts=len(compiled) + 1,
             notes=preparation.notes,
             moved=preparation.moved,
         )
         compiled.append(fit)
         return fit
+
+    def _measured(self, plan: Plan) -> Measured:
+        """A plan, compiled; infinitely large if the compiler fails at it.
+
+        XLA for GPUs finds no tiles for some shapes of slices, and does for others (jax 0.10.2).
+        Raises its error where it fails at the program as written too.
+        """
+        try:
+            return self.measure(emitted(plan), runs=self.runs and plan.predicted <= self.room)
+        except JaxRuntimeError as error:
+            if self.plain.nbytes == float("inf"):
+                raise
+            self.failures.append(error)
+            return Measured.of_nothing(self.plain.argument_bytes)
 
     def _is_worth_it(
         self, plan: Plan, target: float, slowdown: float, compiled: Sequence[Fit]
@@ -316,7 +337,7 @@ class Search:
         if self._is_too_slow(plan, self._slowdown(preparation, plan)):
             return found
         prospects = Prospects.of(self.budget, self.plain)
-        sliced = [fit for fit in compiled if fit.plan.loops]
+        sliced = [fit for fit in compiled if fit.plan.loops and fit.result.nbytes < float("inf")]
         if not plan.loops or not sliced:
             return found
         if prospects.is_far(plan, sliced[-1]):
@@ -375,10 +396,3 @@ def _split_above(
         graphs={},
     )
     return finer.split_above(prepared.program, int(nbytes), parts)
-
-
-def _ratio(written: Plan, plain: Measured) -> float:
-    """How much larger the prediction is than what the compiler needs; 1 where either is nothing."""
-    needed = plain.nbytes - plain.argument_bytes
-    is_known = written.predicted and 0 < needed < float("inf")
-    return written.predicted / needed if is_known else 1.0

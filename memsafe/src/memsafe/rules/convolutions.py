@@ -35,14 +35,14 @@ def _convolution_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     if params.get("out_sharding") is not None:
         return ()
     taps = tuple(_taps(equation))
-    if params["batch_group_count"] != 1:
-        return taps
     images = _carried(equation, (Axis(left[0]), None), Axis(out[0]))
     if params["feature_group_count"] != 1:
         return images + taps
     features = _carried(equation, (None, Axis(right[0])), Axis(out[1]))
     summed = (Axis(left[1]), Axis(right[1]))
     sums = _carried(equation, summed, None) if _floats(equation) else ()
+    if params["batch_group_count"] != 1:
+        return sums + taps
     return images + features + sums + taps
 
 

@@ -410,6 +410,37 @@ def constraints_in_a_loop_over_layers_let_the_batch_be_sliced() -> None:
     assert sums_over_devices(text) == (1, 0), text
 
 
+def a_language_model_whose_table_lies_as_its_tokens_do_is_sliced() -> None:
+    """FSDP without a constraint: table, weights and tokens over the same devices."""
+    vocabulary, width = 4096, 64
+
+    def loss(weights: tuple[Array, ...], tokens: Array) -> Array:
+        table, *layers = weights
+        x = table[tokens]
+        for each in layers:
+            scores = jax.nn.softmax(x @ each @ x.swapaxes(1, 2))
+            x = x + jnp.tanh(scores @ x @ each)
+        logits = x @ table.T
+        found = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[..., None], -1)
+        return -found.mean()
+
+    numbers = np.random.default_rng(0)
+    shapes = ((vocabulary, width), *(((width, width),) * 4))
+    host = [numbers.standard_normal(each).astype(np.float32) / 16 for each in shapes]
+    tokens = numbers.integers(0, vocabulary, (32, 128)).astype(np.int32)
+    arguments = jax.device_put((tuple(host), tokens), split_rows())
+    gradient = jax.grad(loss)
+    budget = peak_bytes(gradient, *arguments) // 6
+    with redirect_stdout(StringIO()) as told:
+        explain(gradient, budget)(*arguments)
+    over_batch = [each for each in told.getvalue().splitlines() if "loop over 32 in " in each]
+    assert over_batch, told.getvalue()
+    assert all("of each of 4 devices)" in each for each in over_batch), over_batch
+    wanted = jax.jit(gradient)(*arguments)
+    for one, other in zip(memsafe(gradient, budget)(*arguments), wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
 CLAIMS: Final = {
     claim.__name__: claim
     for claim in (
@@ -436,6 +467,7 @@ CLAIMS: Final = {
         sums_along_a_divided_dimension_are_added_over_devices,
         a_batch_over_devices_is_computed_in_slices_of_each_device,
         constraints_in_a_loop_over_layers_let_the_batch_be_sliced,
+        a_language_model_whose_table_lies_as_its_tokens_do_is_sliced,
     )
 }
 

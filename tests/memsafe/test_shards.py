@@ -132,6 +132,62 @@ def test_a_constraint_counts_more_than_larger_weights() -> None:
     assert divided_by(asked=False) == (Part(1, 4, ("b",)),)
 
 
+B = (Part(0, 4, ("b",)),)
+SUMS = {
+    "looked up in a table, both over the same devices": (
+        lambda table, at: table[at],
+        (((64, 4), np.float32), ((8, 2), np.int32)),
+        (B, B),
+        B,
+    ),
+    "many weights, both over the same devices": (
+        jnp.matmul,
+        (((8, 4), np.float32), ((4, 64), np.float32)),
+        (B, B),
+        B,
+    ),
+    "looked up in a table over other devices": (
+        lambda table, at: table[at],
+        (((64, 4), np.float32), ((8, 2), np.int32)),
+        ((Part(0, 2, ("a",)),), B),
+        B,
+    ),
+    "a table alone over devices": (
+        lambda table, at: table[at],
+        (((64, 4), np.float32), ((8, 2), np.int32)),
+        (B, ()),
+        (),
+    ),
+    "weights alone over devices": (
+        jnp.matmul,
+        (((8, 4), np.float32), ((4, 64), np.float32)),
+        ((), B),
+        (),
+    ),
+}
+"""Sums of what lies over devices: their function, shapes, places, and how the result lies."""
+
+
+@pytest.mark.parametrize(("function", "shapes", "places", "parts"), SUMS.values(), ids=SUMS)
+def test_a_sum_leaves_its_result_where_another_operand_divides_it(
+    function: Any, shapes: Any, places: tuple[tuple[Part, ...], ...], parts: Any
+) -> None:
+    given = [jax.ShapeDtypeStruct(*each) for each in shapes]
+    closed = flattened(jax.make_jaxpr(function)(*given))
+    assert Graph(closed, places).divided.get(closed.jaxpr.outvars[0], ()) == parts
+
+
+def test_what_moves_least_is_made_whole_for_a_sum() -> None:
+    def product(rows: int, columns: int) -> list[tuple[int, ...]]:
+        shapes = [jax.ShapeDtypeStruct(each, np.float32) for each in ((rows, 8), (8, columns))]
+        closed = gathered(jax.make_jaxpr(jnp.matmul)(*shapes), [along("b")] * 2)
+        placed = (each for each in closed.jaxpr.eqns if "constraint" in each.primitive.name)
+        return [each.outvars[0].aval.shape for each in placed]
+
+    assert product(4, 64) == [(4, 8)]  # 512 bytes of partial sums, 2,048 of weights.
+    assert product(32, 64) == [(8, 64)]  # The weights are more than the rows, but sums 8,192.
+
+
 def stepped(x: Array, weights: Array, moments: Array) -> Array:
     slopes = jax.grad(lambda weights: jnp.sum((x @ weights) ** 2))(weights)
     return 0.9 * moments + slopes

@@ -87,10 +87,18 @@ def divisions(
     """How each factor is divided over devices.
 
     Devices divide one factor of an equation: one that the program asks for, else that of the
-    largest operand, which then moves least, else that of a result.
+    largest operand, which then moves least, else that of a result. Where a sum is divided, its
+    results move as well.
     """
     wishes = [_wish(equation, factor, known) for factor in factors]
-    order = sorted(range(len(factors)), key=lambda at: wishes[at][:2], reverse=True)
+    results = sum(map(nbytes, equation.outvars))
+
+    def rank(at: int) -> tuple[bool, bool, int]:
+        is_asked, operand, _ = wishes[at]
+        moved = results if factors[at].merge is not None else 0
+        return is_asked, operand > 0, operand - moved
+
+    order = sorted(range(len(factors)), key=rank, reverse=True)
     found: list[Part | None] = [None] * len(factors)
     taken: set[Any] = set()
     for at in order:
@@ -126,7 +134,10 @@ def _along(atom: Var | Literal, axis: Axis | None, known: Mapping[Var, Parts]) -
 def propagated(
     equation: JaxprEqn, factors: Sequence[Factor], known: Mapping[Var, Parts]
 ) -> dict[Var, Parts]:
-    """How the results of `equation` lie, if each stays where its operands are."""
+    """How the results of `equation` lie, if each stays where its operands are.
+
+    So they do where a sum is divided over the same devices: these then add each its part.
+    """
     if equation.primitive.name == "sharding_constraint":
         (result,), sharding = equation.outvars, equation.params["sharding"]
         parts = input_parts(sharding, aval_of(result).shape)
@@ -136,7 +147,8 @@ def propagated(
     if equation.primitive.name == "device_put":
         return dict(_put(equation, known))
     found: dict[Var, list[Part]] = {}
-    for factor, part in zip(factors, divisions(equation, factors, known), strict=True):
+    kept = [factor for factor in factors if factor.merge is None]
+    for factor, part in zip(kept, divisions(equation, kept, known), strict=True):
         for value, axis in zip(equation.outvars, factor.results, strict=True):
             if axis is not None and part is not None:
                 found.setdefault(value, []).append(part._replace(dim=axis.dim))

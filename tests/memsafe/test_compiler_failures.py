@@ -69,7 +69,7 @@ def test_a_compiler_that_fails_at_all_plans_but_not_as_written_says_why(
     failing_at(monkeypatch, Failures(float("inf")))
     with pytest.raises(jax.errors.JaxRuntimeError, match="no output tile sizes") as caught:
         safe(energy)(points(), weights())
-    assert caught.value.__notes__ == ["It fails at memsafe's plans, not at the function as written."]
+    assert caught.value.__notes__ == ["It fails at plans of memsafe, not at the function itself."]
 
 
 def test_a_refusal_names_the_plans_at_which_the_compiler_fails(

@@ -159,7 +159,7 @@ class Search:
                 budget=self.budget, smallest=smallest, slowdown=slowdown, most=self.most
             )
         if self.failures and len(self.failures) == len(compiled):
-            self.failures[0].add_note("It fails at memsafe's plans, not at the function as written.")
+            self.failures[0].add_note("It fails at plans of memsafe, not at the function itself.")
             raise self.failures[0]
         # What is in the way is told of the program that the user knows.
         smallest = min(plain.nbytes, *(refusal.smallest for refusal in refusals))

@@ -20,7 +20,10 @@ def as_written(program: Any) -> bool:
 
 
 def failing_at(
-    monkeypatch: pytest.MonkeyPatch, fails: Callable[[Any], bool], times: float = 1.0
+    monkeypatch: pytest.MonkeyPatch,
+    fails: Callable[[Any], bool],
+    times: float = 1.0,
+    told: str = "INTERNAL: no output tile sizes",
 ) -> None:
     """Let the compiler fail at the programs for which `fails` is true, as at no size.
 
@@ -30,7 +33,7 @@ def failing_at(
 
     def compiled(program: Any, **options: Any) -> Any:
         if fails(program):
-            raise jax.errors.JaxRuntimeError("INTERNAL: no output tile sizes")
+            raise jax.errors.JaxRuntimeError(told)
         found = measured(program, **options)
         return found if as_written(program) else replace(found, nbytes=times * found.nbytes)
 
@@ -68,6 +71,16 @@ def test_a_compiler_that_fails_at_a_plan_gets_another(monkeypatch: pytest.Monkey
     failing_at(monkeypatch, fails)
     assert_same(safe(energy)(points(), weights()), energy(points(), weights()))
     assert fails.plans > 1
+
+
+def test_a_plan_that_is_no_valid_program_is_not_hidden_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fails = Failures(1)
+    failing_at(monkeypatch, fails, told="INVALID_ARGUMENT: shapes differ")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="shapes differ"):
+        safe(energy)(points(), weights())
+    assert fails.plans == 1
 
 
 def test_a_compiler_that_fails_at_all_plans_but_not_as_written_says_why(

@@ -184,8 +184,8 @@ def test_what_moves_least_is_made_whole_for_a_sum() -> None:
         placed = (each for each in closed.jaxpr.eqns if "constraint" in each.primitive.name)
         return [each.outvars[0].aval.shape for each in placed]
 
-    assert product(4, 64) == [(4, 8)]  # 512 bytes of partial sums, 2,048 of weights.
-    assert product(32, 64) == [(8, 64)]  # The weights are more than the rows, but sums 8,192.
+    assert product(4, 64) == [(4, 8)]  # Rows and sums: 128 + 1,024 bytes; weights: 2,048.
+    assert product(32, 64) == [(8, 64)]  # Rows and sums: 1,024 + 8,192 bytes.
 
 
 def stepped(x: Array, weights: Array, moments: Array) -> Array:

@@ -137,6 +137,18 @@ def test_narrow_floats_are_added_in_float32_and_rounded_once(dtype: type) -> Non
     assert tokens.merge.state_avals(seen.equation)[0].dtype == np.float32
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, jnp.bfloat16])
+@pytest.mark.parametrize("add", [lax.scatter_add, lax.scatter_sub])
+def test_zeros_that_nothing_is_added_to_keep_their_sign(
+    add: Callable[..., Array], dtype: type
+) -> None:
+    zeros = -jnp.zeros((5, 2), dtype)
+    at, rows = np.array([1, 1, 3, 9])[:, None], jnp.asarray([[1, 2], [3, 4], [0, 5], [6, 7]], dtype)
+    assert_merges_to_the_bit(
+        lambda x, at, y: with_rows(add, x, at, y, "drop"), zeros, at, rows, merges=1
+    )
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint32])
 def test_rows_are_put_at_indices_of_any_type(dtype: type, mode: str) -> None:

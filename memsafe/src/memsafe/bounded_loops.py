@@ -15,7 +15,7 @@ from jax.extend.core import Literal, Var
 
 from memsafe.jax_internals import bind
 from memsafe.loop_bounds import carried_arguments, most_steps, over_steps, shift_of
-from memsafe.programs import evaluate, is_inexact, retraced, silently
+from memsafe.programs import evaluate, is_inexact, silently, traced_like
 from memsafe.ranges import CALLS, limits_of, range_of, ranges_in
 from memsafe.reversed_loops import with_derivative
 from memsafe.sub_jaxprs import as_closed, rebuilt, sub_jaxprs_of
@@ -90,7 +90,7 @@ def _replacement(equation: JaxprEqn, outside: _Outside) -> Replacement | None:
             varied = outside.varied(equation.invars)
             return with_derivative(equation, runs["body_jaxpr"], varied, most)(*operands)
         if name in CALLS:
-            changed = retraced(programs["jaxpr"], inside["jaxpr"])
+            changed = traced_like(runs["jaxpr"], programs["jaxpr"])  # Not flat: loops have rules.
             return bind(equation, operands, {**equation.params, "jaxpr": changed})
         if name in _COMPUTED_AGAIN:
             how = {key: equation.params[key] for key in ("policy", "prevent_cse")}

@@ -181,10 +181,10 @@ def _begun(graph: Graph, loop: Loop, after: Any) -> list[Array]:
 
 
 def _later(start: Array, after: Any) -> Array:
-    """`start`, there only once `after` is."""
+    """`start`, there only once `after`, a zero, is; its own zeros keep their sign."""
     if not jnp.issubdtype(start.dtype, jnp.number):
         return start
-    return start + lax.convert_element_type(after, start.dtype)
+    return start - lax.convert_element_type(after, start.dtype)
 
 
 def _added(

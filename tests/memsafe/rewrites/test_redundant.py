@@ -87,6 +87,11 @@ def test_one_layout_change_of_another_is_one(function: Any, left: Any) -> None:
     assert names(rewritten(lambda x: jnp.sin(function(x)), X)).count(left) == 1
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 1)])
+def test_a_number_that_was_made_an_array_and_is_a_number_again_stays_right(shape: Any) -> None:
+    rewritten(lambda x: x * jnp.squeeze(jnp.full(shape, 2.0)), X)
+
+
 def test_repeated_equations_are_computed_once_through_all_that_follows() -> None:
     after = rewritten(lambda x: jnp.exp(jnp.sin(x) + 1) * jnp.exp(jnp.sin(x) + 1), X)
     assert names(after) == ["sin", "add", "exp", "mul"]

@@ -209,7 +209,8 @@ def _of_its_source(meaning: _Meaning, values: _Values) -> _Meaning:
         own = source.params["broadcast_dimensions"]
         params = {"broadcast_dimensions": tuple(places[dim] for dim in own)}
     elif _keeps_the_elements(meaning) and _keeps_the_elements(source):
-        same = _aval_key(source.operands[0].aval) == _aval_key(meaning.result())
+        (first,) = source.operands
+        same = isinstance(first, Var) and _aval_key(first.aval) == _aval_key(meaning.result())
         params = {} if same or meaning.name == "reshape" else None
     if params is None:
         return meaning

@@ -59,7 +59,10 @@ class Taps(Monoid):
     def part(
         self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
     ) -> tuple[Array, ...]:
-        """The convolution of the part with the piece: what is counted is not in the kernel."""
+        """The convolution of the part with the piece: what is counted is not in the kernel.
+
+        Its zeros meet the image there: an infinity of the image gives NaN, see README.md.
+        """
         image, kernel = operands
         cut, axis = factor.operands
         assert cut is not None

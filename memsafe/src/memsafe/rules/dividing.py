@@ -35,7 +35,11 @@ _OVER_DEVICES = frozenset(("psum", "psum_invariant"))
 """So do sums over devices, of one array."""
 
 _SCALED = {"div": (0,), "dot_general": (0, 1), "dynamic_slice": (0,), "mul": (0, 1)}
-"""The same of one part and something whole: which operand may be the part."""
+"""The same of one part and something whole: which operand may be the part.
+
+Of parts, one may be zero, or two of opposite sign: divided by zero or multiplied by infinity, they
+add up to NaN, where their sum gives infinity. README.md says so.
+"""
 
 
 class Indivisible(Exception):
@@ -163,10 +167,10 @@ class _Search:
         raise Indivisible
 
     def _take(self, number: int, index: int, factor: Factor) -> None:
-        if factor.merge not in (None, SUM):
+        equation = self.of.equations[number][index]
+        if factor.merge is not None and not _is_sum(equation, factor):
             raise Indivisible
         self.factors[number][index] = factor
-        equation = self.of.equations[number][index]
         pairs = (
             *zip(equation.invars, factor.operands, strict=True),
             *zip(equation.outvars, factor.results, strict=True),
@@ -273,6 +277,15 @@ def _pads_with_zeros(equation: JaxprEqn) -> bool:
     return isinstance(filler, Literal) and not filler.val
 
 
+def _is_sum(equation: JaxprEqn, factor: Factor) -> bool:
+    """Whether parts are added, in a type that holds each: what half precision holds may be less."""
+    types = (aval_of(value).dtype for value in equation.outvars)
+    return factor.merge is SUM and all(
+        not jnp.issubdtype(dtype, jnp.inexact) or _reach(dtype) >= _reach(jnp.float32)
+        for dtype in types
+    )
+
+
 def _holds(made: Any, part: Any) -> bool:
     """Whether parts of a sum add up in the type `made` as in their own type.
 
@@ -283,8 +296,13 @@ def _holds(made: Any, part: Any) -> bool:
         return True
     if not (jnp.issubdtype(made, jnp.inexact) and jnp.issubdtype(part, jnp.inexact)):
         return False
+    return _reach(made) >= min(_reach(part), _reach(jnp.float32))
+
+
+def _reach(dtype: Any) -> int:
+    """The exponent from which on numbers are infinite."""
     limits: Any = jnp.finfo
-    return bool(limits(made).maxexp >= min(limits(part).maxexp, limits(jnp.float32).maxexp))
+    return int(limits(dtype).maxexp)
 
 
 def _agrees(factor: Factor, known: Iterable[Axis | None]) -> bool:

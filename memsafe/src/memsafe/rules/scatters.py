@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +105,7 @@ class Put:
             return True
         if self.monoid is PRODUCT:
             return jnp.issubdtype(dtype, jnp.inexact) and equation.params["unique_indices"]
-        return jnp.issubdtype(dtype, jnp.floating if self.monoid is not SUM else jnp.inexact)
+        return jnp.issubdtype(dtype, jnp.inexact if self.monoid is _ADDED else jnp.floating)
 
     def start(self, equation: JaxprEqn) -> tuple[Array, ...]:
         """The neutral element."""
@@ -119,7 +119,9 @@ class Put:
         indices = widened(indices)
         (array,), axis = self.start(equation), factor.operands[2]
         assert axis is not None
-        updates = masked(updates, axis, piece, self.monoid.neutral(updates.dtype))
+        nothing = self.monoid.neutral(updates.dtype)
+        nothing = -nothing if self.scatter is lax.scatter_sub else nothing  # Zeros have a sign.
+        updates = masked(updates, axis, piece, nothing)
         options = ("indices_are_sorted", "unique_indices", "mode")
         put = self.scatter(
             array,
@@ -150,10 +152,13 @@ class Put:
         return self.monoid.state_avals(equation)
 
 
+_ADDED = replace(SUM, neutral=lambda dtype: -np.zeros((), dtype))
+"""Zeros are negative: added to what no update touches, positive ones would change a negative."""
+
 _MERGES = {
     "scatter": None,
-    "scatter-add": Put(monoid=SUM, scatter=lax.scatter_add),
-    "scatter-sub": Put(monoid=SUM, scatter=lax.scatter_sub),
+    "scatter-add": Put(monoid=_ADDED, scatter=lax.scatter_add),
+    "scatter-sub": Put(monoid=_ADDED, scatter=lax.scatter_sub),
     "scatter-mul": Put(monoid=PRODUCT, scatter=lax.scatter_mul),
     "scatter-min": Put(monoid=MIN, scatter=lax.scatter_min),
     "scatter-max": Put(monoid=MAX, scatter=lax.scatter_max),

@@ -5,23 +5,28 @@ A program is one of flat arrays without constants. Each is derived once.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import jax
+import jax.numpy as jnp
 
 from memsafe.bounded_loops import bounded_loops
 from memsafe.errors import advising
-from memsafe.jax_internals import aval_of, bind
+from memsafe.jax_internals import aval_of, bind, no_dead_equations
 from memsafe.programs import evaluate, is_inexact, silently, unplaced
+from memsafe.sub_jaxprs import programs_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from jax import Array
     from jax.extend.core import ClosedJaxpr
 
-__all__ = ["pulled_back", "pushed_forward", "transposed"]
+__all__ = ["by_rules", "pulled_back", "pushed_forward", "transposed"]
+
+_FORWARD_RULE, _REVERSE_RULE = "custom_jvp_call", "custom_vjp_call"
 
 _KNOWN: WeakKeyDictionary[ClosedJaxpr, dict[Hashable, ClosedJaxpr]] = WeakKeyDictionary()
 
@@ -53,6 +58,43 @@ def pushed_forward(
 
     avals = (*map(aval_of, inputs), *(aval_of(inputs[at]).to_tangent_aval() for at in active))
     return _derived(program, ("forward", active, with_values), pushed, avals)
+
+
+def by_rules(program: ClosedJaxpr, active: tuple[int, ...]) -> ClosedJaxpr:
+    """The values of `program` as its derivatives by the arguments at `active` compute them.
+
+    A custom rule computes values too, and what differentiates again differentiates these, not the
+    function that the rule is of. It is forward mode that a `custom_vjp` refuses.
+    """
+    names = set(_names_in(program))
+    if names.isdisjoint((_FORWARD_RULE, _REVERSE_RULE)):
+        return program
+    in_reverse = _REVERSE_RULE in names
+    wanted = [is_inexact(value) for value in program.jaxpr.outvars]
+
+    def values(*given: Array) -> list[Array]:
+        primal = _of_some(program, active, given, wanted, silent=False, in_reverse=in_reverse)
+        varied = [given[at] for at in active]
+        if in_reverse:
+            found, _, others = jax.vjp(primal, *varied, has_aux=True)
+        else:
+            found, _, others = jax.jvp(primal, varied, list(map(_still, varied)), has_aux=True)
+        smooth, rest = iter(found), iter(others)
+        return [next(smooth) if asked else next(rest) for asked in wanted]
+
+    avals = list(map(aval_of, program.jaxpr.invars))
+    return _derived(program, ("values", active), values, avals)
+
+
+def _still(value: Array) -> Array:
+    aval = jax.typeof(value).to_tangent_aval()
+    return jnp.zeros(aval.shape, aval.dtype)
+
+
+def _names_in(program: ClosedJaxpr) -> Iterator[str]:
+    for equation in program.jaxpr.eqns:
+        yield equation.primitive.name
+        yield from chain.from_iterable(map(_names_in, programs_in(equation)))
 
 
 def pulled_back(
@@ -139,5 +181,5 @@ def _derived(
 ) -> ClosedJaxpr:
     known = _KNOWN.setdefault(program, {})
     if how not in known:
-        known[how] = jax.make_jaxpr(function)(*avals)
+        known[how] = no_dead_equations(jax.make_jaxpr(function)(*avals))
     return known[how]

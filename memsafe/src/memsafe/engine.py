@@ -18,7 +18,7 @@ from memsafe.jax_internals import (
 )
 from memsafe.measure import Mapping, Place, mesh_of
 from memsafe.placement import at_hand, device_for, says_more_than_a_device, sharding_of
-from memsafe.primitive import Gives, bound, computed
+from memsafe.primitive import Gives, as_traced, bound, computed
 from memsafe.programs import evaluate, signature
 from memsafe.undisturbed import undisturbed
 
@@ -104,7 +104,8 @@ class Engine:
         fit = self.fit(program, inputs, donated)
         if id(fit) not in self.jitted:
             self.jitted[id(fit)] = jax.jit(fit.program, donate_argnums=tuple(donated))
-        return list(self.jitted[id(fit)](*inputs))
+        with as_traced(program):
+            return list(self.jitted[id(fit)](*inputs))
 
     def lowered(self, program: ClosedJaxpr, context: Any) -> Callable[..., Iterable[Array]]:
         """What computes `program` where a lowering rule, given `context`, lowers it."""
@@ -137,7 +138,7 @@ class Engine:
         if place not in known:
             key = (signature(program), place)
             if key not in self.fits:
-                with undisturbed():
+                with undisturbed(), as_traced(program):
                     self.fits[key] = fitted(program, self.options, place, runs=runs)
                 self.fitted.append(program)
             known[place] = self.fits[key]

@@ -119,7 +119,10 @@ def constrained(
 
 
 def _is_on(each: Any, there: Sharding) -> bool:
+    """Whether it lies on the devices of `there`, in their order."""
     own = sharding_of(each)
+    if isinstance(own, NamedSharding) and isinstance(there, NamedSharding):
+        return list(own.mesh.devices.flat) == list(there.mesh.devices.flat)
     return own is not None and bool(own.device_set == there.device_set)
 
 

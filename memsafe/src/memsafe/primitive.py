@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend.core import Literal, Primitive
 from jax.interpreters import ad, batching, mlir, partial_eval
 
-from memsafe.derivatives import pulled_back, pushed_forward, transposed
+from memsafe.derivatives import by_rules, pulled_back, pushed_forward, transposed
 from memsafe.jax_internals import (
     aval_of,
     batched,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jax import Array
     from jax.extend.core import ClosedJaxpr, JaxprEqn
 
-__all__ = ["Gives", "Runs", "bound", "computed"]
+__all__ = ["Gives", "Runs", "as_traced", "bound", "computed"]
 
 _DOUBLES = {np.dtype(name) for name in ("float64", "int64", "uint64", "complex128")}
 
@@ -87,7 +87,7 @@ def computed(program: ClosedJaxpr, active: tuple[int, ...], gives: Gives) -> Clo
 
 
 def _executed(*operands: Array, engine: Runs, **params: Any) -> list[Array]:
-    with _as_traced(params["program"]):
+    with as_traced(params["program"]):
         return engine.executed(computed(**params), operands)
 
 
@@ -105,7 +105,7 @@ def _typed(*_: Any, program: ClosedJaxpr, gives: Gives, **__: Any) -> tuple[list
 
 
 def _lowered(context: Any, *operands: Any, engine: Runs, **params: Any) -> Any:
-    with _as_traced(params["program"]):
+    with as_traced(params["program"]):
         planned = engine.lowered(computed(**params), context)
         lowered = mlir.lower_fun(lambda *arguments: list(planned(*arguments)))
         inside = with_memory_spaces(context)
@@ -115,7 +115,7 @@ def _lowered(context: Any, *operands: Any, engine: Runs, **params: Any) -> Any:
         return results
 
 
-def _as_traced(program: ClosedJaxpr) -> AbstractContextManager[Any]:
+def as_traced(program: ClosedJaxpr) -> AbstractContextManager[Any]:
     """Within it, doubles are enabled if they were when `program` was traced, as far as it shows."""
     made = (value for equation in program.jaxpr.eqns for value in equation.outvars)
     types = {getattr(value.aval, "dtype", None) for value in (*program.jaxpr.invars, *made)}
@@ -193,7 +193,7 @@ def _partly_known(trace: Any, *tracers: Any, engine: Runs, **params: Any) -> lis
                 "that gives the same when its derivative computes it again; do this: "
                 "differentiate inside, memsafe(jax.value_and_grad(f))"
             )
-        now = bound(engine, program, known)
+        now = bound(engine, by_rules(program, params["active"]), known)
         later["gives"] = Gives.TANGENTS
     return [*now, *trace.default_process_primitive(_CALL, tracers, later)]
 
@@ -229,7 +229,7 @@ def _giving(equation: Any, gives: Gives) -> Any:
     return equation.replace(
         invars=equation.invars[: len(program.jaxpr.invars)],
         outvars=equation.outvars[:count],
-        params={**params, "active": ()},
+        params={**params, "program": by_rules(params["program"], params["active"]), "active": ()},
     )
 
 
@@ -268,7 +268,7 @@ def _checked(
         before = jax.tree.unflatten(tree, inputs[: len(leaves)])
         return run(program, before, *inputs[len(leaves) :])
 
-    with _as_traced(program):
+    with as_traced(program):
         closed, results = jax.make_jaxpr(checked, return_shape=True)(*leaves, *operands)
         found = bound(engine, without_constants(closed), [*closed.consts, *leaves, *operands])
     made: tuple[Any, list[Any]] = jax.tree.unflatten(jax.tree.structure(results), found)

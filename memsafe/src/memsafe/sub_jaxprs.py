@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., list[Array]]
 
-__all__ = ["While", "as_closed", "draws_anew", "rebuilt", "sub_jaxprs_of"]
+__all__ = ["While", "as_closed", "draws_anew", "programs_in", "rebuilt", "sub_jaxprs_of"]
 
 
 def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
@@ -39,13 +39,18 @@ def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
     return {name: as_closed(program) for name, program in found.items()}
 
 
-def draws_anew(equation: JaxprEqn) -> bool:
-    """Whether a second run may give other results: random numbers, or those of an `io_callback`."""
+def programs_in(equation: JaxprEqn) -> list[ClosedJaxpr]:
+    """All programs among the parameters of `equation`."""
     params = equation.params.values()
     several = (each if isinstance(each, tuple | list) else (each,) for each in params)
-    inside = [each for each in chain(*several) if isinstance(each, ClosedJaxpr | Jaxpr)]
+    return [as_closed(each) for each in chain(*several) if isinstance(each, ClosedJaxpr | Jaxpr)]
+
+
+def draws_anew(equation: JaxprEqn) -> bool:
+    """Whether a second run may give other results: random numbers, or those of an `io_callback`."""
+    inside = programs_in(equation)
     if inside:
-        return any(draws_anew(own) for each in inside for own in as_closed(each).jaxpr.eqns)
+        return any(draws_anew(own) for each in inside for own in each.jaxpr.eqns)
     has_results = bool(equation.outvars)
     return equation.primitive.name == "rng_uniform" or (has_results and has_effects(equation))
 

@@ -471,6 +471,7 @@ CLAIMS: Final = {
         another_device_than_the_first_is_planned_for,
         what_is_committed_says_where_it_runs,
         arrays_in_a_closure_lie_anywhere,
+        an_array_in_a_closure_may_lie_on_the_devices_in_another_order,
         arrays_in_a_closure_are_moved_once,
         the_default_device_is_asked_at_every_call,
         gradients_lie_where_those_of_the_program_as_written_do,

@@ -89,7 +89,8 @@ def test_one_layout_change_of_another_is_one(function: Any, left: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(1,), (1, 1)])
 def test_a_number_that_was_made_an_array_and_is_a_number_again_stays_right(shape: Any) -> None:
-    rewritten(lambda x: x * jnp.squeeze(jnp.full(shape, 2.0)), X)
+    after = rewritten(lambda x: x * jnp.squeeze(jnp.full(shape, 2.0)), X)
+    assert names(after) == ["broadcast_in_dim", "squeeze", "convert_element_type", "mul"]
 
 
 def test_repeated_equations_are_computed_once_through_all_that_follows() -> None:

@@ -116,8 +116,8 @@ def test_a_variant_not_tried_has_an_empty_cell(record_of: RecordOf) -> None:
 
 
 def test_live_targets_come_first() -> None:
-    targets = ["tpu-v4:2x2x1", "tpu", "gpu-h100:8", "cpu:8", "gpu", "cpu", "gpu-h100:8"]
-    assert in_order(targets) == ("cpu", "cpu:8", "gpu", "tpu", "gpu-h100:8", "tpu-v4:2x2x1")
+    targets = ["tpu-v4:2x2x2", "tpu", "gpu-h100:8", "cpu:8", "gpu", "cpu", "gpu-h100:8"]
+    assert in_order(targets) == ("cpu", "cpu:8", "gpu", "tpu", "gpu-h100:8", "tpu-v4:2x2x2")
 
 
 def test_heads_are_short_until_two_targets_would_share_one() -> None:

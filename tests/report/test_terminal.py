@@ -23,7 +23,7 @@ HEADS = {
     "gpu-h100:8": "h100",
     "gpu-h200:8": "h200",
     "gpu-l4": "l4",
-    "tpu-v4:2x2x1": "v4",
+    "tpu-v4:2x2x2": "v4",
     "tpu-v5e:2x4": "v5e",
     "tpu-v5p:2x2x2": "v5p",
     "tpu-v6e:2x4": "v6e",

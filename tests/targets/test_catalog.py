@@ -19,7 +19,7 @@ def test_every_known_name_resolves_to_itself() -> None:
 
 def test_the_fixed_defaults_are_known() -> None:
     fixed = (
-        "cpu:8 gpu tpu gpu-h100:8 gpu-h200:8 gpu-a100:8 gpu-b200:8 gpu-l4:8 tpu-v4:2x2x1 "
+        "cpu:8 gpu tpu gpu-h100:8 gpu-h200:8 gpu-a100:8 gpu-b200:8 gpu-l4:8 tpu-v4:2x2x2 "
         "tpu-v5e:2x4 tpu-v5p:2x2x2 tpu-v6e:2x4 tpu7x:2x2x1"
     )
     assert set(fixed.split()) <= set(known())

@@ -43,6 +43,13 @@ def test_a_program_compiles_for_eight_devices(name: str) -> None:
     assert len(target.devices()) == 8
 
 
+@pytest.mark.parametrize("name", COMPILE_ONLY)
+def test_jax_makes_a_mesh_of_the_devices(name: str) -> None:
+    """JAX refuses devices that are half a chip of TPU v4, which no machine has by default."""
+    mesh = jax.make_mesh((4, 2), ("x", "y"), devices=resolve(name).devices())
+    assert mesh.size == 8
+
+
 @pytest.mark.parametrize("name", ["gpu-h100:8", "tpu-v5e:2x4"])
 def test_a_target_gives_the_same_devices_each_time(name: str) -> None:
     assert resolve(name).devices() is resolve(name).devices()

@@ -18,7 +18,7 @@ from assay.model.target import (
 FIXED = (
     *("cpu", "cpu:8", "gpu", "tpu"),
     *("gpu-h100:8", "gpu-h200", "gpu-a100", "gpu-b200", "gpu-l4"),
-    *("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v6e:2x4", "tpu-v4:2x2x1", "tpu7x:2x2x1"),
+    *("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v6e:2x4", "tpu-v4:2x2x2", "tpu7x:2x2x1"),
 )
 
 words = st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True)

@@ -48,6 +48,14 @@ def turned(x: Array) -> Array:
     return jnp.tanh(x + (pairs(x) @ x[:, 0])[:, None])
 
 
+def balanced(x: Array) -> Array:
+    """Rows and columns of pairs are scaled in turns, each by sums that no slice of it has alone."""
+    k = pairs(x)
+    k = k / k.sum(0)
+    k = k / k.sum(1)[:, None]
+    return jnp.sum(k / k.sum(0))
+
+
 def energy(x: Array, v: Array) -> Array:
     return jnp.sum(jnp.tanh(product(x, v)) * v)
 

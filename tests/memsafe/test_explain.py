@@ -19,6 +19,7 @@ from tests.memsafe.budgets import (
     ROOM,
     assert_same,
     assume,
+    balanced,
     in_libraries,
     peak_bytes,
     points,
@@ -204,14 +205,6 @@ def test_a_refusal_names_what_is_large_and_what_keeps_it() -> None:
     assert "arguments and results alone" in others[0]
     assert any("of exp at" in line and "rev cannot be split" in line for line in others[1:])
     assert "give a budget" in advice
-
-
-def balanced(x: Array) -> Array:
-    """Rows and columns are scaled in turns, each by sums that no slice of it has alone."""
-    k = jnp.exp(-((x[:, None] - x[None]) ** 2).sum(-1))
-    k = k / k.sum(0)
-    k = k / k.sum(1)[:, None]
-    return jnp.sum(k / k.sum(0))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from memsafe.planner import Planner
 from memsafe.prospects import TOO_FAR, Prospects
 from memsafe.recomputation import Recomputation
 from memsafe.rewrites import Rewritten
-from tests.memsafe.budgets import assert_same, assume, peak_bytes, points
+from tests.memsafe.budgets import assert_same, assume, balanced, peak_bytes, points
 
 pytestmark = pytest.mark.usefixtures("doubles")
 
@@ -83,16 +83,6 @@ def test_each_step_of_a_scan_in_slices_takes_time(
     assert ("computed once more" in capsys.readouterr().out) == is_whole
 
 
-@jax.grad
-def balanced(x: Array) -> Array:
-    """Rows and columns are scaled in turns: a slice of one needs all slices of the other."""
-    k = jnp.exp(-((x[:, None] - x[None]) ** 2).sum(-1))
-    for _ in range(3):
-        k = k / k.sum(0)
-        k = k / k.sum(1)[:, None]
-    return jnp.sum(k / k.sum(0))
-
-
 def compilations(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
     """How often a program is compiled until it fits or is refused."""
     count = 0
@@ -115,7 +105,7 @@ def test_what_should_not_fit_is_compiled_once(
     monkeypatch: pytest.MonkeyPatch, close: float, *, is_one: bool
 ) -> None:
     monkeypatch.setattr(search, "CLOSE", close)
-    within = memsafe(balanced, 20_000, max_slowdown=1e6)
+    within = memsafe(jax.grad(balanced), 20_000, max_slowdown=1e6)
     as_written = 1
     plans = compilations(lambda: within(points()), monkeypatch) - as_written
     assert (plans == 1) == is_one
@@ -124,7 +114,7 @@ def test_what_should_not_fit_is_compiled_once(
 def test_a_plan_far_too_slow_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(times: float) -> int:
         monkeypatch.setattr(search, "FAR", times)
-        within = memsafe(balanced, 100_000, max_slowdown=1.0)
+        within = memsafe(jax.grad(balanced), 100_000, max_slowdown=1.0)
         return compilations(lambda: within(points()), monkeypatch)
 
     assert compiled(0.5) < compiled(1e6)
@@ -133,7 +123,7 @@ def test_a_plan_far_too_slow_is_not_compiled(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_long_program_is_refused_after_fewer_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(long: int) -> int:
         monkeypatch.setattr(search, "LONG", long)
-        within = memsafe(balanced, 50_000, max_slowdown=1e6)
+        within = memsafe(jax.grad(balanced), 50_000, max_slowdown=1e6)
         return compilations(lambda: within(points()), monkeypatch)
 
     assert compiled(1) < compiled(10**6)
@@ -146,7 +136,7 @@ def test_of_a_long_programs_slow_plan_the_time_is_told(
     monkeypatch.setattr(search, "LONG", 1)
     monkeypatch.setattr(search, "TOO_FAR", far)
     with pytest.raises(BudgetError) as refusal:
-        memsafe(balanced, 100_000, max_slowdown=1.0)(points())
+        memsafe(jax.grad(balanced), 50_000, max_slowdown=1.0)(points())
     assert (refusal.value.slowdown is not None) == is_told
 
 

@@ -316,7 +316,7 @@ def test_what_a_plan_holds_while_it_is_traced_is_no_leak() -> None:
     x = points(512)
     wanted = in_steps(x)
     with jax.checking_leaks():
-        found = memsafe.memsafe(in_steps, peak_bytes(in_steps, x) // 4)(x)
+        found = memsafe.memsafe(in_steps, peak_bytes(in_steps, x) // 4, rewrites="checkpoints")(x)
     assert_same(found, wanted)
 
 
@@ -327,7 +327,7 @@ def test_the_control_a_plan_holds_values_while_it_is_traced(
     x = points(512)
     budget = peak_bytes(in_steps, x) // 4
     with jax.checking_leaks(), pytest.raises(Exception, match="Leaked"):
-        memsafe.memsafe(in_steps, budget)(x)
+        memsafe.memsafe(in_steps, budget, rewrites="checkpoints")(x)
 
 
 def test_a_size_that_is_a_symbol_is_refused_with_advice() -> None:

@@ -110,8 +110,14 @@ def temp_bytes(closed: ClosedJaxpr, given: Any) -> int:
     return compiled.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.parametrize("levels", [1, 2])
-@pytest.mark.parametrize("steps", [STEPS, 61])
+@pytest.mark.parametrize(
+    ("steps", "levels"),
+    [
+        (STEPS, 1),
+        (61, 2),
+        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((STEPS, 2), (61, 1))),
+    ],
+)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_gradient_in_segments_has_the_same_values(
     function: Callable[..., Any], steps: int, levels: int

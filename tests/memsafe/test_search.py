@@ -123,7 +123,7 @@ def test_a_plan_far_too_slow_is_not_compiled(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_long_program_is_refused_after_fewer_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(long: int) -> int:
         monkeypatch.setattr(search, "LONG", long)
-        within = memsafe(jax.grad(balanced), 50_000, max_slowdown=1e6)
+        within = memsafe(jax.grad(balanced), 25_000, max_slowdown=1e6)
         return compilations(lambda: within(points()), monkeypatch)
 
     assert compiled(1) < compiled(10**6)

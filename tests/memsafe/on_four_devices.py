@@ -235,8 +235,7 @@ def what_is_committed_says_where_it_runs() -> None:
 def arrays_in_a_closure_lie_anywhere() -> None:
     x, y, v = arrays()
     first, *_, last = jax.devices()
-    here = jax.device_put(v, first)
-    divided = jax.device_put(v, split_rows())
+    here, divided = (jax.device_put(v, place) for place in (first, split_rows()))
     for weights in (v, here, np.asarray(v), divided):
         for place in (last, *(NamedSharding(mesh(kind), PartitionSpec()) for kind in AXES)):
             if weights is divided and place is not last and place.mesh != mesh():

@@ -45,7 +45,7 @@ def test_a_program_compiles_for_eight_devices(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMPILE_ONLY)
 def test_jax_makes_a_mesh_of_the_devices(name: str) -> None:
-    """JAX refuses devices that are half a chip of TPU v4, which no machine has by default."""
+    """JAX makes none of single TensorCores of a TPU v4: there, a chip has to be one device."""
     mesh = jax.make_mesh((4, 2), ("x", "y"), devices=resolve(name).devices())
     assert mesh.size == 8
 

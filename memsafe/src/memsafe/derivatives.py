@@ -63,9 +63,9 @@ def pushed_forward(
 def by_rules(program: ClosedJaxpr, active: tuple[int, ...]) -> ClosedJaxpr:
     """The values of `program` as its derivatives by the arguments at `active` compute them.
 
-    A custom rule computes values too. A second derivative is one of these values, and not of the
-    function that has the rule. A `custom_vjp` refuses forward mode, so its values come by reverse
-    mode.
+    A custom rule computes values too, and a second derivative differentiates these, not those of
+    the function that has the rule. A `custom_vjp` refuses forward mode, so its values come by
+    reverse mode.
     """
     names = set(_names_in(program))
     if names.isdisjoint((_FORWARD_RULE, _REVERSE_RULE)):

@@ -64,7 +64,9 @@ def unchecked(x: Array) -> Array:
     return jnp.sum(jnp.sqrt(pairs(x)), 1)
 
 
-@pytest.mark.parametrize("over", [lambda f: f, jax.jit, lambda f: jax.grad(lambda x: f(x).sum())])
+@pytest.mark.parametrize(
+    "over", [lambda f: f, jax.jit, lambda f: jax.jit(jax.grad(lambda x: f(x).sum()))]
+)
 def test_checks_of_checkify_stay_within_the_budget(over: Any) -> None:
     checked = checkify.checkify(over(safe(unchecked)), checkify.all_checks)
     written = checkify.checkify(over(unchecked), checkify.all_checks)

@@ -5,6 +5,6 @@ from typing import Any
 import pytest
 
 
-def each_night(*values: Any) -> list[Any]:
-    """These values of a parameter, marked as exhaustive."""
-    return [pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
+def nightly(*values: Any) -> Any:
+    """One case with these values of its parameters, marked as exhaustive."""
+    return pytest.param(*values, marks=pytest.mark.exhaustive)

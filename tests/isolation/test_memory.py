@@ -19,6 +19,7 @@ from assay.isolate.memory import MemoryLimit, Watch, held_bytes, usual_limit
 from assay.model.evidence import Evidence, Failure, FailureKind
 from assay.model.target import TargetName
 from assay.model.workload import Program, Role, Variant, Workload
+from tests.exhaustive import nightly
 from tests.plugin.project import PREAMBLE, Project
 
 MIB = 2**20
@@ -91,16 +92,12 @@ def observer() -> Iterator[Observer]:
         yield observer
 
 
-def _slow(*values: Any) -> Any:
-    return pytest.param(*values, marks=pytest.mark.exhaustive)
-
-
 @pytest.mark.parametrize(
     ("program", "stage"),
     [
         (partial(_double, before=_takes_too_much), FailureKind.TRACE),
-        _slow(partial(_double, run=_takes_too_much), FailureKind.EXECUTION),
-        _slow(partial(_double, run=_in_fork), FailureKind.EXECUTION),
+        nightly(partial(_double, run=_takes_too_much), FailureKind.EXECUTION),
+        nightly(partial(_double, run=_in_fork), FailureKind.EXECUTION),
     ],
     ids=["compiled", "run", "in a fork"],
 )

@@ -12,7 +12,7 @@ from jax import Array, lax
 from memsafe import BudgetError, memsafe, rules
 from memsafe.rules import convolutions
 from memsafe.rules.rolls import ROLL
-from tests.exhaustive import each_night
+from tests.exhaustive import nightly
 
 from .budgets import assert_same, peak_bytes
 from .pieces import assert_pieces_give_the_whole
@@ -66,7 +66,7 @@ def test_what_is_joined_is_cut_of_each_part(parts: tuple[int, ...]) -> None:
     )
 
 
-@pytest.mark.parametrize("padding", [[(3, 1)], *each_night("SAME", "VALID")])
+@pytest.mark.parametrize("padding", [[(3, 1)], nightly("SAME"), nightly("VALID")])
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (3, 2)])
 def test_an_image_is_cut_with_its_halo(padding: Any, stride: int, dilation: int) -> None:
     def convolved(image: Array, kernel: Array) -> Array:
@@ -90,7 +90,7 @@ def test_an_image_is_cut_with_its_halo(padding: Any, stride: int, dilation: int)
     )
 
 
-@pytest.mark.parametrize("padding", [(-1, 4), *each_night((0, 0), (1, 2), (3, 3))])
+@pytest.mark.parametrize("padding", [(-1, 4), nightly((0, 0)), nightly((1, 2)), nightly((3, 3))])
 @pytest.mark.parametrize(("gaps", "dilation"), [(2, 1), (3, 1), (2, 2)])
 def test_a_dilated_image_is_cut_in_blocks(
     padding: tuple[int, int], gaps: int, dilation: int
@@ -117,7 +117,7 @@ def test_a_dilated_image_is_cut_in_blocks(
     )
 
 
-@pytest.mark.parametrize("padding", [(0, 2), *each_night((0, 0), (1, 1), (2, 0))])
+@pytest.mark.parametrize("padding", [(0, 2), nightly((0, 0)), nightly((1, 1)), nightly((2, 0))])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_kernels_gradient_is_summed_along_its_image(padding: Any, stride: int) -> None:
     def convolved(image: Array, kernel: Array) -> Array:
@@ -157,8 +157,8 @@ def test_what_lies_between_windows_is_given_no_gradient() -> None:
     )
 
 
-@pytest.mark.parametrize("operation", [lax.max, *each_night(lax.min)])
-@pytest.mark.parametrize("padding", [((2, 1), (0, 0)), *each_night("SAME", "VALID")])
+@pytest.mark.parametrize("operation", [lax.max, nightly(lax.min)])
+@pytest.mark.parametrize("padding", [((2, 1), (0, 0)), nightly("SAME"), nightly("VALID")])
 @pytest.mark.parametrize(("span", "stride"), [(3, 1), (3, 2), (4, 3)])
 def test_the_gradient_of_a_maximum_is_cut(
     operation: Any, padding: Any, span: int, stride: int

@@ -19,7 +19,7 @@ from memsafe.planner import Planner
 from memsafe.prospects import TOO_FAR, Prospects
 from memsafe.recomputation import Recomputation
 from memsafe.rewrites import Rewritten
-from tests.exhaustive import each_night
+from tests.exhaustive import nightly
 from tests.memsafe.budgets import assert_same, assume, balanced, peak_bytes, points
 
 pytestmark = pytest.mark.usefixtures("doubles")
@@ -306,7 +306,7 @@ def transported(x: Array, y: Array) -> Array:
     return f.mean() + g.mean()
 
 
-@pytest.mark.parametrize("share", [1 / 2, *each_night(1 / 3, 1 / 4)])
+@pytest.mark.parametrize("share", [1 / 2, nightly(1 / 3), nightly(1 / 4)])
 def test_what_fits_a_smaller_budget_is_found_for_a_larger_one(share: float) -> None:
     """On a CPU, libraries hold most of its memory, which is not in any prediction."""
     with jax.enable_x64(new_val=False):

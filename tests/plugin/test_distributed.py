@@ -21,7 +21,7 @@ from assay.model.process import Process
 from assay.model.verdict import Outcome, Record
 from assay.store import records
 from assay.targets.jax_internals import detected_process
-from tests.exhaustive import each_night
+from tests.exhaustive import nightly
 from tests.plugin.project import PREAMBLE, Ended, Project
 
 ROOT = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return project.pytest("--assay-no-cache")
 
 
-@pytest.mark.parametrize("count", [2, *each_night(4)])
+@pytest.mark.parametrize("count", [2, nightly(4)])
 def test_processes_reach_the_verdicts_of_one(count: int, alone: Ended, tmp_path: Path) -> None:
     project = Project(tmp_path, {"test_mine.py": SUITE})
     first, *others = together(project, count)

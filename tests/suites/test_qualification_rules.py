@@ -11,13 +11,13 @@ from assay.model.verdict import MUST_FAIL
 from assay.model.workload import Level
 from assay.plugin.collection import collect
 from assay.store import rules
-from tests.exhaustive import each_night
+from tests.exhaustive import nightly
 
 SUITES = Path(__file__).parents[2] / "suites"
 TARGETS = ("cpu:8", "gpu-h100:8", "gpu-a100:8", "tpu-v5e:2x4", "tpu-v5p:2x2x2", "gpu", "tpu")
 
 
-@pytest.mark.parametrize("level", [1, *each_night(2, 3)])
+@pytest.mark.parametrize("level", [1, nightly(2), nightly(3)])
 def test_the_rules_name_what_the_suites_have(level: int) -> None:
     collected = collect([SUITES], targets=TARGETS, level=Level(level).name.lower())
     known = {

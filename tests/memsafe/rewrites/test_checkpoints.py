@@ -93,7 +93,7 @@ def ended(weight: Array, rows: Array) -> Array:
 
 
 FUNCTIONS = [recurrent, layers, backwards, rematerialised, counted, nested, branched, ended]
-SHORT = [*((each, STEPS, 1) for each in FUNCTIONS), (recurrent, 61, 2), (branched, 61, 2)]
+IN_CI = [*((each, STEPS, 1) for each in FUNCTIONS), (recurrent, 61, 2), (branched, 61, 2)]
 
 
 def arguments(function: Callable[..., Any], steps: int = STEPS) -> tuple[Array, Array]:
@@ -115,7 +115,7 @@ def temp_bytes(closed: ClosedJaxpr, given: Any) -> int:
 @pytest.mark.parametrize(
     ("function", "steps", "levels"),
     [
-        pytest.param(*each, marks=[pytest.mark.exhaustive] * (each not in SHORT))
+        pytest.param(*each, marks=[pytest.mark.exhaustive] * (each not in IN_CI))
         for each in itertools.product(FUNCTIONS, (STEPS, 61), (1, 2))
     ],
 )

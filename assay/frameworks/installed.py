@@ -78,15 +78,20 @@ def host_isa() -> str:
     return "-".join(filter(None, (platform.machine(), widest)))
 
 
-def host() -> dict[str, str]:
-    """The processor, its cores, the system, Python and the time (UTC), by name."""
+def processor() -> str:
+    """The processor's name, or its kind (`x86_64`) if the system tells no name."""
     try:
         lines = _CPU_INFO.read_text().splitlines()
     except OSError:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def host() -> dict[str, str]:
+    """The processor, its cores, the system, Python and the time (UTC), by name."""
     return {
-        "processor": next(names, platform.machine()),
+        "processor": processor(),
         "cores": str(os.cpu_count()),
         "system": platform.platform(),
         "python": platform.python_version(),

@@ -15,6 +15,7 @@ from typing import Any
 
 from assay.frameworks.failures import stage
 from assay.frameworks.framework import Framework, Ready, built
+from assay.frameworks.installed import processor
 from assay.model.collector import collector_off
 from assay.model.evidence import FailureKind
 from assay.model.timing import Ending, Keep, Machine, TimedPair, Times, Turns, Work
@@ -28,11 +29,9 @@ _HIGHEST_PRIORITY = -20  # as a nice value
 
 def machine(device: Any) -> Machine:
     """The machine as it is now; ``device`` is jax's own object."""
-    lines = _word(Path("/proc/cpuinfo")).splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     is_gpu = device.platform == "gpu"
     return Machine(
-        cpu=next(names, os.uname().machine),
+        cpu=processor(),
         cores=len(os.sched_getaffinity(0)),
         device=device.device_kind,
         governor=_word(_GOVERNOR),

@@ -20,6 +20,11 @@ NO_GPU_PLUGIN: Final = Unavailable(
     "jax's CUDA plugin is not installed",
     "pip install jax-cuda13-plugin jax-cuda13-pjrt, in the version of jaxlib",
 )
+GPU_PLUGIN_FAILED: Final = Unavailable(
+    "jax's CUDA plugin is installed, but did not start",
+    "set JAX_PLATFORMS=cpu before jax starts, which is enough to compile; to run on a GPU, read "
+    "what jax prints about the plugin",
+)
 NO_PTX_ASSEMBLER: Final = Unavailable(
     "the GPU compiler finds no PTX assembler (ptxas)",
     "pip install nvidia-cuda-nvcc nvidia-nvvm",
@@ -70,6 +75,8 @@ _KNOWN_ERRORS: Final[Mapping[str, Unavailable]] = MappingProxyType(
 def recognise(text: str) -> Unavailable | None:
     """The fault of the installation that an error's `text` shows; None for any other error."""
     found = next((fault for sign, fault in _KNOWN_ERRORS.items() if sign in text), None)
+    if found is NO_GPU_PLUGIN and any(map(_installed, _GPU_PLUGINS)):
+        found = GPU_PLUGIN_FAILED
     return found and Unavailable(f"{found.reason} ({_first_line(text)})", found.remedy)
 
 

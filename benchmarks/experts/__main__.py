@@ -8,7 +8,6 @@ checkpointed loop where ``equinox`` is.
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,14 @@ from rich.console import Console  # noqa: TID251
 from rich.table import Table  # noqa: TID251
 
 from benchmarks.experts.cases import CASES, Case
-from benchmarks.experts.measured import Refused, Way, in_turns, way, within_or_refused
+from benchmarks.experts.measured import (
+    Refused,
+    Way,
+    in_turns,
+    machine,
+    way,
+    within_or_refused,
+)
 
 GEOMEAN_AT_MOST: Final = 1.0
 WORST_AT_MOST: Final = 1.3
@@ -100,7 +106,7 @@ def main() -> int:
         console.print(f"got --only={arguments.only}; wanted a part of one of these names: {known}")
         return 2
     console.print(_table(found))
-    console.print(f"jax {jax.__version__}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    console.print(machine())
     return verdict(console, [each for _, each in found])
 
 

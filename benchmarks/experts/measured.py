@@ -1,5 +1,6 @@
 """A way to write a program, compiled: its memory, its results and its time."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any, Final
 import jax  # noqa: TID251 — what is measured here is JAX itself.
 import numpy as np
 
+from assay.frameworks.installed import processor
 from memsafe import BudgetError, memsafe  # noqa: TID251 — it is measured here.
 from memsafe.measure import Place, measured  # noqa: TID251
 
@@ -39,6 +41,12 @@ class Refused:
     """A budget that memsafe did not keep, and the least that it reached."""
 
     smallest: float
+
+
+def machine() -> str:
+    """What a table of times was measured on, in words."""
+    cores, load = os.cpu_count(), os.getloadavg()[0]
+    return f"jax {jax.__version__}, {cores} cores of {processor()}, load {load:.1f}"
 
 
 def way(name: str, function: Callable[..., Any], values: Any, truth: Any) -> Way:

@@ -8,7 +8,6 @@ jraph lineax netket`` installs them.
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from rich.console import Console  # noqa: TID251
 from rich.table import Table  # noqa: TID251
 
 from benchmarks.experts import measured
-from benchmarks.experts.measured import Way, in_turns, way
+from benchmarks.experts.measured import Way, in_turns, machine, way
 from benchmarks.libraries.programs import PROGRAMS, Program
 from memsafe import BudgetError  # noqa: TID251 — it is measured here.
 
@@ -66,7 +65,7 @@ def main() -> int:
                 continue
             good.append(_compared(console, table, name, program, arguments.turns))
     console.print(table)
-    console.print(f"jax {jax.__version__}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    console.print(machine())
     console.print("PASS" if good and all(good) else "FAIL")
     return 0 if good and all(good) else 1
 

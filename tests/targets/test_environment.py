@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.model.target import TargetName
+from assay.model.target import TargetName, Unavailable
 from assay.targets import environment, presence
 
 COUNT = """
@@ -109,3 +109,16 @@ def test_a_process_gets_the_cpu_devices_asked_for(first: str, flags: str, count:
     assert (
         subprocess.run(script, env=env, check=True, capture_output=True).stdout == b"%d\n" % count
     )
+
+
+@pytest.mark.parametrize(
+    ("plugin", "fault"),
+    [("json", presence.GPU_PLUGIN_FAILED), ("no_such_plugin", presence.NO_GPU_PLUGIN)],
+)
+def test_a_gpu_plugin_that_did_not_start_is_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch, plugin: str, fault: Unavailable
+) -> None:
+    monkeypatch.setattr(presence, "_GPU_PLUGINS", (plugin,))
+    found = presence.diagnose(NotImplementedError("topology not implemented for cuda"))
+    assert found.remedy == fault.remedy
+    assert found.reason.startswith(fault.reason)

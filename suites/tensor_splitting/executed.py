@@ -9,9 +9,17 @@ import numpy as np
 
 from assay import Level, Scope, Workload
 from suites.tensor_splitting.chains import ChainSizes, chain_problem
+from suites.tensor_splitting.derivatives import (
+    Transform,
+    derivative_problem,
+    hessian,
+    jacobian,
+    linear,
+    tangent,
+)
 from suites.tensor_splitting.draws import DrawSizes, draws_problem
 from suites.tensor_splitting.formulas import SplitWorkload
-from suites.tensor_splitting.kernels import by_differences, by_products
+from suites.tensor_splitting.kernels import KernelSizes, by_differences, by_products
 from suites.tensor_splitting.loops import (
     LoopSizes,
     branches_problem,
@@ -19,6 +27,7 @@ from suites.tensor_splitting.loops import (
     recurrent_problem,
 )
 from suites.tensor_splitting.medians import MedianSizes, heuristic, median_problem, quantile
+from suites.tensor_splitting.meshes import MeshSizes, contrast_problem, mapped_problem
 from suites.tensor_splitting.neighbours import Distances, cosine, l1, l2, l2_by_products
 from suites.tensor_splitting.problems import Function, Problem
 from suites.tensor_splitting.residual import ResidualSizes, residual_problem
@@ -36,14 +45,19 @@ from suites.tensor_splitting.sized import (
     within,
     workload,
 )
-from suites.tensor_splitting.stencils import StencilSizes, heat_problem, network_problem
-from suites.tensor_splitting.variants import Tried, growing_variants, planning_variants
+from suites.tensor_splitting.stencils import (
+    StencilSizes,
+    heat_problem,
+    network_problem,
+    wave_problem,
+)
+from suites.tensor_splitting.variants import INSIDE, Tried, growing_variants, planning_variants
 
 _MEGABYTE, _GIGABYTE = 10**6, 10**9
 _LIVE = ("cpu*", "gpu")
 """Without cuDNN's attention, which rounds to bf16: its values are others, and it has no claim."""
 
-_BY_HAND = ("memsafe", "lax-map", "checkpoint", "reordered")
+_BY_HAND = ("memsafe*", "lax-map", "checkpoint", "reordered")
 """All but JAX's own attention, whose softmax is in single precision."""
 
 _BY_LIBRARY = ("memsafe", "dot-product-attention")
@@ -90,12 +104,19 @@ def _median(points: int, plain: Function, **sizes: Any) -> Build:
     return gradients(tried, 0, squared=False)
 
 
+def _mapped(budget_bytes: int) -> Problem:
+    problem = partial(mapped_problem, MeshSizes(points=2048), budget_bytes)
+    return gradients(problem, 0, 1, 2)()
+
+
 def _stencil(problem: Callable[[StencilSizes], Problem], steps: int, side: int) -> Build:
     return gradients(partial(problem, StencilSizes(steps=steps, side=side, rows=side // 4)), 0, 1)
 
 
 _SMALL = {"width": 32, "heads": 4, "hidden": 64, "vocabulary": 256, "rows": 40}
 _RESIDUAL = ResidualSizes(blocks=6, batch=8, side=16, channels=8, dtype=np.float64)
+_WAVE = gradients(partial(wave_problem, StencilSizes(steps=60, side=16, rows=6)), 0, 1, 2)
+_CONTRAST = gradients(partial(contrast_problem, MeshSizes(points=2048)), 0, 1)
 _CHAIN = ChainSizes(rows=400, inner=16, columns=500, dtype=np.float64)
 
 _ALL = _live(Level.QUICK, _BY_HAND)
@@ -107,6 +128,20 @@ _MEMSAFE_FIRST = (
 
 _LATER = _live(Level.FULL, _BY_HAND)
 """Variations of what the main job runs."""
+
+
+def _within(
+    budget_bytes: int, name: str, build: Callable[[int], Problem], *scopes: tuple[Scope, ...]
+) -> SplitWorkload:
+    """A problem one of whose ways has memsafe inside of a transform, within the same budget."""
+    tried = within(budget_bytes, partial(build, budget_bytes))
+    return workload(f"{name}-executed", replace(tried, executed=True), *scopes)
+
+
+def _derivative(name: str, budget_bytes: int, transform: Transform) -> SplitWorkload:
+    sizes = KernelSizes(points=600, others=500, dimensions=3, dtype=np.float64)
+    return _within(budget_bytes, name, partial(derivative_problem, transform, sizes), _LATER)
+
 
 DOUBLE = (
     _executed("kernel-mvp", _MEGABYTE, _points(by_differences), _ALL),
@@ -129,6 +164,7 @@ DOUBLE = (
     _executed("branches-gradient", _MEGABYTE, _loop(branches_problem, 3, 4096), _MEMSAFE_FIRST),
     _executed("network-gradient", 7 * _MEGABYTE, _stencil(network_problem, 3, 144), _MEMSAFE_FIRST),
     _executed("heat-gradient", 3 * _MEGABYTE, _stencil(heat_problem, 2, 52), _MEMSAFE_FIRST),
+    _executed("wave-gradient", 2 * _MEGABYTE, _WAVE, _LATER),
     _executed(
         "residual-gradient",
         12 * _MEGABYTE,
@@ -146,6 +182,12 @@ DOUBLE = (
         _MEMSAFE_FIRST,
     ),
     _executed("chain", _MEGABYTE, gradients(partial(chain_problem, _CHAIN), 0, 1, 2), _ALL),
+    _executed("contrast-gradient", _MEGABYTE, _CONTRAST, _LATER),
+    _within(3 * _MEGABYTE, "mapped-gradient", _mapped, _live(Level.FULL, (INSIDE,))),
+    _derivative("tangent", _MEGABYTE, tangent),
+    _derivative("linear", _MEGABYTE, linear),
+    _derivative("jacobian", 2 * _MEGABYTE, jacobian),
+    _derivative("hessian", 3 * _MEGABYTE, hessian),
 )
 """In double precision, where a gradient's rounding hides nothing."""
 

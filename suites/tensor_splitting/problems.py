@@ -1,6 +1,7 @@
 """A problem: a program as a user writes it, the same by other hands, and what both are given."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -9,7 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
+DEVICES = "device"
 Function = Callable[..., Any]
 
 
@@ -19,12 +22,15 @@ class Problem:
 
     ``ways`` are the same function of the same ``arguments`` (pytrees of shapes), written by hand or
     with a library, each under the name of its variant. ``values`` makes arrays for the arguments.
+    ``specs`` say how each argument is divided over all devices, the axis `DEVICES` of a mesh;
+    without them, all lie on the first device.
     """
 
     plain: Function
     ways: Mapping[str, Function]
     arguments: tuple[Any, ...]
     values: Callable[[], tuple[Any, ...]]
+    specs: tuple[PartitionSpec, ...] = ()
 
     @property
     def is_double(self) -> bool:
@@ -38,6 +44,20 @@ class Problem:
             results = jax.eval_shape(self.plain, *self.arguments)
         leaves = jax.tree.leaves((self.arguments, results))
         return sum(prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+
+    def shardings(self, devices: Sequence[Any]) -> Any:
+        """Where the arguments lie."""
+        if not self.specs:
+            return SingleDeviceSharding(devices[0])
+        mesh = Mesh(np.array(devices), (DEVICES,))
+        return tuple(NamedSharding(mesh, spec) for spec in self.specs)
+
+    @contextmanager
+    def on(self, devices: Sequence[Any]) -> Iterator[None]:
+        """Jax's settings in which the problem is traced and run."""
+        mesh = jax.set_mesh(Mesh(np.array(devices), (DEVICES,))) if self.specs else nullcontext()
+        with jax.enable_x64(self.is_double), mesh:
+            yield
 
 
 class ValueAndGradients(NamedTuple):

@@ -14,6 +14,8 @@ from jax import lax
 
 from suites.tensor_splitting.problems import Function, Problem, array, normal_values
 
+_Fields = tuple[jax.Array, jax.Array]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StencilSizes:
@@ -41,6 +43,18 @@ def heat_problem(sizes: StencilSizes) -> Problem:
     return _problem(heat, by_hand, of(sizes.steps), of(sizes.side, sizes.side, sizes.side))
 
 
+def wave_problem(sizes: StencilSizes) -> Problem:
+    """A damped wave on a periodic cube: a scan over the steps, by hand ``rows`` in a segment."""
+    cube = array(sizes.side, sizes.side, sizes.side, dtype=sizes.dtype)
+    arguments = (cube, cube, cube)
+    return Problem(
+        plain=partial(wave, sizes.steps),
+        ways={"checkpoint": partial(wave_in_segments, sizes.steps, sizes.rows)},
+        arguments=arguments,
+        values=partial(normal_values, arguments),
+    )
+
+
 def _problem(plain: Function, by_hand: Function, *arguments: Any) -> Problem:
     return Problem(
         plain=plain,
@@ -62,6 +76,25 @@ def heat(rates: jax.Array, field: jax.Array) -> jax.Array:
     for rate in rates:
         field = _step(field, rate)
     return field
+
+
+def wave(steps: int, speeds: jax.Array, friction: jax.Array, field: jax.Array) -> jax.Array:
+    """The field after so many steps; it starts at rest."""
+    step = partial(_wave_step, speeds, friction)
+    return lax.scan(step, (field, field), length=steps)[0][0]
+
+
+def wave_in_segments(
+    steps: int, most: int, speeds: jax.Array, friction: jax.Array, field: jax.Array
+) -> jax.Array:
+    """The same, in segments of so many steps, which are computed again for the gradient."""
+    step = jax.checkpoint(partial(_wave_step, speeds, friction))
+
+    @jax.checkpoint
+    def segment(fields: _Fields, _: None) -> tuple[_Fields, None]:
+        return lax.scan(step, fields, length=most)
+
+    return lax.scan(segment, (field, field), length=steps // most)[0][0]
 
 
 def network_in_tiles(rows: int, kernels: jax.Array, image: jax.Array) -> jax.Array:
@@ -101,6 +134,19 @@ def _layer(image: jax.Array, kernel: jax.Array) -> jax.Array:
     return jnp.tanh(made)
 
 
+def _wave_step(
+    speeds: jax.Array, friction: jax.Array, fields: _Fields, _: None
+) -> tuple[_Fields, None]:
+    now, before = fields
+    force = speeds**2 * (_neighbours(now) - 6 * now) - jnp.sin(now) - friction * (now - before)
+    return (2 * now - before + 0.01 * force, now), None
+
+
 def _step(field: jax.Array, rate: jax.Array) -> jax.Array:
-    moved = sum(jnp.roll(field, shift, axis) for axis in range(3) for shift in (1, -1))
-    return field + 0.1 * rate * jnp.tanh(moved - 6 * field)
+    return field + 0.1 * rate * jnp.tanh(_neighbours(field) - 6 * field)
+
+
+def _neighbours(field: jax.Array) -> jax.Array:
+    """The sum of the six around each element."""
+    moved = (jnp.roll(field, shift, axis) for axis in range(3) for shift in (1, -1))
+    return sum(moved, start=jnp.zeros_like(field))

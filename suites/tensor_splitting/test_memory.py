@@ -10,7 +10,7 @@ from suites.tensor_splitting.executed import EXECUTED, GROWN
 from suites.tensor_splitting.formulas import BUDGET, GIGABYTE, HALF_WAY, LIKE_CUDNN, LIKE_FLASH
 from suites.tensor_splitting.workloads import BESIDE_CUDNN, BESIDE_FLASH, COMPILED, MATRICES
 
-SAFE = ("memsafe",)
+SAFE = ("memsafe*",)
 
 test_problem_fits_the_device = Check(
     claim=claims.FitsDevice(), workloads=COMPILED, negative_control="negative-oversized"

@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec, SingleDeviceSharding
+from jax.sharding import Mesh, PartitionSpec
 
 from assay import Growth, Program, Role, SizedVariant, Variant
 from suites.tensor_splitting.problems import Function, Problem
 
-PLAIN, MEMSAFE, BY_HAND = "plain", "memsafe", "lax-map"
+PLAIN, MEMSAFE, INSIDE, BY_HAND = "plain", "memsafe", "memsafe-inside", "lax-map"
 Write = Callable[[Problem, Sequence[Any]], Function]
 
 
@@ -33,13 +33,14 @@ class Tried:
 def variants_of(tried: Tried) -> tuple[Variant, ...]:
     """The variants of a problem.
 
-    All are compared with ``plain``, and that with the loop by hand.
+    All are compared with ``plain``, and that with the first way that the problem names.
     """
+    ways = tried.problem().ways
     own = (
         Variant(
             name=PLAIN,
             role=Role.DEFECT,
-            reference=BY_HAND,
+            reference=next(iter(ways)),
             program=partial(program, tried, plainly),
         ),
         Variant(
@@ -52,11 +53,11 @@ def variants_of(tried: Tried) -> tuple[Variant, ...]:
     others = tuple(
         Variant(
             name=name,
-            role=Role.REMEDY if name == BY_HAND else Role.POLICY,
+            role=Role.REMEDY if name in (BY_HAND, INSIDE) else Role.POLICY,
             reference=PLAIN,
             program=partial(program, tried, partial(by, name)),
         )
-        for name in tried.problem().ways
+        for name in ways
         if name not in tried.beside
     )
     beside = tuple(
@@ -89,16 +90,16 @@ def safely(budget_bytes: int, problem: Problem, devices: Sequence[Any]) -> Funct
 
 
 def program(tried: Tried, write: Write, devices: Sequence[Any]) -> Program:
-    """The problem written one way, for one device."""
+    """The problem written one way, for these devices."""
     problem = tried.problem()
     function = write(problem, devices)
     return Program(
         function=function,
         arguments=problem.arguments,
-        in_shardings=SingleDeviceSharding(devices[0]),
+        in_shardings=problem.shardings(devices),
         values=problem.values if tried.executed else None,
         observe=function,
-        context=partial(jax.enable_x64, problem.is_double),
+        context=partial(problem.on, devices),
     )
 
 

@@ -1,0 +1,71 @@
+"""Derivatives of a kernel product by JAX's other transforms than `grad`.
+
+A hand-written kernel has none of these. The scale of each dimension is what they differentiate by.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from suites.tensor_splitting.kernels import KernelSizes, by_products
+from suites.tensor_splitting.problems import Function, Problem, array, normal_values
+from suites.tensor_splitting.variants import INSIDE
+
+Transform = Callable[[Function], Function]
+
+
+def derivative_problem(transform: Transform, sizes: KernelSizes, budget_bytes: int) -> Problem:
+    """The transform of a product at these sizes; and, by another way, of memsafe's product."""
+    of = partial(array, dtype=sizes.dtype)
+    arguments = (
+        of(sizes.dimensions),
+        of(sizes.points, sizes.dimensions),
+        of(sizes.others, sizes.dimensions),
+        of(sizes.others, 1),
+    )
+    return Problem(
+        plain=transform(scaled),
+        ways={INSIDE: partial(_within, transform, budget_bytes)},
+        arguments=arguments,
+        values=partial(normal_values, arguments),
+    )
+
+
+def scaled(scales: jax.Array, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
+    """The product of points of other scales: [D], [N, D], [M, D], [M, 1] → [N, 1]."""
+    return by_products(x * scales / 4, y * scales / 4, v)
+
+
+def tangent(function: Function) -> Function:
+    """Its value, and how it changes if all scales grow alike, by `jax.jvp`."""
+    return lambda scales, *rest: jax.jvp(lambda s: function(s, *rest), (scales,), (scales,))
+
+
+def linear(function: Function) -> Function:
+    """The same by `jax.linearize`."""
+
+    def run(scales: jax.Array, *rest: Any) -> Any:
+        value, along = jax.linearize(lambda s: function(s, *rest), scales)
+        return value, along(scales)
+
+    return run
+
+
+def jacobian(function: Function) -> Function:
+    """Its derivatives by each scale, by `jax.jacfwd`: [N, 1, D]."""
+    return jax.jacfwd(function)
+
+
+def hessian(function: Function) -> Function:
+    """The second derivatives of its mean square, by `jax.hessian`: [D, D]."""
+    return jax.hessian(lambda *arguments: jnp.mean(function(*arguments) ** 2))
+
+
+def _within(transform: Transform, budget_bytes: int, *arguments: jax.Array) -> Any:
+    """The transform of the product, which may take so much in all that JAX derives of it."""
+    from memsafe import memsafe
+
+    return transform(memsafe(scaled, budget_bytes))(*arguments)

@@ -164,7 +164,7 @@ DOUBLE = (
     _executed("branches-gradient", _MEGABYTE, _loop(branches_problem, 3, 4096), _MEMSAFE_FIRST),
     _executed("network-gradient", 7 * _MEGABYTE, _stencil(network_problem, 3, 144), _MEMSAFE_FIRST),
     _executed("heat-gradient", 3 * _MEGABYTE, _stencil(heat_problem, 2, 52), _MEMSAFE_FIRST),
-    _executed("wave-gradient", 2 * _MEGABYTE, _WAVE, _LATER),
+    _executed("wave-gradient", 1_400_000, _WAVE, _LATER),
     _executed(
         "residual-gradient",
         12 * _MEGABYTE,

@@ -249,6 +249,7 @@ def test_no_plan_is_compiled_twice() -> None:
         planner=planner,
         parts=(),
         measure=lambda program, **_: measured.append(program) or len(measured),
+        deepest=(),
         runs=False,
     )
     plans = [planner.plan(each.program, nbytes) for each in (SINE, COSINE) for nbytes in (9e9, 1e9)]

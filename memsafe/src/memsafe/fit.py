@@ -21,7 +21,7 @@ from memsafe.jax_internals import aval_of
 from memsafe.measure import Measured, measured
 from memsafe.placement import constrained
 from memsafe.planner import Planner
-from memsafe.preparations import checkpointed_steps, for_slices, recomputing
+from memsafe.preparations import checkpointed_steps, deepest, for_slices, recomputing
 from memsafe.programs import evaluate, flattened, nbytes
 from memsafe.search import FAR, Search
 from memsafe.shards import free_in_loops, gathered, input_parts, padded_first
@@ -85,13 +85,13 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place, *, runs: bool) 
         plan = planner.split_above(prepared.program, options.size_threshold, parts)
         result = measure(emitted(plan), runs=runs)
         if budget is not None and not result.keeps(budget):
-            blockers = blockers_of(plan)
-            smallest = result.nbytes
+            blockers, smallest = blockers_of(plan), result.nbytes
             raise BudgetError(budget=budget, smallest=smallest, blockers=blockers, quick=smallest)
         return Fit(
             plan=plan, written=own, plain=plain, result=result, attempts=1, notes=prepared.notes
         )
     assert budget is not None
+    known: Known = {}
     search = Search(
         budget=budget,
         most=options.max_slowdown,
@@ -100,9 +100,9 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place, *, runs: bool) 
         planner=planner,
         parts=parts,
         measure=measure,
+        deepest=deepest(options, flat, place.device, known),
         runs=runs,
     )
-    known: Known = {}
     rewritten = partial(for_slices, options, platform=place.device.platform, known=known)
     sliced = rewritten(flat)
     if any(parts):

@@ -105,15 +105,26 @@ class Recomputation:
             if not way.fits:
                 yield Attempt(way.program, self.target / self._scale(way), _FEWER)
 
+    def at_last(self) -> Iterator[Attempt]:
+        """Those that the search looks at last, if they may keep the target without slices."""
+        for each in self.search.deepest:
+            if signature(each.program) not in self.known:
+                way = self._way(each)
+                if self.scale * way.plan.predicted <= self.target:
+                    yield from self._tried(way, float("inf"))
+
     def _ways(self) -> Iterator[_Way]:
         """Each program once: in loops of few steps, two levels of segments are one."""
         yield from tuple(self.known.values())
         for each in self.programs:
             key = signature(each.program)
             if key not in self.known:
-                plan = self.search.planner.plan(each.program, float("inf"), self.search.parts)
-                self.known[key] = _Way(program=each, plan=plan)
+                self.known[key] = self._way(each)
                 yield self.known[key]
+
+    def _way(self, program: Rewritten) -> _Way:
+        plan = self.search.planner.plan(program.program, float("inf"), self.search.parts)
+        return _Way(program=program, plan=plan)
 
     def _tried(self, way: _Way, limit: float) -> Iterator[Attempt]:
         plan, search = way.plan, self.search

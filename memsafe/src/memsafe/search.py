@@ -97,6 +97,7 @@ class Search:
         planner: Plans programs.
         parts: How the arguments lie over several devices.
         measure: Compiles a program.
+        deepest: Programs tried if no other keeps the budget, and they are not long.
         runs: Whether the plan that is found is to run.
         failures: The compiler's errors at plans, for another reason than their size.
     """
@@ -108,6 +109,7 @@ class Search:
     planner: Planner
     parts: tuple[Parts, ...]
     measure: Callable[..., Measured]
+    deepest: Iterable[Rewritten]
     runs: bool
     failures: list[JaxRuntimeError] = field(default_factory=list)
 
@@ -136,8 +138,7 @@ class Search:
             scale=min(1.0, 1 / ratio),
             compiled=compiled,
         )
-        refusals: list[BudgetError] = []
-        in_slices: list[BudgetError] = []
+        refusals, in_slices = list[BudgetError](), list[BudgetError]()
         slow: list[tuple[float, float]] = []
         for attempt in self._attempts(sliced, again):
             try:
@@ -207,6 +208,7 @@ class Search:
             if is_long:
                 yield from again.whole(float("inf"))
                 yield from again.on_the_host(float("inf"))
+        yield from () if is_long else again.at_last()
 
     def _plan(self, preparation: Rewritten, target: float) -> Plan:
         return self._planner(preparation).plan(preparation.program, target, self.parts)

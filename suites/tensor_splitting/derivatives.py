@@ -1,6 +1,6 @@
 """Derivatives of a kernel product by JAX's other transforms than `grad`.
 
-A hand-written kernel has none of these. The scale of each dimension is what they differentiate by.
+They differentiate by the scale of each dimension.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Programs over several devices, each of which holds a part of the points.
 
-No device holds all pairs of points, and none of these programs says so.
+As written, each device holds all pairs of its points with the others'.
 """
 
 from dataclasses import dataclass
